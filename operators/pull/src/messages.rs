@@ -22,10 +22,11 @@ fn failure(reason: &'static str, text: String) -> Statement {
     Statement { is_passing: reasons::PASSING.contains(&reason), ..Statement::new(Severity::Problem, reason, text) }
 }
 
-/// The Secret holds the environment. The text carries no version: a series of events keeps the text of its first, which would
+/// The Secret holds the environment. `proven`: a manifest shows that it is whole and current. The text carries no version: a series of events keeps the text of its first, which would
 /// soon be wrong.
-pub fn synced(name: &EnvironmentName) -> Statement {
-    Statement::new(Severity::Good, reasons::SYNCED, format!("in step with {name}"))
+pub fn synced(name: &EnvironmentName, proven: bool) -> Statement {
+    let unproven = if proven { "" } else { "; it has no manifest to show that it is whole and current" };
+    Statement::new(Severity::Good, reasons::SYNCED, format!("in step with {name}{unproven}"))
 }
 
 /// The Secret asks to be synced but not from where.
@@ -94,6 +95,16 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
              it to the operator with --workspace-fingerprint",
             environment.workspace
         ),
+        FetchError::ForgedKey { environment, .. } => format!(
+            "give the operator the fingerprint of a member of the workspace (zopp workspace fingerprint -w {}) with \
+             --workspace-fingerprint",
+            environment.workspace
+        ),
+        FetchError::NotCurrent { environment, .. } => format!(
+            "a member sees what differs with zopp environment protect {} -w {} -p {}, and accepts it with --accept-changes; if the \
+             server was restored from a backup, restart the operator then",
+            environment.environment, environment.workspace, environment.project
+        ),
         FetchError::AmbiguousName { .. } => {
             "make a project without it, move the secrets there, and name it in the annotation".to_owned()
         }
@@ -106,7 +117,8 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
         FetchError::Unauthenticated { .. } | FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => {
             reasons::CREDENTIALS_INVALID
         }
-        FetchError::OtherKey { .. } => reasons::WORKSPACE_KEY_CHANGED,
+        FetchError::OtherKey { .. } | FetchError::ForgedKey { .. } => reasons::WORKSPACE_KEY_CHANGED,
+        FetchError::NotCurrent { .. } => reasons::SOURCE_NOT_CURRENT,
         FetchError::AmbiguousName { .. } => reasons::INVALID_ANNOTATION,
         FetchError::PermissionDenied { .. } => reasons::ACCESS_DENIED,
         FetchError::NotFound { .. } => reasons::ENVIRONMENT_NOT_FOUND,

@@ -32,15 +32,24 @@ pub const IMMUTABLE: &str = "Immutable";
 pub const ENVIRONMENT_EMPTY: &str = "EnvironmentEmpty";
 /// The server states an older version than was applied.
 pub const SOURCE_WENT_BACK: &str = "SourceWentBack";
+/// The environment is not in the state that its manifest shows.
+pub const SOURCE_NOT_CURRENT: &str = "SourceNotCurrent";
 /// The API server did not take the write.
 pub const SYNC_FAILED: &str = "SyncFailed";
 
 /// Reasons that can end although neither the Secret nor the environment changes, because something between them was wrong.
-pub const PASSING: [&str; 6] =
-    [SERVER_UNREACHABLE, CREDENTIALS_INVALID, ACCESS_DENIED, ENVIRONMENT_NOT_FOUND, BAD_SERVER_ANSWER, SYNC_FAILED];
+pub const PASSING: [&str; 7] = [
+    SERVER_UNREACHABLE,
+    CREDENTIALS_INVALID,
+    ACCESS_DENIED,
+    ENVIRONMENT_NOT_FOUND,
+    BAD_SERVER_ANSWER,
+    SOURCE_NOT_CURRENT,
+    SYNC_FAILED,
+];
 
 /// All of them, for the reference and the tests.
-pub const ALL: [&str; 17] = [
+pub const ALL: [&str; 18] = [
     SYNCED,
     INVALID_ANNOTATION,
     NOT_ALLOWED,
@@ -57,5 +66,6 @@ pub const ALL: [&str; 17] = [
     IMMUTABLE,
     ENVIRONMENT_EMPTY,
     SOURCE_WENT_BACK,
+    SOURCE_NOT_CURRENT,
     SYNC_FAILED,
 ];

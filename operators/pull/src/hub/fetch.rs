@@ -25,6 +25,10 @@ pub struct Stated {
     pub version: i64,
     /// Its content; `None` if the version was only heard of.
     pub content: Option<ContentFingerprint>,
+    /// Stands for its content, if the server has such a thing and nothing changed since.
+    pub tag: Option<String>,
+    /// Whether a manifest shows that the content is whole and current.
+    pub proven: bool,
     /// When the process learned of this version.
     pub since: Instant,
 }
@@ -36,6 +40,8 @@ impl Stated {
             environment_id: snapshot.environment_id.clone(),
             version: snapshot.version,
             content: Some(snapshot.content),
+            tag: snapshot.tag.clone(),
+            proven: snapshot.proven,
             since: Instant::now(),
         }
     }
@@ -118,6 +124,21 @@ impl Fetcher {
         self.state().trouble
     }
 
+    /// Asks, by one small call, whether what the server stated last still holds. Returns it if so; `None` if it does not, or nobody can tell.
+    pub(super) async fn confirm(&self) -> Option<Stated> {
+        let stated = self.stated()?;
+        if !self.reader.is_current(stated.tag.as_ref()?).await.unwrap_or(false) {
+            return None;
+        }
+        let mut state = self.state();
+        // A change that was heard of meanwhile knows better.
+        let holds = state.stated.as_ref() == Some(&stated);
+        if holds {
+            state.answered = Instant::now();
+        }
+        holds.then_some(stated)
+    }
+
     /// Makes everything that was fetched before now outdated.
     pub(super) fn outdate(&self) {
         self.state().era += 1;
@@ -130,6 +151,7 @@ impl Fetcher {
         if let Some(stated) = &mut state.stated {
             stated.version = version;
             stated.content = None;
+            stated.tag = None;
             stated.since = Instant::now();
         }
     }
@@ -208,7 +230,8 @@ impl State {
     fn learn(&mut self, snapshot: &Snapshot) {
         let stated = Stated::by(snapshot);
         match &mut self.stated {
-            Some(before) if before.agrees_with(&stated) => before.content = stated.content,
+            // Since when it is so does not change.
+            Some(before) if before.agrees_with(&stated) => *before = Stated { since: before.since, ..stated },
             _ => self.stated = Some(stated),
         }
     }

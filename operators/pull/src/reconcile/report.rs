@@ -21,7 +21,7 @@ impl Pull {
         }
         // An event for every change would cost as much as the change; the log has them all.
         let mut statements: Vec<_> = match problems {
-            [] => vec![messages::synced(name)],
+            [] => vec![messages::synced(name, run.hub.stated().is_some_and(|stated| stated.proven))],
             problems => problems.iter().map(messages::problem).collect(),
         };
         if run.binding.requests_keys {

@@ -219,3 +219,61 @@ async fn no_value_is_in_any_event() {
     world.told("backend", "DecryptionFailed").await;
     assert!(!format!("{:?}", world.events("backend").await).contains("canary"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_a_server_keeps_back_are_not_deleted() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.protect();
+    scene.set("A", "1");
+    scene.set("B", "2");
+    world.bind("backend", &scene).await;
+    let operator = world.operator(&[]).await;
+    world.holds("backend", &[("A", "1"), ("B", "2")]).await;
+    let text = world.told("backend", "Synced").await;
+    assert!(!text.contains("no manifest"), "{text}");
+
+    scene.keep_back("A");
+    let text = world.told("backend", "SourceNotCurrent").await;
+    assert!(text.contains(r#"left out: "A""#) && text.contains("zopp environment protect production"), "{text}");
+    operator.counts(r#"konverge_pull_bindings{reason="SourceNotCurrent"} 1"#).await;
+    // Not even all of them, which two reads confirm.
+    scene.keep_back("B");
+    world.stays("backend").await;
+    world.holds("backend", &[("A", "1"), ("B", "2")]).await;
+
+    scene.give_everything();
+    operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
+    // What the manifest shows is deleted is deleted.
+    scene.remove("B");
+    world.holds("backend", &[("A", "1")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_state_and_a_vanished_manifest_are_refused() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.protect();
+    scene.set("A", "1");
+    scene.set("A", "2");
+    world.bind("backend", &scene).await;
+    let _operator = world.operator(&[]).await;
+    world.holds("backend", &[("A", "2")]).await;
+    // With an authentic manifest of that state.
+    scene.state_version(1);
+    world.told_of("backend", "SourceNotCurrent", "older state").await;
+    scene.state_version(2);
+    world.holds("backend", &[("A", "2")]).await;
+    // As a server that says that it has never heard of manifests.
+    scene.unprotect();
+    scene.set("A", "3");
+    world.told_of("backend", "SourceNotCurrent", "no manifest").await;
+    world.holds("backend", &[("A", "2")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_without_a_manifest_is_synced_and_told_to_have_none() {
+    let (world, _scene, _operator) = World::in_step().await;
+    let text = world.told("backend", "Synced").await;
+    assert!(text.contains("no manifest"), "{text}");
+}

@@ -1,7 +1,7 @@
 //! A zopp server that behaves as a test says: hides events, hangs, refuses, hands out rubbish. Its cryptography is the real one.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::Path,
     pin::Pin,
     sync::{
@@ -16,10 +16,14 @@ use konverge_core::SecretValue;
 use konverge_zopp_client::{
     Client, ClientConfig, ConfigFile, Connection, EnvironmentName, Identity, Profile, config_file::Principal,
 };
-use konverge_zopp_crypto::{Dek, Kek, SigningSeed, X25519Private, X25519Public};
+use konverge_zopp_crypto::{Dek, Kek, Manifest, Protection, SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::{
     Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, ListSecretsRequest, ResyncRequired, Secret,
     SecretChangeEvent, SecretList, WatchSecretsRequest, WatchSecretsResponse, WorkspaceKeys,
+    secrets::{
+        EncryptedSecret, ReadEnvironmentRequest, ReadEnvironmentResponse, SealedManifest,
+        secrets_server::{Secrets, SecretsServer},
+    },
     watch_secrets_response::Response as Message,
     zopp_service_server::{ZoppService, ZoppServiceServer},
 };
@@ -69,6 +73,10 @@ struct Script {
     version: i64,
     values: BTreeMap<String, Secret>,
     refusal: Option<Status>,
+    /// Whether a manifest shows what the environment holds. Without one, the server is a stock one.
+    protected: bool,
+    /// Keys that the manifest shows and the server keeps back.
+    kept_back: BTreeSet<String>,
 }
 
 impl Scripted {
@@ -84,6 +92,7 @@ impl Scripted {
         let address = listener.local_addr().unwrap();
         let serving = tonic::transport::Server::builder()
             .add_service(ZoppServiceServer::new(Service(Arc::clone(&state))))
+            .add_service(SecretsServer::new(Service(Arc::clone(&state))))
             .serve_with_incoming(TcpListenerStream::new(listener))
             .map(|ended| ended.unwrap());
         let config = ClientConfig { profile: Some(Profile::V2), ..ClientConfig::new(format!("http://{address}")) };
@@ -129,7 +138,8 @@ impl Script {
         let dek = Arc::new(Dek::generate().unwrap());
         // Unique as the key is.
         let id = hex::encode(&dek.expose()[..8]);
-        Self { id, dek, version: 0, values: BTreeMap::new(), refusal: None }
+        let (values, kept_back) = (BTreeMap::new(), BTreeSet::new());
+        Self { id, dek, version: 0, values, refusal: None, protected: false, kept_back }
     }
 
     fn put(&mut self, secret: Secret) -> i64 {
@@ -189,6 +199,34 @@ impl Scene {
     /// States this version and tells the streams, as a server does that was restored from a backup.
     pub(crate) fn state_version(&self, version: i64) {
         self.script().version = version;
+        self.tell(version);
+    }
+
+    /// Shows by a manifest, from now on, what it holds.
+    pub(crate) fn protect(&self) {
+        self.script().protected = true;
+    }
+
+    /// Behaves like a stock server from now on.
+    pub(crate) fn unprotect(&self) {
+        self.script().protected = false;
+    }
+
+    /// Leaves a key out of its answers, though the manifest shows it, and tells the streams.
+    pub(crate) fn keep_back(&self, key: &str) {
+        let mut script = self.script();
+        script.kept_back.insert(key.into());
+        let version = script.version;
+        drop(script);
+        self.tell(version);
+    }
+
+    /// Gives everything again, and tells the streams.
+    pub(crate) fn give_everything(&self) {
+        let mut script = self.script();
+        script.kept_back.clear();
+        let version = script.version;
+        drop(script);
         self.tell(version);
     }
 
@@ -328,6 +366,52 @@ impl ZoppService for Service {
         let stream = futures::stream::iter(resync).chain(live);
         let stream = stream.map(|message| Ok(WatchSecretsResponse { response: Some(message) }));
         Ok(Response::new(Counted::new(stream.boxed(), &scene.streams).boxed()))
+    }
+}
+
+#[tonic::async_trait]
+impl Secrets for Service {
+    async fn read_environment(
+        &self,
+        request: Request<ReadEnvironmentRequest>,
+    ) -> Result<Response<ReadEnvironmentResponse>, Status> {
+        let request = request.into_inner();
+        let name = EnvironmentName::new(&request.workspace_name, &request.project_name, &request.environment_name);
+        let scene = self.0.environments.lock().unwrap().get(&name.to_string()).cloned();
+        if !scene.is_some_and(|scene| scene.script().protected) {
+            return Err(Status::unimplemented(""));
+        }
+        let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
+        let script = scene.script();
+        let tag = format!("{}.{}.{}", script.id, script.version, script.kept_back.len());
+        let (environment_id, version) = (script.id.clone(), script.version);
+        let head = ReadEnvironmentResponse { environment_id, version, tag, ..Default::default() };
+        if request.known_tag.as_ref() == Some(&head.tag) {
+            return Ok(Response::new(ReadEnvironmentResponse { unchanged: true, ..head }));
+        }
+        let sealed: Vec<_> = script.values.iter().map(|(key, stored)| scene.seal(&script, key, stored)).collect();
+        let manifest = Manifest {
+            environment_id: script.id.clone(),
+            serial: u64::try_from(version).unwrap() + 1,
+            version,
+            protection: Protection::On,
+            entries: sealed
+                .iter()
+                .map(|secret| (secret.key.clone(), secret.nonce.as_slice().try_into().unwrap()))
+                .collect(),
+        };
+        let manifest = manifest.seal(&script.dek, &scene.name).unwrap();
+        let given = sealed.into_iter().filter(|secret| !script.kept_back.contains(&secret.key));
+        let wrapped = script.dek.wrap(&self.0.kek, &scene.name).unwrap();
+        Ok(Response::new(ReadEnvironmentResponse {
+            dek_wrapped: wrapped.ciphertext,
+            dek_nonce: wrapped.nonce.to_vec(),
+            secrets: given
+                .map(|Secret { key, nonce, ciphertext }| EncryptedSecret { key, nonce, ciphertext })
+                .collect(),
+            manifest: Some(SealedManifest { nonce: manifest.nonce.to_vec(), ciphertext: manifest.ciphertext }),
+            ..head
+        }))
     }
 }
 

@@ -89,7 +89,8 @@ impl Context {
         let is_more_than_a_call =
             !learnt.workspaces.is_empty() || !learnt.principals.is_empty() || learnt.client_certificate.is_some();
         match Self::save_learnt(&address, learnt) {
-            // The generation is only a call saved; a read-only file is no reason to complain at each command.
+            // The generation is only a call saved, and manifests change with each write; a read-only file is no reason to complain at each
+            // command.
             Err(_) if !is_more_than_a_call => Ok(()),
             saved => saved,
         }

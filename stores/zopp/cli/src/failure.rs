@@ -3,8 +3,8 @@
 use std::{error::Error, fmt::Write, process::ExitCode};
 
 use konverge_zopp_client::{
-    CallError, ConfigError, CredentialsError, FetchError, config_file::FileError, error::NO_TLS, keys::KeyAccessError,
-    trust::PinMismatch,
+    CallError, ConfigError, CredentialsError, FetchError, ManifestFault, config_file::FileError, error::NO_TLS,
+    keys::KeyAccessError, trust::PinMismatch, writer::WriteError,
 };
 use tonic::Code;
 
@@ -77,6 +77,7 @@ pub fn failed<E: Refusal>(what: impl Into<String>, need: Option<Need>) -> impl F
     move |error| {
         let next = error.call().and_then(|call| next_step(call, need.as_ref()));
         let next = next.or_else(|| error.pin().map(after_mismatch));
+        let next = next.or_else(|| error.fault().map(|_| AFTER_FAULT.to_owned()));
         Failure { next, ..Failure::new(what).because(error) }
     }
 }
@@ -90,7 +91,16 @@ pub trait Refusal: Error + Send + Sync + 'static {
     fn pin(&self) -> Option<&PinMismatch> {
         None
     }
+
+    /// What is wrong with the state of an environment, if it is that.
+    fn fault(&self) -> Option<&ManifestFault> {
+        None
+    }
 }
+
+/// The next step for an environment that is not in the state that its manifest shows.
+const AFTER_FAULT: &str =
+    "See what differs: zopp environment protect <environment>. Only if it is right, accept it: add --accept-changes.";
 
 impl Refusal for CallError {
     fn call(&self) -> Option<&CallError> {
@@ -102,7 +112,11 @@ impl Refusal for KeyAccessError {
     fn call(&self) -> Option<&CallError> {
         match self {
             Self::Call(call) => Some(call),
-            Self::NoExchangeKey { .. } | Self::OtherKey(_) | Self::AmbiguousName { .. } | Self::Open { .. } => None,
+            Self::NoExchangeKey { .. }
+            | Self::OtherKey(_)
+            | Self::BadSignature { .. }
+            | Self::AmbiguousName { .. }
+            | Self::Open { .. } => None,
         }
     }
 
@@ -124,9 +138,39 @@ impl Refusal for PinMismatch {
     }
 }
 
+impl Refusal for WriteError {
+    fn call(&self) -> Option<&CallError> {
+        match self {
+            Self::Access(access) => access.call(),
+            _ => None,
+        }
+    }
+
+    fn pin(&self) -> Option<&PinMismatch> {
+        match self {
+            Self::Access(access) => access.pin(),
+            _ => None,
+        }
+    }
+
+    fn fault(&self) -> Option<&ManifestFault> {
+        match self {
+            Self::NotCurrent(fault) => Some(fault),
+            _ => None,
+        }
+    }
+}
+
 impl Refusal for FetchError {
     fn call(&self) -> Option<&CallError> {
         self.source().and_then(|source| source.downcast_ref())
+    }
+
+    fn fault(&self) -> Option<&ManifestFault> {
+        match self {
+            Self::NotCurrent { source, .. } => Some(source),
+            _ => None,
+        }
     }
 
     fn pin(&self) -> Option<&PinMismatch> {

@@ -1,5 +1,5 @@
-//! The table of the contract's calls: which request gives which answer, and whether it is signed. Calls that register a key are in
-//! [`crate::registration`], our own calls in [`crate::lifecycle`].
+//! The table of the contract's calls: which request gives which answer, and whether it is signed. Calls that hand over a key are in
+//! [`crate::registration`], our own calls in [`crate::lifecycle`] and [`crate::secrets`].
 
 use bytes::Bytes;
 use konverge_zopp_proto as proto;
@@ -52,10 +52,8 @@ open_calls! {
 }
 
 signed_calls! {
-    create_workspace(CreateWorkspaceRequest) -> Workspace = "CreateWorkspace";
     list_workspaces(Empty) -> WorkspaceList = "ListWorkspaces";
     get_workspace_keys(GetWorkspaceKeysRequest) -> WorkspaceKeys = "GetWorkspaceKeys";
-    grant_principal_workspace_access(GrantPrincipalWorkspaceAccessRequest) -> Empty = "GrantPrincipalWorkspaceAccess";
 
     create_invite(CreateInviteRequest) -> InviteToken = "CreateInvite";
     list_invites(Empty) -> InviteList = "ListInvites";

@@ -13,7 +13,7 @@ use prost::Message;
 use tonic::Code;
 
 use crate::{
-    connection::{Authentication, Connection, KeyProof, Rpc},
+    connection::{Authentication, Connection, Proofs, Rpc},
     error::CallError,
     identity::Identity,
 };
@@ -58,20 +58,20 @@ impl Client {
     }
 
     pub(crate) async fn call<A: Message + Default>(&self, rpc: Rpc, request: &impl Message) -> Result<A, CallError> {
-        self.call_with_proof(rpc, request, None).await
+        self.call_with_proofs(rpc, request, Proofs::default()).await
     }
 
-    pub(crate) async fn call_with_proof<A: Message + Default>(
+    pub(crate) async fn call_with_proofs<A: Message + Default>(
         &self,
         rpc: Rpc,
         request: &impl Message,
-        key_proof: Option<&KeyProof>,
+        proofs: Proofs,
     ) -> Result<A, CallError> {
         let body = Bytes::from(request.encode_to_vec());
         let mut backdate = 0;
         loop {
             let authentication = self.authenticate(rpc, &body, backdate).await?;
-            let answer = self.connection.unary_with_proof(rpc, body.clone(), Some(authentication), key_proof).await;
+            let answer = self.connection.unary_with_proofs(rpc, body.clone(), Some(authentication), proofs).await;
             match answer {
                 Err(error) if is_taken_for_replay(&error) && backdate < MAXIMUM_BACKDATE_SECONDS => backdate += 1,
                 answer => return answer,

@@ -1,6 +1,9 @@
 //! A lazy connection to one server, and what was learnt about it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -8,6 +11,7 @@ use http::uri::PathAndQuery;
 use konverge_zopp_crypto::{
     Profile,
     signature::{KEY_PROOF_KEY, PRINCIPAL_ID_KEY, REQUEST_HASH_KEY, SIGNATURE_KEY, Signed, TIMESTAMP_KEY},
+    wrap_signature::WRAP_SIGNATURE_KEY,
 };
 use prost::Message;
 use tonic::{
@@ -27,6 +31,9 @@ use crate::{
 
 /// Environments of tens of thousands of values arrive in one message; stock servers and clients stop at 4 MiB.
 const DECODE_LIMIT: usize = 64 * 1024 * 1024;
+
+/// How long after a server did not know the calls of Konverge's own it is asked again.
+const ASK_AGAIN: Duration = Duration::from_mins(10);
 
 /// A connection to one server. Clones share it. Dials at the first call and again after a loss.
 ///
@@ -51,6 +58,8 @@ struct Shared {
     call_timeout: Duration,
     profile_override: Option<Profile>,
     trust: Trust,
+    /// When the server last said that it does not know the calls of Konverge's own.
+    own_calls_unknown_since: Mutex<Option<Instant>>,
 }
 
 /// One call: the name for error texts and the full method path, which is part of what is signed.
@@ -60,8 +69,14 @@ pub(crate) struct Rpc {
     pub(crate) path: &'static str,
 }
 
-/// The proof that a caller holds the key that its request registers.
-pub(crate) struct KeyProof(pub(crate) [u8; 64]);
+/// Signatures that go with a request, beside that of its caller. Stock servers ignore them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Proofs {
+    /// That the caller holds the key that its request registers.
+    pub(crate) key: Option<[u8; 64]>,
+    /// By whom the workspace key in it was wrapped.
+    pub(crate) wrap: Option<[u8; 64]>,
+}
 
 /// The caller: the principal's id and its signature over the call.
 pub(crate) struct Authentication {
@@ -84,6 +99,7 @@ impl Connection {
                 call_timeout: config.call_timeout,
                 profile_override: config.profile,
                 trust: config.trust.clone(),
+                own_calls_unknown_since: Mutex::default(),
             }),
         })
     }
@@ -98,6 +114,18 @@ impl Connection {
         &self.shared.trust
     }
 
+    /// Whether the server may know the calls of Konverge's own. A server that did not is asked again after a while: it may be upgraded.
+    pub(crate) fn may_know_own_calls(&self) -> bool {
+        let unknown_since = *self.shared.own_calls_unknown_since.lock().unwrap_or_else(PoisonError::into_inner);
+        unknown_since.is_none_or(|since| since.elapsed() >= ASK_AGAIN)
+    }
+
+    /// Remembers that the server does not know them.
+    pub(crate) fn own_calls_are_unknown(&self) {
+        let mut unknown_since = self.shared.own_calls_unknown_since.lock().unwrap_or_else(PoisonError::into_inner);
+        *unknown_since = Some(Instant::now());
+    }
+
     pub(crate) fn known_profile(&self) -> Option<Profile> {
         self.shared.profile_override.or_else(|| self.shared.trust.generation())
     }
@@ -108,21 +136,23 @@ impl Connection {
         body: Bytes,
         authentication: Option<Authentication>,
     ) -> Result<A, CallError> {
-        self.unary_with_proof(rpc, body, authentication, None).await
+        self.unary_with_proofs(rpc, body, authentication, Proofs::default()).await
     }
 
-    /// A call that registers a key, with the proof that the caller holds it.
-    pub(crate) async fn unary_with_proof<A: Message + Default>(
+    /// A call with further signatures.
+    pub(crate) async fn unary_with_proofs<A: Message + Default>(
         &self,
         rpc: Rpc,
         body: Bytes,
         authentication: Option<Authentication>,
-        key_proof: Option<&KeyProof>,
+        proofs: Proofs,
     ) -> Result<A, CallError> {
         let mut grpc = self.grpc();
         let mut request = request(body, authentication, Some(self.shared.call_timeout));
-        if let Some(KeyProof(proof)) = key_proof {
-            insert_hex(request.metadata_mut(), KEY_PROOF_KEY, &hex::encode(proof));
+        for (key, proof) in [(KEY_PROOF_KEY, proofs.key), (WRAP_SIGNATURE_KEY, proofs.wrap)] {
+            if let Some(proof) = proof {
+                insert_hex(request.metadata_mut(), key, &hex::encode(proof));
+            }
         }
         let call = async {
             grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;

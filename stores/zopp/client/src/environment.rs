@@ -11,10 +11,13 @@ use std::{
 
 use futures::{Stream, StreamExt};
 use konverge_core::SecretValue;
-use konverge_zopp_crypto::{Dek, EnvironmentName};
+use konverge_zopp_crypto::{Dek, EnvironmentName, OpenError};
 use konverge_zopp_proto::{
-    Environment, GetEnvironmentRequest, ListSecretsRequest, WatchSecretsRequest, WatchSecretsResponse,
-    secret_change_event::EventType, watch_secrets_response::Response,
+    Environment, GetEnvironmentRequest, GetSecretRequest, ListSecretsRequest, SecretList, WatchSecretsRequest,
+    WatchSecretsResponse,
+    secret_change_event::EventType,
+    secrets::{EncryptedSecret, ReadEnvironmentRequest, ReadEnvironmentResponse, ReadSecretRequest},
+    watch_secrets_response::Response,
 };
 use tonic::Code;
 
@@ -22,6 +25,8 @@ use crate::{
     client::Client,
     error::{CallError, FetchError},
     keys::refuse_ambiguous,
+    manifest::{self, Extent, ManifestFault, Proof},
+    trust::ManifestPin,
 };
 
 /// A fetch gives up after this many lists, each of another environment: no honest server has so many in so short a time.
@@ -50,6 +55,10 @@ pub struct Snapshot {
     pub version: i64,
     /// Tells content of this version from other content of the same version, as after a server lost changes.
     pub content: ContentFingerprint,
+    /// Stands for this state of the environment, if the server has such a thing. See [`EnvironmentReader::is_current`].
+    pub tag: Option<String>,
+    /// Whether a manifest shows that this is the whole environment.
+    pub proven: bool,
     /// Key to value.
     pub values: BTreeMap<String, SecretValue>,
     /// Keys whose values cannot be decrypted, and why; the texts hold no value. They exist upstream all the same.
@@ -105,11 +114,92 @@ impl EnvironmentReader {
         &self.name
     }
 
-    /// All values, at least as new as the version it states. One call when the key is known and opens a value, else up to
-    /// four more, and as many again for each time that the environment is made anew meanwhile. A value that cannot be decrypted is
-    /// reported beside the others and fails nothing.
+    /// All values, at least as new as the version it states, and checked against the manifest. A value that cannot be decrypted is reported
+    /// beside the others and fails nothing. One call, and one more for a new key.
+    ///
+    /// # Errors
+    /// [`FetchError::NotCurrent`] if the manifest shows another state, and everything by which a call can fail.
     pub async fn fetch(&self) -> Result<Snapshot, FetchError> {
+        let Some(answer) = self.read(None, false).await? else {
+            return self.fetch_by_contract().await;
+        };
+        let (key, proof) = self.prove(&answer, Extent::Whole).await?;
+        let mut snapshot = Snapshot {
+            environment_id: answer.environment_id,
+            version: answer.version,
+            content: ContentFingerprint::of(answer.secrets.iter().map(|secret| (secret.key.as_str(), &*secret.nonce))),
+            tag: Some(answer.tag),
+            proven: matches!(proof, Proof::Proven(_)),
+            values: BTreeMap::new(),
+            failed: Vec::new(),
+        };
+        for secret in answer.secrets {
+            snapshot.add(&key.dek, &self.name, secret.key, &secret.nonce, &secret.ciphertext);
+        }
+        Ok(snapshot)
+    }
+
+    /// The keys without their values, and the version that they make up; checked as by [`EnvironmentReader::fetch`]. Without a manifest
+    /// the workspace's key is not needed.
+    ///
+    /// # Errors
+    /// As [`EnvironmentReader::fetch`].
+    pub async fn keys(&self) -> Result<(i64, Vec<String>), FetchError> {
+        let Some(answer) = self.read(None, true).await? else {
+            let list = self.list().await?;
+            return Ok((list.version, list.secrets.into_iter().map(|secret| secret.key).collect()));
+        };
+        if answer.manifest.is_some() || self.seen().is_some() {
+            self.prove(&answer, Extent::Whole).await?;
+        }
+        Ok((answer.version, answer.secrets.into_iter().map(|secret| secret.key).collect()))
+    }
+
+    /// One value, checked as by [`EnvironmentReader::fetch`]; `None` if there is no such key. The inner error is that of a value that cannot be
+    /// decrypted.
+    ///
+    /// # Errors
+    /// As [`EnvironmentReader::fetch`].
+    pub async fn get(&self, key: &str) -> Result<Option<Result<SecretValue, OpenError>>, FetchError> {
         refuse_ambiguous(&self.name).map_err(|error| FetchError::from_key_access(&self.name, error))?;
+        let EnvironmentName { workspace, project, environment } = self.name.clone();
+        let request = ReadSecretRequest {
+            workspace_name: workspace,
+            project_name: project,
+            environment_name: environment,
+            key: key.to_owned(),
+        };
+        if let Some(answer) = self.own_answer(self.client.read_secret(request)).await? {
+            let (key_of_environment, _) = self.prove(&answer, Extent::Key(key)).await?;
+            let dek = &key_of_environment.dek;
+            let secret = answer.secrets.into_iter().find(|secret| secret.key == key);
+            let value = |EncryptedSecret { nonce, ciphertext, .. }| dek.decrypt(&self.name, key, &nonce, &ciphertext);
+            return Ok(secret.map(value));
+        }
+        let EnvironmentName { workspace, project, environment } = self.name.clone();
+        let request = GetSecretRequest {
+            workspace_name: workspace,
+            project_name: project,
+            environment_name: environment,
+            key: key.to_owned(),
+        };
+        let secret = self.client.get_secret(request).await.map_err(|error| self.failed(error))?;
+        let key_of_environment = self.unwrap_key(self.environment().await?).await?;
+        Ok(Some(key_of_environment.dek.decrypt(&self.name, key, &secret.nonce, &secret.ciphertext)))
+    }
+
+    /// Whether this still is the state of the environment, at the price of one small call. `false` if the server cannot tell.
+    ///
+    /// # Errors
+    /// As any call.
+    pub async fn is_current(&self, tag: &str) -> Result<bool, FetchError> {
+        let answer = self.read(Some(tag.to_owned()), true).await?;
+        Ok(answer.is_some_and(|answer| answer.unchanged && answer.tag == tag))
+    }
+
+    /// Reads by the contract's calls. One call when the key is known and opens a value, else up to four more, and as many again for each
+    /// time that the environment is made anew meanwhile.
+    async fn fetch_by_contract(&self) -> Result<Snapshot, FetchError> {
         let cached = self.cached().clone();
         let mut key = match cached {
             Some(key) => key,
@@ -164,6 +254,74 @@ impl EnvironmentReader {
         }))
     }
 
+    /// The answer of our own call; `None` from a server that does not know it.
+    async fn read(
+        &self,
+        known_tag: Option<String>,
+        without_ciphertexts: bool,
+    ) -> Result<Option<ReadEnvironmentResponse>, FetchError> {
+        refuse_ambiguous(&self.name).map_err(|error| FetchError::from_key_access(&self.name, error))?;
+        let EnvironmentName { workspace, project, environment } = self.name.clone();
+        let request = ReadEnvironmentRequest {
+            workspace_name: workspace,
+            project_name: project,
+            environment_name: environment,
+            known_tag,
+            without_ciphertexts,
+        };
+        self.own_answer(self.client.read_environment(request)).await
+    }
+
+    /// The answer of a call of our own; `None` from a server that does not know it, unless this client has seen a manifest by it.
+    async fn own_answer(
+        &self,
+        call: impl Future<Output = Result<ReadEnvironmentResponse, CallError>>,
+    ) -> Result<Option<ReadEnvironmentResponse>, FetchError> {
+        let connection = self.client.connection();
+        if connection.may_know_own_calls() {
+            match call.await {
+                Err(error) if error.is_unknown_call() => connection.own_calls_are_unknown(),
+                answer => return answer.map(Some).map_err(|error| self.failed(error)),
+            }
+        }
+        if self.seen().is_some() { Err(self.not_current(ManifestFault::Missing)) } else { Ok(None) }
+    }
+
+    /// Checks an answer, remembers its manifest, and returns the key that opens its values.
+    async fn prove(
+        &self,
+        answer: &ReadEnvironmentResponse,
+        extent: Extent<'_>,
+    ) -> Result<(Arc<CachedKey>, Proof), FetchError> {
+        let environment = Environment {
+            id: answer.environment_id.clone(),
+            dek_wrapped: answer.dek_wrapped.clone(),
+            dek_nonce: answer.dek_nonce.clone(),
+            ..Environment::default()
+        };
+        let cached = self.cached().clone().filter(|key| key.fits(&environment));
+        let key = match cached {
+            Some(key) => key,
+            None => Arc::new(self.unwrap_key(environment).await?),
+        };
+        let proof = manifest::check(self.seen().as_ref(), &key.dek, &self.name, answer, extent);
+        let proof = proof.map_err(|fault| self.not_current(fault))?;
+        if let Some(pin) = proof.pin() {
+            self.client.connection().trust().saw_manifest(&self.name, pin);
+        }
+        *self.cached() = Some(Arc::clone(&key));
+        Ok((key, proof))
+    }
+
+    /// The newest manifest that was seen.
+    fn seen(&self) -> Option<ManifestPin> {
+        self.client.connection().trust().manifest(&self.name)
+    }
+
+    fn not_current(&self, source: ManifestFault) -> FetchError {
+        FetchError::NotCurrent { environment: self.name.clone(), source }
+    }
+
     fn cached(&self) -> MutexGuard<'_, Option<Arc<CachedKey>>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,33 +347,44 @@ impl EnvironmentReader {
         })
     }
 
-    async fn snapshot(&self, key: &CachedKey) -> Result<Snapshot, FetchError> {
+    async fn list(&self) -> Result<SecretList, FetchError> {
         let request = ListSecretsRequest {
             workspace_name: self.name.workspace.clone(),
             project_name: self.name.project.clone(),
             environment_name: self.name.environment.clone(),
         };
-        let list = self.client.list_secrets(request).await.map_err(|error| self.failed(error))?;
+        self.client.list_secrets(request).await.map_err(|error| self.failed(error))
+    }
+
+    async fn snapshot(&self, key: &CachedKey) -> Result<Snapshot, FetchError> {
+        let list = self.list().await?;
         let mut snapshot = Snapshot {
             environment_id: key.environment_id.clone(),
             version: list.version,
             content: ContentFingerprint::of(list.secrets.iter().map(|secret| (secret.key.as_str(), &*secret.nonce))),
+            tag: None,
+            proven: false,
             values: BTreeMap::new(),
             failed: Vec::new(),
         };
         for secret in list.secrets {
-            match key.dek.decrypt(&self.name, &secret.key, &secret.nonce, &secret.ciphertext) {
-                Ok(value) => {
-                    snapshot.values.insert(secret.key, value);
-                }
-                Err(error) => snapshot.failed.push((secret.key, error.to_string())),
-            }
+            snapshot.add(&key.dek, &self.name, secret.key, &secret.nonce, &secret.ciphertext);
         }
         Ok(snapshot)
     }
 
     fn failed(&self, error: CallError) -> FetchError {
         FetchError::from_call(&self.name, error)
+    }
+}
+
+impl Snapshot {
+    /// Decrypts one value, or notes why it cannot be.
+    fn add(&mut self, dek: &Dek, name: &EnvironmentName, key: String, nonce: &[u8], ciphertext: &[u8]) {
+        match dek.decrypt(name, &key, nonce, ciphertext) {
+            Ok(value) => drop(self.values.insert(key, value)),
+            Err(error) => self.failed.push((key, error.to_string())),
+        }
     }
 }
 

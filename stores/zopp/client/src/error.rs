@@ -6,7 +6,7 @@ use konverge_core::error::{Classify, ErrorClass};
 use konverge_zopp_crypto::{EnvironmentName, OpenError};
 use tonic::{Code, Status};
 
-use crate::{keys::KeyAccessError, trust::PinMismatch};
+use crate::{keys::KeyAccessError, manifest::ManifestFault, trust::PinMismatch};
 
 /// How long to leave a server alone that has said no: short enough that a role granted meanwhile is soon noticed.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
@@ -224,6 +224,22 @@ pub enum FetchError {
         /// Which key was given, and which one is pinned.
         source: PinMismatch,
     },
+    /// The signature over the workspace's key is false.
+    #[error("cannot read {environment}: {source}")]
+    ForgedKey {
+        /// The environment.
+        environment: EnvironmentName,
+        /// Whose signature it should be.
+        source: KeyAccessError,
+    },
+    /// The answer is not the current state of the environment, or cannot be shown to be.
+    #[error("cannot read {environment}: {source}")]
+    NotCurrent {
+        /// The environment.
+        environment: EnvironmentName,
+        /// What is wrong with it.
+        source: ManifestFault,
+    },
     /// The workspace's or the environment's key cannot be opened.
     #[error("cannot read {environment}: the {what} cannot be opened by this principal's key: {source}")]
     Key {
@@ -261,6 +277,7 @@ impl FetchError {
             }
             KeyAccessError::AmbiguousName { name } => Self::AmbiguousName { environment: name },
             KeyAccessError::OtherKey(source) => Self::OtherKey { environment: environment_name, source },
+            source @ KeyAccessError::BadSignature { .. } => Self::ForgedKey { environment: environment_name, source },
             KeyAccessError::Open { what, source } => Self::Key { environment: environment_name, what, source },
         }
     }
@@ -274,6 +291,8 @@ impl Classify for FetchError {
             | Self::PermissionDenied { .. }
             | Self::NotFound { .. }
             | Self::OtherKey { .. }
+            | Self::ForgedKey { .. }
+            | Self::NotCurrent { .. }
             | Self::Key { .. } => ErrorClass::After(REFUSED_RETRY),
             Self::NoExchangeKey { .. } | Self::AmbiguousName { .. } => ErrorClass::Permanent,
         }
@@ -287,7 +306,8 @@ impl Classify for FetchError {
             Self::NotFound { .. } => "EnvironmentNotFound",
             Self::Garbage { .. } => "InvalidAnswer",
             Self::Refused { .. } => "ServerRefused",
-            Self::OtherKey { .. } => "WorkspaceKeyChanged",
+            Self::OtherKey { .. } | Self::ForgedKey { .. } => "WorkspaceKeyChanged",
+            Self::NotCurrent { .. } => "NotCurrent",
             Self::AmbiguousName { .. } => "AmbiguousName",
             Self::NoExchangeKey { .. } | Self::Key { .. } => "CredentialsInvalid",
         }

@@ -1,7 +1,12 @@
 //! From the client's private key to the keys of a workspace and of an environment.
 
-use konverge_zopp_crypto::{Dek, EnvironmentName, Fingerprint, Kek, OpenError};
-use konverge_zopp_proto::{Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest};
+use konverge_zopp_crypto::{
+    Dek, EnvironmentName, Fingerprint, Kek, OpenError, SigningPublic, WrapToSign, X25519Private,
+};
+use konverge_zopp_proto::{
+    Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, WorkspaceKeys, identity::GetKeySignatureRequest,
+};
+use tonic::Code;
 
 use crate::{client::Client, error::CallError, trust::PinMismatch};
 
@@ -32,9 +37,20 @@ pub enum KeyAccessError {
         /// The principal's name.
         principal: String,
     },
-    /// The server gives another key of the workspace than the pinned one.
+    /// The server gives another key than the pinned one: of the workspace, or of the principal that wrapped the workspace's.
     #[error(transparent)]
     OtherKey(#[from] PinMismatch),
+    /// The signature over the wrapped key is not by the principal that the server names.
+    #[error(
+        "the key of workspace '{workspace}' bears a signature that is not by principal {principal}, whom the server names. The server, or \
+         somebody who can write its database, may have replaced it"
+    )]
+    BadSignature {
+        /// The workspace.
+        workspace: String,
+        /// The ID of the principal that the server names.
+        principal: String,
+    },
     /// Two environments could have this context of encryption, and a server could give one's key and values for the other's.
     #[error(
         "workspace or project name in '{name}' contains \":\", which makes it look like another environment's to the encryption; make a \
@@ -57,7 +73,8 @@ pub enum KeyAccessError {
 impl Client {
     /// Returns the workspace's key, unwrapped with the client's own private key. It is the pinned one; if none is pinned, it is now.
     ///
-    /// The wrap itself proves nothing: everybody who knows the principal's public key, above all the server, can make one.
+    /// The wrap itself proves nothing: everybody who knows the principal's public key, above all the server, can make one. If no key is
+    /// pinned, the signature over the wrap is looked at, where there is one.
     pub async fn workspace_key(&self, workspace: &str) -> Result<WorkspaceKey, KeyAccessError> {
         let no_key = || KeyAccessError::NoExchangeKey { principal: self.identity().name().to_owned() };
         let private = self.identity().exchange_key().ok_or_else(no_key)?;
@@ -66,9 +83,53 @@ impl Client {
         let kek =
             Kek::unwrap_with(private, &keys.ephemeral_pub, &keys.kek_nonce, &keys.kek_wrapped, &keys.workspace_id)
                 .map_err(|source| KeyAccessError::Open { what: "workspace key", source })?;
-        let key = WorkspaceKey { id: keys.workspace_id, kek };
-        self.connection().trust().check_workspace(workspace, key.fingerprint())?;
+        let key = WorkspaceKey { id: keys.workspace_id.clone(), kek };
+        let trust = self.connection().trust();
+        if trust.workspace(workspace).is_none() && self.is_vouched_for(workspace, private, &keys).await? {
+            trust.pin_workspace(workspace, key.fingerprint());
+        }
+        trust.check_workspace(workspace, key.fingerprint())?;
         Ok(key)
+    }
+
+    /// Whether a principal that this device trusts wrapped the key: this one, or one whose public keys are pinned. Keys that are not signed, or
+    /// are by an unknown principal, are nobody's word. A false signature is an error.
+    async fn is_vouched_for(
+        &self,
+        workspace: &str,
+        private: &X25519Private,
+        keys: &WorkspaceKeys,
+    ) -> Result<bool, KeyAccessError> {
+        let request = GetKeySignatureRequest { workspace_name: workspace.to_owned() };
+        let signer = match self.get_key_signature(request).await {
+            Err(error) if error.is_unknown_call() || error.code() == Code::NotFound => return Ok(false),
+            answer => answer?,
+        };
+        let wrap = WrapToSign {
+            workspace_id: &keys.workspace_id,
+            recipient: &private.public().to_bytes(),
+            ephemeral_public: &keys.ephemeral_pub,
+            nonce: &keys.kek_nonce,
+            wrapped: &keys.kek_wrapped,
+        };
+        let is_authentic = SigningPublic::from_slice(&signer.public_key)
+            .is_ok_and(|public| wrap.verify(&public, &signer.signature).is_ok());
+        if !is_authentic {
+            return Err(KeyAccessError::BadSignature {
+                workspace: workspace.to_owned(),
+                principal: signer.principal_id,
+            });
+        }
+        if signer.public_key == self.identity().signing_seed().public().to_bytes() {
+            return Ok(true);
+        }
+        let trust = self.connection().trust();
+        if trust.principal(&signer.principal_id).is_none() {
+            return Ok(false);
+        }
+        let offered = Fingerprint::of_principal(&signer.public_key, &signer.x25519_public_key);
+        trust.check_principal(&signer.principal_id, offered)?;
+        Ok(true)
     }
 
     /// The environment's key, unwrapped with the workspace's. An ambiguous name is refused before anything is sent.

@@ -14,13 +14,15 @@
 //! - The client speaks to the first generation only on request, because a signature of that generation authorises every call. A server
 //!   is asked for its generation once; the answer is kept in [`trust`].
 //! - A workspace's key is compared with the one that [`trust`] has pinned. Another key is an error.
+//! - An environment is compared with its [`manifest`], where there is one. A key that is left out, an older value and an older state are
+//!   errors.
 //!
 //! # What it does not do
 //! Retry. A failed call says what kind of failure it was; how long to wait is its caller's decision.
 //!
 //! # Reading order
 //! [`config`] → [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
-//! [`registration`] and [`lifecycle`] → [`keys`] → [`environment`].
+//! [`registration`], [`lifecycle`] and [`secrets`] → [`keys`] → [`manifest`] → [`environment`] and [`writer`].
 
 pub mod calls;
 mod channel;
@@ -35,10 +37,13 @@ mod health;
 pub mod identity;
 pub mod keys;
 pub mod lifecycle;
+pub mod manifest;
 pub mod private_file;
 mod profile;
 pub mod registration;
+pub mod secrets;
 pub mod trust;
+pub mod writer;
 
 pub use client::Client;
 pub use config::{ClientCertificate, ClientConfig, ConfigError};
@@ -48,4 +53,6 @@ pub use environment::{ContentFingerprint, EnvironmentReader, Snapshot, WatchEven
 pub use error::{CallError, FetchError};
 pub use identity::{CredentialsError, Identity};
 pub use konverge_zopp_crypto::{EnvironmentName, Fingerprint, FingerprintError, Profile};
+pub use manifest::ManifestFault;
 pub use trust::{ServerRecord, Trust};
+pub use writer::EnvironmentWriter;

@@ -23,7 +23,9 @@ own_calls! {
     enable_principal(EnablePrincipalRequest) -> EnablePrincipalResponse = "EnablePrincipal";
     remove_member(RemoveMemberRequest) -> RemoveMemberResponse = "RemoveMember";
     transfer_ownership(TransferOwnershipRequest) -> TransferOwnershipResponse = "TransferOwnership";
+    delete_workspace(DeleteWorkspaceRequest) -> DeleteWorkspaceResponse = "DeleteWorkspace";
     remove_user(RemoveUserRequest) -> RemoveUserResponse = "RemoveUser";
     create_limited_invite(CreateInviteRequest) -> Invite = "CreateInvite";
     list_counted_invites(ListInvitesRequest) -> ListInvitesResponse = "ListInvites";
+    get_key_signature(GetKeySignatureRequest) -> GetKeySignatureResponse = "GetKeySignature";
 }

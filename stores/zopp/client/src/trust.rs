@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use konverge_zopp_crypto::{Fingerprint, Profile};
+use konverge_zopp_crypto::{EnvironmentName, Fingerprint, Profile};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value};
 
@@ -45,6 +45,9 @@ pub struct ServerRecord {
     /// Principal ID to the fingerprint of its public keys.
     #[serde(default, with = "fingerprints", skip_serializing_if = "BTreeMap::is_empty")]
     pub principals: BTreeMap<String, Fingerprint>,
+    /// The newest manifest that was seen of each environment, by `workspace/project/environment`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environments: BTreeMap<String, ManifestPin>,
     /// Fields of later versions.
     #[serde(flatten)]
     other: Map<String, Value>,
@@ -53,7 +56,7 @@ pub struct ServerRecord {
 impl ServerRecord {
     /// Returns how many pins there are.
     pub fn len(&self) -> usize {
-        self.workspaces.len() + self.principals.len()
+        self.workspaces.len() + self.principals.len() + self.environments.len()
     }
 
     /// Whether there are no pins.
@@ -99,6 +102,33 @@ pub struct Learnt {
     pub workspaces: BTreeMap<String, Pin>,
     /// Fingerprints of principals.
     pub principals: BTreeMap<String, Pin>,
+    /// Manifests of environments.
+    pub environments: BTreeMap<String, LearntManifest>,
+}
+
+/// A manifest that is to be remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LearntManifest {
+    /// Which.
+    pub pin: ManifestPin,
+    /// A person accepts it, although a newer one may have been seen.
+    pub accepted: bool,
+}
+
+/// The newest manifest that was seen of an environment. An older one is a rollback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestPin {
+    /// The environment's ID. Servers make IDs that sort by time.
+    pub environment_id: String,
+    /// Which manifest of that environment.
+    pub serial: u64,
+}
+
+impl ManifestPin {
+    /// Whether it is of a later state than the other one.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        (&self.environment_id, self.serial) > (&other.environment_id, other.serial)
+    }
 }
 
 /// A fingerprint, and why it is believed.
@@ -157,6 +187,16 @@ impl Trust {
         }
     }
 
+    /// Returns the pinned fingerprint of a workspace's key.
+    pub fn workspace(&self, name: &str) -> Option<Fingerprint> {
+        self.state().record.workspaces.get(name).copied()
+    }
+
+    /// Returns the pinned fingerprint of a principal's public keys.
+    pub fn principal(&self, id: &str) -> Option<Fingerprint> {
+        self.state().record.principals.get(id).copied()
+    }
+
     /// Compares the key that the server gives for a workspace with the pinned one, and pins it if there is none.
     pub fn check_workspace(&self, name: &str, offered: Fingerprint) -> Result<(), PinMismatch> {
         let State { record, learnt } = &mut *self.state();
@@ -183,6 +223,28 @@ impl Trust {
         pin(&mut record.principals, &mut learnt.principals, id, fingerprint)
     }
 
+    /// Returns the newest manifest that was seen of an environment.
+    pub fn manifest(&self, name: &EnvironmentName) -> Option<ManifestPin> {
+        self.state().record.environments.get(&name.to_string()).cloned()
+    }
+
+    /// Remembers that this manifest of an environment was seen, unless a newer one was.
+    pub fn saw_manifest(&self, name: &EnvironmentName, pin: ManifestPin) {
+        self.remember_manifest(name, LearntManifest { pin, accepted: false });
+    }
+
+    /// Remembers a manifest that a person accepted, although a newer one may have been seen.
+    pub fn accept_manifest(&self, name: &EnvironmentName, pin: ManifestPin) {
+        self.remember_manifest(name, LearntManifest { pin, accepted: true });
+    }
+
+    fn remember_manifest(&self, name: &EnvironmentName, learnt: LearntManifest) {
+        let mut state = self.state();
+        if remember(&mut state.record.environments, name.to_string(), learnt.clone()) {
+            state.learnt.environments.insert(name.to_string(), learnt);
+        }
+    }
+
     /// Returns the record, with what was learnt.
     pub fn record(&self) -> ServerRecord {
         self.state().record.clone()
@@ -207,8 +269,22 @@ impl Learnt {
         record.client_certificate = self.client_certificate.or(record.client_certificate.take());
         let workspaces = merge(&mut record.workspaces, self.workspaces, |name| format!("workspace '{name}'"));
         let principals = merge(&mut record.principals, self.principals, |id| format!("principal {id}"));
+        for (name, learnt) in self.environments {
+            remember(&mut record.environments, name, learnt);
+        }
         workspaces.and(principals)
     }
+}
+
+/// Keeps the newer one of two manifests, or the one that a person accepted. Returns whether that is news.
+fn remember(known: &mut BTreeMap<String, ManifestPin>, name: String, learnt: LearntManifest) -> bool {
+    let LearntManifest { pin, accepted } = learnt;
+    let is_news =
+        known.get(&name).is_none_or(|before| if accepted { *before != pin } else { pin.is_newer_than(before) });
+    if is_news {
+        known.insert(name, pin);
+    }
+    is_news
 }
 
 fn check(
@@ -351,6 +427,38 @@ mod tests {
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
         assert_eq!(Trust::new(record).client_certificate(), Some(certificate));
         assert!(serde_json::from_str::<ServerRecord>(r#"{"client_certificate":{"certificate":"/c.pem"}}"#).is_err());
+    }
+
+    #[test]
+    fn the_newest_manifest_is_remembered_and_only_a_person_goes_back() {
+        let name = EnvironmentName::new("acme", "backend", "dev");
+        let pin = |id: &str, serial| ManifestPin { environment_id: id.into(), serial };
+        let trust = Trust::default();
+        let mut record = ServerRecord::default();
+        for (seen, newest) in [
+            (pin("e1", 2), pin("e1", 2)),
+            (pin("e1", 1), pin("e1", 2)),
+            (pin("e1", 3), pin("e1", 3)),
+            (pin("e2", 1), pin("e2", 1)),
+            (pin("e1", 9), pin("e2", 1)),
+        ] {
+            trust.saw_manifest(&name, seen);
+            assert_eq!(trust.manifest(&name), Some(newest.clone()));
+            if let Some(learnt) = trust.take_learnt() {
+                learnt.merge_into(&mut record).unwrap();
+            }
+            assert_eq!(record.environments[&name.to_string()], newest);
+        }
+        // Another program saw an older one meanwhile.
+        let late = Trust::default();
+        late.saw_manifest(&name, pin("e1", 4));
+        late.take_learnt().unwrap().merge_into(&mut record).unwrap();
+        assert_eq!(record.environments[&name.to_string()], pin("e2", 1));
+        trust.accept_manifest(&name, pin("e1", 10));
+        trust.take_learnt().unwrap().merge_into(&mut record).unwrap();
+        assert_eq!(record.environments[&name.to_string()], pin("e1", 10));
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(text, r#"{"environments":{"acme/backend/dev":{"environment_id":"e1","serial":10}}}"#);
     }
 
     #[test]

@@ -18,11 +18,12 @@
 //! - Each envelope is bound to the names it belongs to, so a server cannot answer one secret with another one's bytes.
 //!
 //! # What it does not do
-//! - An envelope is not bound to a version: a server can answer with an older value of the same key unnoticed.
-//! - Public keys and KEKs are not authenticated by their envelopes. Clients compare and pin their [`fingerprint`]s.
+//! - An envelope is not bound to a version: only a [`manifest`] shows that a value is the current one, and that no key was left out.
+//! - Public keys and KEKs are not authenticated by their envelopes. Principals sign the wraps that they make ([`wrap_signature`]), and
+//!   clients compare and pin [`fingerprint`]s.
 //!
 //! # Reading order
-//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`invite`] → [`export`] →
+//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`wrap_signature`] → [`manifest`] → [`invite`] → [`export`] →
 //! [`fingerprint`].
 
 pub mod envelope;
@@ -31,7 +32,9 @@ pub mod fingerprint;
 pub mod hierarchy;
 pub mod invite;
 pub mod keys;
+pub mod manifest;
 pub mod signature;
+pub mod wrap_signature;
 
 pub use envelope::{OpenError, SealError, Sealed};
 pub use fingerprint::{Fingerprint, FingerprintError};
@@ -39,4 +42,6 @@ pub use hierarchy::{EnvironmentName, WrappedKek};
 pub use keys::{
     Dek, EntropyError, InviteSecret, Kek, KeyError, SigningPublic, SigningSeed, X25519Private, X25519Public,
 };
+pub use manifest::{Manifest, ManifestError, Protection};
 pub use signature::{Profile, Signed};
+pub use wrap_signature::WrapToSign;

@@ -37,6 +37,27 @@ pub mod identity {
     }
 }
 
+/// Calls of Konverge's own, beside the published contract: environments with their manifest, changed at once.
+pub mod secrets {
+    #[allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::allow_attributes_without_reason,
+        clippy::pedantic,
+        reason = "generated; the schema carries the comments"
+    )]
+    mod generated {
+        tonic::include_proto!("konverge.zopp.secrets.v1");
+    }
+
+    pub use generated::*;
+
+    /// The full path of a call, as it is signed: `/konverge.zopp.secrets.v1.Secrets/<name>`.
+    pub fn method_path(call: &str) -> String {
+        format!("/{}/{call}", secrets_server::SERVICE_NAME)
+    }
+}
+
 /// The full path of a call, as it is signed: `/zopp.ZoppService/<name>`.
 pub fn method_path(call: &str) -> String {
     format!("/{}/{call}", zopp_service_server::SERVICE_NAME)

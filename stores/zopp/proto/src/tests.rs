@@ -21,8 +21,16 @@ fn all_calls_are_there() {
 #[test]
 fn own_calls_are_apart_from_the_contract() {
     assert_eq!(identity::method_path("RemoveMember"), "/konverge.zopp.v1.Identity/RemoveMember");
-    let schema = include_str!("../proto/konverge/zopp/v1/identity.proto");
-    assert!(!schema.contains("import"), "no message of the contract is shared, so that none is ever changed for these");
+    assert_eq!(secrets::method_path("ChangeSecrets"), "/konverge.zopp.secrets.v1.Secrets/ChangeSecrets");
+    for schema in [
+        include_str!("../proto/konverge/zopp/v1/identity.proto"),
+        include_str!("../proto/konverge/zopp/secrets/v1/secrets.proto"),
+    ] {
+        assert!(
+            !schema.contains("import"),
+            "no message of the contract is shared, so that none is ever changed for these"
+        );
+    }
 }
 
 #[test]

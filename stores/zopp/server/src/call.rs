@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use konverge_zopp_crypto::signature::PRINCIPAL_ID_KEY;
+use konverge_zopp_crypto::{
+    signature::PRINCIPAL_ID_KEY,
+    wrap_signature::{SIGNATURE_LENGTH, WRAP_SIGNATURE_KEY},
+};
 use konverge_zopp_proto::method_path;
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
@@ -41,6 +44,8 @@ pub(crate) struct Call {
     pub state: Arc<State>,
     /// The actor.
     pub caller: Caller,
+    /// The signature over the workspace key that the request hands over, as it came.
+    pub wrap_signature: Option<Vec<u8>>,
     record: Record,
     row: AuditRow,
     /// Of the requests that the caller may have under way.
@@ -110,7 +115,8 @@ impl Call {
             authority: Authority::of(&caller.principal.id, caller.principal.user_id.as_deref()),
             ..blank_row(action, resource_type)
         };
-        Ok(Self { state: Arc::clone(state), caller, record, row, _share: Some(Arc::new(share)) })
+        let (state, wrap_signature) = (Arc::clone(state), wrap_signature(request)?);
+        Ok(Self { state, caller, wrap_signature, record, row, _share: Some(Arc::new(share)) })
     }
 
     /// The same call once it is answered, for the stream that follows.
@@ -264,6 +270,16 @@ async fn record_unproven<M>(state: &State, request: &Request<M>, action: Action,
     };
     // A refusal is never held up by its row.
     let _ = state.audit.record(refusal(row, status)).await;
+}
+
+/// The signature over the workspace key that a request hands over. Stock clients send none.
+pub(crate) fn wrap_signature<M>(request: &Request<M>) -> Result<Option<Vec<u8>>, Status> {
+    let Some(text) = request.metadata().get(WRAP_SIGNATURE_KEY) else { return Ok(None) };
+    let mut signature = vec![0; SIGNATURE_LENGTH];
+    hex::decode_to_slice(text.as_bytes(), &mut signature).map_err(|_| {
+        Status::invalid_argument(format!("{WRAP_SIGNATURE_KEY} must be {} hexadecimal digits", 2 * SIGNATURE_LENGTH))
+    })?;
+    Ok(Some(signature))
 }
 
 /// The address a request came from.

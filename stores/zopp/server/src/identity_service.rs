@@ -10,7 +10,7 @@ use crate::{
         Call,
         Record::{self, Change, Lookup},
     },
-    handlers::{invites, lifecycle},
+    handlers::{invites, lifecycle, workspaces},
     state::State,
     store::Action,
 };
@@ -56,10 +56,14 @@ service! {
         Change(Action::WorkspaceRemoveMember, "user"), lifecycle::remove_member;
     transfer_ownership(TransferOwnershipRequest) -> TransferOwnershipResponse = "TransferOwnership",
         Change(Action::WorkspaceTransfer, "user"), lifecycle::transfer_ownership;
+    delete_workspace(DeleteWorkspaceRequest) -> DeleteWorkspaceResponse = "DeleteWorkspace",
+        Change(Action::WorkspaceDelete, "workspace"), lifecycle::delete_workspace;
     remove_user(RemoveUserRequest) -> RemoveUserResponse = "RemoveUser",
         Change(Action::UserRemove, "user"), lifecycle::remove_user;
     create_invite(CreateInviteRequest) -> Invite = "CreateInvite",
         Change(Action::InviteCreate, "invite"), invites::create_limited;
     list_invites(ListInvitesRequest) -> ListInvitesResponse = "ListInvites",
         Lookup(Action::InviteList, "invite"), invites::list_counted;
+    get_key_signature(GetKeySignatureRequest) -> GetKeySignatureResponse = "GetKeySignature",
+        Lookup(Action::WorkspaceReadKey, "workspace"), workspaces::key_signature;
 }

@@ -26,6 +26,7 @@ pub mod policy;
 pub mod rbac;
 mod revocations;
 pub mod run;
+mod secrets_service;
 pub mod serve;
 mod service;
 mod shares;

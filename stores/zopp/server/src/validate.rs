@@ -17,7 +17,11 @@ const MAXIMUM_LOOKUP: usize = 1024;
 /// Longer than any request of names and keys.
 const MAXIMUM_PLAIN_REQUEST: usize = 16 * 1024;
 /// The calls that carry encrypted content, which has limits of its own.
-const LARGE_REQUESTS: [&str; 2] = ["/zopp.ZoppService/UpsertSecret", "/zopp.ZoppService/CreatePrincipalExport"];
+const LARGE_REQUESTS: [&str; 3] = [
+    "/zopp.ZoppService/UpsertSecret",
+    "/zopp.ZoppService/CreatePrincipalExport",
+    "/konverge.zopp.secrets.v1.Secrets/ChangeSecrets",
+];
 /// RFC 5321's limit for a path, without its brackets.
 const MAXIMUM_EMAIL: usize = 254;
 /// Invite tokens are 64 hexadecimal digits; others are not ours to make up, but have no need for more either.

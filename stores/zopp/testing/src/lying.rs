@@ -66,7 +66,8 @@ impl LyingServer {
         let proxy = Proxy { upstream: channel, plan: Arc::clone(&server.plan) };
         let serving = Server::builder()
             .add_service(Contract(proxy.clone()))
-            .add_service(OwnCalls(proxy))
+            .add_service(OwnCalls(proxy.clone()))
+            .add_service(OwnSecrets(proxy))
             .serve_with_incoming(TcpListenerStream::new(listener));
         tokio::spawn(serving);
         Ok(server)
@@ -108,9 +109,13 @@ impl LyingServer {
 #[derive(Clone)]
 struct Contract(Proxy);
 
-/// Under the name of the service with our own calls.
+/// Under the name of the service with our own calls for identities.
 #[derive(Clone)]
 struct OwnCalls(Proxy);
+
+/// Under the name of the service with our own calls for environments.
+#[derive(Clone)]
+struct OwnSecrets(Proxy);
 
 #[derive(Clone)]
 struct Proxy {
@@ -143,6 +148,7 @@ macro_rules! service {
 
 service!(Contract, "zopp.ZoppService");
 service!(OwnCalls, "konverge.zopp.v1.Identity");
+service!(OwnSecrets, "konverge.zopp.secrets.v1.Secrets");
 
 impl Proxy {
     async fn answer(&self, request: Request) -> Result<Answer, Status> {

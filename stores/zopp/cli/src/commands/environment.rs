@@ -8,6 +8,8 @@ use konverge_zopp_proto::{
 };
 use serde::Serialize;
 
+mod protect;
+
 use super::Outcome;
 use crate::{
     context::Context,
@@ -22,13 +24,31 @@ pub enum EnvironmentCommand {
     /// List the environments of a project
     List(ProjectArguments),
     /// Create an environment
-    #[command(after_help = "Example:\n  zopp environment create production -w acme -p backend")]
-    Create(Named),
+    #[command(after_help = CREATE_EXAMPLES)]
+    Create {
+        #[command(flatten)]
+        environment: Named,
+        /// Keep no manifest, because people with stock clients write here too; zopp environment protect makes one later
+        #[arg(long)]
+        unprotected: bool,
+    },
     /// Show an environment
     Get(Named),
     /// Delete an environment with its secrets
     Delete(Named),
+    /// Protect an environment from a server that keeps keys back or gives old values; or accept what others changed
+    #[command(after_help = protect::EXAMPLES)]
+    Protect(protect::ProtectArguments),
 }
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  zopp environment create production -w acme -p backend
+  zopp environment create shared -w acme -p backend --unprotected
+
+The environment is protected: a manifest shows which keys it holds, at which values. Our clients
+keep it with each change. Stock clients do not, and what they change is refused until somebody
+accepts it: zopp environment protect --help.";
 
 /// An environment by name.
 #[derive(Debug, clap::Args)]
@@ -95,9 +115,12 @@ pub(super) async fn execute(context: &Context, command: EnvironmentCommand) -> O
             let (workspace, project) = project.resolve()?;
             list(&client, workspace, project).await
         }
-        EnvironmentCommand::Create(named) => create(&client, named.resolve()?).await,
+        EnvironmentCommand::Create { environment, unprotected } => {
+            create(&client, environment.resolve()?, unprotected).await
+        }
         EnvironmentCommand::Get(named) => get(&client, named.resolve()?).await,
         EnvironmentCommand::Delete(named) => delete(&client, named.resolve()?).await,
+        EnvironmentCommand::Protect(arguments) => protect::execute(&client, arguments).await,
     }
 }
 
@@ -112,7 +135,7 @@ async fn list(client: &Client, workspace: String, project: String) -> Outcome {
     Ok(plain(Environments { environments }, text))
 }
 
-async fn create(client: &Client, name: EnvironmentName) -> Outcome {
+async fn create(client: &Client, name: EnvironmentName, unprotected: bool) -> Outcome {
     let what = format!("cannot create environment '{name}'");
     let place = Place::Project { workspace: name.workspace.clone(), project: name.project.clone() };
     let need = place.need("admin", client);
@@ -121,13 +144,16 @@ async fn create(client: &Client, name: EnvironmentName) -> Outcome {
     let dek = Dek::generate().map_err(|source| Failure::new(what.clone()).because(source))?;
     let sealed = dek.wrap(&workspace.kek, &name).map_err(|source| Failure::new(what.clone()).because(source))?;
     let request = CreateEnvironmentRequest {
-        workspace_name: name.workspace,
-        project_name: name.project,
-        name: name.environment,
+        workspace_name: name.workspace.clone(),
+        project_name: name.project.clone(),
+        name: name.environment.clone(),
         dek_wrapped: sealed.ciphertext,
         dek_nonce: sealed.nonce.to_vec(),
     };
     let environment = client.create_environment(request).await.map_err(failed(what, need))?;
+    if !unprotected {
+        protect::protect_new(client, &name).await?;
+    }
     let text = format!("Environment '{}' created (ID: {})", environment.name, environment.id);
     Ok(plain(EnvironmentObject::from(environment), text))
 }

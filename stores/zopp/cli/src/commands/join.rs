@@ -106,7 +106,8 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
         kek_nonce,
     };
     let member = member(context, &config, &email);
-    let answer = send(&connection, member, request, &seed).await.map_err(failed("cannot join", None))?;
+    let workspace_id = vouched.as_ref().map(|(id, _)| id.as_str());
+    let answer = send(&connection, member, request, &seed, workspace_id).await.map_err(failed("cannot join", None))?;
 
     let mut principal = new_principal(answer.principal_id.clone(), name.clone(), &seed, &exchange);
     principal.user_id = Some(answer.user_id.clone());
@@ -166,14 +167,15 @@ async fn send(
     member: Option<Client>,
     request: JoinRequest,
     seed: &SigningSeed,
+    workspace_id: Option<&str>,
 ) -> Result<JoinResponse, CallError> {
     if let Some(client) = member {
-        match client.join(request.clone(), seed).await {
+        match client.join(request.clone(), seed, workspace_id).await {
             Err(error) if error.code() == Code::Unauthenticated => {}
             answer => return answer,
         }
     }
-    connection.join(request, seed).await
+    connection.join(request, seed, workspace_id).await
 }
 
 fn text(joined: &Joined) -> String {

@@ -1,8 +1,10 @@
 //! `zopp secret`.
 
 use clap::{Args, Subcommand};
-use konverge_zopp_client::{Client, EnvironmentName};
-use konverge_zopp_proto::{DeleteSecretRequest, GetSecretRequest, ListSecretsRequest};
+use konverge_zopp_client::{
+    Client, EnvironmentName, EnvironmentReader, EnvironmentWriter,
+    writer::{KeyChange, WriteError},
+};
 use serde::Serialize;
 
 use super::Outcome;
@@ -167,9 +169,9 @@ async fn set(context: &Context, arguments: SetArguments) -> Outcome {
     let value = value::obtain(if stdin { Some("-".to_owned()) } else { value }, &key)?;
     let what = format!("cannot set secret '{key}' in {name}");
     let need = Place::Environment(name.clone()).need("write", &client);
-    let dek = client.environment_key(&name).await.map_err(failed(what.clone(), need.clone()))?;
-    let request = import::encrypted(&dek, &name, &key, &value)?;
-    client.upsert_secret(request).await.map_err(failed(what, need))?;
+    let changes = [(key.clone(), KeyChange::Set(value))].into();
+    let writer = EnvironmentWriter::new(client, name.clone());
+    writer.write(&changes).await.map_err(failed(what, need))?;
     let text = format!("Secret '{key}' set");
     Ok(plain(Changed { key, environment: name.into() }, text))
 }
@@ -177,44 +179,38 @@ async fn set(context: &Context, arguments: SetArguments) -> Outcome {
 async fn get(client: &Client, name: EnvironmentName, key: String, raw: bool) -> Outcome {
     let what = format!("cannot get secret '{key}' of {name}");
     let need = Place::Environment(name.clone()).need("read", client);
-    let request = GetSecretRequest {
-        workspace_name: name.workspace.clone(),
-        project_name: name.project.clone(),
-        environment_name: name.environment.clone(),
-        key: key.clone(),
-    };
-    let secret = client.get_secret(request).await.map_err(failed(what.clone(), need.clone()))?;
-    let dek = client.environment_key(&name).await.map_err(failed(what.clone(), need))?;
-    let value = dek
-        .decrypt(&name, &key, &secret.nonce, &secret.ciphertext)
-        .map_err(|source| Failure::new(what).because(source))?;
-    Ok(Box::new(Got { key, value, raw }))
+    let reader = EnvironmentReader::new(client.clone(), name);
+    match reader.get(&key).await.map_err(failed(what.clone(), need))? {
+        Some(Ok(value)) => Ok(Box::new(Got { key, value, raw })),
+        Some(Err(source)) => Err(Failure::new(what).because(source)),
+        None => Err(no_such_key(&what, &key)),
+    }
 }
 
 async fn list(client: &Client, name: EnvironmentName) -> Outcome {
     let what = format!("cannot list the secrets of {name}");
     let need = Place::Environment(name.clone()).need("read", client);
-    let request = ListSecretsRequest {
-        workspace_name: name.workspace,
-        project_name: name.project,
-        environment_name: name.environment,
-    };
-    let answer = client.list_secrets(request).await.map_err(failed(what, need))?;
-    let secrets: Vec<_> = answer.secrets.into_iter().map(|secret| secret.key).collect();
+    let reader = EnvironmentReader::new(client.clone(), name);
+    let (version, secrets) = reader.keys().await.map_err(failed(what, need))?;
     let text = listing("Secrets:", "No secrets found", secrets.iter().map(|key| format!("  {key}")));
-    Ok(plain(Keys { version: answer.version, secrets }, text))
+    Ok(plain(Keys { version, secrets }, text))
 }
 
 async fn delete(client: &Client, name: EnvironmentName, key: String) -> Outcome {
     let what = format!("cannot delete secret '{key}' of {name}");
     let need = Place::Environment(name.clone()).need("write", client);
-    let request = DeleteSecretRequest {
-        workspace_name: name.workspace.clone(),
-        project_name: name.project.clone(),
-        environment_name: name.environment.clone(),
-        key: key.clone(),
-    };
-    client.delete_secret(request).await.map_err(failed(what, need))?;
+    let changes = [(key.clone(), KeyChange::Delete)].into();
+    let writer = EnvironmentWriter::new(client.clone(), name.clone());
+    writer.write(&changes).await.map_err(|error| match error {
+        WriteError::NoSuchKey(key) => no_such_key(&what, &key),
+        error => failed(what, need)(error),
+    })?;
     let text = format!("Secret '{key}' deleted");
     Ok(plain(Changed { key, environment: name.into() }, text))
+}
+
+fn no_such_key(what: &str, key: &str) -> Failure {
+    Failure::new(what)
+        .because(format!("secret {key:?} not found (NotFound)"))
+        .next("See what there is: zopp secret list.")
 }

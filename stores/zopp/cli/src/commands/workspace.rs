@@ -5,9 +5,12 @@ use konverge_zopp_client::{Client, Fingerprint, keys::WorkspaceKey};
 use konverge_zopp_crypto::{Kek, X25519Public};
 use konverge_zopp_proto::{
     CreateWorkspaceRequest, Empty, GetPrincipalRequest, GrantPrincipalWorkspaceAccessRequest, Workspace,
-    identity::{RemoveMemberRequest, RemoveMemberResponse, TransferOwnershipRequest},
+    identity::{
+        DeleteWorkspaceRequest, DeleteWorkspaceResponse, RemoveMemberRequest, RemoveMemberResponse, TransferOwnershipRequest,
+    },
 };
 use serde::Serialize;
+use tonic::Code;
 
 use super::{Outcome, join::WrappedFields};
 use crate::{
@@ -77,6 +80,17 @@ pub enum WorkspaceCommand {
         #[command(flatten)]
         workspace: WorkspaceArguments,
     },
+    /// Delete a workspace that you own, with its projects, groups, roles, invites and services
+    #[command(
+        after_help = "Example:\n  zopp workspace delete acme\n\nThe audit log of the workspace stays with the server's operator."
+    )]
+    Delete {
+        /// Its name
+        name: String,
+        /// Also if it has environments; their secrets are lost for good
+        #[arg(long)]
+        even_if_not_empty: bool,
+    },
     /// Make another member the owner; you stay a member with the admin role
     #[command(after_help = "Example:\n  zopp workspace transfer bob@example.com -w acme")]
     Transfer {
@@ -132,6 +146,15 @@ struct RemovedMember {
     invites_revoked: u32,
 }
 
+/// `workspace delete`
+#[derive(Serialize)]
+struct DeletedWorkspace {
+    name: String,
+    environments_deleted: u32,
+    services_removed: u32,
+    invites_revoked: u32,
+}
+
 /// `workspace transfer`
 #[derive(Serialize)]
 struct Transferred {
@@ -152,6 +175,7 @@ pub(super) async fn execute(context: &Context, command: WorkspaceCommand) -> Out
         WorkspaceCommand::RemoveMember { email, workspace } => {
             remove_member(&client, workspace.resolve()?, email).await
         }
+        WorkspaceCommand::Delete { name, even_if_not_empty } => delete(&client, name, even_if_not_empty).await,
         WorkspaceCommand::Transfer { email, workspace } => transfer(&client, workspace.resolve()?, email).await,
     }
 }
@@ -255,6 +279,22 @@ async fn remove_member(client: &Client, workspace: String, email: String) -> Out
     Ok(plain(RemovedMember { workspace, email, keys_removed, invites_revoked }, text))
 }
 
+async fn delete(client: &Client, name: String, even_if_not_empty: bool) -> Outcome {
+    let what = format!("cannot delete workspace '{name}'");
+    let request = DeleteWorkspaceRequest { workspace_name: name.clone(), even_if_not_empty };
+    let answer = client.delete_workspace(request).await.map_err(|error| {
+        let holds_environments = error.code() == Code::FailedPrecondition;
+        let failure = failed(what, None)(error);
+        if holds_environments { failure.next("To lose their secrets: --even-if-not-empty.") } else { failure }
+    })?;
+    let DeleteWorkspaceResponse { environments_deleted, services_removed, invites_revoked } = answer;
+    let text = format!(
+        "Workspace '{name}' deleted\nEnvironments deleted: {environments_deleted}\nServices removed:     {services_removed}\nInvites \
+         revoked:      {invites_revoked}"
+    );
+    Ok(plain(DeletedWorkspace { name, environments_deleted, services_removed, invites_revoked }, text))
+}
+
 async fn transfer(client: &Client, workspace: String, email: String) -> Outcome {
     let what = format!("cannot make {email} the owner of workspace '{workspace}'");
     let request = TransferOwnershipRequest { workspace_name: workspace.clone(), user_email: email.clone() };
@@ -281,7 +321,7 @@ pub(super) async fn grant_access(
         kek_wrapped,
         kek_nonce,
     };
-    client.grant_principal_workspace_access(request).await.map_err(failed(what, need))?;
+    client.grant_principal_workspace_access(request, &key.id, recipient).await.map_err(failed(what, need))?;
     Ok(())
 }
 

@@ -1,9 +1,10 @@
 //! A server that lies, or that somebody has taken over: it has the real database and answers what it likes.
 
-use konverge_zopp_crypto::{Kek, X25519Private, X25519Public};
+use konverge_zopp_crypto::{Kek, SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::{
     Empty, GetInviteRequest, GetPrincipalExportRequest, GetPrincipalExportResponse, GetPrincipalRequest,
     GetWorkspaceKeysRequest, InviteToken, Principal, WorkspaceKeys, WorkspaceList,
+    identity::{GetKeySignatureRequest, GetKeySignatureResponse},
 };
 use konverge_zopp_testing::LyingServer;
 use serde_json::Value;
@@ -14,11 +15,12 @@ use crate::{home::Home, world::World};
 const PROBE: &str = "/zopp.ZoppService/GetPrincipalExport";
 const GET_KEYS: &str = "/zopp.ZoppService/GetWorkspaceKeys";
 const GET_PRINCIPAL: &str = "/zopp.ZoppService/GetPrincipal";
+const GET_SIGNATURE: &str = "/konverge.zopp.v1.Identity/GetKeySignature";
 const GET_INVITE: &str = "/zopp.ZoppService/GetInvite";
 const LIST_WORKSPACES: &str = "/zopp.ZoppService/ListWorkspaces";
 
 /// Alice's world, seen through a server that lies.
-fn lying_world() -> (World, LyingServer) {
+pub(crate) fn lying_world() -> (World, LyingServer) {
     let mut world = World::with_alice();
     let liar = world.server.liar();
     world.alice.set("ZOPP_SERVER", &liar.url());
@@ -53,7 +55,7 @@ fn forge_key(liar: &LyingServer, recipient: X25519Public) {
     });
 }
 
-fn config(home: &Home) -> Value {
+pub(crate) fn config(home: &Home) -> Value {
     serde_json::from_slice(&std::fs::read(home.config_file()).unwrap()).unwrap()
 }
 
@@ -62,7 +64,7 @@ fn exchange_key(home: &Home) -> X25519Public {
     X25519Public::from_slice(&hex::decode(text).unwrap()).unwrap()
 }
 
-fn forget_servers(home: &Home) {
+pub(crate) fn forget_servers(home: &Home) {
     let mut content = config(home);
     content.as_object_mut().unwrap().remove("servers");
     home.write(".zopp/config.json", content.to_string());
@@ -170,11 +172,82 @@ fn an_invite_vouches_for_the_key() {
     assert!(bob.fails("workspace fingerprint", 1).contains("another key of workspace 'acme'"));
 }
 
+/// The server keeps back by whom it was wrapped.
+fn keep_signature_back(liar: &LyingServer) {
+    liar.lie(GET_SIGNATURE, |_: GetKeySignatureRequest, _: Result<GetKeySignatureResponse, Status>| {
+        Err(Status::not_found("no signature"))
+    });
+}
+
+#[test]
+fn a_key_that_this_device_wrapped_itself_is_known_by_its_signature() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let fingerprint = alice.ok("workspace fingerprint").trim().to_owned();
+    // As a stock client leaves the file.
+    forget_servers(alice);
+    let first = alice.run("secret set KEY value");
+    assert_eq!((first.code, first.stderr.as_str()), (0, ""), "nothing is believed at first sight");
+    assert_eq!(config(alice)["servers"][liar.url()]["workspaces"]["acme"], fingerprint.as_str());
+
+    forget_servers(alice);
+    forge_key(&liar, exchange_key(alice));
+    let stderr = alice.fails("secret set KEY value", 1);
+    assert!(stderr.contains("a signature that is not by principal"), "{stderr}");
+    // By a key of its own, in the name of the principal.
+    let (seed, recipient) = (SigningSeed::generate().unwrap(), exchange_key(alice));
+    let forged = Kek::generate().unwrap();
+    let id = world.alice.json("principal current")["id"].as_str().unwrap().to_owned();
+    let workspace_id = alice.json("workspace list")["workspaces"][0]["id"].as_str().unwrap().to_owned();
+    let wrapped = forged.wrap_for(&recipient, &workspace_id).unwrap();
+    let signature = wrapped.sign(&seed, &recipient, &workspace_id);
+    let keys = WorkspaceKeys {
+        workspace_id,
+        ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
+        kek_wrapped: wrapped.sealed.ciphertext,
+        kek_nonce: wrapped.sealed.nonce.to_vec(),
+    };
+    liar.lie(GET_KEYS, move |_: GetWorkspaceKeysRequest, _: Result<WorkspaceKeys, Status>| Ok(keys.clone()));
+    let public_key = seed.public().to_bytes().to_vec();
+    liar.lie(GET_SIGNATURE, move |_: GetKeySignatureRequest, answer: Result<GetKeySignatureResponse, Status>| {
+        let (public_key, signature) = (public_key.clone(), signature.to_vec());
+        Ok(GetKeySignatureResponse { public_key, signature, ..answer? })
+    });
+    let mut content = config(alice);
+    let pin = serde_json::json!({ "principals": { id: alice.ok("principal fingerprint").trim() } });
+    content["servers"] = serde_json::json!({ liar.url(): pin });
+    alice.write(".zopp/config.json", content.to_string());
+    let stderr = alice.fails("secret set KEY value", 1);
+    assert!(stderr.contains("another key of principal"), "{stderr}");
+}
+
+#[test]
+fn a_key_that_a_known_principal_wrapped_is_not_believed_at_first_sight() {
+    let (world, liar) = lying_world();
+    let (id, mut robot) = world.robot("robot");
+    robot.set("ZOPP_SERVER", &liar.url());
+    let grant = format!("permission set --principal {id} --role write");
+    world.alice.ok(&grant);
+    world.alice.ok("secret set KEY value");
+    let laptop = world.alice.json("principal current")["id"].as_str().unwrap().to_owned();
+    let pin = serde_json::json!({ "principals": { laptop: world.alice.ok("principal fingerprint").trim() } });
+    let mut content = config(&robot);
+    content["servers"][liar.url()] = pin;
+    robot.write(".zopp/config.json", content.to_string());
+    let got = robot.run("secret get KEY");
+    assert_eq!(
+        (got.stdout.as_slice(), got.stderr.as_str()),
+        (b"value\n".as_slice(), ""),
+        "nothing is believed at first sight"
+    );
+}
+
 #[test]
 fn the_first_key_that_a_device_sees_is_told_and_another_is_accepted_by_hand_only() {
     let (world, liar) = lying_world();
     let alice = &world.alice;
     let fingerprint = alice.ok("workspace fingerprint").trim().to_owned();
+    keep_signature_back(&liar);
     forget_servers(alice);
     let first = alice.run("secret set KEY value");
     assert!(first.stderr.contains("for the first time") && first.stderr.contains(&fingerprint), "{}", first.stderr);

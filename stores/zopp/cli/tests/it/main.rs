@@ -10,6 +10,7 @@ mod home;
 mod identity;
 mod k8s;
 mod lying_server;
+mod manifests;
 mod people;
 mod run;
 mod server;

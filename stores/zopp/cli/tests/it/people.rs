@@ -199,3 +199,21 @@ fn a_key_handed_over_opens_another_workspace() {
     alice.ok(&format!("permission set -w other --principal {id} --role read"));
     assert_eq!(robot.ok("secret get K -w other"), "v\n");
 }
+
+#[test]
+fn the_owner_deletes_a_workspace_on_purpose_only() {
+    let world = World::new();
+    world.alice.ok("secret set A 1");
+    let stderr = world.alice.fails("workspace delete acme", 1);
+    assert!(stderr.contains("1 environments") && stderr.contains("--even-if-not-empty"), "{stderr}");
+    assert_eq!(world.alice.ok("secret get A"), "1\n");
+    let deleted = world.alice.json("workspace delete acme --even-if-not-empty");
+    assert_eq!(deleted["environments_deleted"], 1);
+    assert!(world.alice.fails("secret get A", 1).contains("(NotFound)"));
+    // The name is free, and what this device knew of the former one is no hindrance.
+    world.alice.ok("workspace create acme");
+    world.alice.ok("project create backend -w acme");
+    world.alice.ok("environment create dev -w acme -p backend");
+    world.alice.ok("secret set B 2");
+    assert_eq!(world.alice.ok("secret export"), "B=2\n");
+}

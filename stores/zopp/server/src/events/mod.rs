@@ -43,6 +43,11 @@ pub(crate) enum Event {
         /// Unix seconds.
         timestamp: i64,
     },
+    /// Several keys were set or deleted at once.
+    SeveralChanged {
+        /// The environment's version from then on.
+        version: i64,
+    },
     /// The environment is gone; nothing follows.
     EnvironmentDeleted,
     /// Something, of which nothing is known here.

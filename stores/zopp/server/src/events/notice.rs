@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Event;
 
-/// The channel of what the original does not tell: ends of environments, and losses of principals.
+/// The channel of what the original does not tell: ends of environments, changes of several keys at once, and losses of principals.
 pub(crate) const OWN_CHANNEL: &str = "konverge_zopp";
 /// The prefix of the original's channels. The id of the environment follows, with `_` for `-`.
 const PREFIX: &str = "zopp_env_";
@@ -46,6 +46,7 @@ enum ChangeType {
 #[serde(rename_all = "snake_case")]
 enum Own {
     EnvironmentDeleted(String),
+    SeveralChanged(String, i64),
     Lost(Vec<String>),
 }
 
@@ -62,6 +63,7 @@ pub(crate) fn of_event(environment_id: &str, event: &Event) -> Option<Notice> {
             let change = Change { event_type, key: key.clone(), version: *version, timestamp: *timestamp };
             Some(Notice { channel: channel(environment_id), payload: json(&change) })
         }
+        Event::SeveralChanged { version } => Some(own(&Own::SeveralChanged(environment_id.to_owned(), *version))),
         Event::EnvironmentDeleted => Some(own(&Own::EnvironmentDeleted(environment_id.to_owned()))),
         Event::Missed => None,
     }
@@ -76,6 +78,7 @@ pub(crate) fn of_losses(principal_ids: &[String]) -> impl Iterator<Item = Notice
 pub(crate) fn parse(channel: &str, payload: &str) -> Option<Heard> {
     if channel == OWN_CHANNEL {
         return Some(match serde_json::from_str(payload).ok()? {
+            Own::SeveralChanged(id, version) => Heard::Event(id, Event::SeveralChanged { version }),
             Own::EnvironmentDeleted(id) => Heard::Event(id, Event::EnvironmentDeleted),
             Own::Lost(ids) => Heard::Lost(ids),
         });
@@ -118,6 +121,9 @@ mod tests {
         let notice = of_event(ID, &Event::EnvironmentDeleted).unwrap();
         assert_eq!(notice.channel, OWN_CHANNEL);
         assert_eq!(parse(OWN_CHANNEL, &notice.payload), Some(Heard::Event(ID.into(), Event::EnvironmentDeleted)));
+        let several = Event::SeveralChanged { version: 7 };
+        let notice = of_event(ID, &several).unwrap();
+        assert_eq!(parse(OWN_CHANNEL, &notice.payload), Some(Heard::Event(ID.into(), several)));
         let ids: Vec<String> = (0..250).map(|number| format!("{number:036}")).collect();
         let notices: Vec<Notice> = of_losses(&ids).collect();
         assert!(notices.iter().all(|notice| notice.payload.len() < 8000), "as PostgreSQL limits it");

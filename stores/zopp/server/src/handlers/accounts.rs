@@ -10,14 +10,14 @@ use konverge_zopp_proto::{self as proto, method_path};
 use prost::Message;
 use tonic::{Request, Response, Status};
 
-use super::workspaces::key_wrap;
+use super::workspaces::{key_wrap, signed_by_caller};
 use crate::{
     auth::{self, Caller, Repeat, is_signed},
-    call::{Access, Call, NOBODY, Record, admit_open, blank_row, client_ip, refusal},
+    call::{Access, Call, NOBODY, Record, admit_open, blank_row, client_ip, refusal, wrap_signature},
     rbac::Role,
     state::State,
     status::{from_store, or_exists},
-    store::{Action, AuditRow, Authority, Joined, NewPrincipal, PrincipalRow, Registration},
+    store::{Action, AuditRow, Authority, Joined, KeyWrap, NewPrincipal, PrincipalRow, Registration},
     validate,
 };
 
@@ -32,7 +32,9 @@ pub(crate) async fn join(
     let result = async {
         let proven = proven_caller(state, "Join", &request, &mut row).await?;
         prove_key(state, "Join", &request, &request.get_ref().public_key)?;
-        join_as(state, proven.as_ref(), request.get_ref(), &row).await
+        // By the new principal, for itself: a wrong one harms nobody else.
+        let signature = wrap_signature(&request)?;
+        join_as(state, proven.as_ref(), request.get_ref(), signature, &row).await
     };
     let result = result.await;
     close(state, &row, result).await
@@ -42,6 +44,7 @@ async fn join_as(
     state: &Arc<State>,
     proven: Option<&Caller>,
     message: &proto::JoinRequest,
+    signature: Option<Vec<u8>>,
     row: &AuditRow,
 ) -> Result<proto::JoinResponse, Status> {
     let token = validate::token(&message.invite_token)?;
@@ -50,7 +53,7 @@ async fn join_as(
     let wrap = if message.kek_wrapped.is_empty() {
         None
     } else {
-        Some(key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?)
+        Some(KeyWrap { signature, ..key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)? })
     };
     let proven = proven.map(|caller| &caller.principal);
     let joined = state
@@ -145,6 +148,7 @@ async fn register_service(call: &mut Call, message: proto::RegisterRequest) -> R
         message.kek_wrapped.as_deref().unwrap_or_default(),
         message.kek_nonce.as_deref().unwrap_or_default(),
     )?;
+    let wrap = signed_by_caller(call, wrap, &place.workspace.id, principal.x25519_public_key.as_deref())?;
     let audit = call.audit(&principal.name);
     let principal_id = call
         .state

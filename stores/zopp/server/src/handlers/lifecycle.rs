@@ -6,6 +6,7 @@ use tonic::Status;
 use super::workspaces::not_found;
 use crate::{
     call::{Access, Call, Place},
+    events::Event,
     rbac::Role,
     status::from_store,
     store::Kept,
@@ -98,6 +99,34 @@ pub(crate) async fn transfer_ownership(
     Ok(proto::TransferOwnershipResponse {})
 }
 
+/// Deletes a workspace with everything in it.
+pub(crate) async fn delete_workspace(
+    call: &mut Call,
+    message: proto::DeleteWorkspaceRequest,
+) -> Result<proto::DeleteWorkspaceResponse, Status> {
+    call.caller.user_id()?;
+    let place = call.workspace(&message.workspace_name, Access::Member).await?;
+    call.require(&place, Role::Admin).await?;
+    let (id, even_if_not_empty) = (&place.workspace.id, message.even_if_not_empty);
+    let audit = call.audit(id);
+    let deleted = call.state.store.delete_workspace(&call.caller.principal, id, even_if_not_empty, &audit).await;
+    let deleted = deleted.map_err(from_store)?.map_err(|kept| match kept {
+        Kept::NotYours => Status::permission_denied("only the owner deletes a workspace"),
+        Kept::NotEmpty(environments) => Status::failed_precondition(format!(
+            "workspace {:?} has {environments} environments, whose secrets would be lost; delete them first, or set even_if_not_empty",
+            place.workspace.name
+        )),
+        other => refused(&other),
+    })?;
+    for environment in &deleted.environment_ids {
+        call.state.events.publish(environment, Event::EnvironmentDeleted);
+    }
+    let number = |ids: &[String]| count(u64::try_from(ids.len()).unwrap_or(u64::MAX));
+    let (environments_deleted, services_removed) = (number(&deleted.environment_ids), number(&deleted.service_ids));
+    call.state.announce_losses(deleted.service_ids);
+    Ok(proto::DeleteWorkspaceResponse { environments_deleted, services_removed, invites_revoked: count(deleted.invites) })
+}
+
 /// Removes the caller's own user.
 pub(crate) async fn remove_user(
     call: &mut Call,
@@ -145,7 +174,7 @@ fn refused(kept: &Kept) -> Status {
         Kept::NoKey => Status::failed_precondition(
             "this member has no device that holds the workspace's key; grant one access first",
         ),
-        Kept::NotYours | Kept::Unknown | Kept::Owner(_) | Kept::LastKey(_) => Status::permission_denied(
+        Kept::NotYours | Kept::Unknown | Kept::Owner(_) | Kept::LastKey(_) | Kept::NotEmpty(_) => Status::permission_denied(
             "only the principal's own user disables and enables it; a service, an admin of every workspace that it is in; any \
              principal, the operator of the server (zopp-server principal)",
         ),

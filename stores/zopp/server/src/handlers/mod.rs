@@ -3,6 +3,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod audit;
+pub(crate) mod changes;
 pub(crate) mod effective;
 pub(crate) mod environments;
 pub(crate) mod exports;

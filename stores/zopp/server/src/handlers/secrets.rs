@@ -25,19 +25,14 @@ pub(crate) async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest)
     let secret = SecretRow {
         key: validate::secret_key(&message.key)?.to_owned(),
         nonce: validate::nonce("nonce", &message.nonce)?,
-        ciphertext: validate::ciphertext(&message.ciphertext)?,
+        ciphertext: ciphertext(call, &message.ciphertext)?,
     };
-    let limit = call.state.store.limits().value_bytes;
-    if secret.ciphertext.len() > TAG_LENGTH.saturating_add(limit.try_into().unwrap_or(usize::MAX)) {
-        let reached = Reached { what: "bytes of a value", limit, flag: "--max-value-bytes" };
-        return Err(exhausted(&reached, None));
-    }
     let audit = call.audit(&secret.key);
     let (key, workspace_id) = (secret.key.clone(), place.workspace.id);
     let environment_id = environment.id.clone();
-    let changed = publishing(&call.state, environment.id, key, false, move |state| async move {
+    let changed = publishing(&call.state, environment.id, move |state| async move {
         let change = state.store.upsert_secret(&workspace_id, &environment_id, &secret, &audit).await?;
-        Ok(change.version)
+        Ok(((), Some(changed(key, change.version, false))))
     });
     changed.await.map_err(or_missing("environment", &environment.name))?;
     Ok(proto::Empty {})
@@ -50,8 +45,9 @@ pub(crate) async fn delete(call: &mut Call, message: proto::DeleteSecretRequest)
     validate::lookup("secret key", &message.key)?;
     let audit = call.audit(&message.key);
     let (key, environment_id) = (message.key.clone(), environment.id.clone());
-    let changed = publishing(&call.state, environment.id, message.key.clone(), true, move |state| async move {
-        state.store.delete_secret(&environment_id, &key, &audit).await
+    let changed = publishing(&call.state, environment.id, move |state| async move {
+        let version = state.store.delete_secret(&environment_id, &key, &audit).await?;
+        Ok(((), Some(changed(key, version, true))))
     });
     changed.await.map_err(or_missing("secret", &message.key))?;
     Ok(proto::Empty {})
@@ -100,25 +96,35 @@ pub(crate) async fn resolve(
     Ok((place, environment))
 }
 
-/// Makes a change and tells of it, as one: in the order of the versions, and to the end even if the caller hangs up in between.
-async fn publishing<F, C>(
-    state: &Arc<State>,
-    environment_id: String,
-    key: String,
-    deleted: bool,
-    change: C,
-) -> Result<i64, StoreError>
+/// An encrypted value within the limit.
+pub(crate) fn ciphertext(call: &Call, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+    let ciphertext = validate::ciphertext(bytes)?;
+    let limit = call.state.store.limits().value_bytes;
+    if ciphertext.len() > TAG_LENGTH.saturating_add(limit.try_into().unwrap_or(usize::MAX)) {
+        return Err(exhausted(&Reached { what: "bytes of a value", limit, flag: "--max-value-bytes" }, None));
+    }
+    Ok(ciphertext)
+}
+
+fn changed(key: String, version: i64, deleted: bool) -> Event {
+    Event::Changed { key, version, deleted, timestamp: clock::now() }
+}
+
+/// Makes a change and tells of its event, as one: in the order of the versions, and to the end even if the caller hangs up in between.
+pub(crate) async fn publishing<T, F, C>(state: &Arc<State>, environment_id: String, change: C) -> Result<T, StoreError>
 where
+    T: Send + 'static,
     C: FnOnce(Arc<State>) -> F + Send + 'static,
-    F: Future<Output = Result<i64, StoreError>> + Send,
+    F: Future<Output = Result<(T, Option<Event>), StoreError>> + Send,
 {
     let state = Arc::clone(state);
     let task = tokio::spawn(async move {
         let _in_order = state.events.in_order().await;
-        let version = change(Arc::clone(&state)).await?;
-        let event = Event::Changed { key, version, deleted, timestamp: clock::now() };
-        state.events.publish(&environment_id, event);
-        Ok(version)
+        let (outcome, event) = change(Arc::clone(&state)).await?;
+        if let Some(event) = event {
+            state.events.publish(&environment_id, event);
+        }
+        Ok(outcome)
     });
     // The task is never aborted; it can only panic, and then so do we.
     match task.await {

@@ -145,7 +145,9 @@ impl Watch {
     async fn pass_on(&mut self, event: Result<Event, Gap>) -> Option<Step> {
         match event {
             Ok(Event::EnvironmentDeleted) => Some(Err(self.gone())),
-            Ok(Event::Changed { version, .. }) if version <= self.seen => None,
+            Ok(Event::Changed { version, .. } | Event::SeveralChanged { version }) if version <= self.seen => None,
+            // No message of the contract tells of several keys.
+            Ok(Event::SeveralChanged { .. }) => Some(self.lagged().await),
             // Each change counts by one: what is between was not heard.
             Ok(Event::Changed { version, .. }) if version > self.seen + 1 => Some(self.lagged().await),
             Ok(Event::Changed { key, version, deleted, timestamp }) => {

@@ -1,6 +1,7 @@
 //! Workspaces and their keys.
 
-use konverge_zopp_proto as proto;
+use konverge_zopp_crypto::{SigningPublic, WrapToSign, wrap_signature::WRAP_SIGNATURE_KEY};
+use konverge_zopp_proto::{self as proto, identity};
 use tonic::Status;
 
 use crate::{
@@ -20,6 +21,7 @@ pub(crate) async fn create(
     let id = validate::id("id", &message.id)?;
     let name = validate::name("workspace name", &message.name)?;
     let wrap = key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?;
+    let wrap = signed_by_caller(call, wrap, &id, call.caller.principal.x25519_public_key.as_deref())?;
     let mut kdf_salt = [0; 32];
     getrandom::fill(&mut kdf_salt).map_err(|error| {
         tracing::error!(%error, "the operating system gave no random bytes");
@@ -90,6 +92,7 @@ pub(crate) async fn grant_access(
     validate::id("principal_id", &message.principal_id)?;
     let target = target.ok_or_else(|| not_found(&message.principal_id))?;
     let wrap = key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?;
+    let wrap = signed_by_caller(call, wrap, &place.workspace.id, target.x25519_public_key.as_deref())?;
     let audit = call.audit(&target.id);
     let caller = &call.caller.principal;
     let admitted = call.state.store.grant_access(caller, &place.workspace.id, &target, &wrap, &audit).await;
@@ -116,6 +119,56 @@ pub(crate) fn key_wrap(ephemeral_pub: &[u8], kek_wrapped: &[u8], kek_nonce: &[u8
         ephemeral_pub: validate::ephemeral_key(ephemeral_pub)?,
         kek_wrapped: validate::wrapped_key("kek_wrapped", kek_wrapped)?,
         kek_nonce: validate::nonce("kek_nonce", kek_nonce)?,
+        signature: None,
+        signer_id: None,
+    })
+}
+
+/// The wrap with the caller's signature, if there is one. A wrong one is refused: its recipient would refuse the key.
+pub(crate) fn signed_by_caller(
+    call: &Call,
+    wrap: KeyWrap,
+    workspace_id: &str,
+    recipient: Option<&[u8]>,
+) -> Result<KeyWrap, Status> {
+    let Some(signature) = call.wrap_signature.clone() else { return Ok(wrap) };
+    let signed = WrapToSign {
+        workspace_id,
+        recipient: recipient.unwrap_or_default(),
+        ephemeral_public: &wrap.ephemeral_pub,
+        nonce: &wrap.kek_nonce,
+        wrapped: &wrap.kek_wrapped,
+    };
+    let signer = &call.caller.principal;
+    let is_right =
+        SigningPublic::from_slice(&signer.public_key).is_ok_and(|key| signed.verify(&key, &signature).is_ok());
+    if !is_right {
+        return Err(Status::invalid_argument(format!(
+            "{WRAP_SIGNATURE_KEY} is not by the caller over this workspace key for this recipient"
+        )));
+    }
+    Ok(KeyWrap { signature: Some(signature), signer_id: Some(signer.id.clone()), ..wrap })
+}
+
+/// By whom the caller's copy of a workspace key was wrapped.
+pub(crate) async fn key_signature(
+    call: &mut Call,
+    message: identity::GetKeySignatureRequest,
+) -> Result<identity::GetKeySignatureResponse, Status> {
+    let place = call.workspace(&message.workspace_name, Access::Member).await?;
+    let own_id = call.caller.principal.id.clone();
+    let store = &call.state.store;
+    let wrap = store.key_wrap(&place.workspace.id, &own_id).await.map_err(from_store)?;
+    let unsigned = || Status::not_found("no signature of this workspace key is known");
+    let KeyWrap { signature, signer_id, .. } = wrap.ok_or_else(unsigned)?;
+    let signature = signature.ok_or_else(unsigned)?;
+    let signer = store.principal(&signer_id.unwrap_or(own_id)).await.map_err(from_store)?.ok_or_else(unsigned)?;
+    Ok(identity::GetKeySignatureResponse {
+        principal_id: signer.id,
+        principal_name: signer.name,
+        public_key: signer.public_key,
+        x25519_public_key: signer.x25519_public_key.unwrap_or_default(),
+        signature,
     })
 }
 

@@ -10,7 +10,10 @@ mod tls;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use konverge_zopp_proto::{identity::identity_server::IdentityServer, zopp_service_server::ZoppServiceServer};
+use konverge_zopp_proto::{
+    identity::identity_server::IdentityServer, secrets::secrets_server::SecretsServer,
+    zopp_service_server::ZoppServiceServer,
+};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::{service::interceptor::InterceptedService, transport::server::TcpIncoming};
@@ -33,6 +36,7 @@ use crate::{
     metrics::Metrics,
     policy::Policy,
     revocations::Revocations,
+    secrets_service::SecretsService,
     service::Service,
     shares::Shares,
     state::State,
@@ -50,6 +54,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_mins(1);
 /// Larger requests are refused. Values are small; what stock clients can send is bounded by the same.
 const MAXIMUM_REQUEST: usize = 4 * 1024 * 1024;
+/// The most that is read of a change of many keys, which also brings a manifest.
+const MAXIMUM_CHANGE: usize = 2 * MAXIMUM_REQUEST;
 
 /// How to serve.
 #[derive(Debug, Clone)]
@@ -208,11 +214,14 @@ impl Server {
         let (reporter, grpc_health) = tonic_health::server::health_reporter();
         reporter.set_serving::<ZoppServiceServer<Service>>().await;
         reporter.set_serving::<IdentityServer<IdentityService>>().await;
+        reporter.set_serving::<SecretsServer<SecretsService>>().await;
 
         let addresses = Addresses::new(&self.trusted_proxies);
         let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));
         let identity = identity.max_decoding_message_size(MAXIMUM_REQUEST);
         let identity = InterceptedService::new(identity, addresses.clone());
+        let secrets = SecretsServer::new(SecretsService::new(Arc::clone(&state)));
+        let secrets = InterceptedService::new(secrets.max_decoding_message_size(MAXIMUM_CHANGE), addresses.clone());
         let service = ZoppServiceServer::new(Service::new(state)).max_decoding_message_size(MAXIMUM_REQUEST);
         let service = InterceptedService::new(service, addresses);
         let metrics = Metrics::new();
@@ -220,7 +229,7 @@ impl Server {
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .layer(metrics.clone());
-        let router = transport.add_service(grpc_health).add_service(service).add_service(identity);
+        let router = transport.add_service(grpc_health).add_service(service).add_service(identity).add_service(secrets);
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
         let (tls, counts) = (self.tls.clone(), metrics.clone());
         let incoming = connections::bounded(incoming, limits, self.trusted_proxies, tls, counts);
@@ -291,6 +300,7 @@ async fn stop_serving(reporter: &HealthReporter, stop: &CancellationToken) {
     reporter.set_service_status("", ServingStatus::NotServing).await;
     reporter.set_not_serving::<ZoppServiceServer<Service>>().await;
     reporter.set_not_serving::<IdentityServer<IdentityService>>().await;
+    reporter.set_not_serving::<SecretsServer<SecretsService>>().await;
 }
 
 /// Serves until `stop`, then lets calls under way finish, but not for ever.

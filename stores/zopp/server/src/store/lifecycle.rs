@@ -1,4 +1,4 @@
-//! Losing an identity: principals disabled, members and users removed, workspaces handed on.
+//! Losing an identity: principals disabled, members and users removed, workspaces handed on and deleted.
 
 use super::{
     AuditRow, PrincipalRow, Scope, Store, StoreError,
@@ -9,7 +9,7 @@ use super::{
     sql::{self, Connection},
     workspaces::insert_member,
 };
-use crate::{clock, rbac::Role};
+use crate::{clock, events::Event, rbac::Role};
 
 /// Why an identity, a membership or an ownership stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Kept {
     LastKey(Vec<String>),
     /// The member has no device that holds the workspace's key.
     NoKey,
+    /// The workspace has so many environments.
+    NotEmpty(usize),
 }
 
 /// A change, or why there is none.
@@ -39,6 +41,17 @@ pub struct Removed {
     /// How many of them held a key.
     pub keys: u64,
     /// Invites that the user made or used.
+    pub invites: u64,
+}
+
+/// The objects that were deleted with a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedWorkspace {
+    /// All its environments.
+    pub environment_ids: Vec<String>,
+    /// Its services that were in no other workspace.
+    pub service_ids: Vec<String>,
+    /// Open invites to it.
     pub invites: u64,
 }
 
@@ -183,6 +196,52 @@ impl Store {
         .await?;
         commit_with(transaction, audit).await?;
         Ok(Ok(()))
+    }
+
+    /// Deletes a workspace with everything in it, and what is of no use without it: its services that are in no other workspace, and its
+    /// invites. For the owner.
+    pub async fn delete_workspace(
+        &self,
+        caller: &PrincipalRow,
+        workspace_id: &str,
+        even_if_not_empty: bool,
+        audit: &AuditRow,
+    ) -> Result<Decision<DeletedWorkspace>, StoreError> {
+        let mut transaction = self.write(audit).await?;
+        if caller.user_id.as_ref() != Some(&owner_of(&mut transaction, workspace_id).await?) {
+            return Ok(Err(Kept::NotYours));
+        }
+        if is_restricted(&mut transaction, &caller.id).await? {
+            return Ok(Err(Kept::Ceiling));
+        }
+        let environments: Vec<(String,)> = sql::query_as("SELECT id FROM environments WHERE workspace_id = ?")
+            .bind(workspace_id)
+            .fetch_all(&mut *transaction)
+            .await?;
+        if !(environments.is_empty() || even_if_not_empty) {
+            return Ok(Err(Kept::NotEmpty(environments.len())));
+        }
+        // An invite to no workspace is one to the server, and lets anybody in.
+        let invites = sql::query(
+            "UPDATE invites SET revoked = 1 WHERE revoked = 0 \
+             AND id IN (SELECT invite_id FROM invite_workspaces WHERE workspace_id = ?)",
+        );
+        let invites = invites.bind(workspace_id).execute(&mut *transaction).await?.rows_affected();
+        let services: Vec<(String,)> = sql::query_as(
+            "DELETE FROM principals WHERE user_id IS NULL \
+             AND id IN (SELECT principal_id FROM workspace_principals WHERE workspace_id = ?1) \
+             AND id NOT IN (SELECT principal_id FROM workspace_principals WHERE workspace_id <> ?1) RETURNING id",
+        )
+        .bind(workspace_id)
+        .fetch_all(&mut *transaction)
+        .await?;
+        sql::query("DELETE FROM workspaces WHERE id = ?").bind(workspace_id).execute(&mut *transaction).await?;
+        for (environment_id,) in &environments {
+            self.announce(&mut transaction, environment_id, &Event::EnvironmentDeleted).await?;
+        }
+        commit_with(transaction, audit).await?;
+        let ids = |rows: Vec<(String,)>| rows.into_iter().map(|(id,)| id).collect();
+        Ok(Ok(DeletedWorkspace { environment_ids: ids(environments), service_ids: ids(services), invites }))
     }
 
     /// Removes a user with all principals. With no caller it is the server's operator.

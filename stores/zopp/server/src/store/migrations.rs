@@ -8,7 +8,7 @@ use sqlx::{
 
 use super::sql::postgres_schema;
 
-const STEPS: [(i64, &str, &str); 7] = [
+const STEPS: [(i64, &str, &str); 8] = [
     (1, "initial", include_str!("migrations/0001_initial.sql")),
     (2, "signatures", include_str!("migrations/0002_signatures.sql")),
     (3, "identity", include_str!("migrations/0003_identity.sql")),
@@ -16,6 +16,7 @@ const STEPS: [(i64, &str, &str); 7] = [
     (5, "used_signatures", include_str!("migrations/0005_used_signatures.sql")),
     (6, "readiness", include_str!("migrations/0006_readiness.sql")),
     (7, "settings", include_str!("migrations/0007_settings.sql")),
+    (8, "manifests", include_str!("migrations/0008_manifests.sql")),
 ];
 
 pub(super) fn sqlite() -> Migrator {

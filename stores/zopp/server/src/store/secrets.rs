@@ -53,36 +53,8 @@ impl Store {
         audit: &AuditRow,
     ) -> Result<Change, StoreError> {
         let mut transaction = self.write_secret(audit).await?;
-        let now = clock::now();
-        let version = count_up(&mut transaction, environment_id, now).await?;
-        let length = i64::try_from(secret.ciphertext.len()).unwrap_or(i64::MAX);
-        fill(&mut transaction, environment_id, &secret.key, length, &self.limits).await?;
-        let updated = sql::query(
-            "UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ? WHERE env_id = ? AND key_name = ?",
-        )
-        .bind(&secret.nonce)
-        .bind(&secret.ciphertext)
-        .bind(now)
-        .bind(environment_id)
-        .bind(&secret.key)
-        .execute(&mut *transaction)
-        .await?;
-        let created = updated.rows_affected() == 0;
-        if created {
-            sql::query(
-                "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
-            )
-            .bind(new_id())
-            .bind(workspace_id)
-            .bind(environment_id)
-            .bind(&secret.key)
-            .bind(&secret.nonce)
-            .bind(&secret.ciphertext)
-            .bind(now)
-            .execute(&mut *transaction)
-            .await?;
-        }
+        let Counted { version, .. } = count_up(&mut transaction, environment_id, 1).await?;
+        let created = put(&mut transaction, workspace_id, environment_id, secret, &self.limits).await?;
         self.announce(&mut transaction, environment_id, &changed(&secret.key, version, false)).await?;
         let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
         commit_with(transaction, &AuditRow { action, ..audit.clone() }).await?;
@@ -93,19 +65,8 @@ impl Store {
     pub async fn delete_secret(&self, environment_id: &str, key: &str, audit: &AuditRow) -> Result<i64, StoreError> {
         let mut transaction = self.write_secret(audit).await?;
         // The environment first, as each change of its secrets does: none waits for one that waits for it.
-        let version = count_up(&mut transaction, environment_id, clock::now()).await?;
-        let deleted: Option<(i64,)> =
-            sql::query_as("DELETE FROM secrets WHERE env_id = ? AND key_name = ? RETURNING length(ciphertext)")
-                .bind(environment_id)
-                .bind(key)
-                .fetch_optional(&mut *transaction)
-                .await?;
-        let Some((length,)) = deleted else { return Err(StoreError::Missing) };
-        sql::query("UPDATE environments SET key_count = key_count - 1, byte_count = byte_count - ? WHERE id = ?")
-            .bind(length)
-            .bind(environment_id)
-            .execute(&mut *transaction)
-            .await?;
+        let Counted { version, .. } = count_up(&mut transaction, environment_id, 1).await?;
+        remove(&mut transaction, environment_id, key).await?;
         self.announce(&mut transaction, environment_id, &changed(key, version, true)).await?;
         commit_with(transaction, audit).await?;
         Ok(version)
@@ -144,7 +105,63 @@ impl Store {
     }
 }
 
-fn changed(key: &str, version: i64, deleted: bool) -> Event {
+/// Sets one key and returns whether it is new. Fails if the environment would grow beyond its limits.
+pub(super) async fn put(
+    connection: &mut Connection,
+    workspace_id: &str,
+    environment_id: &str,
+    secret: &SecretRow,
+    limits: &Limits,
+) -> Result<bool, StoreError> {
+    let now = clock::now();
+    let length = i64::try_from(secret.ciphertext.len()).unwrap_or(i64::MAX);
+    fill(connection, environment_id, &secret.key, length, limits).await?;
+    let updated =
+        sql::query("UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ? WHERE env_id = ? AND key_name = ?")
+            .bind(&secret.nonce)
+            .bind(&secret.ciphertext)
+            .bind(now)
+            .bind(environment_id)
+            .bind(&secret.key)
+            .execute(&mut *connection)
+            .await?;
+    if updated.rows_affected() > 0 {
+        return Ok(false);
+    }
+    sql::query(
+        "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+    )
+    .bind(new_id())
+    .bind(workspace_id)
+    .bind(environment_id)
+    .bind(&secret.key)
+    .bind(&secret.nonce)
+    .bind(&secret.ciphertext)
+    .bind(now)
+    .execute(connection)
+    .await?;
+    Ok(true)
+}
+
+/// Deletes one key. Fails if it is not there.
+pub(super) async fn remove(connection: &mut Connection, environment_id: &str, key: &str) -> Result<(), StoreError> {
+    let deleted: Option<(i64,)> =
+        sql::query_as("DELETE FROM secrets WHERE env_id = ? AND key_name = ? RETURNING length(ciphertext)")
+            .bind(environment_id)
+            .bind(key)
+            .fetch_optional(&mut *connection)
+            .await?;
+    let Some((length,)) = deleted else { return Err(StoreError::Missing) };
+    sql::query("UPDATE environments SET key_count = key_count - 1, byte_count = byte_count - ? WHERE id = ?")
+        .bind(length)
+        .bind(environment_id)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+pub(super) fn changed(key: &str, version: i64, deleted: bool) -> Event {
     Event::Changed { key: key.to_owned(), version, deleted, timestamp: clock::now() }
 }
 
@@ -188,12 +205,33 @@ async fn fill(
     Ok(())
 }
 
-async fn count_up(connection: &mut Connection, environment_id: &str, now: i64) -> Result<i64, StoreError> {
-    let row: Option<(i64,)> =
-        sql::query_as("UPDATE environments SET version = version + 1, updated_at = ? WHERE id = ? RETURNING version")
-            .bind(now)
-            .bind(environment_id)
-            .fetch_optional(connection)
-            .await?;
-    row.map(|(version,)| version).ok_or(StoreError::Missing)
+/// The state of an environment after a change.
+pub(super) struct Counted {
+    pub(super) version: i64,
+    pub(super) tag: String,
+}
+
+/// Counts a change of an environment by `steps`, which may be none. The first statement of every change: it orders them.
+pub(super) async fn count_up(
+    connection: &mut Connection,
+    environment_id: &str,
+    steps: i64,
+) -> Result<Counted, StoreError> {
+    let change_id = new_id();
+    let row: Option<(i64,)> = sql::query_as(
+        "UPDATE environments SET version = version + ?, change_id = ?, updated_at = ? WHERE id = ? RETURNING version",
+    )
+    .bind(steps)
+    .bind(&change_id)
+    .bind(clock::now())
+    .bind(environment_id)
+    .fetch_optional(connection)
+    .await?;
+    let (version,) = row.ok_or(StoreError::Missing)?;
+    Ok(Counted { version, tag: tag(environment_id, version, &change_id) })
+}
+
+/// Stands for the content of an environment. The version alone does not: a restore of the database brings old ones back.
+pub(super) fn tag(environment_id: &str, version: i64, change_id: &str) -> String {
+    format!("{environment_id}.{version}.{change_id}")
 }

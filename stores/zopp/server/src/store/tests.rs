@@ -59,6 +59,8 @@ on_both! {
     every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not,
     texts_are_in_the_order_of_their_bytes,
     a_text_that_no_name_can_be_is_not_found,
+    a_change_of_many_keys_is_one_change_or_none,
+    of_two_changes_of_one_state_one_is_made,
 }
 
 fn row(action: Action) -> AuditRow {
@@ -92,7 +94,13 @@ async fn workspace(store: &Store) -> (String, String) {
     else {
         panic!("a new e-mail registers");
     };
-    let wrap = KeyWrap { ephemeral_pub: vec![1; 32], kek_wrapped: vec![2; 48], kek_nonce: vec![3; 24] };
+    let wrap = KeyWrap {
+        ephemeral_pub: vec![1; 32],
+        kek_wrapped: vec![2; 48],
+        kek_nonce: vec![3; 24],
+        signature: None,
+        signer_id: None,
+    };
     let id = new_id();
     let new = NewWorkspace { id: &id, name: "acme", kdf_salt: [0; 32] };
     store.create_workspace(&new, &user_id, &principal_id, &wrap, &row(Action::WorkspaceCreate)).await.unwrap();
@@ -185,6 +193,69 @@ async fn a_text_that_no_name_can_be_is_not_found(database: Database) {
     let filter = AuditFilter { workspace_id, action: Some(Action::SecretRead), ..AuditFilter::default() };
     let (entries, total) = store.audit_entries(&filter, 10, 0).await.unwrap();
     assert_eq!((entries[0].resource_id.as_str(), total), ("A\u{fffd}B", 1), "the attempt is on record");
+}
+
+fn many(set: &[&str], delete: &[&str], expected_tag: Option<&str>) -> SecretsChange {
+    SecretsChange {
+        expected_tag: expected_tag.map(str::to_owned),
+        expected_version: None,
+        set: set.iter().map(|key| secret(key)).collect(),
+        delete: delete.iter().map(|key| (*key).to_owned()).collect(),
+        manifest: expected_tag.map(|_| SealedManifest { nonce: vec![1; 24], ciphertext: vec![2; 16] }),
+    }
+}
+
+async fn state(store: &Store, environment_id: &str) -> EnvironmentState {
+    store.environment_state(environment_id, Wanted::All, None).await.unwrap().unwrap()
+}
+
+async fn a_change_of_many_keys_is_one_change_or_none(database: Database) {
+    let store = database.open().await;
+    let (workspace_id, environment_id) = environment(&store).await;
+    let audit = row(Action::SecretUpdate);
+    let change =
+        async |change: SecretsChange| store.change_secrets(&workspace_id, &environment_id, &change, &audit).await;
+    let made = change(many(&["B", "A"], &[], None)).await.unwrap();
+    let before = state(&store, &environment_id).await;
+    assert_eq!(made, Attempt::Done { version: 1, tag: before.tag.clone() });
+    let rows = audit_count(&store).await;
+    assert!(matches!(change(many(&["C"], &["A", "X"], None)).await, Err(StoreError::Missing)));
+    assert_eq!(change(many(&["C"], &[], Some("other"))).await.unwrap(), Attempt::Outdated { version: 1 });
+    assert_eq!((state(&store, &environment_id).await == before, audit_count(&store).await), (true, rows));
+
+    change(many(&["C"], &["A"], Some(&before.tag))).await.unwrap();
+    let after = state(&store, &environment_id).await;
+    let content = after.content.unwrap();
+    assert_eq!(content.secrets.iter().map(|secret| secret.key.as_str()).collect::<Vec<_>>(), ["B", "C"]);
+    assert_eq!((after.version, content.manifest.is_some(), audit_count(&store).await), (2, true, rows + 2));
+    let counts: (i64, i64) =
+        sql::query_as("SELECT key_count, byte_count FROM environments").fetch_one(&store.readers).await.unwrap();
+    assert_eq!(counts, (2, 32));
+    let known = store.environment_state(&environment_id, Wanted::All, Some(&after.tag)).await.unwrap().unwrap();
+    assert!(known.content.is_none() && known.tag == after.tag);
+    let one = store.environment_state(&environment_id, Wanted::Key("C"), None).await.unwrap().unwrap();
+    assert_eq!(one.content.unwrap().secrets.len(), 1);
+    let names = store.environment_state(&environment_id, Wanted::WithoutCiphertexts, None).await.unwrap().unwrap();
+    assert!(
+        names.content.unwrap().secrets.iter().all(|secret| secret.ciphertext.is_empty() && secret.nonce.len() == 24)
+    );
+}
+
+async fn of_two_changes_of_one_state_one_is_made(database: Database) {
+    let (store, replica) = (database.open().await, database.open().await);
+    let (workspace_id, environment_id) = environment(&store).await;
+    let audit = row(Action::SecretUpdate);
+    for round in 0..10 {
+        let tag = state(&store, &environment_id).await.tag;
+        let (here, there) = (many(&["A"], &[], Some(&tag)), many(&["B"], &[], Some(&tag)));
+        let (here, there) = tokio::join!(
+            store.change_secrets(&workspace_id, &environment_id, &here, &audit),
+            replica.change_secrets(&workspace_id, &environment_id, &there, &audit),
+        );
+        let done = |attempt: &Attempt| matches!(attempt, Attempt::Done { .. });
+        assert!(done(&here.unwrap()) != done(&there.unwrap()), "round {round}");
+    }
+    assert_eq!(state(&store, &environment_id).await.version, 10);
 }
 
 #[tokio::test]

@@ -34,9 +34,13 @@ pub struct KeyWrap {
     pub kek_wrapped: Vec<u8>,
     /// 24 bytes.
     pub kek_nonce: Vec<u8>,
+    /// The signature of the principal that made it, if it signed.
+    pub signature: Option<Vec<u8>>,
+    /// The principal that made it; `None` if it is the recipient itself.
+    pub signer_id: Option<String>,
 }
 
-from_row!(KeyWrap { ephemeral_pub, kek_wrapped, kek_nonce });
+from_row!(KeyWrap { ephemeral_pub, kek_wrapped, kek_nonce, signature, signer_id });
 
 /// A workspace to be made.
 #[derive(Debug, Clone)]
@@ -152,7 +156,7 @@ impl Store {
     /// The workspace key as wrapped for a principal.
     pub async fn key_wrap(&self, workspace_id: &str, principal_id: &str) -> Result<Option<KeyWrap>, StoreError> {
         let row = sql::query_as(
-            "SELECT ephemeral_pub, kek_wrapped, kek_nonce FROM workspace_principals \
+            "SELECT ephemeral_pub, kek_wrapped, kek_nonce, signature, signer_id FROM workspace_principals \
              WHERE workspace_id = ? AND principal_id = ?",
         );
         Ok(row.bind(workspace_id).bind(principal_id).fetch_optional(&self.readers).await?)
@@ -219,8 +223,8 @@ pub(super) async fn insert_key_wrap(
     wrap: &KeyWrap,
 ) -> Result<(), StoreError> {
     sql::query(
-        "INSERT INTO workspace_principals (workspace_id, principal_id, ephemeral_pub, kek_wrapped, kek_nonce, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO workspace_principals (workspace_id, principal_id, ephemeral_pub, kek_wrapped, kek_nonce, created_at, \
+         signature, signer_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(workspace_id)
     .bind(principal_id)
@@ -228,6 +232,8 @@ pub(super) async fn insert_key_wrap(
     .bind(&wrap.kek_wrapped)
     .bind(&wrap.kek_nonce)
     .bind(clock::now())
+    .bind(&wrap.signature)
+    .bind(&wrap.signer_id)
     .execute(connection)
     .await?;
     Ok(())

@@ -10,6 +10,7 @@ use konverge_zopp_proto::{
     self as proto,
     identity::{self, identity_client::IdentityClient},
     method_path,
+    secrets::{self, secrets_client::SecretsClient},
     zopp_service_client::ZoppServiceClient,
 };
 use konverge_zopp_server::{
@@ -101,6 +102,10 @@ impl World {
 
     pub(crate) fn identity(&self) -> IdentityClient<Channel> {
         IdentityClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn secrets(&self) -> SecretsClient<Channel> {
+        SecretsClient::new(self.channel.clone())
     }
 
     /// Somebody who alters the database.
@@ -261,12 +266,21 @@ impl Person {
         request
     }
 
-    /// A request signed for a call of our own.
+    /// A request signed for a call of our own about identities.
     pub(crate) fn sign_own<M: Message>(&self, call: &str, message: M) -> Request<M> {
+        self.sign_path(&identity::method_path(call), message)
+    }
+
+    /// A request signed for a call of our own about environments.
+    pub(crate) fn sign_secrets<M: Message>(&self, call: &str, message: M) -> Request<M> {
+        self.sign_path(&secrets::method_path(call), message)
+    }
+
+    fn sign_path<M: Message>(&self, path: &str, message: M) -> Request<M> {
         let signed = self.sign("", ());
         let timestamp = signed.metadata().get(signature::TIMESTAMP_KEY).unwrap().to_str().unwrap().parse().unwrap();
         let body = message.encode_to_vec();
-        let signed = signature::sign(Profile::V2, &self.seed, &identity::method_path(call), &body, timestamp);
+        let signed = signature::sign(Profile::V2, &self.seed, path, &body, timestamp);
         let mut request = Request::new(message);
         attach(request.metadata_mut(), &self.principal_id, &signed);
         request

@@ -392,3 +392,46 @@ async fn a_principal_that_the_operator_disables_loses_its_stream_soon() {
         Code::Unauthenticated
     );
 }
+
+#[tokio::test]
+async fn a_deleted_workspace_leaves_nothing_and_lets_nobody_in() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    owner.set("A").await.unwrap();
+    let mut admin = world.member(&owner, "ann@example.com", Some("admin")).await;
+    let mut service = world.service(&mut owner).await;
+    owner.grant(&service.principal_id, Role::Read).await.unwrap();
+    let mut stream = service.watch(None).await.unwrap();
+    let late = world.workspace_join(&owner, "late@example.com", &SigningSeed::generate().unwrap()).await;
+    let delete = async |person: &Person, even_if_not_empty: bool| {
+        let request = identity::DeleteWorkspaceRequest { workspace_name: "acme".into(), even_if_not_empty };
+        world.identity().delete_workspace(person.sign_own("DeleteWorkspace", request)).await
+    };
+    for (person, expected) in [(&admin, Code::PermissionDenied), (&service, Code::Unauthenticated)] {
+        assert_eq!(code(delete(person, true).await), expected);
+    }
+    assert_eq!(code(delete(&owner, false).await), Code::FailedPrecondition);
+    // A device under a ceiling decides nothing for the others.
+    let weak = owner.add_device("owner@example.com", "weak").await.unwrap();
+    owner.grant(&weak.principal_id, Role::Read).await.unwrap();
+    assert_eq!(code(delete(&weak, true).await), Code::PermissionDenied);
+    assert_eq!(owner.list().await.unwrap().secrets.len(), 1, "it is all there");
+
+    let deleted = delete(&owner, true).await.unwrap().into_inner();
+    assert_eq!((deleted.environments_deleted, deleted.services_removed, deleted.invites_revoked), (1, 1, 2));
+    assert_eq!(end_of(&mut stream).await, Code::NotFound);
+    for person in [&mut owner, &mut admin] {
+        assert_eq!(code(person.list().await), Code::NotFound);
+    }
+    assert_eq!(code(service.list().await), Code::Unauthenticated, "it was in no other workspace");
+    // An invite to no workspace would be one to the server.
+    assert_eq!(code(world.client().join(late).await), Code::NotFound);
+    owner.create_workspace("acme").await;
+    assert_eq!(code(admin.list().await), Code::NotFound, "the name is free, and whoever was in it is not in the new one");
+    let saboteur = world.saboteur().await;
+    for table in ["projects", "environments", "secrets", "user_workspace_permissions", "workspace_permissions"] {
+        let rows: Vec<(i64,)> = saboteur.rows(&format!("SELECT count(*) FROM {table}")).await;
+        let count = rows[0].0;
+        assert_eq!(count, 0, "{table}");
+    }
+}

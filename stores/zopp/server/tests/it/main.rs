@@ -5,6 +5,7 @@
 mod accounts;
 mod audit;
 mod authentication;
+mod changes;
 mod command;
 mod database;
 mod exports;
@@ -23,3 +24,4 @@ mod secrets;
 mod team;
 mod validation;
 mod watch;
+mod wraps;

@@ -219,7 +219,7 @@ pub(super) async fn register(
         kek_nonce: Some(kek_nonce),
         ..registration(name, (seed, exchange), String::new())
     };
-    let id = client.register(request, seed).await.map_err(failed(what, need))?.principal_id;
+    let id = client.register(request, seed, Some(&key.id)).await.map_err(failed(what, need))?.principal_id;
     let mut known = ServerRecord::default();
     known.generation = context.trust()?.generation();
     known.workspaces.insert(workspace.to_owned(), key.fingerprint());
@@ -236,7 +236,7 @@ async fn create_device(context: &Context, client: &Client, lock: Lock, mut confi
     };
     let what = format!("cannot create principal '{}'", new.name);
     let request = registration(&new.name, (&new.seed, &new.exchange), email.to_owned());
-    let id = client.register(request, &new.seed).await.map_err(failed(what, None))?.principal_id;
+    let id = client.register(request, &new.seed, None).await.map_err(failed(what, None))?.principal_id;
     context.trust()?.pin_principal(&id, new.fingerprint());
     let mut principal = new_principal(id.clone(), new.name.clone(), &new.seed, &new.exchange);
     principal.user_id = Some(user_id.to_owned());

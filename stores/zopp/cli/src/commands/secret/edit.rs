@@ -12,15 +12,14 @@ use std::{
 
 use clap::Args;
 use konverge_core::SecretValue;
-use konverge_zopp_client::{Client, EnvironmentName};
-use konverge_zopp_proto::{GetSecretRequest, Secret};
+use konverge_zopp_client::{Client, EnvironmentReader, EnvironmentWriter, writer::KeyChange};
 use tempfile::TempDir;
 use tokio::{
     process::Command,
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Changed, import};
+use super::{Changed, no_such_key};
 use crate::{
     commands::Outcome,
     failure::{Failure, failed},
@@ -55,11 +54,13 @@ pub(super) async fn execute(client: &Client, arguments: EditArguments) -> Outcom
     let name = environment.resolve()?;
     let what = format!("cannot edit secret '{key}' of {name}");
     let need = Place::Environment(name.clone()).need("write", client);
-    let before = get(client, &name, &key).await.map_err(failed(what.clone(), need.clone()))?;
-    let dek = client.environment_key(&name).await.map_err(failed(what.clone(), need.clone()))?;
-    let old = dek
-        .decrypt(&name, &key, &before.nonce, &before.ciphertext)
-        .map_err(|source| Failure::new(what.clone()).because(source))?;
+    let reader = EnvironmentReader::new(client.clone(), name.clone());
+    let read = async || {
+        let value = reader.get(&key).await.map_err(failed(what.clone(), need.clone()))?;
+        let value = value.ok_or_else(|| no_such_key(&what, &key))?;
+        value.map_err(|source| Failure::new(what.clone()).because(source))
+    };
+    let old = read().await?;
     if std::str::from_utf8(old.expose()).is_err() {
         return Err(Failure::new(format!("{what}: its value is not UTF-8 text"))
             .next("zopp secret get --raw writes it, and zopp secret set - reads it back."));
@@ -69,24 +70,14 @@ pub(super) async fn execute(client: &Client, arguments: EditArguments) -> Outcom
         return Ok(plain(Changed { key: key.clone(), environment: name.into() }, format!("Secret '{key}' unchanged")));
     }
     // Editing takes its time.
-    let now = get(client, &name, &key).await.map_err(failed(what.clone(), need.clone()))?;
-    if (&now.nonce, &now.ciphertext) != (&before.nonce, &before.ciphertext) {
+    if read().await?.expose() != old.expose() {
         return Err(Failure::new(format!("{what}: it was changed by somebody else meanwhile")).next("Edit it again."));
     }
-    let request = import::encrypted(&dek, &name, &key, &new)?;
-    client.upsert_secret(request).await.map_err(failed(what, need))?;
+    let changes = [(key.clone(), KeyChange::Set(new))].into();
+    let writer = EnvironmentWriter::new(client.clone(), name.clone());
+    writer.write(&changes).await.map_err(failed(what, need))?;
     let text = format!("Secret '{key}' set");
     Ok(plain(Changed { key, environment: name.into() }, text))
-}
-
-async fn get(client: &Client, name: &EnvironmentName, key: &str) -> Result<Secret, konverge_zopp_client::CallError> {
-    let request = GetSecretRequest {
-        workspace_name: name.workspace.clone(),
-        project_name: name.project.clone(),
-        environment_name: name.environment.clone(),
-        key: key.to_owned(),
-    };
-    client.get_secret(request).await
 }
 
 /// Runs the editor on the value, and returns the new one.

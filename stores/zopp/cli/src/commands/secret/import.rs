@@ -4,14 +4,15 @@ use std::{fs::File, io, path::PathBuf};
 
 use clap::Args;
 use konverge_core::SecretValue;
-use konverge_zopp_client::{Client, EnvironmentName};
-use konverge_zopp_crypto::Dek;
-use konverge_zopp_proto::UpsertSecretRequest;
+use konverge_zopp_client::{
+    Client, EnvironmentWriter,
+    writer::{Changes, KeyChange},
+};
 use serde::Serialize;
 
 use crate::{
     commands::Outcome,
-    dotenv,
+    dotenv::{self, Entry},
     failure::{Failure, failed},
     output::plain,
     progress::Progress,
@@ -26,6 +27,11 @@ Examples:
 
 Lines that cannot be understood are reported and skipped. $NAME stands for an earlier line of the
 file, never for a variable of the shell.";
+
+/// One change of so many keys stays well below what a server takes at once.
+const MOST_KEYS: usize = 1000;
+/// The same for the bytes of all keys and values.
+const MOST_BYTES: usize = 3 * 1024 * 1024;
 
 /// `zopp secret import`
 #[derive(Debug, Args)]
@@ -63,18 +69,37 @@ pub(super) async fn execute(client: &Client, arguments: ImportArguments) -> Outc
 
     let what = format!("cannot import into {name}");
     let need = Place::Environment(name.clone()).need("write", client);
-    let dek = client.environment_key(&name).await.map_err(failed(what, need.clone()))?;
     let total = parsed.entries.len();
     let mut progress = Progress::new("Importing", total);
-    for (done, entry) in parsed.entries.into_iter().enumerate() {
+    let writer = EnvironmentWriter::new(client.clone(), name);
+    let mut done = 0;
+    for (lines, changes) in batches(parsed.entries) {
         progress.at(done);
-        let what = format!("cannot set secret '{}' in {name}, after {done} of {total}", entry.key);
-        let request = encrypted(&dek, &name, &entry.key, &entry.value)?;
-        client.upsert_secret(request).await.map_err(failed(what, need.clone()))?;
+        let what = if done == 0 { what.clone() } else { format!("{what}, after {done} of {total} lines") };
+        writer.write(&changes).await.map_err(failed(what, need.clone()))?;
+        done += lines;
     }
     drop(progress);
     let skipped_lines = parsed.problems.iter().map(|problem| problem.line).collect();
     Ok(plain(Imported { imported: total, skipped_lines }, format!("Imported {total} secrets")))
+}
+
+/// The entries in few changes, each of which takes effect as a whole, with the number of lines in each. The last line for a key counts.
+fn batches(entries: Vec<Entry>) -> Vec<(usize, Changes)> {
+    let mut batches = Vec::new();
+    let (mut lines, mut bytes, mut changes) = (0, 0, Changes::new());
+    for Entry { key, value } in entries {
+        let size = key.len() + value.len();
+        if lines == MOST_KEYS || (lines > 0 && bytes + size > MOST_BYTES) {
+            batches.push((std::mem::take(&mut lines), std::mem::take(&mut changes)));
+            bytes = 0;
+        }
+        lines += 1;
+        bytes += size;
+        changes.insert(key, KeyChange::Set(value));
+    }
+    batches.push((lines, changes));
+    batches
 }
 
 fn read(input: Option<PathBuf>) -> Result<(String, SecretValue), Failure> {
@@ -88,22 +113,29 @@ fn read(input: Option<PathBuf>) -> Result<(String, SecretValue), Failure> {
     }
 }
 
-/// The request that stores one value.
-pub(super) fn encrypted(
-    dek: &Dek,
-    name: &EnvironmentName,
-    key: &str,
-    value: &SecretValue,
-) -> Result<UpsertSecretRequest, Failure> {
-    let sealed = dek
-        .encrypt(name, key, value)
-        .map_err(|source| Failure::new(format!("the value of '{key}' cannot be encrypted")).because(source))?;
-    Ok(UpsertSecretRequest {
-        workspace_name: name.workspace.clone(),
-        project_name: name.project.clone(),
-        environment_name: name.environment.clone(),
-        key: key.to_owned(),
-        nonce: sealed.nonce.to_vec(),
-        ciphertext: sealed.ciphertext,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, bytes: usize) -> Entry {
+        Entry { key: key.into(), value: SecretValue::new(vec![b'x'; bytes]) }
+    }
+
+    #[test]
+    fn batches_are_bounded_in_keys_and_bytes() {
+        let sizes = |entries: Vec<Entry>| batches(entries).into_iter().map(|(lines, _)| lines).collect::<Vec<_>>();
+        assert_eq!(
+            sizes((0..2 * MOST_KEYS + 1).map(|n| entry(&n.to_string(), 1)).collect()),
+            [MOST_KEYS, MOST_KEYS, 1]
+        );
+        assert_eq!(sizes(vec![entry("A", MOST_BYTES), entry("B", 1), entry("C", 1)]), [1, 2]);
+        assert_eq!(sizes(vec![entry("A", 2 * MOST_BYTES)]), [1], "the server decides about one large value");
+    }
+
+    #[test]
+    fn the_last_line_for_a_key_counts() {
+        let (lines, changes) = batches(vec![entry("A", 1), entry("A", 2)]).remove(0);
+        assert_eq!((lines, changes.len()), (2, 1));
+        assert!(matches!(&changes["A"], KeyChange::Set(value) if value.len() == 2));
+    }
 }

@@ -125,7 +125,13 @@ async fn no_change_follows_an_acknowledged_revocation(database: Database) {
     let replicas = [database.open().await, database.open().await];
     let (workspace_id, environment_id) = environment(&replicas[0]).await;
     let new = NewPrincipal { name: "operator".into(), public_key: vec![9; 32], x25519_public_key: None };
-    let wrap = KeyWrap { ephemeral_pub: vec![1; 32], kek_wrapped: vec![2; 48], kek_nonce: vec![3; 24] };
+    let wrap = KeyWrap {
+        ephemeral_pub: vec![1; 32],
+        kek_wrapped: vec![2; 48],
+        kek_nonce: vec![3; 24],
+        signature: None,
+        signer_id: None,
+    };
     let admin = row(Action::PermissionSetWorkspace);
     let id = replicas[0].create_service_principal(&workspace_id, &new, &wrap, &admin).await.unwrap();
     let service = replicas[0].principal(&id).await.unwrap().unwrap();

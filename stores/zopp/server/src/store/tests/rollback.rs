@@ -48,7 +48,13 @@ async fn contents(store: &Store) -> Vec<(String, String)> {
 }
 
 fn wrap() -> KeyWrap {
-    KeyWrap { ephemeral_pub: vec![1; 32], kek_wrapped: vec![2; 48], kek_nonce: vec![3; 24] }
+    KeyWrap {
+        ephemeral_pub: vec![1; 32],
+        kek_wrapped: vec![2; 48],
+        kek_nonce: vec![3; 24],
+        signature: None,
+        signer_id: None,
+    }
 }
 
 fn device(name: &str) -> NewPrincipal {
