@@ -250,7 +250,7 @@ async fn keys_that_a_server_keeps_back_are_not_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_state_and_a_vanished_manifest_are_refused() {
+async fn an_older_state_is_refused_also_with_its_own_manifest() {
     let world = World::new().await;
     let scene = world.server.create("production");
     scene.protect();
@@ -262,13 +262,25 @@ async fn an_older_state_and_a_vanished_manifest_are_refused() {
     // With an authentic manifest of that state.
     scene.state_version(1);
     world.told_of("backend", "SourceNotCurrent", "older state").await;
-    scene.state_version(2);
     world.holds("backend", &[("A", "2")]).await;
+    scene.set("A", "3");
+    world.holds("backend", &[("A", "3")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_was_there_does_not_vanish() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.protect();
+    scene.set("A", "1");
+    world.bind("backend", &scene).await;
+    let _operator = world.operator(&[]).await;
+    world.holds("backend", &[("A", "1")]).await;
     // As a server that says that it has never heard of manifests.
     scene.unprotect();
-    scene.set("A", "3");
-    world.told_of("backend", "SourceNotCurrent", "no manifest").await;
-    world.holds("backend", &[("A", "2")]).await;
+    scene.set("A", "2");
+    world.told_of("backend", "SourceNotCurrent", "no manifest of an environment that had one").await;
+    world.holds("backend", &[("A", "1")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,13 +4,16 @@
 //! environment that is protected, the writer first checks that the state it builds on is the current one. It never makes a manifest of what a
 //! manifest does not show: that is a person's decision ([`EnvironmentWriter::review`]).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use konverge_core::SecretValue;
-use konverge_zopp_crypto::{Dek, EnvironmentName, Manifest, Protection, SealError};
+use konverge_zopp_crypto::{Dek, EnvironmentName, Manifest, OpenError, Protection, SealError};
 use konverge_zopp_proto::{
     DeleteSecretRequest, Environment, UpsertSecretRequest,
-    secrets::{ChangeSecretsRequest, EncryptedSecret, ReadEnvironmentRequest, ReadEnvironmentResponse, SealedManifest},
+    secrets::{
+        ChangeSecretsRequest, EncryptedSecret, ReadEnvironmentRequest, ReadEnvironmentResponse, SealedManifest,
+        WrappedDek,
+    },
 };
 use tonic::Code;
 
@@ -23,7 +26,9 @@ use crate::{
 };
 
 /// How often a change is tried while others change the environment at the same time.
-const MOST_ATTEMPTS: usize = 10;
+const MOST_ATTEMPTS: u32 = 30;
+/// How much longer than the one before each pause between them is.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The changes of an environment, by key.
 pub type Changes = BTreeMap<String, KeyChange>;
@@ -55,15 +60,23 @@ pub enum WriteError {
     /// A value or the manifest cannot be encrypted.
     #[error("it cannot be encrypted: {0}")]
     Seal(#[from] SealError),
+    /// A value cannot be decrypted, so it cannot be encrypted anew.
+    #[error("the value of '{key}' cannot be decrypted: {source}")]
+    Undecryptable {
+        /// Its key.
+        key: String,
+        /// Why.
+        source: OpenError,
+    },
     /// A key to delete does not exist.
     #[error("secret {0:?} not found")]
     NoSuchKey(String),
     /// Others changed the environment at each attempt, or since it was reviewed.
     #[error("the environment was changed by others at the same time; nothing was changed here")]
     Contended,
-    /// The server keeps no manifests.
-    #[error("the server keeps no manifests: it is a stock one, or an older version")]
-    NoManifests,
+    /// The server does not know our calls.
+    #[error("the server has no such call: it is a stock one, or an older version")]
+    NotSupported,
 }
 
 /// The state of an environment, for a person who decides whether it is right.
@@ -106,23 +119,62 @@ impl EnvironmentWriter {
     /// # Errors
     /// [`WriteError`]. [`WriteError::NotCurrent`] if the environment is protected and its manifest shows another state.
     pub async fn write(&self, changes: &Changes) -> Result<(), WriteError> {
-        for _ in 0..MOST_ATTEMPTS {
+        for attempt in 0..MOST_ATTEMPTS {
             let Some(state) = self.state().await? else { return self.write_by_contract(changes).await };
             match self.attempt(&state, changes).await {
                 Err(WriteError::Access(KeyAccessError::Call(error))) if error.code() == Code::Aborted => {}
                 outcome => return outcome,
             }
+            tokio::time::sleep(PAUSE * attempt).await;
         }
         Err(WriteError::Contended)
+    }
+
+    /// Replaces the environment's key: makes a new one, encrypts all values with it, and makes a manifest of them if there was one. Returns
+    /// how many values there are.
+    ///
+    /// # Errors
+    /// [`WriteError`]. [`WriteError::NotSupported`] from a stock server, which cannot replace a key.
+    pub async fn rotate_key(&self) -> Result<usize, WriteError> {
+        let Some((dek, answer)) = self.read(false).await? else { return Err(WriteError::NotSupported) };
+        let proof = manifest::check(self.seen().as_ref(), &dek, &self.name, &answer, Extent::Whole)?;
+        let kek = self.client.workspace_key(&self.name.workspace).await?.kek;
+        let new = Dek::generate().map_err(SealError::from)?;
+        let wrapped = new.wrap(&kek, &self.name)?;
+        let mut request = self.request();
+        for EncryptedSecret { key, nonce, ciphertext } in &answer.secrets {
+            let value = dek.decrypt(&self.name, key, nonce, ciphertext);
+            let value = value.map_err(|source| WriteError::Undecryptable { key: key.clone(), source })?;
+            let sealed = new.encrypt(&self.name, key, &value)?;
+            let (nonce, ciphertext) = (sealed.nonce.to_vec(), sealed.ciphertext);
+            request.set.push(EncryptedSecret { key: key.clone(), nonce, ciphertext });
+        }
+        request.expected_tag = Some(answer.tag.clone());
+        request.new_dek = Some(WrappedDek { dek_wrapped: wrapped.ciphertext, dek_nonce: wrapped.nonce.to_vec() });
+        // Also one that turns protection off: nobody could open it with the new key.
+        let version = answer.version + i64::from(!request.set.is_empty());
+        let next = proof.manifest().map(|before| Manifest { version, ..next_manifest(before, &request) });
+        if let Some(next) = &next {
+            let sealed = next.seal(&new, &self.name)?;
+            request.manifest = Some(SealedManifest { nonce: sealed.nonce.to_vec(), ciphertext: sealed.ciphertext });
+        }
+        match self.client.change_secrets(request).await {
+            Err(error) if error.code() == Code::Aborted => return Err(WriteError::Contended),
+            changed => drop(changed?),
+        }
+        if let Some(next) = &next {
+            self.client.connection().trust().saw_manifest(&self.name, pin_of(next));
+        }
+        Ok(answer.secrets.len())
     }
 
     /// Reads the state for a person to decide about.
     ///
     /// # Errors
-    /// [`WriteError::NoManifests`] from a stock server, and everything by which a call can fail. What is wrong with the state itself is no
+    /// [`WriteError::NotSupported`] from a stock server, and everything by which a call can fail. What is wrong with the state itself is no
     /// error, but [`Review::fault`].
     pub async fn review(&self) -> Result<Review, WriteError> {
-        let Some((dek, answer)) = self.read().await? else { return Err(WriteError::NoManifests) };
+        let Some((dek, answer)) = self.read(true).await? else { return Err(WriteError::NotSupported) };
         let fault = manifest::check(self.seen().as_ref(), &dek, &self.name, &answer, Extent::Whole).err();
         let sealed = answer.manifest.as_ref();
         let manifest =
@@ -185,13 +237,14 @@ impl EnvironmentWriter {
                 KeyChange::Delete => return Err(WriteError::NoSuchKey(key.clone())),
             }
         }
+        // Without a manifest too: the key may be replaced meanwhile.
+        request.expected_tag = Some(answer.tag.clone());
         let Proof::Proven(manifest) = proof else {
             self.client.change_secrets(request).await?;
             return Ok(());
         };
         let next = next_manifest(manifest, &request);
         let sealed = next.seal(dek, &self.name)?;
-        request.expected_tag = Some(answer.tag.clone());
         request.manifest = Some(SealedManifest { nonce: sealed.nonce.to_vec(), ciphertext: sealed.ciphertext });
         self.client.change_secrets(request).await?;
         self.client.connection().trust().saw_manifest(&self.name, pin_of(&next));
@@ -200,7 +253,7 @@ impl EnvironmentWriter {
 
     /// The state to build on; `None` from a server that does not know our calls.
     async fn state(&self) -> Result<Option<State>, WriteError> {
-        let Some((dek, answer)) = self.read().await? else {
+        let Some((dek, answer)) = self.read(true).await? else {
             return if self.seen().is_some() { Err(ManifestFault::Missing.into()) } else { Ok(None) };
         };
         let proof = manifest::check(self.seen().as_ref(), &dek, &self.name, &answer, Extent::Whole)?;
@@ -210,7 +263,7 @@ impl EnvironmentWriter {
         Ok(Some(State { dek, answer, proof }))
     }
 
-    async fn read(&self) -> Result<Option<(Dek, ReadEnvironmentResponse)>, WriteError> {
+    async fn read(&self, without_ciphertexts: bool) -> Result<Option<(Dek, ReadEnvironmentResponse)>, WriteError> {
         refuse_ambiguous(&self.name)?;
         let EnvironmentName { workspace, project, environment } = self.name.clone();
         let request = ReadEnvironmentRequest {
@@ -218,7 +271,7 @@ impl EnvironmentWriter {
             project_name: project,
             environment_name: environment,
             known_tag: None,
-            without_ciphertexts: true,
+            without_ciphertexts,
         };
         let answer = match self.client.read_environment(request).await {
             Err(error) if error.is_unknown_call() => return Ok(None),

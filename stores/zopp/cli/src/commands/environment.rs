@@ -1,7 +1,7 @@
 //! `zopp environment`.
 
 use clap::Subcommand;
-use konverge_zopp_client::{Client, EnvironmentName, keys::refuse_ambiguous};
+use konverge_zopp_client::{Client, EnvironmentName, EnvironmentWriter, keys::refuse_ambiguous};
 use konverge_zopp_crypto::Dek;
 use konverge_zopp_proto::{
     CreateEnvironmentRequest, DeleteEnvironmentRequest, Environment, GetEnvironmentRequest, ListEnvironmentsRequest,
@@ -26,6 +26,7 @@ pub enum EnvironmentCommand {
     /// Create an environment
     #[command(after_help = CREATE_EXAMPLES)]
     Create {
+        /// The environment
         #[command(flatten)]
         environment: Named,
         /// Keep no manifest, because people with stock clients write here too; zopp environment protect makes one later
@@ -39,7 +40,18 @@ pub enum EnvironmentCommand {
     /// Protect an environment from a server that keeps keys back or gives old values; or accept what others changed
     #[command(after_help = protect::EXAMPLES)]
     Protect(protect::ProtectArguments),
+    /// Replace the key of an environment, and encrypt all its values anew
+    #[command(after_help = ROTATE_EXAMPLES)]
+    RotateKey(Named),
 }
+
+const ROTATE_EXAMPLES: &str = "\
+Example:
+  zopp environment rotate-key production -w acme -p backend
+
+The former key opens nothing that is set from now on. Those who hold the workspace's key get the
+new one. What somebody read before, they know: change the values that matter. Stock clients that
+run for long, such as the original's operator, need a restart.";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -108,6 +120,13 @@ struct Deleted {
     name: String,
 }
 
+/// `environment rotate-key`
+#[derive(Serialize)]
+struct Rotated {
+    environment: String,
+    values: usize,
+}
+
 pub(super) async fn execute(context: &Context, command: EnvironmentCommand) -> Outcome {
     let client = context.client()?;
     match command {
@@ -120,6 +139,7 @@ pub(super) async fn execute(context: &Context, command: EnvironmentCommand) -> O
         }
         EnvironmentCommand::Get(named) => get(&client, named.resolve()?).await,
         EnvironmentCommand::Delete(named) => delete(&client, named.resolve()?).await,
+        EnvironmentCommand::RotateKey(named) => rotate_key(&client, named.resolve()?).await,
         EnvironmentCommand::Protect(arguments) => protect::execute(&client, arguments).await,
     }
 }
@@ -173,6 +193,15 @@ async fn get(client: &Client, name: EnvironmentName) -> Outcome {
          {dek_nonce}\nCreated:     {created_at}\nUpdated:     {updated_at}"
     );
     Ok(plain(environment, text))
+}
+
+async fn rotate_key(client: &Client, name: EnvironmentName) -> Outcome {
+    let what = format!("cannot replace the key of environment '{name}'");
+    let need = Place::Environment(name.clone()).need("admin", client);
+    let writer = EnvironmentWriter::new(client.clone(), name.clone());
+    let values = writer.rotate_key().await.map_err(failed(what, need))?;
+    let text = format!("Environment '{}' has a new key; {values} values were encrypted anew", name.environment);
+    Ok(plain(Rotated { environment: name.to_string(), values }, text))
 }
 
 async fn delete(client: &Client, name: EnvironmentName) -> Outcome {

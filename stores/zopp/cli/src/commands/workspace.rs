@@ -6,7 +6,8 @@ use konverge_zopp_crypto::{Kek, X25519Public};
 use konverge_zopp_proto::{
     CreateWorkspaceRequest, Empty, GetPrincipalRequest, GrantPrincipalWorkspaceAccessRequest, Workspace,
     identity::{
-        DeleteWorkspaceRequest, DeleteWorkspaceResponse, RemoveMemberRequest, RemoveMemberResponse, TransferOwnershipRequest,
+        DeleteWorkspaceRequest, DeleteWorkspaceResponse, RemoveMemberRequest, RemoveMemberResponse,
+        TransferOwnershipRequest,
     },
 };
 use serde::Serialize;

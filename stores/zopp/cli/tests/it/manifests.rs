@@ -294,7 +294,7 @@ fn writers_at_the_same_time_lose_nothing_and_leave_a_manifest_of_everything() {
 #[test]
 fn an_import_is_one_change_and_a_change_that_never_fits_ends() {
     let (world, liar) = lying_world();
-    let text: String = (0..200).map(|number| format!("KEY_{number}=value {number}\n")).collect();
+    let text: String = (0..200).map(|number| format!("KEY_{number}=value_{number}\n")).collect();
     liar.take_seen();
     world.alice.ok_with_stdin("secret import", text.as_bytes());
     let changes = liar.take_seen().into_iter().filter(|call| call.path == CHANGE).count();
@@ -304,4 +304,43 @@ fn an_import_is_one_change_and_a_change_that_never_fits_ends() {
         Err(Status::aborted("never the expected version"))
     });
     assert!(world.alice.fails("secret set A 2", 1).contains("changed by others at the same time"));
+}
+
+#[test]
+fn a_new_key_opens_the_same_values_and_the_former_state_is_refused() {
+    let (world, liar) = filled_world();
+    let old = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let kept = std::sync::Arc::clone(&old);
+    liar.lie(READ_ENVIRONMENT, move |_: ReadEnvironmentRequest, answer: Answer| {
+        *kept.lock().unwrap() = answer.as_ref().ok().cloned();
+        answer
+    });
+    world.alice.ok("secret export");
+    let old: ReadEnvironmentResponse = old.lock().unwrap().take().unwrap();
+    liar.tell_the_truth(READ_ENVIRONMENT);
+    let wrapped = || world.alice.json("environment get dev")["dek_wrapped"].as_str().unwrap().to_owned();
+    let before = wrapped();
+    assert_eq!(world.alice.json("environment rotate-key dev")["values"], 2);
+    assert_ne!(wrapped(), before);
+    assert_eq!(world.alice.ok("secret export"), "A=1\nB=2\n");
+    world.alice.ok("secret set C 3");
+    let stock = Stock::of(&world.alice, &liar.url());
+    assert_eq!(stock.keys(), ["A", "B", "C"]);
+    lie(&liar, move |_| Ok(old.clone()));
+    all_refuse(&liar, &world.alice, "an older state than it gave before");
+}
+
+#[test]
+fn an_empty_and_an_unprotected_environment_get_a_new_key_as_well() {
+    let (world, liar) = lying_world();
+    world.alice.ok("environment rotate-key dev");
+    world.alice.ok("secret set A 1");
+    world.alice.ok("environment protect dev --off");
+    world.alice.ok("environment rotate-key dev");
+    Stock::of(&world.alice, &liar.url()).set("S", "stock");
+    assert_eq!(world.alice.ok("secret export"), "A=1\nS=stock\n");
+    world.alice.ok("environment create shared --unprotected");
+    world.alice.ok("secret set A 1 -e shared");
+    world.alice.ok("environment rotate-key shared");
+    assert_eq!(world.alice.ok("secret get A -e shared"), "1\n");
 }

@@ -51,6 +51,9 @@ pub(crate) async fn change(
 ) -> Result<proto::ChangeSecretsResponse, Status> {
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (place, environment) = resolve(call, names, Role::Write).await?;
+    if message.new_dek.is_some() {
+        call.require(&place, Role::Admin).await?;
+    }
     let change = validated(call, &message)?;
     let audit = call.audit(&environment.id);
     let (workspace_id, environment_id) = (place.workspace.id, environment.id.clone());
@@ -58,12 +61,13 @@ pub(crate) async fn change(
         let attempt = state.store.change_secrets(&workspace_id, &environment_id, &change, &audit).await?;
         let event = match &attempt {
             Attempt::Done { version, .. } => change.event(*version),
-            Attempt::Outdated { .. } => None,
+            Attempt::Outdated { .. } | Attempt::NotAll => None,
         };
         Ok((attempt, event))
     });
     match attempt.await.map_err(or_missing("environment, or a key to delete in it,", &environment.name))? {
         Attempt::Done { version, tag } => Ok(proto::ChangeSecretsResponse { version, tag }),
+        Attempt::NotAll => Err(Status::invalid_argument("with a new key, exactly the keys that exist must be set")),
         Attempt::Outdated { version } => Err(Status::aborted(format!(
             "environment {:?} was changed meanwhile and is at version {version}; read it again",
             environment.name
@@ -111,7 +115,7 @@ fn validated(call: &Call, message: &proto::ChangeSecretsRequest) -> Result<Secre
         validate::lookup("secret key", key)?;
     }
     let manifest = match &message.manifest {
-        None if keys.is_empty() => {
+        None if keys.is_empty() && message.new_dek.is_none() => {
             return Err(Status::invalid_argument("the change must set or delete a key, or bring a manifest"));
         }
         None => None,
@@ -123,8 +127,17 @@ fn validated(call: &Call, message: &proto::ChangeSecretsRequest) -> Result<Secre
             ciphertext: manifest_ciphertext(&manifest.ciphertext)?,
         }),
     };
+    let new_dek = match &message.new_dek {
+        None => None,
+        Some(_) if message.expected_tag.is_none() => {
+            return Err(Status::invalid_argument("expected_tag must be given with a new key, which is of one state"));
+        }
+        Some(proto::WrappedDek { dek_wrapped, dek_nonce }) => {
+            Some((validate::wrapped_key("dek_wrapped", dek_wrapped)?, validate::nonce("dek_nonce", dek_nonce)?))
+        }
+    };
     let (expected_tag, expected_version) = (message.expected_tag.clone(), message.expected_version);
-    Ok(SecretsChange { expected_tag, expected_version, set, delete: message.delete.clone(), manifest })
+    Ok(SecretsChange { expected_tag, expected_version, set, delete: message.delete.clone(), manifest, new_dek })
 }
 
 /// The most that is kept of a manifest: enough for the default limit of keys, with names of 60 bytes.

@@ -124,7 +124,11 @@ pub(crate) async fn delete_workspace(
     let number = |ids: &[String]| count(u64::try_from(ids.len()).unwrap_or(u64::MAX));
     let (environments_deleted, services_removed) = (number(&deleted.environment_ids), number(&deleted.service_ids));
     call.state.announce_losses(deleted.service_ids);
-    Ok(proto::DeleteWorkspaceResponse { environments_deleted, services_removed, invites_revoked: count(deleted.invites) })
+    Ok(proto::DeleteWorkspaceResponse {
+        environments_deleted,
+        services_removed,
+        invites_revoked: count(deleted.invites),
+    })
 }
 
 /// Removes the caller's own user.
@@ -174,10 +178,12 @@ fn refused(kept: &Kept) -> Status {
         Kept::NoKey => Status::failed_precondition(
             "this member has no device that holds the workspace's key; grant one access first",
         ),
-        Kept::NotYours | Kept::Unknown | Kept::Owner(_) | Kept::LastKey(_) | Kept::NotEmpty(_) => Status::permission_denied(
-            "only the principal's own user disables and enables it; a service, an admin of every workspace that it is in; any \
+        Kept::NotYours | Kept::Unknown | Kept::Owner(_) | Kept::LastKey(_) | Kept::NotEmpty(_) => {
+            Status::permission_denied(
+                "only the principal's own user disables and enables it; a service, an admin of every workspace that it is in; any \
              principal, the operator of the server (zopp-server principal)",
-        ),
+            )
+        }
     }
 }
 

@@ -55,6 +55,7 @@ actions! {
     ProjectDelete = "project.delete",
     EnvironmentCreate = "environment.create",
     EnvironmentDelete = "environment.delete",
+    EnvironmentRotateKey = "environment.rotate_key",
     EnvironmentManifest = "environment.write_manifest",
     SecretCreate = "secret.create",
     SecretUpdate = "secret.update",

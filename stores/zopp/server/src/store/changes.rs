@@ -31,6 +31,8 @@ pub struct SecretsChange {
     pub delete: Vec<String>,
     /// The manifest of the state after the change; `None` leaves the existing one, which is outdated from then on.
     pub manifest: Option<SealedManifest>,
+    /// The environment's new key, wrapped (48 bytes), with its nonce (24 bytes). All keys must be set anew with it.
+    pub new_dek: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The result of an attempt to change an environment.
@@ -43,6 +45,8 @@ pub enum Attempt {
         /// Its tag now.
         tag: String,
     },
+    /// It gets a new key, and not exactly its keys are set anew.
+    NotAll,
     /// Its tag or its version is not the expected one.
     Outdated {
         /// Its version.
@@ -95,6 +99,8 @@ impl SecretsChange {
     pub(crate) fn event(&self, version: i64) -> Option<Event> {
         match (self.set.as_slice(), self.delete.as_slice()) {
             ([], []) => None,
+            // All of them were encrypted anew.
+            _ if self.new_dek.is_some() => Some(Event::SeveralChanged { version }),
             ([secret], []) => Some(changed(&secret.key, version, false)),
             ([], [key]) => Some(changed(key, version, true)),
             _ => Some(Event::SeveralChanged { version }),
@@ -131,10 +137,21 @@ impl Store {
             let row = AuditRow { action: Action::SecretDelete, ..of_key(audit, key) };
             insert(&mut transaction, &row).await?;
         }
+        let mut all_existed = true;
         for secret in &change.set {
             let created = put(&mut transaction, workspace_id, environment_id, secret, &self.limits).await?;
             let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
             insert(&mut transaction, &AuditRow { action, ..of_key(audit, &secret.key) }).await?;
+            all_existed &= !created;
+        }
+        if let Some((dek_wrapped, dek_nonce)) = &change.new_dek {
+            let replace = "UPDATE environments SET dek_wrapped = ?, dek_nonce = ? WHERE id = ? RETURNING key_count";
+            let replace = sql::query_as(replace).bind(dek_wrapped).bind(dek_nonce).bind(environment_id);
+            let (keys,): (i64,) = replace.fetch_one(&mut *transaction).await?;
+            if !(all_existed && change.delete.is_empty() && usize::try_from(keys) == Ok(change.set.len())) {
+                return Ok(Attempt::NotAll);
+            }
+            insert(&mut transaction, &AuditRow { action: Action::EnvironmentRotateKey, ..audit.clone() }).await?;
         }
         if let Some(manifest) = &change.manifest {
             sql::query("UPDATE environments SET manifest_nonce = ?, manifest_ciphertext = ? WHERE id = ?")
@@ -146,8 +163,9 @@ impl Store {
         }
         match change.event(version) {
             Some(event) => self.announce(&mut transaction, environment_id, &event).await?,
+            None if change.new_dek.is_some() => {}
             None => {
-                insert(&mut transaction, &AuditRow { action: Action::EnvironmentManifest, ..audit.clone() }).await?
+                insert(&mut transaction, &AuditRow { action: Action::EnvironmentManifest, ..audit.clone() }).await?;
             }
         }
         transaction.commit().await?;

@@ -61,6 +61,7 @@ on_both! {
     a_text_that_no_name_can_be_is_not_found,
     a_change_of_many_keys_is_one_change_or_none,
     of_two_changes_of_one_state_one_is_made,
+    a_new_key_comes_with_all_values,
 }
 
 fn row(action: Action) -> AuditRow {
@@ -202,6 +203,7 @@ fn many(set: &[&str], delete: &[&str], expected_tag: Option<&str>) -> SecretsCha
         set: set.iter().map(|key| secret(key)).collect(),
         delete: delete.iter().map(|key| (*key).to_owned()).collect(),
         manifest: expected_tag.map(|_| SealedManifest { nonce: vec![1; 24], ciphertext: vec![2; 16] }),
+        new_dek: None,
     }
 }
 
@@ -239,6 +241,35 @@ async fn a_change_of_many_keys_is_one_change_or_none(database: Database) {
     assert!(
         names.content.unwrap().secrets.iter().all(|secret| secret.ciphertext.is_empty() && secret.nonce.len() == 24)
     );
+}
+
+async fn a_new_key_comes_with_all_values(database: Database) {
+    let store = database.open().await;
+    let (workspace_id, environment_id) = environment(&store).await;
+    let audit = row(Action::SecretUpdate);
+    let change = async |change: SecretsChange| {
+        store.change_secrets(&workspace_id, &environment_id, &change, &audit).await.unwrap()
+    };
+    change(many(&["A", "B"], &[], None)).await;
+    let before = state(&store, &environment_id).await;
+    let rotate = |set: &[&str], delete: &[&str]| SecretsChange {
+        new_dek: Some((vec![9; 48], vec![8; 24])),
+        ..many(set, delete, None)
+    };
+    for (set, delete) in [
+        (["A"].as_slice(), [].as_slice()),
+        (&["A", "B", "C"], &[]),
+        (&[], &[]),
+        (&["A", "C"], &[]),
+        (&["A", "C"], &["B"]),
+        (&["A"], &["B"]),
+    ] {
+        assert_eq!(change(rotate(set, delete)).await, Attempt::NotAll, "{set:?} {delete:?}");
+        assert!(state(&store, &environment_id).await == before);
+    }
+    assert!(matches!(change(rotate(&["A", "B"], &[])).await, Attempt::Done { version: 2, .. }));
+    let after = state(&store, &environment_id).await.content.unwrap();
+    assert_eq!((after.dek_wrapped, after.dek_nonce), (vec![9; 48], vec![8; 24]));
 }
 
 async fn of_two_changes_of_one_state_one_is_made(database: Database) {

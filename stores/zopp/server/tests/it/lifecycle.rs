@@ -427,7 +427,11 @@ async fn a_deleted_workspace_leaves_nothing_and_lets_nobody_in() {
     // An invite to no workspace would be one to the server.
     assert_eq!(code(world.client().join(late).await), Code::NotFound);
     owner.create_workspace("acme").await;
-    assert_eq!(code(admin.list().await), Code::NotFound, "the name is free, and whoever was in it is not in the new one");
+    assert_eq!(
+        code(admin.list().await),
+        Code::NotFound,
+        "the name is free, and whoever was in it is not in the new one"
+    );
     let saboteur = world.saboteur().await;
     for table in ["projects", "environments", "secrets", "user_workspace_permissions", "workspace_permissions"] {
         let rows: Vec<(i64,)> = saboteur.rows(&format!("SELECT count(*) FROM {table}")).await;

@@ -92,7 +92,7 @@ pub(super) async fn protect_new(client: &Client, name: &EnvironmentName) -> Resu
         Ok(review) if review.keys > 0 => return Err(failure.because("the server says that it holds keys already")),
         // Made anew under a former name, it differs from the manifest that was seen: that is of the former one.
         Ok(review) => writer.accept(&review, Protection::On).await,
-        Err(WriteError::NoManifests) => Ok(()),
+        Err(WriteError::NotSupported) => Ok(()),
         Err(error) => Err(error),
     };
     protected.map_err(|error| failure.because(error))
