@@ -242,7 +242,9 @@ async fn each_key_of_a_change_is_on_record() {
     assert_eq!(code(set(&world, &reader, &["C"]).await), Code::PermissionDenied);
     let saboteur = world.saboteur().await;
     let rows: Vec<(String, String, String)> = saboteur
-        .rows("SELECT action, resource_id, result FROM audit_logs WHERE resource_type = 'secret' ORDER BY timestamp, id")
+        .rows(
+            "SELECT action, resource_id, result FROM audit_logs WHERE resource_type = 'secret' ORDER BY timestamp, id",
+        )
         .await;
     let rows: Vec<_> =
         rows.iter().map(|(action, key, result)| (action.as_str(), key.as_str(), result.as_str())).collect();
