@@ -90,6 +90,13 @@ pub const REASONS: &[Reason] = &[
         "Restore the newer state. If the server was restored from a backup on purpose, restart the operator.",
     ),
     reason(
+        reasons::SOURCE_NOT_CURRENT,
+        "The environment is protected, and the server leaves keys out, gives old values or an old state, or states changes that no manifest \
+         shows. The data stays as it is.",
+        "Look at what differs: `zopp environment protect NAME`. Only if it is right: `--accept-changes`. After a restore of the server, restart \
+         the operator then.",
+    ),
+    reason(
         reasons::SYNC_FAILED,
         "The API server refused the write, or stored other values. The event has the reason of the refusal.",
         "Follow the event. The operator retries.",
