@@ -117,11 +117,11 @@ impl Announcer {
     /// repetition at level `debug` alone.
     ///
     /// `is_said` tells whether a statement was said before, [`Statement::repeats`] in most cases.
-    pub fn announce_new(
+    pub fn announce_new<'a>(
         &self,
         object: &dyn fmt::Display,
         regarding: &ObjectReference,
-        statements: &[Statement],
+        statements: impl IntoIterator<Item = &'a Statement>,
         is_said: impl Fn(&Statement) -> bool,
     ) {
         for statement in statements {

@@ -16,6 +16,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use konverge_apply::announce::ReasonGauge;
 use konverge_vault::boundaries::{Place, Rule, is_allowed};
 use tokio::time::Instant;
 
@@ -23,7 +24,7 @@ use crate::{
     object::{Kind, ObjectRef, SecretRef},
     record::Record,
 };
-pub use binding::{Binding, FailureCount, ParsedSpec, Push, Shown, Verified};
+pub use binding::{Announced, Binding, FailureCount, ParsedSpec, Push, Shown, Verified};
 use claims::Claims;
 pub use claims::{Share, key_of};
 pub use looks::{Looking, Sharer};
@@ -52,24 +53,30 @@ struct Inner {
     cluster: Option<String>,
     /// The kinds of which a complete list was seen.
     listed: BTreeSet<Kind>,
+    /// Counts the objects by the reason of their state.
+    reasons: ReasonGauge,
 }
 
 impl Bindings {
     /// No object is known yet. The record of a path counts only where these rules allow the path, because a user who may annotate an object may
     /// have written its record.
-    pub fn within(rules: Vec<Rule>, cluster: Option<String>) -> Self {
-        Self(Mutex::new(Inner { rules, cluster, ..Inner::default() }))
+    pub fn within(rules: Vec<Rule>, cluster: Option<String>, reasons: ReasonGauge) -> Self {
+        Self(Mutex::new(Inner { rules, cluster, reasons, ..Inner::default() }))
     }
 
     /// A watch shows an object that asks, or that has our finalizer. Returns whether there is something to do.
     pub fn show(&self, shown: Shown) -> bool {
         let mut inner = self.lock();
         let key = shown.key.clone();
-        let known = inner.bindings.get_mut(&key).filter(|known| known.uid == shown.uid);
-        let work = if let Some(binding) = known {
+        let known = inner.bindings.get_mut(&key);
+        let reason = known.as_ref().and_then(|known| known.announced.reason);
+        let work = if let Some(binding) = known.filter(|known| known.uid == shown.uid) {
             binding.take(shown)
         } else {
-            inner.bindings.insert(key.clone(), Binding::new(shown));
+            let mut binding = Binding::new(shown);
+            // An object of the same name counts as the one before until something is stated about it.
+            binding.announced.reason = reason;
+            inner.bindings.insert(key.clone(), binding);
             true
         };
         inner.index(&key);
@@ -80,7 +87,8 @@ impl Bindings {
     /// object was not known.
     pub fn remove(&self, key: &ObjectRef) -> Option<Vec<ObjectRef>> {
         let mut inner = self.lock();
-        inner.bindings.remove(key)?;
+        let binding = inner.bindings.remove(key)?;
+        inner.reasons.moved(binding.announced.reason, None);
         inner.index(key);
         Some(inner.claims.release_all(key))
     }
@@ -218,19 +226,21 @@ impl Bindings {
 
     /// Notes something down, unless the object is another one or asks for something else by now.
     pub fn settle(&self, key: &ObjectRef, before: &Binding, note: impl FnOnce(&mut Binding)) {
-        let mut inner = self.lock();
-        if let Some(now) = inner.bindings.get_mut(key)
-            && now.uid == before.uid
-            && now.spec == before.spec
-        {
-            note(now);
-        }
+        self.on_object(key, &before.uid, |now| {
+            if now.spec == before.spec {
+                note(now);
+            }
+        });
     }
 
     /// Notes down what happened to the object itself, whatever it asks for by now; nothing of another one.
     pub fn on_object(&self, key: &ObjectRef, uid: &str, note: impl FnOnce(&mut Binding)) {
-        if let Some(now) = self.lock().bindings.get_mut(key).filter(|now| now.uid == uid) {
+        let mut inner = self.lock();
+        let Inner { bindings, reasons, .. } = &mut *inner;
+        if let Some(now) = bindings.get_mut(key).filter(|now| now.uid == uid) {
+            let before = now.announced.reason;
             note(now);
+            reasons.moved(before, now.announced.reason);
         }
     }
 

@@ -2,13 +2,12 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use konverge_apply::error::class_of;
+use konverge_apply::{Statement, error::class_of};
 use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_vault::VaultError;
 
 use crate::{
-    cluster_identity, journal::JournalError, ledger::LedgerError, messages::Message, orphans::OrphansError,
-    store::ClearError,
+    cluster_identity, journal::JournalError, ledger::LedgerError, messages, orphans::OrphansError, store::ClearError,
 };
 
 /// A run that ended without doing what it should, and that said so.
@@ -124,9 +123,9 @@ impl PushError {
         Self::Read { what: format!("the namespace {}", cluster_identity::NAMESPACE), source: Box::new(source) }
     }
 
-    /// The message for the owner of the object.
-    pub(crate) fn message(&self) -> Message {
-        Message { is_refusal: self.is_refusal(), ..Message::problem(self.reason(), in_one_line(self)) }
+    /// Returns the statement for the owner of the object.
+    pub(crate) fn statement(&self) -> Statement {
+        Statement { is_refusal: self.is_refusal(), ..messages::problem(self.reason(), in_one_line(self)) }
     }
 
     /// Whether it mostly ends by itself. Refusals of the API server are among these, because an API server that has just started forbids

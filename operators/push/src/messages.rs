@@ -1,5 +1,6 @@
-//! The messages for the owner of an object: the cause and the next step, never a value.
+//! The statements about an object, for its owner: the cause and the next step, never a value.
 
+use konverge_apply::{Severity, Statement};
 use konverge_core::{error::in_one_line, names::few};
 use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 
@@ -12,334 +13,288 @@ use crate::{
     spec::Invalid,
 };
 
-/// A message about an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// One of [`reasons`], or an error's.
-    pub reason: &'static str,
-    /// The sentence.
-    pub text: String,
-    /// How bad it is.
-    pub weight: Weight,
-    /// Whether Vault or the API server refuses something. Nothing tells when that is over, so its event is renewed by each attempt.
-    pub is_refusal: bool,
+/// The object is not as its spec requests.
+pub(crate) fn problem(reason: &'static str, text: String) -> Statement {
+    Statement::new(Severity::Problem, reason, text)
 }
 
-/// How bad something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
-    /// As it should be.
-    Good,
-    /// Worth knowing. The object is in sync.
-    Notice,
-    /// Somebody may miss deleted content. The object is in sync.
-    Loud,
-    /// Something is not as it was asked for.
-    Problem,
+fn notice(reason: &'static str, text: String) -> Statement {
+    Statement::new(Severity::Notice, reason, text)
 }
 
-impl Message {
-    fn new(weight: Weight, reason: &'static str, text: String) -> Self {
-        Self { reason, text, weight, is_refusal: false }
-    }
+/// All paths hold what they should.
+pub fn synced(paths: &[String]) -> Statement {
+    Statement::new(Severity::Good, reasons::SYNCED, format!("in step: {}", few(paths)))
+}
 
-    pub(crate) fn problem(reason: &'static str, text: String) -> Self {
-        Self::new(Weight::Problem, reason, text)
-    }
+/// The annotations cannot be understood.
+pub fn invalid(invalid: &Invalid) -> Statement {
+    problem(invalid.reason(), format!("{invalid}. Vault stays as it is"))
+}
 
-    fn notice(reason: &'static str, text: String) -> Self {
-        Self::new(Weight::Notice, reason, text)
-    }
+/// The path is none.
+pub fn invalid_path(error: &PathError) -> Statement {
+    problem(reasons::INVALID_PATH, format!("{error}. Vault stays as it is"))
+}
 
-    /// All paths hold what they should.
-    pub fn synced(paths: &[String]) -> Self {
-        Self::new(Weight::Good, reasons::SYNCED, format!("in step: {}", few(paths)))
-    }
+/// The rules do not allow it.
+pub fn not_allowed(namespace: &str, location: &str) -> Statement {
+    problem(
+        reasons::NOT_ALLOWED,
+        format!(
+            "namespace {namespace} may not write {location}. Vault stays as it is; choose a path that the platform allows, or ask \
+             its administrators for a rule, such as --allow-path '{namespace}={location}'"
+        ),
+    )
+}
 
-    /// The annotations cannot be understood.
-    pub fn invalid(invalid: &Invalid) -> Self {
-        Self::problem(invalid.reason(), format!("{invalid}. Vault stays as it is"))
-    }
+/// Another object of this cluster has the path.
+pub fn claimed(location: &str, holder: &ObjectRef) -> Statement {
+    problem(
+        reasons::OWNED_BY_ANOTHER,
+        format!("{location} is kept for {holder}. It stays as that wants it; choose another path for one of the two"),
+    )
+}
 
-    /// The path is none.
-    pub fn invalid_path(error: &PathError) -> Self {
-        Self::problem(reasons::INVALID_PATH, format!("{error}. Vault stays as it is"))
-    }
-
-    /// The rules do not allow it.
-    pub fn not_allowed(namespace: &str, location: &str) -> Self {
-        Self::problem(
-            reasons::NOT_ALLOWED,
-            format!(
-                "namespace {namespace} may not write {location}. Vault stays as it is; choose a path that the platform allows, or ask \
-                 its administrators for a rule, such as --allow-path '{namespace}={location}'"
-            ),
-        )
-    }
-
-    /// Another object of this cluster has the path.
-    pub fn claimed(location: &str, holder: &ObjectRef) -> Self {
-        Self::problem(
+/// A path is left alone.
+pub fn refused(kind: Kind, location: &str, refusal: &Refusal) -> Statement {
+    match refusal {
+        Refusal::Foreign(owner) => problem(
             reasons::OWNED_BY_ANOTHER,
             format!(
-                "{location} is kept for {holder}. It stays as that wants it; choose another path for one of the two"
+                "{location} is kept for {owner}, as its custom metadata say. It stays as it is; choose another path, or remove \
+                 the keys vault-sync.io/owner, /uid and /instance there if nobody keeps it any more"
             ),
-        )
-    }
-
-    /// A path is left alone.
-    pub fn refused(kind: Kind, location: &str, refusal: &Refusal) -> Self {
-        match refusal {
-            Refusal::Foreign(owner) => Self::problem(
-                reasons::OWNED_BY_ANOTHER,
-                format!(
-                    "{location} is kept for {owner}, as its custom metadata say. It stays as it is; choose another path, or remove \
-                     the keys vault-sync.io/owner, /uid and /instance there if nobody keeps it any more"
-                ),
-            ),
-            Refusal::Existing => Self::problem(
-                reasons::EXISTS_ALREADY,
-                format!(
-                    "{location} was there before and has no owner. It stays as it is; to take it over, set {}: adopt",
-                    kind.setting(annotations::EXISTING)
-                ),
-            ),
-            Refusal::ForeignKey { key, owner } => Self::claimed_key(location, key, owner),
-            Refusal::ExistingKey(key) => Self::problem(
-                reasons::EXISTS_ALREADY,
-                format!(
-                    "{location} has a key {key} that nobody has marked. All of it stays as it is; to take the key over, set {}: \
-                     adopt",
-                    kind.setting(annotations::EXISTING)
-                ),
-            ),
-        }
-    }
-
-    /// Somebody else keeps a key there.
-    pub fn claimed_key(location: &str, key: &str, owner: &str) -> Self {
-        Self::problem(
-            reasons::OWNED_BY_ANOTHER,
+        ),
+        Refusal::Existing => problem(
+            reasons::EXISTS_ALREADY,
             format!(
-                "the key {key} of {location} is kept for {owner}. None of ours is written there; give the key another name, or take \
-                 it out of the other"
+                "{location} was there before and has no owner. It stays as it is; to take it over, set {}: adopt",
+                kind.setting(annotations::EXISTING)
             ),
-        )
-    }
-
-    /// Merging is not possible there.
-    pub fn needs_version_two(location: &str) -> Self {
-        Self::problem(
-            reasons::NEEDS_VERSION_TWO,
+        ),
+        Refusal::ForeignKey { key, owner } => claimed_key(location, key, owner),
+        Refusal::ExistingKey(key) => problem(
+            reasons::EXISTS_ALREADY,
             format!(
-                "{location} is in an engine of version 1, which has no check-and-set, so keys of others could be lost. It stays as \
-                 it is; use an engine of version 2, or updatePolicy: Replace"
+                "{location} has a key {key} that nobody has marked. All of it stays as it is; to take the key over, set {}: \
+                 adopt",
+                kind.setting(annotations::EXISTING)
             ),
-        )
+        ),
     }
+}
 
-    /// The content stays, as the object requests.
-    pub fn left_alone(location: &str, is_ours: bool) -> Self {
-        let what = if is_ours { "holds what was written first" } else { "was there before" };
-        Self::notice(reasons::LEFT_ALONE, format!("{location} {what} and stays as it is: updatePolicy is IfNotExists"))
-    }
+/// Somebody else keeps a key there.
+pub fn claimed_key(location: &str, key: &str, owner: &str) -> Statement {
+    problem(
+        reasons::OWNED_BY_ANOTHER,
+        format!(
+            "the key {key} of {location} is kept for {owner}. None of ours is written there; give the key another name, or take \
+             it out of the other"
+        ),
+    )
+}
 
-    /// A path cannot be made.
-    pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Self {
-        match lack {
-            Lack::Secret { name, optional: true } => Self::notice(
-                reasons::SECRET_NOT_FOUND,
-                format!(
-                    "secret {name:?} is not there, which the pods can do without; {location} stays as it is until it comes"
-                ),
-            ),
-            Lack::Secret { name, optional: false } => Self::problem(
-                reasons::SECRET_NOT_FOUND,
-                format!(
-                    "secret {name:?} not found; {location} stays as it is. Create it; if a generator such as kustomize or a Helm \
-                     chart makes it, that must have run before, and the name must be the generated one"
-                ),
-            ),
-            Lack::Key { secret, key, available } => Self::problem(
-                reasons::KEY_NOT_FOUND,
-                format!(
-                    "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or mend {}",
-                    few(available),
-                    kind.setting(annotations::SECRETS)
-                ),
-            ),
-            Lack::Empty => Self::problem(
-                reasons::SOURCE_EMPTY,
-                format!(
-                    "there is no value to write; {location} stays as it is. Give the secret data, or {} to have it cleared",
-                    if kind == Kind::VaultPush { "delete the VaultPush" } else { "remove vault-sync.io/path" }
-                ),
-            ),
-            Lack::Binary { key } => Self::problem(
-                reasons::BINARY_VALUE,
-                format!(
-                    "the value of {key:?} is no text, which is all that Vault keeps; {location} stays as it is. Set {}: base64 to \
-                     have it encoded",
-                    kind.setting(annotations::BINARY)
-                ),
-            ),
-            Lack::Large { size } => Self::problem(
-                reasons::CONTENT_TOO_LARGE,
-                format!(
-                    "{location} would hold {size} bytes or more, and {LARGEST} can be written to one path; it stays as it is. Choose \
-                     fewer keys, or have each Secret written to a path of its own"
-                ),
-            ),
-            Lack::LargeSecrets { size, limit } => Self::problem(
-                reasons::CONTENT_TOO_LARGE,
-                format!(
-                    "the Secrets that {location} is made of hold {size} bytes or more, and {limit} can be read for one path; it stays as \
-                     it is. Take its keys of fewer or smaller Secrets"
-                ),
-            ),
-        }
-    }
+/// Merging is not possible there.
+pub fn needs_version_two(location: &str) -> Statement {
+    problem(
+        reasons::NEEDS_VERSION_TWO,
+        format!(
+            "{location} is in an engine of version 1, which has no check-and-set, so keys of others could be lost. It stays as \
+             it is; use an engine of version 2, or updatePolicy: Replace"
+        ),
+    )
+}
 
-    /// Values were encoded.
-    pub fn encoded(location: &str, keys: &[String]) -> Self {
-        Self::notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", few(keys)))
-    }
+/// The content stays, as the object requests.
+pub fn left_alone(location: &str, is_ours: bool) -> Statement {
+    let what = if is_ours { "holds what was written first" } else { "was there before" };
+    notice(reasons::LEFT_ALONE, format!("{location} {what} and stays as it is: updatePolicy is IfNotExists"))
+}
 
-    /// Somebody's content may be marked any moment.
-    pub fn awaited(location: &str) -> Self {
-        Self::problem(
-            reasons::JUST_WRITTEN,
+/// A path cannot be made.
+pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
+    match lack {
+        Lack::Secret { name, optional: true } => notice(
+            reasons::SECRET_NOT_FOUND,
             format!(
-                "{location} was written moments ago by somebody who has not marked it as theirs yet. It is looked at again in a few \
-                 seconds"
+                "secret {name:?} is not there, which the pods can do without; {location} stays as it is until it comes"
             ),
-        )
-    }
-
-    /// Somebody's content was taken over, in an engine of this version.
-    pub fn adopted(location: &str, version: KvVersion) -> Self {
-        let before = match version {
-            KvVersion::One => "what it held is gone, because KV version 1 keeps no earlier version",
-            KvVersion::Two => "what it held is kept by KV version 2 as its earlier version",
-        };
-        Self::new(
-            Weight::Loud,
-            reasons::ADOPTED,
-            format!("{location} held something without an owner; it was replaced, and {before}"),
-        )
-    }
-
-    /// Somebody's keys were taken over.
-    pub fn adopted_keys(location: &str, keys: &[String]) -> Self {
-        Self::new(
-            Weight::Loud,
-            reasons::ADOPTED,
+        ),
+        Lack::Secret { name, optional: false } => problem(
+            reasons::SECRET_NOT_FOUND,
             format!(
-                "{location} had keys without an owner that were replaced: {}; its earlier version has them",
-                few(keys)
+                "secret {name:?} not found; {location} stays as it is. Create it; if a generator such as kustomize or a Helm \
+                 chart makes it, that must have run before, and the name must be the generated one"
             ),
-        )
-    }
-
-    /// Somebody changed what we wrote.
-    pub fn drifted(location: &str) -> Self {
-        Self::notice(
-            reasons::DRIFT_CORRECTED,
-            format!("{location} was changed or deleted by somebody else; it holds what the cluster says again"),
-        )
-    }
-
-    /// The mark could not be set.
-    pub fn unmarked(location: &str, error: &VaultError) -> Self {
-        Self::notice(
-            reasons::UNMARKED,
+        ),
+        Lack::Key { secret, key, available } => problem(
+            reasons::KEY_NOT_FOUND,
             format!(
-                "{location} is written, and its owner could not be noted there: {error}. Without that nobody else can tell whose it \
-                 is; allow patch, or read and update, on the metadata path"
+                "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or mend {}",
+                few(available),
+                kind.setting(annotations::SECRETS)
             ),
-        )
-    }
-
-    /// Another actor keeps removing the record.
-    pub fn record_taken(kind: Kind) -> Self {
-        let what = if kind == Kind::VaultPush { "the status" } else { annotations::STATUS };
-        Self::new(
-            Weight::Loud,
-            reasons::RECORD_TAKEN,
+        ),
+        Lack::Empty => problem(
+            reasons::SOURCE_EMPTY,
             format!(
-                "somebody takes {what} away or sets it back, again and again, so it is written later and later. What changes still reaches \
-                 Vault, but what was written may be left there if the operator is stopped or the object deleted meanwhile; find out who \
-                 does it: metadata.managedFields name them"
+                "there is no value to write; {location} stays as it is. Give the secret data, or {} to have it cleared",
+                if kind == Kind::VaultPush { "delete the VaultPush" } else { "remove vault-sync.io/path" }
             ),
-        )
-    }
-
-    /// Something about the annotations was put right.
-    pub fn adjusted(note: &str) -> Self {
-        Self::notice(reasons::ADJUSTED, note.to_owned())
-    }
-
-    /// The engine is not the one that the object names.
-    pub fn other_engine(kind: Kind, mount: &Mount) -> Self {
-        let setting = kind.setting(annotations::KV);
-        let version = if mount.version() == KvVersion::One { 1 } else { 2 };
-        let path = mount.path();
-        Self::adjusted(&format!("{setting} has no effect: Vault says that the engine is {path}, of version {version}"))
-    }
-
-    /// It is paused.
-    pub fn paused(kind: Kind) -> Self {
-        let setting = kind.setting(annotations::PAUSE);
-        Self::notice(reasons::PAUSED, format!("paused by {setting}; Vault stays as it is. Remove that to go on"))
-    }
-
-    /// Some paths are not asked for any more.
-    pub fn dropped(locations: &[String]) -> Self {
-        Self::notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", few(locations)))
-    }
-
-    /// Content at a dropped path may be ours and is not known to be.
-    pub fn unknown(locations: &[String]) -> Self {
-        Self::notice(
-            reasons::NOT_CLEARED,
+        ),
+        Lack::Binary { key } => problem(
+            reasons::BINARY_VALUE,
             format!(
-                "not spec for any more, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
-                 written it; delete it there if nobody needs it",
-                few(locations)
+                "the value of {key:?} is no text, which is all that Vault keeps; {location} stays as it is. Set {}: base64 to \
+                 have it encoded",
+                kind.setting(annotations::BINARY)
             ),
-        )
-    }
-
-    /// The written content was deleted.
-    pub fn cleared(locations: &[String]) -> Self {
-        Self::new(Weight::Good, reasons::CLEARED, format!("deleted in Vault: {}", few(locations)))
-    }
-
-    /// The object goes and leaves something behind, which is remembered in `orphans` if it could be.
-    pub fn released(locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Self {
-        let then = match orphans {
-            Some(orphans) => format!(
-                "They are cleared when Vault serves again; until then they are in the ConfigMap {orphans}. The last error: {}",
-                in_one_line(error)
+        ),
+        Lack::Large { size } => problem(
+            reasons::CONTENT_TOO_LARGE,
+            format!(
+                "{location} would hold {size} bytes or more, and {LARGEST} can be written to one path; it stays as it is. Choose \
+                 fewer keys, or have each Secret written to a path of its own"
             ),
-            None => format!(
-                "That could not be remembered, so nobody clears them but you. The last error: {}",
-                in_one_line(error)
+        ),
+        Lack::LargeSecrets { size, limit } => problem(
+            reasons::CONTENT_TOO_LARGE,
+            format!(
+                "the Secrets that {location} is made of hold {size} bytes or more, and {limit} can be read for one path; it stays as \
+                 it is. Take its keys of fewer or smaller Secrets"
             ),
-        };
-        let left = few(locations);
-        Self::problem(reasons::RELEASED, format!("let go after its deadline; still in Vault: {left}. {then}"))
+        ),
     }
+}
 
-    /// Whether somebody should look.
-    pub fn is_loud(&self) -> bool {
-        self.weight >= Weight::Loud
-    }
+/// Values were encoded.
+pub fn encoded(location: &str, keys: &[String]) -> Statement {
+    notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", few(keys)))
+}
 
-    /// Whether something is not as it was asked for.
-    pub fn is_problem(&self) -> bool {
-        self.weight == Weight::Problem
-    }
+/// Somebody's content may be marked any moment.
+pub fn awaited(location: &str) -> Statement {
+    problem(
+        reasons::JUST_WRITTEN,
+        format!(
+            "{location} was written moments ago by somebody who has not marked it as theirs yet. It is looked at again in a few \
+             seconds"
+        ),
+    )
+}
+
+/// Somebody's content was taken over, in an engine of this version.
+pub fn adopted(location: &str, version: KvVersion) -> Statement {
+    let before = match version {
+        KvVersion::One => "what it held is gone, because KV version 1 keeps no earlier version",
+        KvVersion::Two => "what it held is kept by KV version 2 as its earlier version",
+    };
+    Statement::new(
+        Severity::Warning,
+        reasons::ADOPTED,
+        format!("{location} held something without an owner; it was replaced, and {before}"),
+    )
+}
+
+/// Somebody's keys were taken over.
+pub fn adopted_keys(location: &str, keys: &[String]) -> Statement {
+    Statement::new(
+        Severity::Warning,
+        reasons::ADOPTED,
+        format!("{location} had keys without an owner that were replaced: {}; its earlier version has them", few(keys)),
+    )
+}
+
+/// Somebody changed what we wrote.
+pub fn drifted(location: &str) -> Statement {
+    notice(
+        reasons::DRIFT_CORRECTED,
+        format!("{location} was changed or deleted by somebody else; it holds what the cluster says again"),
+    )
+}
+
+/// The mark could not be set.
+pub fn unmarked(location: &str, error: &VaultError) -> Statement {
+    notice(
+        reasons::UNMARKED,
+        format!(
+            "{location} is written, and its owner could not be noted there: {error}. Without that nobody else can tell whose it \
+             is; allow patch, or read and update, on the metadata path"
+        ),
+    )
+}
+
+/// Another actor keeps removing the record.
+pub fn record_taken(kind: Kind) -> Statement {
+    let what = if kind == Kind::VaultPush { "the status" } else { annotations::STATUS };
+    Statement::new(
+        Severity::Warning,
+        reasons::RECORD_TAKEN,
+        format!(
+            "somebody takes {what} away or sets it back, again and again, so it is written later and later. What changes still reaches \
+             Vault, but what was written may be left there if the operator is stopped or the object deleted meanwhile; find out who \
+             does it: metadata.managedFields name them"
+        ),
+    )
+}
+
+/// Something about the annotations was put right.
+pub fn adjusted(note: &str) -> Statement {
+    notice(reasons::ADJUSTED, note.to_owned())
+}
+
+/// The engine is not the one that the object names.
+pub fn other_engine(kind: Kind, mount: &Mount) -> Statement {
+    let setting = kind.setting(annotations::KV);
+    let version = if mount.version() == KvVersion::One { 1 } else { 2 };
+    let path = mount.path();
+    adjusted(&format!("{setting} has no effect: Vault says that the engine is {path}, of version {version}"))
+}
+
+/// It is paused.
+pub fn paused(kind: Kind) -> Statement {
+    let setting = kind.setting(annotations::PAUSE);
+    notice(reasons::PAUSED, format!("paused by {setting}; Vault stays as it is. Remove that to go on"))
+}
+
+/// Some paths are not asked for any more.
+pub fn dropped(locations: &[String]) -> Statement {
+    notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", few(locations)))
+}
+
+/// Content at a dropped path may be ours and is not known to be.
+pub fn unknown(locations: &[String]) -> Statement {
+    notice(
+        reasons::NOT_CLEARED,
+        format!(
+            "not spec for any more, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
+             written it; delete it there if nobody needs it",
+            few(locations)
+        ),
+    )
+}
+
+/// The written content was deleted.
+pub fn cleared(locations: &[String]) -> Statement {
+    Statement::new(Severity::Good, reasons::CLEARED, format!("deleted in Vault: {}", few(locations)))
+}
+
+/// The object goes and leaves something behind, which is remembered in `orphans` if it could be.
+pub fn released(locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Statement {
+    let then = match orphans {
+        Some(orphans) => format!(
+            "They are cleared when Vault serves again; until then they are in the ConfigMap {orphans}. The last error: {}",
+            in_one_line(error)
+        ),
+        None => format!(
+            "That could not be remembered, so nobody clears them but you. The last error: {}",
+            in_one_line(error)
+        ),
+    };
+    let left = few(locations);
+    problem(reasons::RELEASED, format!("let go after its deadline; still in Vault: {left}. {then}"))
 }
 
 #[cfg(test)]
@@ -349,9 +304,12 @@ mod tests {
     #[test]
     fn adopting_is_loud_and_promises_an_earlier_version_only_where_there_is_one() {
         for (version, said) in [(KvVersion::One, "is gone"), (KvVersion::Two, "is kept")] {
-            let message = Message::adopted("old/db", version);
-            assert!(message.is_loud() && !message.is_problem() && message.text.contains(said), "{message:?}");
+            let statement = adopted("old/db", version);
+            assert!(
+                statement.is_warning() && !statement.is_problem() && statement.text.contains(said),
+                "{statement:?}"
+            );
         }
-        assert!(Message::adopted_keys("secret/data/db", &["k".to_owned()]).is_loud());
+        assert!(adopted_keys("secret/data/db", &["k".to_owned()]).is_warning());
     }
 }

@@ -7,14 +7,11 @@ mod bounded;
 mod labels;
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
+use konverge_apply::announce::ReasonGauge;
 use konverge_vault::{LoginCounts, VaultError};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -44,11 +41,6 @@ struct ResultLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Setting {
     setting: &'static str,
     value: String,
@@ -57,6 +49,13 @@ struct Setting {
 /// The operator's metrics. Clones count into the same ones.
 #[derive(Clone)]
 pub struct Metrics {
+    originals: Originals,
+    ours: Ours,
+}
+
+/// The metrics of the original, under its names.
+#[derive(Clone)]
+struct Originals {
     attempts: Bounded<Attempt, Counter>,
     durations: Bounded<Resource, Histogram>,
     discovered: Bounded<Resource, Gauge>,
@@ -66,6 +65,11 @@ pub struct Metrics {
     write_errors: Bounded<WriteError, Counter>,
     auth_attempts: Family<ResultLabel, Counter>,
     runtime: Family<Setting, Gauge>,
+}
+
+/// Our own metrics.
+#[derive(Clone)]
+struct Ours {
     propagation: Histogram,
     reads: Counter,
     writes: Counter,
@@ -77,14 +81,11 @@ pub struct Metrics {
     orphans: Gauge,
     oldest_look: Gauge<f64, AtomicU64>,
     renewals: Counter,
-    bindings: Family<Reason, Gauge>,
-    /// The last word on each object, which `bindings` counts.
-    said: Arc<Mutex<BTreeMap<ObjectRef, &'static str>>>,
+    bindings: ReasonGauge,
 }
 
-impl Metrics {
-    /// Makes the metrics and registers them: the original's under `vault_sync_operator`, ours under `konverge_push`.
-    pub fn new(registry: &mut Registry) -> Self {
+impl Originals {
+    fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             attempts: Bounded::new(Counter::default),
             durations: Bounded::new(|| Histogram::new(DURATION_BUCKETS)),
@@ -95,6 +96,27 @@ impl Metrics {
             write_errors: Bounded::new(Counter::default),
             auth_attempts: Family::default(),
             runtime: Family::default(),
+        };
+        metrics.attempts.register(registry, "sync_attempts", "Runs for an object that asks for a push, by result");
+        metrics.durations.register(registry, "sync_duration_seconds", "How long a run took");
+        metrics.discovered.register(registry, "secrets_discovered", "Paths that an object asks for");
+        let help = "Secrets that were asked for and were not there, or could not be read";
+        metrics.secrets_missing.register(registry, "secret_not_found_errors", help);
+        let help = "Keys that were asked for and were not in their Secret";
+        metrics.keys_missing.register(registry, "secret_key_missing_errors", help);
+        metrics.parse_errors.register(registry, "config_parse_errors", "Annotations that cannot be followed");
+        let help = "Writes to Vault that failed, by path and cause";
+        metrics.write_errors.register(registry, "vault_write_errors", help);
+        registry.register("auth_attempts", "Logins to Vault, by result", metrics.auth_attempts.clone());
+        let help = "Settings of the process, in the label value; always 1";
+        registry.register("runtime_info", help, metrics.runtime.clone());
+        metrics
+    }
+}
+
+impl Ours {
+    fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
             propagation: Histogram::new(PROPAGATION_BUCKETS),
             reads: Counter::default(),
             writes: Counter::default(),
@@ -106,188 +128,160 @@ impl Metrics {
             orphans: Gauge::default(),
             oldest_look: Gauge::default(),
             renewals: Counter::default(),
-            bindings: Family::default(),
-            said: Arc::default(),
+            bindings: ReasonGauge::default(),
         };
-        metrics.register_the_originals(registry.sub_registry_with_prefix("vault_sync_operator"));
-        metrics.register_ours(registry.sub_registry_with_prefix("konverge_push"));
+        let help = "From the moment a change of a Secret was seen until its version was in Vault";
+        registry.register("propagation_seconds", help, metrics.propagation.clone());
+        registry.register("vault_reads", "Secrets read from Vault", metrics.reads.clone());
+        registry.register("vault_writes", "Secrets written to Vault", metrics.writes.clone());
+        registry.register("vault_deletes", "Secrets deleted from Vault", metrics.deletes.clone());
+        registry.register("vault_delete_errors", "Deletions in Vault that failed", metrics.delete_errors.clone());
+        let help = "Times that somebody else had changed or deleted in Vault what was ours";
+        registry.register("drift", help, metrics.drift.clone());
+        let help = "Times that what nobody had marked as theirs was replaced";
+        registry.register("adoptions", help, metrics.adoptions.clone());
+        let help = "Times that a path was somebody else's, or was written by somebody else meanwhile";
+        registry.register("conflicts", help, metrics.conflicts.clone());
+        let help = "Objects that are gone and whose paths in Vault could not be cleared yet";
+        registry.register("orphans", help, metrics.orphans.clone());
+        let help = "Since the longest of those that have an interval was last found in step with Vault";
+        registry.register("oldest_look_seconds", help, metrics.oldest_look.clone());
+        registry.register("token_renewals", "Renewals of the token for Vault", metrics.renewals.clone());
+        metrics.bindings.register(registry, "bindings", "Objects that ask for a push, by what was last said of them");
         metrics
     }
+}
 
-    fn register_the_originals(&self, registry: &mut Registry) {
-        self.attempts.register(registry, "sync_attempts", "Runs for an object that asks for a push, by result");
-        self.durations.register(registry, "sync_duration_seconds", "How long a run took");
-        self.discovered.register(registry, "secrets_discovered", "Paths that an object asks for");
-        let help = "Secrets that were asked for and were not there, or could not be read";
-        self.secrets_missing.register(registry, "secret_not_found_errors", help);
-        let help = "Keys that were asked for and were not in their Secret";
-        self.keys_missing.register(registry, "secret_key_missing_errors", help);
-        self.parse_errors.register(registry, "config_parse_errors", "Annotations that cannot be followed");
-        self.write_errors.register(registry, "vault_write_errors", "Writes to Vault that failed, by path and cause");
-        registry.register("auth_attempts", "Logins to Vault, by result", self.auth_attempts.clone());
-        let help = "Settings of the process, in the label value; always 1";
-        registry.register("runtime_info", help, self.runtime.clone());
+impl Metrics {
+    /// Makes the metrics and registers them: the original's under `vault_sync_operator`, ours under `konverge_push`.
+    pub fn new(registry: &mut Registry) -> Self {
+        Self {
+            originals: Originals::new(registry.sub_registry_with_prefix("vault_sync_operator")),
+            ours: Ours::new(registry.sub_registry_with_prefix("konverge_push")),
+        }
     }
 
-    fn register_ours(&self, registry: &mut Registry) {
-        let help = "From the moment a change of a Secret was seen until its version was in Vault";
-        registry.register("propagation_seconds", help, self.propagation.clone());
-        registry.register("vault_reads", "Secrets read from Vault", self.reads.clone());
-        registry.register("vault_writes", "Secrets written to Vault", self.writes.clone());
-        registry.register("vault_deletes", "Secrets deleted from Vault", self.deletes.clone());
-        registry.register("vault_delete_errors", "Deletions in Vault that failed", self.delete_errors.clone());
-        let help = "Times that somebody else had changed or deleted in Vault what was ours";
-        registry.register("drift", help, self.drift.clone());
-        let help = "Times that what nobody had marked as theirs was replaced";
-        registry.register("adoptions", help, self.adoptions.clone());
-        let help = "Times that a path was somebody else's, or was written by somebody else meanwhile";
-        registry.register("conflicts", help, self.conflicts.clone());
-        let help = "Objects that are gone and whose paths in Vault could not be cleared yet";
-        registry.register("orphans", help, self.orphans.clone());
-        let help = "Since the longest of those that have an interval was last found in step with Vault";
-        registry.register("oldest_look_seconds", help, self.oldest_look.clone());
-        registry.register("token_renewals", "Renewals of the token for Vault", self.renewals.clone());
-        registry.register(
-            "bindings",
-            "Objects that ask for a push, by what was last said of them",
-            self.bindings.clone(),
-        );
+    /// The gauge of the objects with a request, by the reason of their state.
+    pub fn reasons(&self) -> ReasonGauge {
+        self.ours.bindings.clone()
     }
 
     /// A secret was read from Vault.
     pub fn read(&self) {
-        self.reads.inc();
+        self.ours.reads.inc();
     }
 
     /// A secret was written to Vault.
     pub fn wrote(&self) {
-        self.writes.inc();
+        self.ours.writes.inc();
     }
 
     /// A secret was deleted from Vault.
     pub fn deleted(&self) {
-        self.deletes.inc();
+        self.ours.deletes.inc();
     }
 
     /// A secret could not be deleted from Vault.
     pub fn delete_failed(&self) {
-        self.delete_errors.inc();
+        self.ours.delete_errors.inc();
     }
 
     /// A write to this path failed.
     pub fn write_failed(&self, error: &VaultError, path: &str) {
-        self.write_errors.series(WriteError { path: path.to_owned(), error_type: category(error) }).inc();
+        self.originals.write_errors.series(WriteError { path: path.to_owned(), error_type: category(error) }).inc();
     }
 
     /// A path was somebody else's.
     pub fn conflicted(&self) {
-        self.conflicts.inc();
+        self.ours.conflicts.inc();
     }
 
     /// Content of ours had been changed in Vault.
     pub fn drifted(&self) {
-        self.drift.inc();
+        self.ours.drift.inc();
     }
 
     /// Content without an owner was replaced.
     pub fn adopted(&self) {
-        self.adoptions.inc();
+        self.ours.adoptions.inc();
     }
 
     /// The object asks for so many paths.
     pub fn discovered(&self, object: &ObjectRef, paths: usize) {
-        self.discovered.series(resource(object)).set(i64::try_from(paths).unwrap_or(i64::MAX));
+        self.originals.discovered.series(resource(object)).set(i64::try_from(paths).unwrap_or(i64::MAX));
     }
 
     /// A Secret lacks a key that was asked for.
     pub fn key_missing(&self, namespace: &str, secret: &str, key: &str) {
         let labels =
             MissingKey { namespace: namespace.to_owned(), secret_name: secret.to_owned(), key: key.to_owned() };
-        self.keys_missing.series(labels).inc();
+        self.originals.keys_missing.series(labels).inc();
     }
 
     /// A Secret that was asked for could not be read, or is not there and its users cannot do without. The original does not tell these apart.
     pub fn secret_not_found(&self, namespace: &str, secret: &str) {
-        self.secrets_missing.series(Missing { namespace: namespace.to_owned(), secret_name: secret.to_owned() }).inc();
+        self.originals
+            .secrets_missing
+            .series(Missing { namespace: namespace.to_owned(), secret_name: secret.to_owned() })
+            .inc();
     }
 
     /// The request of the object is invalid.
     pub fn parse_failed(&self, object: &ObjectRef, invalid: &Invalid) {
         let Resource { namespace, resource } = resource(object);
-        self.parse_errors.series(Parsing { namespace, resource, error_type: parse_error(invalid) }).inc();
+        self.originals.parse_errors.series(Parsing { namespace, resource, error_type: parse_error(invalid) }).inc();
     }
 
     /// A run for the object ended after so long.
     pub fn attempted(&self, object: &ObjectRef, succeeded: bool, took: Duration) {
         let labels = resource(object);
-        self.durations.series(labels.clone()).observe(took.as_secs_f64());
+        self.originals.durations.series(labels.clone()).observe(took.as_secs_f64());
         let Resource { namespace, resource } = labels;
         let result = if succeeded { "success" } else { "failed" };
-        self.attempts.series(Attempt { namespace, resource, result }).inc();
+        self.originals.attempts.series(Attempt { namespace, resource, result }).inc();
     }
 
     /// A change was in Vault this long after it was seen.
     pub fn propagated(&self, after: Duration) {
-        self.propagation.observe(after.as_secs_f64());
-    }
-
-    /// The last word on the object is this.
-    pub fn said(&self, object: &ObjectRef, reason: &'static str) {
-        let before = self.with_said(|said| said.insert(object.clone(), reason));
-        self.rebound(before, Some(reason));
+        self.ours.propagation.observe(after.as_secs_f64());
     }
 
     /// So many objects are gone whose paths could not be cleared yet.
     pub fn orphans(&self, count: usize) {
-        self.orphans.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.ours.orphans.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// The time since the oldest verification of all objects with an interval. Set before each scrape.
     pub fn oldest_look(&self, age: Duration) {
-        self.oldest_look.set(age.as_secs_f64());
+        self.ours.oldest_look.set(age.as_secs_f64());
     }
 
     /// The client's figures about logins; to be told before each scrape.
     pub fn logins(&self, counts: LoginCounts) {
         for (result, count) in [("success", counts.succeeded), ("failed", counts.failed)] {
-            let counter = self.auth_attempts.get_or_create_owned(&ResultLabel { result });
+            let counter = self.originals.auth_attempts.get_or_create_owned(&ResultLabel { result });
             counter.inner().store(count, Ordering::Relaxed);
         }
-        self.renewals.inner().store(counts.renewed, Ordering::Relaxed);
+        self.ours.renewals.inner().store(counts.renewed, Ordering::Relaxed);
     }
 
     /// The settings of the process; to be told once.
     pub fn runtime(&self, info: &RuntimeInfo, workers: usize) {
         for (setting, value) in info.settings(workers) {
-            self.runtime.get_or_create(&Setting { setting, value }).set(1);
+            self.originals.runtime.get_or_create(&Setting { setting, value }).set(1);
         }
     }
 
     /// The object is gone, and so are its series. One of another kind with its name begins anew.
     pub fn forget(&self, object: &ObjectRef) {
-        let before = self.with_said(|said| said.remove(object));
-        self.rebound(before, None);
         let gone = |namespace: &str, name: &str| namespace == &*object.namespace && name == &*object.name;
-        self.attempts.forget(|labels| gone(&labels.namespace, &labels.resource));
-        self.durations.forget(|labels| gone(&labels.namespace, &labels.resource));
-        self.discovered.forget(|labels| gone(&labels.namespace, &labels.resource));
-        self.parse_errors.forget(|labels| gone(&labels.namespace, &labels.resource));
+        self.originals.attempts.forget(|labels| gone(&labels.namespace, &labels.resource));
+        self.originals.durations.forget(|labels| gone(&labels.namespace, &labels.resource));
+        self.originals.discovered.forget(|labels| gone(&labels.namespace, &labels.resource));
+        self.originals.parse_errors.forget(|labels| gone(&labels.namespace, &labels.resource));
         if object.kind == Kind::Secret {
-            self.secrets_missing.forget(|labels| gone(&labels.namespace, &labels.secret_name));
-            self.keys_missing.forget(|labels| gone(&labels.namespace, &labels.secret_name));
-        }
-    }
-
-    fn with_said<T>(&self, change: impl FnOnce(&mut BTreeMap<ObjectRef, &'static str>) -> T) -> T {
-        change(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn rebound(&self, from: Option<&'static str>, to: Option<&'static str>) {
-        if let Some(reason) = from {
-            self.bindings.get_or_create(&Reason { reason }).dec();
-        }
-        if let Some(reason) = to {
-            self.bindings.get_or_create(&Reason { reason }).inc();
+            self.originals.secrets_missing.forget(|labels| gone(&labels.namespace, &labels.secret_name));
+            self.originals.keys_missing.forget(|labels| gone(&labels.namespace, &labels.secret_name));
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     bindings::{Binding, Bindings, ParsedSpec, Push, Verified},
     error::{Doing, FailedRun, PushError},
     journal::Journal,
-    messages::Message,
+    messages,
     metrics::Metrics,
     object::ObjectRef,
     orphans::Orphans,
@@ -160,8 +160,8 @@ impl Pusher {
             ParsedSpec::Invalid(invalid, _) => {
                 self.metrics.parse_failed(key, invalid);
                 self.metrics.attempted(key, false, Duration::ZERO);
-                let messages = vec![Message::invalid(invalid)];
-                self.reporter.report(key, binding, None, messages).await.map(|()| Ok(Action::Done))
+                let statements = vec![messages::invalid(invalid)];
+                self.reporter.report(key, binding, None, statements).await.map(|()| Ok(Action::Done))
             }
             ParsedSpec::Push(push) => self.reconcile_push(key, binding, push).await,
         };
@@ -176,7 +176,7 @@ impl Pusher {
 
     async fn reconcile_push(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Reported, PushError> {
         if push.spec.paused {
-            self.reporter.report(key, binding, None, vec![Message::paused(key.kind)]).await?;
+            self.reporter.report(key, binding, None, vec![messages::paused(key.kind)]).await?;
             return Ok(Ok(Action::Done));
         }
         let is_due = is_due(key, push, binding);

@@ -158,7 +158,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     manager.stopping_task("events", publish);
 
     let policy = policy(&config);
-    let bindings = Arc::new(Bindings::within(policy.rules.clone(), policy.cluster.clone()));
+    let bindings = Arc::new(Bindings::within(policy.rules.clone(), policy.cluster.clone(), counts.reasons()));
     let (looks, gauge) = (Arc::clone(&bindings), counts.clone());
     metrics.before_scrape(move || gauge.oldest_look(looks.oldest_look()));
     let queue = Queue::new("push", metrics.queues()).with_namespaces(|key: &ObjectRef| &key.namespace);

@@ -71,7 +71,7 @@ fn register_push(metrics: &konverge_push::metrics::Metrics) {
     metrics.write_failed(&konverge_vault::VaultError::NoMount { what: String::new() }, "x");
     metrics.logins(konverge_vault::LoginCounts { succeeded: 1, failed: 1, renewed: 1 });
     metrics.runtime(&konverge_push::runtime_info::RuntimeInfo::default(), 1);
-    metrics.said(&web, "Synced");
+    metrics.reasons().moved(None, Some("Synced"));
 }
 
 impl Watched {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_apply::conditions::whole_second;
+use konverge_apply::{Statement, conditions::whole_second};
 use konverge_core::digest::ContentDigest;
 use konverge_vault::{PathError, SecretPath};
 use tokio::time::Instant;
@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::tracked_record::TrackedRecord;
 use crate::{
     desired::Wanted,
-    messages::Message,
     object::ObjectRef,
     record::Record,
     spec::{DeletionPolicy, Invalid, PushSpec},
@@ -91,7 +90,7 @@ pub struct Binding {
     /// The content of each location in sync after the last run, even if other locations were not in sync. If the content differs later and the
     /// desired content does not, somebody else has changed it.
     pub held: BTreeMap<String, ContentDigest>,
-    /// The messages about it.
+    /// The statements about it.
     pub announced: Announced,
     /// Its failed runs.
     pub failures: FailureCount,
@@ -101,13 +100,15 @@ pub struct Binding {
     tracked: TrackedRecord,
 }
 
-/// The messages about an object.
+/// The statements about an object.
 #[derive(Debug, Clone)]
 pub struct Announced {
-    /// The messages that were announced last.
-    pub said: Vec<Message>,
-    /// The messages to announce when the record is written.
-    pub unsaid: Vec<Message>,
+    /// The statements that were announced last.
+    pub said: Vec<Statement>,
+    /// The statements to announce when the record is written.
+    pub unsaid: Vec<Statement>,
+    /// The reason of the object's state, as it was stated last.
+    pub reason: Option<&'static str>,
     /// Whether the object requests the same as when this process first saw it.
     pub asks_as_found: bool,
 }
@@ -166,7 +167,7 @@ impl Binding {
             record,
             verified: None,
             held: BTreeMap::new(),
-            announced: Announced { said: Vec::new(), unsaid: Vec::new(), asks_as_found: true },
+            announced: Announced { said: Vec::new(), unsaid: Vec::new(), reason: None, asks_as_found: true },
             failures: FailureCount::default(),
             pending: Pending::default(),
             tracked: TrackedRecord::new(shown.record, shown.version),
@@ -258,13 +259,12 @@ impl Binding {
         }
     }
 
-    /// Keeps the record of a run that began with this binding, and its messages, until they are [written](Self::unrecorded).
-    pub fn intend(&mut self, begun: &Self, record: Record, messages: Vec<Message>) {
+    /// Keeps the record of a run that began with this binding, and its statements, until they are [written](Self::unrecorded).
+    pub fn intend(&mut self, begun: &Self, record: Record, statements: Vec<Statement>) {
         if self.tracked.is_edited_like(&begun.tracked) {
             self.record = Some(record);
-            let said_later = |message: &Message| !messages.contains(message);
-            self.announced.unsaid.retain(said_later);
-            self.announced.unsaid.extend(messages);
+            self.announced.unsaid.retain(|statement| !statements.contains(statement));
+            self.announced.unsaid.extend(statements);
         }
     }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use konverge_core::digest::DigestKey;
 use konverge_workload::Need;
+use prometheus_client::{encoding::text::encode, registry::Registry};
 
 use konverge_vault::{KvVersion, Mount, SecretPath};
 
@@ -60,7 +61,7 @@ fn write(binding: &mut Binding, record: Record, version: String) {
 
 #[test]
 fn a_record_of_a_path_that_is_not_its_namespaces_keeps_nobody_from_it() {
-    let bindings = Bindings::within(vec!["*=secret/data/{namespace}/*".parse().unwrap()], None);
+    let bindings = Bindings::within(vec!["*=secret/data/{namespace}/*".parse().unwrap()], None, ReasonGauge::default());
     let mount = Mount::new("secret", KvVersion::Two);
     let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     for path in ["secret/data/shop/x", "secret/data/team-b/x"] {
@@ -71,6 +72,38 @@ fn a_record_of_a_path_that_is_not_its_namespaces_keeps_nobody_from_it() {
     let other = ObjectRef { namespace: "team-b".to_owned(), ..key("b") };
     assert_eq!(bindings.claim(&other, "secret/data/team-b/x", Share::Whole), Ok(()), "anybody can write such a record");
     assert_eq!(bindings.claim(&key("c"), "secret/data/shop/x", Share::Whole), Err(key("a")));
+}
+
+#[test]
+fn each_object_counts_under_the_reason_of_its_state_until_it_goes() {
+    let (reasons, mut registry) = (ReasonGauge::default(), Registry::default());
+    reasons.register(&mut registry, "bindings", "Objects by reason");
+    let bindings = Bindings::within(Vec::new(), None, reasons);
+    let count = |registry: &Registry, reason: &str| {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        let series = format!("bindings{{reason=\"{reason}\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse::<i64>().unwrap())
+    };
+    let state = |name: &str, reason| {
+        let binding = bindings.get(&key(name)).unwrap();
+        bindings.settle(&key(name), &binding, |now| now.announced.reason = Some(reason));
+        binding
+    };
+    for name in ["a", "b"] {
+        bindings.show(shown(name, &["db"]));
+        state(name, "Synced");
+    }
+    state("a", "Synced");
+    assert_eq!(count(&registry, "Synced"), 2);
+    let begun = state("b", "Paused");
+    assert_eq!((count(&registry, "Synced"), count(&registry, "Paused")), (1, 1));
+    bindings.show(Shown { uid: "another".to_owned(), ..shown("b", &["db"]) });
+    assert_eq!(count(&registry, "Paused"), 1, "another object of the same name, as long as nothing is stated about it");
+    bindings.on_object(&key("b"), &begun.uid, |now| now.announced.reason = Some("Synced"));
+    assert_eq!(count(&registry, "Paused"), 1, "a run for the earlier object counts no more");
+    bindings.remove(&key("b"));
+    assert_eq!((count(&registry, "Synced"), count(&registry, "Paused")), (1, 0));
 }
 
 #[test]

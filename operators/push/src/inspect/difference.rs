@@ -14,7 +14,7 @@ use crate::{
     config::Config,
     desired::{Lack, Made, Sources, Target, desired},
     merge::{merge, part},
-    messages::Message,
+    messages,
     object::{Kind, ObjectRef},
     plan::{Claim, DeletionPlan, Known, Step, plan, plan_deletion, plan_once},
     policy::cluster_prefix,
@@ -31,7 +31,7 @@ pub(super) async fn differences(
     object: &DynamicObject,
 ) -> Result<Vec<Difference>, Failure> {
     let spec = match spec_of(key, object) {
-        Some(Err(invalid)) => return Err(Failure::Failed(Message::invalid(&invalid).text)),
+        Some(Err(invalid)) => return Err(Failure::Failed(messages::invalid(&invalid).text)),
         Some(Ok(spec)) => Some(spec),
         None => None,
     };
@@ -140,7 +140,7 @@ impl Side<'_> {
         let path = location.to_string();
         // That a Secret is missing which the pods can do without is as it should be.
         let fate = if matches!(lack, Lack::Secret { optional: true, .. }) { Fate::Same } else { Fate::Left };
-        let note = Some(Message::lacking(self.kind, &path, lack).text);
+        let note = Some(messages::lacking(self.kind, &path, lack).text);
         Difference { path, fate, note, keys: BTreeMap::new() }
     }
 
@@ -174,11 +174,11 @@ impl Side<'_> {
             }
         };
         let (fate, note) = match step {
-            Err(refusal) => (Fate::Left, Some(Message::refused(self.kind, &path, &refusal).text)),
+            Err(refusal) => (Fate::Left, Some(messages::refused(self.kind, &path, &refusal).text)),
             Ok(Step::Nothing) => (Fate::Same, None),
-            Ok(Step::Wait(_)) => (Fate::Left, Some(Message::awaited(&path).text)),
+            Ok(Step::Wait(_)) => (Fate::Left, Some(messages::awaited(&path).text)),
             Ok(Step::Mark) => (Fate::Same, Some("it would be marked as this object's".to_owned())),
-            Ok(Step::Leave { ours, .. }) => (Fate::Same, Some(Message::left_alone(&path, ours).text)),
+            Ok(Step::Leave { ours, .. }) => (Fate::Same, Some(messages::left_alone(&path, ours).text)),
             Ok(Step::Write { .. }) if !is_there => (Fate::Created, None),
             Ok(Step::Write { .. }) => (Fate::Changed, None),
         };

@@ -1,12 +1,13 @@
 //! How an object stands, by what is on it. Pure.
 
+use konverge_apply::Statement;
 use konverge_kubectl::{Grade, Place, Standing};
 use kube::{ResourceExt, core::DynamicObject};
 
 use super::spec_of;
 use crate::{
     annotations::{FINALIZER, PATH, SYNC_NOW},
-    messages::Message,
+    messages,
     object::ObjectRef,
     reasons,
     record::{PENDING, Record, SYNCED, Written},
@@ -40,7 +41,7 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
             standing("Clearing", Grade::Waiting, says(format!("{PATH} has gone; what was written is to be cleared")))
         }
         (Some(Err(invalid)), _) => {
-            let Message { reason, text, .. } = Message::invalid(&invalid);
+            let Statement { reason, text, .. } = messages::invalid(&invalid);
             standing(reason, Grade::Wrong, Some(text))
         }
         (Some(Ok(_)), None) => {

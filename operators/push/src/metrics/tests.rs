@@ -68,7 +68,6 @@ fn the_originals_metrics_have_its_names_and_labels() {
 
 #[test]
 fn ours_count_what_happened() {
-    let (web, db) = (object(Kind::Deployment, "web"), object(Kind::Secret, "db"));
     let text = scraped(|metrics| {
         metrics.read();
         metrics.wrote();
@@ -80,10 +79,7 @@ fn ours_count_what_happened() {
         metrics.orphans(2);
         metrics.oldest_look(Duration::from_secs(90));
         metrics.propagated(Duration::from_secs(1));
-        metrics.said(&web, "Synced");
-        metrics.said(&db, "Synced");
-        metrics.said(&db, "Synced");
-        metrics.said(&web, "Paused");
+        metrics.reasons().moved(None, Some("Synced"));
     });
     assert_has(
         &text,
@@ -100,7 +96,6 @@ fn ours_count_what_happened() {
             r#"konverge_push_propagation_seconds_bucket{le="0.5"} 0"#,
             r#"konverge_push_propagation_seconds_bucket{le="1.0"} 1"#,
             r#"konverge_push_bindings{reason="Synced"} 1"#,
-            r#"konverge_push_bindings{reason="Paused"} 1"#,
         ],
     );
 }
@@ -113,14 +108,12 @@ fn w19_an_object_takes_its_series_along() {
             metrics.attempted(object, true, Duration::ZERO);
             metrics.discovered(object, 1);
             metrics.parse_failed(object, &Invalid::Secrets { cause: String::new() });
-            metrics.said(object, "Synced");
         }
         metrics.secret_not_found("team-a", "db");
         metrics.key_missing("team-a", "db", "password");
         metrics.forget(&db);
     });
     assert!(!text.contains("\"db\""), "{text}");
-    assert_has(&text, &[r#"konverge_push_bindings{reason="Synced"} 1"#]);
     assert!(text.contains(r#"sync_attempts_total{namespace="team-a",resource="web""#), "{text}");
 }
 

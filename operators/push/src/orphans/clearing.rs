@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::{Orphan, Orphans, OrphansError};
 use crate::{
     bindings::{Bindings, Share, key_of},
-    messages::Message,
+    messages,
     metrics::Metrics,
     object::{Kind, ObjectRef},
     plan::Claim,
@@ -115,7 +115,7 @@ impl Clearing {
             match self.clear_path(&key, &owner, &location, written, deletion).await {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path = %location, "cleared what was left behind"),
                 Ok(Cleared::Unknown) => {
-                    tracing::warn!(object = %key, "{}", Message::unknown(&[location.to_string()]).text);
+                    tracing::warn!(object = %key, "{}", messages::unknown(&[location.to_string()]).text);
                 }
                 Ok(Cleared::Nothing) => {}
                 Err(error) => {

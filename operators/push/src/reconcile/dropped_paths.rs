@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use konverge_apply::Statement;
 use konverge_vault::Location;
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     bindings::{Bindings, ParsedSpec},
     error::{Doing, PushError},
-    messages::Message,
+    messages,
     record::Written,
     spec::DeletionPolicy,
     store::{Cleanup, ClearError, Cleared, Store, Unfinished},
@@ -44,7 +45,7 @@ impl DroppedPaths {
             self.bindings.settle(key, binding, |now| now.pending.fewer = None);
             return Ok(());
         }
-        if outcome.digests.is_empty() && (!outcome.complete || outcome.messages.iter().any(Message::is_problem)) {
+        if outcome.digests.is_empty() && (!outcome.complete || outcome.statements.iter().any(Statement::is_problem)) {
             return Ok(());
         }
         let by_selector = matches!(&binding.spec, ParsedSpec::Push(push) if push.wanted.selector().is_some());
@@ -71,10 +72,10 @@ impl DroppedPaths {
             }
         }
         if !cleared.is_empty() {
-            outcome.messages.push(Message::dropped(&cleared));
+            outcome.statements.push(messages::dropped(&cleared));
         }
         if !unknown.is_empty() {
-            outcome.messages.push(Message::unknown(&unknown));
+            outcome.statements.push(messages::unknown(&unknown));
         }
         // A recorded path that leads nowhere was not written by this operator.
         let leading: BTreeSet<String> = outcome.record.locations().map(|(location, _)| location.to_string()).collect();

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
+use konverge_apply::Statement;
 use konverge_core::error::in_one_line;
 use konverge_runtime::Action;
 use konverge_vault::{Content, Deletion, Location, Owner};
@@ -22,7 +23,7 @@ use crate::{
     error::{Doing, PushError},
     journal::Journal,
     ledger::Ledger,
-    messages::Message,
+    messages,
     metrics::Metrics,
     object::ObjectRef,
     orphans::{Orphan, Orphans},
@@ -86,8 +87,8 @@ impl Finalizer {
             // Without an answer of Vault nobody knows where its path leads.
             Err(error) => (binding.new_record(Timestamp::now()), Err(error)),
         };
-        let messages = match cleared.map_err(|error| error.when(Doing::Clear)) {
-            Ok(messages) => messages,
+        let statements = match cleared.map_err(|error| error.when(Doing::Clear)) {
+            Ok(statements) => statements,
             Err(error @ (PushError::Vault { .. } | PushError::Read { .. } | PushError::Slow { .. }))
                 if self.is_overdue(key, binding).await =>
             {
@@ -95,8 +96,8 @@ impl Finalizer {
             }
             Err(error) => return Err(error),
         };
-        if !messages.is_empty() {
-            self.reporter.say(key, binding, None, messages);
+        if !statements.is_empty() {
+            self.reporter.say(key, binding, None, statements);
         }
         self.ledger.erase(key, &binding.uid).await?;
         self.journal.resolve(key);
@@ -126,8 +127,13 @@ impl Finalizer {
         Ok(record)
     }
 
-    /// Clears all paths. Returns the messages about that.
-    async fn clear_all(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<Vec<Message>, PushError> {
+    /// Clears all paths. Returns the statements about that.
+    async fn clear_all(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        record: &Record,
+    ) -> Result<Vec<Statement>, PushError> {
         let owner = owner(&self.store, key, &binding.uid).await?;
         let deletion = self.deletion(binding, record).in_vault();
         if deletion.is_none() && binding.deleting.is_some() {
@@ -168,8 +174,8 @@ impl Finalizer {
                 }
             }
         }
-        let cleared = (!cleared.is_empty()).then(|| Message::cleared(&cleared));
-        let unknown = (!unknown.is_empty()).then(|| Message::unknown(&unknown));
+        let cleared = (!cleared.is_empty()).then(|| messages::cleared(&cleared));
+        let unknown = (!unknown.is_empty()).then(|| messages::unknown(&unknown));
         Ok(cleared.into_iter().chain(unknown).collect())
     }
 
@@ -273,7 +279,7 @@ impl Finalizer {
         binding: &Binding,
         record: &Record,
         error: &PushError,
-    ) -> Result<Message, PushError> {
+    ) -> Result<Statement, PushError> {
         let (paths, remembered) = match &binding.spec {
             // As long as the engine is unknown, only the requested path is known.
             ParsedSpec::Push(push) if record.paths.is_empty() => {
@@ -282,7 +288,7 @@ impl Finalizer {
             _ => (record.paths.keys().cloned().collect(), self.remember(key, binding, record).await?),
         };
         tracing::warn!(object = %key, paths = ?paths, "let go with something left in Vault: {}", in_one_line(error));
-        Ok(Message::released(&paths, error, remembered.then(|| self.orphans.name())))
+        Ok(messages::released(&paths, error, remembered.then(|| self.orphans.name())))
     }
 
     /// Remembers the paths that are left behind. Returns `false` if that is impossible.

@@ -18,7 +18,7 @@ use crate::{
     desired::Target,
     error::PushError,
     journal::{Intention, Journal},
-    messages::Message,
+    messages,
     object::{Kind, ObjectRef},
     plan::Claim,
     record::Record,
@@ -184,7 +184,7 @@ impl Intentions {
             match cleared {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
                 Ok(Cleared::Unknown) => {
-                    tracing::warn!(object = %key, path, "{}", Message::unknown(std::slice::from_ref(&path)).text);
+                    tracing::warn!(object = %key, path, "{}", messages::unknown(std::slice::from_ref(&path)).text);
                 }
                 Ok(Cleared::Nothing) => {}
                 Err(error) => {

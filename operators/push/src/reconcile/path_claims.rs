@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use konverge_apply::Statement;
 use konverge_runtime::{Priority, Queue};
 use konverge_vault::{Location, VaultError};
 
@@ -12,7 +13,7 @@ use super::Parts;
 use crate::{
     bindings::{Bindings, Push, Share, key_of},
     error::PushError,
-    messages::Message,
+    messages,
     metrics::Metrics,
     object::ObjectRef,
     plan::Claim,
@@ -58,12 +59,12 @@ impl PathClaims {
     }
 
     /// Resolves the paths of a push to locations, and claims those that the object may have. Returns `None` if a path is invalid, which
-    /// `messages` then tells.
+    /// `statements` then tells.
     pub(super) async fn prepare(
         &self,
         key: &ObjectRef,
         push: &Push,
-        messages: &mut Vec<Message>,
+        statements: &mut Vec<Statement>,
     ) -> Result<Option<Prepared>, PushError> {
         let prefix = self.policy.prefix();
         let mut prepared = Prepared { locations: Locations::new(), named: BTreeSet::new(), refused: BTreeSet::new() };
@@ -75,7 +76,7 @@ impl PathClaims {
             let location = match location {
                 Ok(location) => location,
                 Err(VaultError::Path(error)) => {
-                    messages.push(Message::invalid_path(&error));
+                    statements.push(messages::invalid_path(&error));
                     // All paths have the same beginning.
                     return Ok(None);
                 }
@@ -83,12 +84,12 @@ impl PathClaims {
             };
             let is_first = prepared.named.is_empty();
             if is_first && push.spec.mount.as_ref().is_some_and(|claimed| claimed != location.mount()) {
-                messages.push(Message::other_engine(key.kind, location.mount()));
+                statements.push(messages::other_engine(key.kind, location.mount()));
             }
             prepared.named.insert(location.to_string());
             match self.refusal(key, push, &location) {
-                Some(message) => {
-                    messages.push(message);
+                Some(refusal) => {
+                    statements.push(refusal);
                     prepared.refused.insert(location.to_string());
                 }
                 None => drop(prepared.locations.insert(target.to_owned(), location)),
@@ -100,15 +101,15 @@ impl PathClaims {
     }
 
     /// Claims a location for the object. Returns why the object does not get it.
-    fn refusal(&self, key: &ObjectRef, push: &Push, location: &Location) -> Option<Message> {
+    fn refusal(&self, key: &ObjectRef, push: &Push, location: &Location) -> Option<Statement> {
         let text = location.to_string();
         if !self.policy.allows(key, location) {
-            return Some(Message::not_allowed(&key.namespace, &text));
+            return Some(messages::not_allowed(&key.namespace, &text));
         }
         let share = if push.spec.update == UpdatePolicy::Merge { Share::Keys } else { Share::Whole };
         let holder = self.bindings.claim(key, &text, share).err()?;
         self.metrics.conflicted();
-        Some(Message::claimed(&text, &holder))
+        Some(messages::claimed(&text, &holder))
     }
 
     /// Returns how much the record of a location proves. It counts where the object may write and no other has the location. Elsewhere only

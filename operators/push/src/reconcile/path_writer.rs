@@ -4,6 +4,7 @@ mod merge;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use konverge_apply::Statement;
 use konverge_core::{
     digest::{ContentDigest, DigestKey},
     error::in_one_line,
@@ -22,7 +23,7 @@ use crate::{
     desired::{Lack, Made, Target},
     digest::digest,
     error::{Doing, PushError},
-    messages::Message,
+    messages,
     metrics::Metrics,
     object::ObjectRef,
     plan::{Claim, Known, MARKED_WITHIN, Refusal, Step, UNDISTURBED, plan, plan_once},
@@ -48,7 +49,7 @@ pub(super) struct SyncRun<'a> {
 /// The results of a run for all paths of an object.
 pub(super) struct SyncOutcome {
     pub(super) record: Record,
-    pub(super) messages: Vec<Message>,
+    pub(super) statements: Vec<Statement>,
     /// The content of each path in sync.
     pub(super) digests: BTreeMap<String, ContentDigest>,
     /// Whether all paths are in sync.
@@ -127,7 +128,7 @@ impl PathWriter {
             | Lack::Large { .. }
             | Lack::LargeSecrets { .. } => {}
         }
-        outcome.messages.push(Message::lacking(key.kind, &location.to_string(), lack));
+        outcome.statements.push(messages::lacking(key.kind, &location.to_string(), lack));
     }
 
     async fn write_one(
@@ -144,7 +145,7 @@ impl PathWriter {
         let held = run.binding.held.get(&text).copied();
         let is_same = held.is_some() && held == digest;
         if !encoded.is_empty() {
-            outcome.messages.push(Message::encoded(&text, &encoded));
+            outcome.statements.push(messages::encoded(&text, &encoded));
         }
         let recorded = outcome.record.paths.get(&text);
         if !run.verify && is_same && recorded.is_some_and(|recorded| recorded.written || recorded.left) {
@@ -168,7 +169,7 @@ impl PathWriter {
             Ok(step) => self.carry_out(run, &path, &found, step, outcome).await,
             Err(refusal) => {
                 self.metrics.conflicted();
-                outcome.messages.push(Message::refused(run.key.kind, &path.text, &refusal));
+                outcome.statements.push(messages::refused(run.key.kind, &path.text, &refusal));
                 outcome.not_begun(&path.text);
                 outcome.complete = false;
                 Ok(())
@@ -223,19 +224,19 @@ impl PathWriter {
         let mut version = found_version(found);
         let unmarked = match step {
             Step::Wait(rest) => {
-                outcome.messages.push(Message::awaited(&path.text));
+                outcome.statements.push(messages::awaited(&path.text));
                 outcome.look_soon(rest);
                 return Ok(());
             }
             Step::Leave { ours: false, .. } => {
-                outcome.messages.push(Message::left_alone(&path.text, false));
+                outcome.statements.push(messages::left_alone(&path.text, false));
                 let left = Written { left: true, ..Written::intended(path.location) };
                 outcome.record.paths.insert(path.text.clone(), left);
                 outcome.digests.extend(path.digest.map(|digest| (path.text.clone(), digest)));
                 return Ok(());
             }
             Step::Leave { ours: true, mark } => {
-                outcome.messages.push(Message::left_alone(&path.text, true));
+                outcome.statements.push(messages::left_alone(&path.text, true));
                 mark.then_some((found, None))
             }
             Step::Nothing => None,
@@ -249,11 +250,11 @@ impl PathWriter {
                 version = self.write(run, path, expected, outcome).await?;
                 if adopted {
                     self.metrics.adopted();
-                    outcome.messages.push(Message::adopted(&path.text, path.location.mount().version()));
+                    outcome.statements.push(messages::adopted(&path.text, path.location.mount().version()));
                 }
                 if drifted {
                     self.metrics.drifted();
-                    outcome.messages.push(Message::drifted(&path.text));
+                    outcome.statements.push(messages::drifted(&path.text));
                 }
                 (mark && version.is_some()).then_some((found, Some(started)))
             }
@@ -298,7 +299,7 @@ impl PathWriter {
                 Ok(()) => outcome.look_soon(UNDISTURBED),
                 Err(error) if error.is_outage() => return Err(error),
                 Err(error) => {
-                    outcome.messages.push(Message::unmarked(&path.text, &error));
+                    outcome.statements.push(messages::unmarked(&path.text, &error));
                     outcome.marked = false;
                 }
             }
@@ -316,10 +317,10 @@ impl PathWriter {
 
 impl SyncOutcome {
     /// No path is written yet. The outcome is incomplete from the start if the object does not get all its locations.
-    pub(super) fn new(record: Record, messages: Vec<Message>, prepared: &Prepared) -> Self {
+    pub(super) fn new(record: Record, statements: Vec<Statement>, prepared: &Prepared) -> Self {
         Self {
             record,
-            messages,
+            statements,
             digests: BTreeMap::new(),
             complete: prepared.refused.is_empty(),
             marked: true,
@@ -366,7 +367,7 @@ impl SyncOutcome {
         tracing::debug!(object = %key, path = %location, "{}", in_one_line(&error));
         self.complete = false;
         if !error.is_conflict() {
-            self.messages.push(error.message());
+            self.statements.push(error.statement());
         }
         // A conflict can be retried at once, whatever the other errors are.
         if !self.refused.as_ref().is_some_and(PushError::is_conflict) {

@@ -3,18 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use konverge_apply::events::{EventSink, Notice};
+use konverge_apply::{Announcer, Statement, statement_log};
 use konverge_core::error::{Classify, in_one_line};
 use konverge_runtime::{Priority, Queue};
-use kube::runtime::events::EventType;
 use tokio::time::Instant;
 
 use super::{Parts, pace::pause, record_writer::RecordWriter};
 use crate::{
-    bindings::{Binding, Bindings, ParsedSpec},
+    bindings::{Announced, Binding, Bindings, ParsedSpec},
     error::PushError,
-    messages::Message,
-    metrics::Metrics,
+    messages,
     object::ObjectRef,
     reasons,
     record::{Record, SYNCED},
@@ -34,10 +32,9 @@ const REPORT_AFTER: u32 = 2;
 #[derive(Clone)]
 pub(super) struct Reporter {
     records: RecordWriter,
-    events: EventSink,
+    announcer: Announcer,
     bindings: Arc<Bindings>,
     queue: Queue<ObjectRef>,
-    metrics: Metrics,
     /// The longest pause after a failure of an object that is being deleted.
     longest_of_deletion: Duration,
 }
@@ -46,27 +43,26 @@ impl Reporter {
     pub(super) fn new(parts: &Parts, records: RecordWriter) -> Self {
         Self {
             records,
-            events: parts.events.clone(),
+            announcer: Announcer::new(parts.events.clone(), ACTION, statement_log!(object)),
             bindings: Arc::clone(&parts.bindings),
             queue: parts.queue.clone(),
-            metrics: parts.metrics.clone(),
             longest_of_deletion: parts.policy.namespace_deadline,
         }
     }
 
-    /// Reports the messages, and writes the record unless the object bears it already. `record` is the record of this run, if it has one.
+    /// Reports the statements, and writes the record unless the object bears it already. `record` is the record of this run, if it has one.
     pub(super) async fn report(
         &self,
         key: &ObjectRef,
         binding: &Binding,
         record: Option<Record>,
-        messages: Vec<Message>,
+        statements: Vec<Statement>,
     ) -> Result<(), PushError> {
         let known = || self.bindings.get(key).filter(|now| now.uid == binding.uid).and_then(|now| now.record);
         let record = record.or_else(known).or_else(|| binding.record.clone());
         let record = record.unwrap_or_else(|| binding.new_record(Timestamp::now()));
-        let (record, messages) = stand(binding, record, messages);
-        self.say(key, binding, Some(&record), messages);
+        let (record, statements) = stand(binding, record, statements);
+        self.say(key, binding, Some(&record), statements);
         if binding.left_until().is_some() {
             self.bindings.settle(key, binding, |now| now.intend(binding, record, Vec::new()));
         } else if !binding.bears(&record) {
@@ -83,68 +79,41 @@ impl Reporter {
         let mut is_new = false;
         self.bindings.on_object(key, &binding.uid, |now| is_new = now.tell_of_undoing());
         if is_new {
-            self.announce(key, &binding.uid, &Message::record_taken(key.kind));
+            self.announcer.announce(key, key.reference(&binding.uid), &messages::record_taken(key.kind));
         }
         Some(until.saturating_duration_since(Instant::now()))
     }
 
     /// [`report`](Self::report)s on an object that is in sync at low priority, after all objects that are not.
-    pub(super) fn report_later(&self, key: &ObjectRef, binding: &Binding, record: Record, messages: Vec<Message>) {
-        let (record, messages) = stand(binding, record, messages);
+    pub(super) fn report_later(&self, key: &ObjectRef, binding: &Binding, record: Record, statements: Vec<Statement>) {
+        let (record, statements) = stand(binding, record, statements);
         if binding.bears(&record) {
-            self.say(key, binding, Some(&record), messages);
+            self.say(key, binding, Some(&record), statements);
         } else {
-            let word = summary(&messages).0;
+            let reason = summary(&statements).0;
             self.bindings.on_object(key, &binding.uid, |now| {
-                self.metrics.said(key, word);
-                now.intend(binding, record, messages);
+                now.announced.reason = Some(reason);
+                now.intend(binding, record, statements);
             });
             self.queue.add(key.clone(), Priority::Low, RECORD);
         }
     }
 
-    /// Announces each message once, until other messages replace it. `record` is the record that goes with them. The event of a refusal is
-    /// renewed each time, so it stays current for as long as the refusal lasts; the log has it once.
+    /// Announces each statement once, until other statements replace it. `record` is the record that goes with them.
     ///
-    /// If the object bears that record already and this process has announced nothing about it, an earlier process has. Then only loud messages
+    /// If the object bears that record already and this process has announced nothing about it, an earlier process has. Then only warnings
     /// are announced again.
-    pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, record: Option<&Record>, messages: Vec<Message>) {
+    pub(super) fn say(&self, key: &ObjectRef, binding: &Binding, record: Option<&Record>, statements: Vec<Statement>) {
         let is_found = binding.announced.said.is_empty() && binding.announced.asks_as_found;
         let was_said = is_found && record.is_some_and(|record| binding.bears(record));
-        let is_said = |message: &Message| was_said && !message.is_loud() || binding.announced.said.contains(message);
-        let unsaid = binding.announced.unsaid.iter().filter(|message| !messages.contains(message));
-        for message in unsaid.chain(&messages) {
-            if !is_said(message) {
-                self.announce(key, &binding.uid, message);
-            } else if message.is_refusal {
-                self.publish(key, &binding.uid, message);
-            }
-        }
-        let word = summary(&messages).0;
-        // An object that is gone by now is no longer counted.
-        self.bindings.settle(key, binding, |binding| {
-            self.metrics.said(key, word);
-            binding.announced.said = messages;
-            binding.announced.unsaid.clear();
-        });
-    }
-
-    fn announce(&self, key: &ObjectRef, uid: &str, message: &Message) {
-        if message.is_loud() {
-            tracing::warn!(object = %key, reason = message.reason, "{}", message.text);
-        } else {
-            tracing::info!(object = %key, reason = message.reason, "{}", message.text);
-        }
-        self.publish(key, uid, message);
-    }
-
-    fn publish(&self, key: &ObjectRef, uid: &str, message: &Message) {
-        self.events.send(Notice {
-            regarding: key.reference(uid),
-            kind: if message.is_loud() { EventType::Warning } else { EventType::Normal },
-            reason: message.reason,
-            action: ACTION,
-            note: message.text.clone(),
+        let is_said = |statement: &Statement| {
+            was_said && !statement.is_warning() || binding.announced.said.iter().any(|said| statement.repeats(said))
+        };
+        let unsaid = binding.announced.unsaid.iter().filter(|statement| !statements.contains(statement));
+        self.announcer.announce_new(key, &key.reference(&binding.uid), unsaid.chain(&statements), is_said);
+        let reason = summary(&statements).0;
+        self.bindings.settle(key, binding, |now| {
+            now.announced = Announced { said: statements, unsaid: Vec::new(), reason: Some(reason), ..now.announced };
         });
     }
 
@@ -158,7 +127,7 @@ impl Reporter {
             tracing::debug!(object = %key, "{}", in_one_line(error));
         } else {
             // If the record cannot be written now, the next attempt writes it.
-            if let Err(error) = self.report(key, binding, None, vec![error.message()]).await {
+            if let Err(error) = self.report(key, binding, None, vec![error.statement()]).await {
                 tracing::debug!(object = %key, "{}", in_one_line(&error));
             }
         }
@@ -167,28 +136,28 @@ impl Reporter {
     }
 }
 
-/// The record with the state of the object, and all messages.
-fn stand(binding: &Binding, mut record: Record, mut messages: Vec<Message>) -> (Record, Vec<Message>) {
+/// The record with the state of the object, and all statements.
+fn stand(binding: &Binding, mut record: Record, mut statements: Vec<Statement>) -> (Record, Vec<Statement>) {
     record.generation = binding.generation;
-    let (state, text) = summary(&messages);
+    let (state, text) = summary(&statements);
     if state == SYNCED {
-        messages.push(Message::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
+        statements.push(messages::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
     }
     record.say(state, text, Timestamp::now());
     if let ParsedSpec::Push(push) = &binding.spec {
         record.answered.clone_from(&push.spec.sync_now);
     }
-    (record, messages)
+    (record, statements)
 }
 
-/// The state of the object in a word, and the problems.
-fn summary(messages: &[Message]) -> (&'static str, Option<String>) {
-    let problems: Vec<&Message> = messages.iter().filter(|message| message.is_problem()).collect();
+/// Returns the state of the object as a reason, and the text of all problems.
+fn summary(statements: &[Statement]) -> (&'static str, Option<String>) {
+    let problems: Vec<&Statement> = statements.iter().filter(|statement| statement.is_problem()).collect();
     let Some(first) = problems.first() else {
-        let paused = messages.iter().find(|message| message.reason == reasons::PAUSED);
-        return paused.map_or((SYNCED, None), |message| (message.reason, Some(message.text.clone())));
+        let paused = statements.iter().find(|statement| statement.reason == reasons::PAUSED);
+        return paused.map_or((SYNCED, None), |statement| (statement.reason, Some(statement.text.clone())));
     };
-    let texts: Vec<&str> = problems.iter().map(|message| &*message.text).collect();
+    let texts: Vec<&str> = problems.iter().map(|statement| &*statement.text).collect();
     let mut text = texts.join("; ");
     if text.len() > LONGEST {
         text.truncate(text.floor_char_boundary(LONGEST));

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use konverge_apply::Statement;
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::Action;
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ use crate::{
     bindings::{Binding, Bindings, FailureCount, Push, Verified},
     desired::Target,
     error::{FailedRun, PushError},
-    messages::Message,
+    messages,
     metrics::Metrics,
     object::{Kind, ObjectRef},
     record::{PENDING, Record, Written},
@@ -90,14 +91,14 @@ impl ObjectSync {
         push: &Push,
         verify: bool,
     ) -> Result<(Reported, bool), PushError> {
-        let mut messages: Vec<Message> = push.spec.notes.iter().map(|note| Message::adjusted(note)).collect();
-        let Some(prepared) = self.claims.prepare(key, push, &mut messages).await? else {
-            self.reporter.report(key, binding, None, messages).await?;
+        let mut statements: Vec<Statement> = push.spec.notes.iter().map(|note| messages::adjusted(note)).collect();
+        let Some(prepared) = self.claims.prepare(key, push, &mut statements).await? else {
+            self.reporter.report(key, binding, None, statements).await?;
             return Ok((Ok(Action::After(LOOK_AGAIN)), false));
         };
         let task = Task { key, push, prepared: &prepared, verify };
         let mut batches = self.reader.batches(key, push);
-        let Some((binding, outcome)) = self.write_batches(task, binding, &mut batches, messages).await? else {
+        let Some((binding, outcome)) = self.write_batches(task, binding, &mut batches, statements).await? else {
             // The object is gone.
             return Ok((Ok(Action::Done), true));
         };
@@ -114,14 +115,14 @@ impl ObjectSync {
         task: Task<'_>,
         binding: &Binding,
         batches: &mut SecretBatches<'_>,
-        messages: Vec<Message>,
+        statements: Vec<Statement>,
     ) -> Result<Option<(Binding, SyncOutcome)>, PushError> {
         let Task { key, push, prepared, verify } = task;
         let read = SpeculativeRead::begin(&self.store, binding, push, prepared, verify);
         let (targets, mut read) = tokio::join!(batches.next(), read);
         let (mut targets, mut binding, before) = (targets?, binding.clone(), binding.record.clone());
         let record = before.clone().unwrap_or_else(|| binding.new_record(Timestamp::now()));
-        let mut outcome = SyncOutcome::new(record, messages, prepared);
+        let mut outcome = SyncOutcome::new(record, statements, prepared);
         loop {
             let Some((record, noted)) = self.intend(task, &binding, &targets).await? else { return Ok(None) };
             if key.kind == Kind::Secret {
@@ -192,7 +193,7 @@ impl ObjectSync {
         let Task { key, push, verify, .. } = task;
         if let Some(conflict) = outcome.refused.take_if(|error| error.is_conflict()) {
             // Not in this run: its Secrets may be older than the content of the other writer.
-            self.bindings.settle(key, binding, |now| now.intend(binding, outcome.record, outcome.messages));
+            self.bindings.settle(key, binding, |now| now.intend(binding, outcome.record, outcome.statements));
             return Err(conflict);
         }
         let looked_before = binding.verified.as_ref().map(|verified| verified.looked);
@@ -216,11 +217,11 @@ impl ObjectSync {
                 self.metrics.propagated(changed.elapsed());
             }
         });
-        let is_right = !outcome.messages.iter().any(Message::is_problem);
+        let is_right = !outcome.statements.iter().any(Statement::is_problem);
         if next.is_some() {
-            self.reporter.report_later(key, binding, outcome.record, outcome.messages);
+            self.reporter.report_later(key, binding, outcome.record, outcome.statements);
         } else {
-            self.reporter.report(key, binding, Some(outcome.record), outcome.messages).await?;
+            self.reporter.report(key, binding, Some(outcome.record), outcome.statements).await?;
         }
         let reported = match (outcome.refused, next) {
             (Some(error), _) => {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use konverge_apply::Statement;
 use konverge_vault::{KvVersion, VaultError};
 
 use super::{DesiredPath, PathWriter, SyncOutcome, SyncRun, found_version};
 use crate::{
     bindings::{Share, key_of},
     merge::{Merge, merge},
-    messages::Message,
+    messages,
     plan::Known,
     record::Written,
     store::ATTEMPTS,
@@ -24,8 +25,8 @@ impl PathWriter {
     ) -> Result<(), VaultError> {
         let recorded = outcome.record.paths.get(&path.text).cloned();
         let recorded = recorded.unwrap_or_else(|| Written::intended(path.location));
-        if let Some(message) = self.merge_refusal(run, path) {
-            outcome.messages.push(message);
+        if let Some(refusal) = self.merge_refusal(run, path) {
+            outcome.statements.push(refusal);
             outcome.complete = false;
             return Ok(());
         }
@@ -45,7 +46,7 @@ impl PathWriter {
         match self.store.annotate(path.location, &merge.marks).await {
             Err(error) if error.is_outage() => return Err(error),
             Err(error) => {
-                outcome.messages.push(Message::unmarked(&path.text, &error));
+                outcome.statements.push(messages::unmarked(&path.text, &error));
                 outcome.marked = false;
             }
             Ok(()) => {}
@@ -55,14 +56,14 @@ impl PathWriter {
     }
 
     /// Claims our keys. Returns why the path cannot be merged.
-    fn merge_refusal(&self, run: &SyncRun<'_>, path: &DesiredPath<'_>) -> Option<Message> {
+    fn merge_refusal(&self, run: &SyncRun<'_>, path: &DesiredPath<'_>) -> Option<Statement> {
         if path.location.mount().version() == KvVersion::One {
-            return Some(Message::needs_version_two(&path.text));
+            return Some(messages::needs_version_two(&path.text));
         }
         let claim = |name: &str| self.bindings.claim(run.key, &key_of(&path.text, name), Share::Whole);
         let (name, holder) = path.content.keys().find_map(|name| claim(name).err().map(|holder| (name, holder)))?;
         self.metrics.conflicted();
-        Some(Message::claimed_key(&path.text, name, &holder.to_string()))
+        Some(messages::claimed_key(&path.text, name, &holder.to_string()))
     }
 
     /// Reads, merges and writes the path, several times if others write it at the same time. Returns the merge and the version that holds it,
@@ -83,7 +84,7 @@ impl PathWriter {
                 Ok(merge) => merge,
                 Err(refusal) => {
                     self.metrics.conflicted();
-                    outcome.messages.push(Message::refused(run.key.kind, &path.text, &refusal));
+                    outcome.statements.push(messages::refused(run.key.kind, &path.text, &refusal));
                     outcome.complete = false;
                     return Ok(None);
                 }
@@ -106,11 +107,11 @@ impl PathWriter {
     fn report_merge(&self, text: &str, merge: &Merge, is_drift: bool, outcome: &mut SyncOutcome) {
         if !merge.adopted.is_empty() {
             self.metrics.adopted();
-            outcome.messages.push(Message::adopted_keys(text, &merge.adopted));
+            outcome.statements.push(messages::adopted_keys(text, &merge.adopted));
         }
         if is_drift {
             self.metrics.drifted();
-            outcome.messages.push(Message::drifted(text));
+            outcome.statements.push(messages::drifted(text));
         }
     }
 }
