@@ -11,7 +11,8 @@ use std::{
 
 /// A reverse index from targets to the referrers that name them, with data of type `D` on each reference.
 ///
-/// - [`set`](Self::set) replaces all references of one referrer. No reference of an earlier `set` stays behind.
+/// - [`set`](Self::set) replaces all references of one referrer. No reference of an earlier `set` stays behind. [`add`](Self::add) and
+///   [`discard`](Self::discard) change a single one.
 /// - [`referrers`](Self::referrers) returns the referrers of one target, in their order.
 /// - A target without referrers, or a referrer without targets, takes no memory.
 ///
@@ -91,8 +92,7 @@ impl<R: Ord + Hash, T: Ord + Hash, D> ReverseIndex<R, T, D> {
             }
         }
         for (target, data) in wanted {
-            let known = self.by_target.get_key_value(&target).map(|(known, _)| Arc::clone(known));
-            let target = known.unwrap_or_else(|| Arc::new(target));
+            let target = self.shared_target(target);
             self.link(Arc::clone(&target), Arc::clone(&referrer), data);
             now.push(Arc::clone(&target));
             changes.added.push(target);
@@ -102,6 +102,35 @@ impl<R: Ord + Hash, T: Ord + Hash, D> ReverseIndex<R, T, D> {
             self.by_referrer.insert(referrer, now);
         }
         changes
+    }
+
+    /// Adds a reference, or replaces its data. Returns whether the reference is new.
+    pub fn add(&mut self, referrer: &R, target: T, data: D) -> bool
+    where
+        R: Clone,
+    {
+        let is_new = self.get(referrer, &target).is_none();
+        let target = self.shared_target(target);
+        let known = self.by_referrer.get_key_value(referrer).map(|(known, _)| Arc::clone(known));
+        let referrer = known.unwrap_or_else(|| Arc::new(referrer.clone()));
+        self.link(Arc::clone(&target), Arc::clone(&referrer), data);
+        match self.by_referrer.get_mut(&referrer) {
+            Some(targets) => targets.insert_by(target, Ord::cmp),
+            None => drop(self.by_referrer.insert(referrer, Few::One(target))),
+        }
+        is_new
+    }
+
+    /// Removes a reference. Returns whether there was one.
+    pub fn discard(&mut self, referrer: &R, target: &T) -> bool {
+        if self.get(referrer, target).is_none() {
+            return false;
+        }
+        self.unlink(target, referrer);
+        if self.by_referrer.get_mut(referrer).is_some_and(|targets| targets.remove_by(|known| (**known).cmp(target))) {
+            self.by_referrer.remove(referrer);
+        }
+        true
     }
 
     /// Removes all references of `referrer`. Returns the targets that it named.
@@ -146,6 +175,11 @@ impl<R: Ord + Hash, T: Ord + Hash, D> ReverseIndex<R, T, D> {
         self.by_referrer.get(referrer).map_or(&[][..], Few::as_slice).iter().map(|target| &**target)
     }
 
+    /// Returns all targets that have a referrer, in no particular order.
+    pub fn all_targets(&self) -> impl ExactSizeIterator<Item = &T> + Clone {
+        self.by_target.keys().map(|target| &**target)
+    }
+
     /// Returns the data of one reference. Returns `None` if `referrer` does not name `target`.
     pub fn get(&self, referrer: &R, target: &T) -> Option<&D> {
         let members = self.members(target);
@@ -185,16 +219,16 @@ impl<R: Ord + Hash, T: Ord + Hash, D> ReverseIndex<R, T, D> {
     }
 
     fn unlink(&mut self, target: &T, referrer: &R) {
-        let is_last = self.by_target.get_mut(target).is_some_and(|members| match members {
-            Few::One(_) => true,
-            Few::Many(_) => {
-                members.remove_by(|(known, _)| (**known).cmp(referrer));
-                false
-            }
-        });
-        if is_last {
+        let remove = |members: &mut Few<(Arc<R>, D)>| members.remove_by(|(known, _)| (**known).cmp(referrer));
+        if self.by_target.get_mut(target).is_some_and(remove) {
             self.by_target.remove(target);
         }
+    }
+
+    /// Returns the target as it is stored, if any referrer names it already.
+    fn shared_target(&self, target: T) -> Arc<T> {
+        let known = self.by_target.get_key_value(&target).map(|(known, _)| Arc::clone(known));
+        known.unwrap_or_else(|| Arc::new(target))
     }
 }
 
@@ -248,9 +282,9 @@ impl<M> Few<M> {
         }
     }
 
-    /// Removes the member that `order` finds equal. The last member stays.
-    fn remove_by(&mut self, order: impl Fn(&M) -> std::cmp::Ordering) {
-        let Self::Many(members) = self else { return };
+    /// Removes the member that `order` finds equal. The last member stays. Returns whether it is the last.
+    fn remove_by(&mut self, order: impl Fn(&M) -> std::cmp::Ordering) -> bool {
+        let Self::Many(members) = self else { return true };
         if let Ok(place) = members.binary_search_by(order) {
             members.remove(place);
         }
@@ -261,6 +295,7 @@ impl<M> Few<M> {
         } else if members.capacity() > 4 * members.len() {
             members.shrink_to(2 * members.len());
         }
+        false
     }
 }
 
@@ -294,6 +329,20 @@ mod tests {
         assert_eq!(index.set(&"cart", []).removed, [Arc::new("db")]);
         assert!(index.is_empty() && index.target_count() == 0);
         assert_eq!(index.set(&"nobody", []), Changes::default());
+    }
+
+    #[test]
+    fn a_single_reference_comes_and_goes_without_the_others() {
+        let mut index = ReverseIndex::new();
+        assert!(index.add(&"web", "db", 1) && index.add(&"web", "api", 2) && index.add(&"cart", "db", 3));
+        assert!(!index.add(&"web", "db", 4), "its data alone is new");
+        assert_eq!(index.references(&"db").collect::<Vec<_>>(), [(&"cart", &3), (&"web", &4)]);
+        assert_eq!(index.targets(&"web").collect::<Vec<_>>(), [&"api", &"db"]);
+        assert!(index.discard(&"web", &"db") && !index.discard(&"web", &"db") && !index.discard(&"nobody", &"db"));
+        assert_eq!(index.targets(&"web").collect::<Vec<_>>(), [&"api"]);
+        assert_eq!(index.all_targets().collect::<std::collections::BTreeSet<_>>(), [&"api", &"db"].into());
+        assert!(index.discard(&"web", &"api") && index.discard(&"cart", &"db"));
+        assert!(index.is_empty() && index.all_targets().len() == 0);
     }
 
     #[test]
@@ -338,29 +387,56 @@ mod tests {
         assert!(Arc::ptr_eq(web, &members.as_slice()[1].0));
     }
 
+    #[derive(Debug, Clone)]
+    enum Step {
+        Set(BTreeMap<u8, u8>),
+        Add(u8, u8),
+        Discard(u8),
+        Remove,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            proptest::collection::btree_map(0..8_u8, 0..3_u8, 0..6).prop_map(Step::Set),
+            (0..8_u8, 0..3_u8).prop_map(|(target, data)| Step::Add(target, data)),
+            (0..8_u8).prop_map(Step::Discard),
+            Just(Step::Remove),
+        ]
+    }
+
     proptest! {
         /// After any steps, both directions say what a plain map of references says.
         #[test]
-        fn both_directions_agree_with_a_map_of_references(
-            steps in proptest::collection::vec((0..6_u8, proptest::option::of(proptest::collection::btree_map(0..8_u8, 0..3_u8, 0..6))), 1..60),
-        ) {
+        fn both_directions_agree_with_a_map_of_references(steps in proptest::collection::vec((0..6_u8, step()), 1..60)) {
             let mut index = ReverseIndex::new();
             let mut model: BTreeMap<u8, BTreeMap<u8, u8>> = BTreeMap::new();
-            for (referrer, targets) in steps {
+            for (referrer, step) in steps {
                 let before = model.remove(&referrer).unwrap_or_default();
-                if let Some(targets) = targets {
-                    let changes = index.set(&referrer, targets.clone());
-                    let is_new = |target: &&u8| !before.contains_key(*target);
-                    let is_gone = |target: &&u8| !targets.contains_key(*target);
-                    let added: Vec<_> = targets.keys().filter(is_new).copied().map(Arc::new).collect();
-                    let removed: Vec<_> = before.keys().filter(is_gone).copied().map(Arc::new).collect();
-                    prop_assert_eq!(changes, Changes { added, removed });
-                    if !targets.is_empty() {
-                        model.insert(referrer, targets);
+                let mut after = before.clone();
+                match step {
+                    Step::Set(targets) => {
+                        let changes = index.set(&referrer, targets.clone());
+                        let is_new = |target: &&u8| !before.contains_key(*target);
+                        let is_gone = |target: &&u8| !targets.contains_key(*target);
+                        let added: Vec<_> = targets.keys().filter(is_new).copied().map(Arc::new).collect();
+                        let removed: Vec<_> = before.keys().filter(is_gone).copied().map(Arc::new).collect();
+                        prop_assert_eq!(changes, Changes { added, removed });
+                        after = targets;
                     }
-                } else {
-                    let removed = index.remove(&referrer);
-                    prop_assert_eq!(removed, before.keys().copied().map(Arc::new).collect::<Vec<_>>());
+                    Step::Add(target, data) => {
+                        prop_assert_eq!(index.add(&referrer, target, data), after.insert(target, data).is_none());
+                    }
+                    Step::Discard(target) => {
+                        prop_assert_eq!(index.discard(&referrer, &target), after.remove(&target).is_some());
+                    }
+                    Step::Remove => {
+                        let removed = index.remove(&referrer);
+                        prop_assert_eq!(removed, before.keys().copied().map(Arc::new).collect::<Vec<_>>());
+                        after.clear();
+                    }
+                }
+                if !after.is_empty() {
+                    model.insert(referrer, after);
                 }
                 for target in 0..8 {
                     let expected: Vec<_> =

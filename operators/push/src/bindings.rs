@@ -17,6 +17,7 @@ use std::{
 
 use jiff::Timestamp;
 use konverge_apply::announce::ReasonGauge;
+use konverge_core::reverse_index::ReverseIndex;
 use konverge_vault::boundaries::{Place, Rule, is_allowed};
 use tokio::time::Instant;
 
@@ -38,10 +39,9 @@ pub struct Bindings(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     bindings: HashMap<ObjectRef, Binding>,
-    /// Which Secrets an object uses, and the other way round.
-    uses: HashMap<ObjectRef, BTreeSet<SecretRef>>,
-    users: HashMap<SecretRef, BTreeSet<ObjectRef>>,
-    /// The versions of used Secrets, as far as they were seen; nothing of one that is known not to be there.
+    /// Which Secrets an object uses.
+    uses: ReverseIndex<ObjectRef, SecretRef>,
+    /// The versions of used Secrets, as far as they were seen. A Secret that does not exist has none.
     versions: HashMap<SecretRef, Option<String>>,
     shares: Shares,
     selections: Selections,
@@ -117,21 +117,24 @@ impl Bindings {
     ) -> Vec<ObjectRef> {
         let mut inner = self.lock();
         let mut selecting = inner.select(secret, version.map(|_| labels));
-        let Some(users) = inner.users.get(secret).cloned() else { return selecting };
+        if !inner.uses.is_referenced(secret) {
+            return selecting;
+        }
         let now = version.map(str::to_owned);
         let before = inner.versions.insert(secret.clone(), now.clone());
         if before.as_ref() == Some(&now) {
             return selecting;
         }
-        for user in &users {
-            let Some(binding) = inner.bindings.get_mut(user) else { continue };
+        let Inner { bindings, uses, .. } = &mut *inner;
+        for user in uses.referrers(secret) {
+            let Some(binding) = bindings.get_mut(user) else { continue };
             binding.failures.refusals = 0;
             if before.is_some() {
                 // The first change that is not in Vault yet counts.
                 binding.pending.changed.get_or_insert_with(Instant::now);
             }
         }
-        selecting.extend(users);
+        selecting.extend(uses.referrers(secret).cloned());
         selecting
     }
 
@@ -151,14 +154,13 @@ impl Bindings {
     /// Whether the object uses these Secrets and no other.
     pub fn uses_just(&self, key: &ObjectRef, sources: &BTreeMap<String, Option<String>>) -> bool {
         let inner = self.lock();
-        let used = inner.uses.get(key).into_iter().flatten().map(|secret| &secret.name);
-        used.eq(sources.keys())
+        inner.uses.targets(key).map(|secret| &secret.name).eq(sources.keys())
     }
 
     /// A Secret was read in this version. A version from the watch stays, because it may be newer.
     pub fn secret_was(&self, secret: &SecretRef, version: Option<&str>) {
         let mut inner = self.lock();
-        if inner.users.contains_key(secret) {
+        if inner.uses.is_referenced(secret) {
             inner.versions.entry(secret.clone()).or_insert_with(|| version.map(str::to_owned));
         }
     }
@@ -170,7 +172,7 @@ impl Bindings {
 
     /// Whether any object uses the Secret.
     pub fn is_used(&self, secret: &SecretRef) -> bool {
-        self.lock().users.contains_key(secret)
+        self.lock().uses.is_referenced(secret)
     }
 
     /// All Secrets were listed: so many are in each namespace.
@@ -185,7 +187,7 @@ impl Bindings {
 
     /// A complete list of Secrets was seen: used ones that are not in it are gone. Returns who uses those.
     pub fn secrets_are(&self, shown: &HashSet<SecretRef>) -> Vec<ObjectRef> {
-        let gone: Vec<_> = self.lock().users.keys().filter(|secret| !shown.contains(*secret)).cloned().collect();
+        let gone: Vec<_> = self.lock().uses.all_targets().filter(|secret| !shown.contains(*secret)).cloned().collect();
         gone.iter().flat_map(|secret| self.secret_is(secret, None, &BTreeMap::new())).collect()
     }
 
@@ -195,8 +197,9 @@ impl Bindings {
         if let Some(version) = inner.versions.get_mut(secret).filter(|version| version.as_deref() == Some(from)) {
             *version = Some(to.to_owned());
         }
-        for user in inner.users.get(secret).cloned().unwrap_or_default() {
-            let verified = inner.bindings.get_mut(&user).and_then(|binding| binding.verified.as_mut());
+        let Inner { bindings, uses, .. } = &mut *inner;
+        for user in uses.referrers(secret) {
+            let verified = bindings.get_mut(user).and_then(|binding| binding.verified.as_mut());
             if let Some(version) = verified.and_then(|verified| verified.sources.get_mut(&secret.name))
                 && version.as_deref() == Some(from)
             {
@@ -294,12 +297,12 @@ impl Inner {
     fn index(&mut self, key: &ObjectRef) {
         let Some(binding) = self.bindings.get(key) else {
             self.selections.set(key, None);
-            return self.use_only(key, BTreeSet::new());
+            return self.use_only(key, Vec::new());
         };
         let secret = |name: &str| SecretRef { namespace: key.namespace.clone(), name: name.to_owned() };
         let used = match &binding.spec {
             ParsedSpec::Push(push) => push.wanted.names().into_iter().map(secret).collect(),
-            ParsedSpec::Nothing(_) | ParsedSpec::Invalid(..) => BTreeSet::new(),
+            ParsedSpec::Nothing(_) | ParsedSpec::Invalid(..) => Vec::new(),
         };
         let selector = match &binding.spec {
             ParsedSpec::Push(push) => push.wanted.selector(),
@@ -327,9 +330,10 @@ impl Inner {
     fn select(&mut self, secret: &SecretRef, labels: Option<&BTreeMap<String, String>>) -> Vec<ObjectRef> {
         let mut changed = Vec::new();
         for SelectionChange { by, fits, is_listing } in self.selections.told(secret, labels) {
-            let mut used = self.uses.get(&by).cloned().unwrap_or_default();
-            let is_new = if fits { used.insert(secret.clone()) } else { used.remove(secret) };
+            let is_new = self.uses.get(&by, secret).is_some() != fits;
             if is_new {
+                let others = self.uses.targets(&by).filter(|used| *used != secret).cloned();
+                let used = others.chain(fits.then(|| secret.clone())).collect();
                 self.use_only(&by, used);
             }
             if is_new || is_listing {
@@ -339,26 +343,18 @@ impl Inner {
         changed
     }
 
-    fn use_only(&mut self, key: &ObjectRef, used: BTreeSet<SecretRef>) {
-        let before = self.uses.remove(key).unwrap_or_default();
-        for secret in used.difference(&before) {
-            let users = self.users.entry(secret.clone()).or_default();
-            if users.is_empty() {
+    fn use_only(&mut self, key: &ObjectRef, used: Vec<SecretRef>) {
+        let changes = self.uses.set(key, used.into_iter().map(|secret| (secret, ())));
+        for secret in changes.added {
+            if self.uses.referrers(&secret).len() == 1 {
                 self.shares.used(&secret.namespace);
             }
-            users.insert(key.clone());
         }
-        for secret in before.difference(&used) {
-            let Some(users) = self.users.get_mut(secret) else { continue };
-            users.remove(key);
-            if users.is_empty() {
-                self.users.remove(secret);
+        for secret in changes.removed {
+            if !self.uses.is_referenced(&secret) {
                 self.shares.unused(&secret.namespace);
-                self.versions.remove(secret);
+                self.versions.remove(&*secret);
             }
-        }
-        if !used.is_empty() {
-            self.uses.insert(key.clone(), used);
         }
     }
 }

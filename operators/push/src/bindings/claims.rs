@@ -2,23 +2,21 @@
 //!
 //! In engines with versions the mark in Vault decides; this says it sooner, and it is all there is where there are no marks.
 
-use std::collections::{BTreeSet, HashMap};
+use konverge_core::reverse_index::ReverseIndex;
 
 use crate::object::ObjectRef;
 
+/// The objects that hold a location or wait for it.
 #[derive(Default)]
-pub(super) struct Claims {
-    /// By location.
-    claims: HashMap<String, Claim>,
-    /// The locations that an object has or waits for, so that one of many that go costs no look at those of the others.
-    named: HashMap<ObjectRef, BTreeSet<String>>,
-}
+pub(super) struct Claims(ReverseIndex<ObjectRef, String, Claim>);
 
+/// The claim of one object to one location.
+#[derive(Debug, Clone, Copy)]
 struct Claim {
-    holders: BTreeSet<ObjectRef>,
-    share: Share,
-    /// The objects that wait for it.
-    waiting: BTreeSet<ObjectRef>,
+    /// How much of the location the object holds. All holders of a location hold the same.
+    holds: Option<Share>,
+    /// Whether it waits for more.
+    waits: bool,
 }
 
 /// How much of a location somebody wants.
@@ -43,60 +41,51 @@ fn location_of(claimed: &str) -> &str {
 
 impl Claims {
     pub(super) fn claim(&mut self, key: &ObjectRef, location: &str, share: Share) -> Result<(), ObjectRef> {
-        // It has the location from here on, or waits for it.
-        self.note(key, location);
-        let claim = self.entry(key, location, share);
-        let other = claim.holders.iter().find(|holder| *holder != key).cloned();
-        match other {
-            None => claim.share = share,
-            Some(_) if (claim.share, share) == (Share::Keys, Share::Keys) => {
-                claim.holders.insert(key.clone());
-            }
-            Some(other) => {
-                claim.waiting.insert(key.clone());
-                return Err(other);
-            }
-        }
-        claim.waiting.remove(key);
-        Ok(())
+        let location = location.to_owned();
+        let other = holders(self.0.references(&location)).find(|(holder, _)| *holder != key);
+        let other = other.filter(|(_, held)| (*held, share) != (Share::Keys, Share::Keys));
+        let other = other.map(|(holder, _)| holder.clone());
+        let holds =
+            if other.is_none() { Some(share) } else { self.0.get(key, &location).and_then(|claim| claim.holds) };
+        self.0.add(key, location, Claim { holds, waits: other.is_some() });
+        other.map_or(Ok(()), Err)
     }
 
     /// The object's record has the location, so it had it before this process began. Two records with one location are told apart by
     /// the mark, and without one by who was seen first.
     pub(super) fn recall(&mut self, key: &ObjectRef, location: &str, share: Share) {
-        let claim = self.entry(key, location, share);
-        if (claim.share, share) == (Share::Keys, Share::Keys) {
-            claim.holders.insert(key.clone());
-        }
-        if claim.holders.contains(key) {
-            self.note(key, location);
+        let location = location.to_owned();
+        let held = holders(self.0.references(&location)).map(|(_, held)| held).next();
+        if held.is_none() || (held, share) == (Some(Share::Keys), Share::Keys) {
+            let waits = self.0.get(key, &location).is_some_and(|claim| claim.waits);
+            self.0.add(key, location, Claim { holds: Some(share), waits });
         }
     }
 
+    /// Gives up a location. Returns the objects that waited for it.
     pub(super) fn release(&mut self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
-        self.erase(key, location);
-        let Some(claim) = self.claims.get_mut(location) else { return Vec::new() };
-        claim.waiting.remove(key);
-        if !claim.holders.remove(key) || !claim.holders.is_empty() {
+        let location = location.to_owned();
+        let held = self.0.get(key, &location).and_then(|claim| claim.holds);
+        self.0.discard(key, &location);
+        if held.is_none() || holders(self.0.references(&location)).next().is_some() {
             return Vec::new();
         }
-        let waiting = self.claims.remove(location).map(|claim| claim.waiting).unwrap_or_default();
+        let waiting: Vec<_> = self.0.referrers(&location).cloned().collect();
         for key in &waiting {
-            self.erase(key, location);
+            self.0.discard(key, &location);
         }
-        waiting.into_iter().collect()
+        waiting
     }
 
     /// Gives up what is neither wanted nor kept any more.
     pub(super) fn release_unless(&mut self, key: &ObjectRef, keeps: impl Fn(&str) -> bool) -> Vec<ObjectRef> {
-        let named = self.named.get(key).into_iter().flatten();
-        let given_up: Vec<_> = named.filter(|claimed| !keeps(location_of(claimed))).cloned().collect();
+        let claimed = self.0.targets(key).filter(|claimed| !keeps(location_of(claimed)));
+        let given_up: Vec<_> = claimed.cloned().collect();
         given_up.iter().flat_map(|location| self.release(key, location)).collect()
     }
 
     pub(super) fn release_all(&mut self, key: &ObjectRef) -> Vec<ObjectRef> {
-        let named = self.named.get(key).cloned().unwrap_or_default();
-        named.iter().flat_map(|location| self.release(key, location)).collect()
+        self.release_unless(key, |_| false)
     }
 
     /// The other objects with keys at a location.
@@ -105,36 +94,15 @@ impl Claims {
         key: &'a ObjectRef,
         location: &str,
     ) -> impl Iterator<Item = &'a ObjectRef> + use<'a> {
-        let claim = self.claims.get(location).filter(|claim| claim.share == Share::Keys);
-        claim.into_iter().flat_map(|claim| &claim.holders).filter(move |holder| *holder != key)
+        let holders = holders(self.0.references(&location.to_owned()));
+        holders.filter(move |(holder, held)| *held == Share::Keys && *holder != key).map(|(holder, _)| holder)
     }
+}
 
-    fn entry(&mut self, key: &ObjectRef, location: &str, share: Share) -> &mut Claim {
-        self.claims.entry(location.to_owned()).or_insert_with(|| Claim {
-            holders: BTreeSet::from([key.clone()]),
-            share,
-            waiting: BTreeSet::new(),
-        })
-    }
-
-    fn note(&mut self, key: &ObjectRef, location: &str) {
-        if let Some(named) = self.named.get_mut(key) {
-            if !named.contains(location) {
-                named.insert(location.to_owned());
-            }
-        } else {
-            self.named.insert(key.clone(), BTreeSet::from([location.to_owned()]));
-        }
-    }
-
-    fn erase(&mut self, key: &ObjectRef, location: &str) {
-        if let Some(named) = self.named.get_mut(key) {
-            named.remove(location);
-            if named.is_empty() {
-                self.named.remove(key);
-            }
-        }
-    }
+fn holders<'a>(
+    claims: impl Iterator<Item = (&'a ObjectRef, &'a Claim)>,
+) -> impl Iterator<Item = (&'a ObjectRef, Share)> {
+    claims.filter_map(|(object, claim)| Some((object, claim.holds?)))
 }
 
 #[cfg(test)]
@@ -207,7 +175,7 @@ mod tests {
     fn what_an_object_has_or_waits_for_is_found_by_its_name_and_forgotten_with_it() {
         let (a, b, c) = (object("a"), object("b"), object("c"));
         let mut claims = Claims::default();
-        let named = |claims: &Claims, key: &ObjectRef| claims.named.get(key).map_or(0, BTreeSet::len);
+        let named = |claims: &Claims, key: &ObjectRef| claims.0.targets(key).len();
         claims.recall(&a, "kv/x", Share::Whole);
         claims.recall(&b, "kv/x", Share::Whole);
         assert_eq!((named(&claims, &a), named(&claims, &b)), (1, 0), "two records with one location");
@@ -220,6 +188,6 @@ mod tests {
         assert_eq!(claims.release_all(&a), std::slice::from_ref(&b));
         assert_eq!((named(&claims, &a), named(&claims, &b)), (0, 1), "who is told has to ask again");
         assert_eq!(claims.release_all(&b), []);
-        assert!(claims.claims.is_empty() && claims.named.is_empty());
+        assert!(claims.0.is_empty());
     }
 }

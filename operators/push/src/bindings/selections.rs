@@ -5,18 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use konverge_core::reverse_index::ReverseIndex;
 use kube::core::{Selector, SelectorExt};
 
 use crate::object::{ObjectRef, SecretRef};
 
-/// By namespace, so that a Secret is held against few.
+/// The selectors of all objects.
 #[derive(Default)]
-pub(super) struct Selections(HashMap<String, BTreeMap<ObjectRef, Selection>>);
-
-struct Selection {
-    selector: Selector,
-    /// The events of the watch since a list was requested, until its response arrives.
-    told: Option<BTreeMap<String, bool>>,
+pub(super) struct Selections {
+    /// By namespace, so that a Secret is compared with few of them.
+    selectors: ReverseIndex<ObjectRef, String, Selector>,
+    /// The events of the watch since an object requested a list, until its response arrives.
+    listing: HashMap<ObjectRef, BTreeMap<String, bool>>,
 }
 
 /// The effect of a changed Secret on a selection.
@@ -29,50 +29,41 @@ pub(super) struct SelectionChange {
 }
 
 impl Selections {
-    /// The object selects like this, or not at all. Whether that is new.
+    /// The object selects like this, or not at all. Returns whether that is new.
     pub(super) fn set(&mut self, key: &ObjectRef, selector: Option<&Selector>) -> bool {
-        let known = self.0.entry(key.namespace.clone()).or_default();
-        let before = known.get(key).map(|selection| &selection.selector);
-        let is_new = before != selector;
-        match selector {
-            Some(selector) if is_new => {
-                known.insert(key.clone(), Selection { selector: selector.clone(), told: None });
-            }
-            Some(_) => {}
-            None => drop(known.remove(key)),
-        }
-        if known.is_empty() {
-            self.0.remove(&key.namespace);
+        let is_new = self.selectors.get(key, &key.namespace) != selector;
+        if is_new {
+            self.listing.remove(key);
+            self.selectors.set(key, selector.map(|selector| (key.namespace.clone(), selector.clone())));
         }
         is_new
     }
 
-    /// A Secret has these labels; it has none if it is gone.
+    /// A Secret has these labels, or is gone. Returns the effects on all selections.
     pub(super) fn told(
         &mut self,
         secret: &SecretRef,
         labels: Option<&BTreeMap<String, String>>,
     ) -> Vec<SelectionChange> {
-        let selections = self.0.get_mut(&secret.namespace).into_iter().flatten();
-        let tell = |(key, selection): (&ObjectRef, &mut Selection)| {
-            let fits = labels.is_some_and(|labels| selection.selector.matches(labels));
-            let is_listing = selection.told.as_mut().map(|told| told.insert(secret.name.clone(), fits)).is_some();
+        let selections = self.selectors.references(&secret.namespace);
+        let tell = |(key, selector): (&ObjectRef, &Selector)| {
+            let fits = labels.is_some_and(|labels| selector.matches(labels));
+            let is_listing = self.listing.get_mut(key).map(|told| told.insert(secret.name.clone(), fits)).is_some();
             SelectionChange { by: key.clone(), fits, is_listing }
         };
         selections.map(tell).collect()
     }
 
-    /// It is asked which Secrets fit.
+    /// The object requests a list of the Secrets that fit.
     pub(super) fn ask(&mut self, key: &ObjectRef) {
-        if let Some(selection) = self.0.get_mut(&key.namespace).and_then(|known| known.get_mut(key)) {
-            selection.told = Some(BTreeMap::new());
+        if self.selectors.get(key, &key.namespace).is_some() {
+            self.listing.insert(key.clone(), BTreeMap::new());
         }
     }
 
-    /// The answer, as it has become meanwhile.
+    /// Returns the response to the list, with the changes since the request.
     pub(super) fn answered(&mut self, key: &ObjectRef, mut names: BTreeSet<String>) -> BTreeSet<String> {
-        let selection = self.0.get_mut(&key.namespace).and_then(|known| known.get_mut(key));
-        for (name, fits) in selection.and_then(|selection| selection.told.take()).unwrap_or_default() {
+        for (name, fits) in self.listing.remove(key).unwrap_or_default() {
             if fits {
                 names.insert(name);
             } else {
@@ -84,6 +75,6 @@ impl Selections {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.selectors.is_empty() && self.listing.is_empty()
     }
 }

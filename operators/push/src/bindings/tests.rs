@@ -381,7 +381,7 @@ fn nothing_is_kept_of_what_nobody_uses() {
     bindings.show(shown("a", &[]));
     let empty = |bindings: &Bindings| {
         let inner = bindings.lock();
-        inner.users.is_empty() && inner.versions.is_empty() && inner.uses.is_empty() && inner.selections.is_empty()
+        inner.uses.is_empty() && inner.versions.is_empty() && inner.selections.is_empty()
     };
     assert!(empty(&bindings));
     bindings.show(shown("a", &["db"]));
