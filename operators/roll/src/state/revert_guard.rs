@@ -1,25 +1,22 @@
 //! Records that somebody takes away or sets back, as a repository does that replaces whole objects. Judged by the reverted record, content that the pods have would be rolled once more, or be taken for new, at each round of such a tool. The earlier record stays in force and is restored: at once while that is rare, and with exponential backoff if it goes on.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
+use konverge_core::contest::Contest;
 
 use crate::{record::Record, time::Time};
 
-/// So often it is written down again at once: somebody may have replaced the object by hand.
-const AT_ONCE: u32 = 3;
-
-/// The first pause. Each is twice as long as the one before.
-const FIRST: SignedDuration = SignedDuration::from_secs(1);
-
 /// No pause is longer than this. A longer time without a revert ends the row.
-const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+const LONGEST: Duration = Duration::from_mins(10);
 
 /// A record that somebody has removed from a workload or set back.
 #[derive(Debug, Clone)]
 pub struct RevertGuard {
     /// The record as it stood.
     record: String,
-    /// How often in a row.
-    times: u32,
+    /// The row of reverts.
+    contest: Contest,
     /// When it was last.
     last: Time,
 }
@@ -38,31 +35,23 @@ impl RevertGuard {
 
     /// This record was taken now, after what was taken before.
     fn now(record: String, before: Option<&Self>, now: Time) -> Self {
-        let goes_on = before.filter(|before| before.goes_on(now));
-        Self { record, times: goes_on.map_or(1, |before| before.times.saturating_add(1)), last: now }
-    }
-
-    fn pause(&self) -> SignedDuration {
-        let doublings = self.times.saturating_sub(AT_ONCE);
-        if doublings == 0 {
-            return SignedDuration::ZERO;
-        }
-        let longer = 1_i32.checked_shl(doublings - 1).filter(|times| *times > 0);
-        longer.and_then(|times| FIRST.checked_mul(times)).map_or(LONGEST, |pause| pause.min(LONGEST))
+        let row = before.map(|before| (before.contest, before.quiet(now)));
+        Self { record, contest: Contest::again(row, LONGEST), last: now }
     }
 
     /// Until when the one who did it is left to himself.
     pub(crate) fn until(&self) -> Time {
-        self.last.later(self.pause())
+        self.last.later(SignedDuration::try_from(self.contest.pause()).unwrap_or(SignedDuration::MAX))
     }
 
     /// Whether it is no accident any more.
     pub(crate) fn is_contested(&self, now: Time) -> bool {
-        self.times > AT_ONCE && self.goes_on(now)
+        self.contest.is_fought() && self.contest.goes_on(self.quiet(now))
     }
 
-    fn goes_on(&self, now: Time) -> bool {
-        now.since(self.last) <= self.pause() + LONGEST
+    /// How long nothing was reverted.
+    fn quiet(&self, now: Time) -> Duration {
+        Duration::try_from(now.since(self.last)).unwrap_or_default()
     }
 }
 
@@ -97,16 +86,17 @@ mod tests {
         }
         assert!(taken.as_ref().unwrap().is_contested(at(now)));
         assert_eq!(pauses, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600, 600]);
-        for (what, after, expected) in [("it goes on", 600, 17), ("it was over", 601, 1)] {
-            assert_eq!(RevertGuard::now("r".to_owned(), taken.as_ref(), at(now + after)).times, expected, "{what}");
+        for (what, after, expected) in [("it goes on", 600, true), ("it was over", 601, false)] {
+            let again = RevertGuard::now("r".to_owned(), taken.as_ref(), at(now + after));
+            assert_eq!(again.is_contested(at(now + after)), expected, "{what}");
         }
     }
 
     #[test]
     fn for_ever_is_no_overflow() {
-        let taken = RevertGuard { record: String::new(), times: u32::MAX, last: Time::MAX };
-        assert_eq!((taken.pause(), taken.until()), (LONGEST, Time::MAX));
-        assert_eq!(RevertGuard::now(String::new(), Some(&taken), Time::MAX).times, u32::MAX);
+        let taken = RevertGuard { last: Time::MAX, ..RevertGuard::now(String::new(), None, at(0)) };
+        assert_eq!(taken.until(), Time::MAX);
+        assert_eq!(RevertGuard::now(String::new(), Some(&taken), Time::MAX).until(), Time::MAX);
     }
 
     #[test]
