@@ -18,6 +18,7 @@ const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 ///
 /// The flags are those of openzro-operator. Flags of ours are marked.
 #[derive(Clone, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "openzro-operator", version = konverge_version::line(), args_override_self = true)]
 pub struct Config {
     /// The namespace of the operator [default: that of the pod or of the kubeconfig]
@@ -50,7 +51,7 @@ pub struct Config {
     /// Labels of all objects that the operator creates, such as team=net,tier=infra
     #[arg(long, default_value = "", value_parser = labels, value_name = "LABELS")]
     pub default_labels: Labels,
-    /// Serve Gateways, HTTPRoutes and TCPRoutes
+    /// Serve the Gateway API: gateways with their routes of HTTP and TCP
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub gateway_api_enabled: bool,
     /// Where /metrics is served; 0 is nowhere

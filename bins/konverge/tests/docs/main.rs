@@ -66,6 +66,6 @@ fn first_cells(page: &str) -> BTreeSet<String> {
 }
 
 /// Fails with all faults, each with its page.
-fn assert_none(what: &str, faults: Vec<String>) {
+fn assert_none(what: &str, faults: &[String]) {
     assert!(faults.is_empty(), "{what}:\n{}", faults.join("\n"));
 }

@@ -23,7 +23,7 @@ fn metrics_are_named_as_a_scrape_shows_them() {
             }
         }
     }
-    assert_none("there are no such metrics", faults);
+    assert_none("there are no such metrics", &faults);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn annotations_are_those_of_the_reference() {
             }
         }
     }
-    assert_none("there are no such annotations", faults);
+    assert_none("there are no such annotations", &faults);
 }
 
 /// Words in the form of a reason that are something else.
@@ -125,7 +125,7 @@ fn reasons_are_those_of_the_reference() {
             }
         }
     }
-    assert_none("there are no such reasons", faults);
+    assert_none("there are no such reasons", &faults);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn files_that_pages_name_are_there() {
             }
         }
     }
-    assert_none("there are no such files", faults);
+    assert_none("there are no such files", &faults);
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn every_flag_on_a_page_is_one() {
             }
         }
     }
-    assert_none("there are no such flags", faults);
+    assert_none("there are no such flags", &faults);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn every_variable_on_a_page_is_one() {
             }
         }
     }
-    assert_none("there are no such variables", faults);
+    assert_none("there are no such variables", &faults);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn every_verb_of_the_plugin_on_a_page_is_one() {
             }
         }
     }
-    assert_none("there are no such verbs", faults);
+    assert_none("there are no such verbs", &faults);
 }
 
 #[test]
@@ -152,5 +152,5 @@ fn values_of_the_chart_that_pages_set_are_there() {
         }
     }
     assert!(count > 8, "{count}");
-    assert_none("the chart has no such values", faults);
+    assert_none("the chart has no such values", &faults);
 }

@@ -1,5 +1,7 @@
 //! Rules that read caches of the program, answered by a replica that does not lead.
 
+use std::net::SocketAddr;
+
 use k8s_openapi::api::coordination::v1::Lease;
 use konverge::{
     Operator, WebhookSetup,
@@ -115,8 +117,8 @@ async fn a_standby_judges_by_caches_that_are_complete() {
 async fn authorities_of_callers_that_cannot_be_read_keep_the_program_from_starting() {
     let place = Place::new().await;
     let webhooks = WebhookSetup::from(Webhooks::new()).only_for("no PEM");
-    let address = ([127, 0, 0, 1], 0).into();
-    let mut options = konverge::Options::default().with(|options| options.server.address = address);
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut options = konverge::Options::default().with(|options| options.server.address = address.into());
     options.webhook.address = address;
     let program = Operator::new(PROGRAM, "0").webhooks(webhooks);
     let error = program.assemble_with(place.client.clone(), options).await.err().unwrap();

@@ -51,7 +51,7 @@ impl PolicyReconciler {
     }
 
     async fn apply_part(&self, context: &Context<OZPolicy>, part: &Part, ids: &Ids) -> Result<(), Error> {
-        let binding = self.binding(context.object(), &part.part, &part.name);
+        let binding = self.binding(context.object(), &part.id, &part.name);
         let of = |names: &BTreeSet<String>| names.iter().filter_map(|name| ids.get(name)).cloned().collect();
         let desired = DesiredPolicy {
             name: part.name.clone(),
@@ -75,7 +75,7 @@ impl PolicyReconciler {
         let remote = context.remote(&self.collections.policies);
         let mut pending = None;
         for part in lower::former_parts(&policy, remote.parts().await?) {
-            if lowered.parts.iter().any(|wanted| wanted.part == part) {
+            if lowered.parts.iter().any(|wanted| wanted.id == part) {
                 continue;
             }
             match remote.withdraw(&self.binding(&policy, &part, "")).await? {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Returns the ids of the groups that references mean. No id is returned of which the server does not know the group.
 pub(super) async fn group_ids(

@@ -25,7 +25,7 @@ use crate::{
 /// The finalizer that is ours from now on: the original's.
 const FINALIZER: &str = "gateway.openzro.io/resource";
 /// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps `OZResource`s.
 pub struct ResourceReconciler {

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How often a Secret is looked at. Secrets are read by their names and never watched, so that no list of them is needed.
-pub(super) const SECRET_CHECK: Duration = Duration::from_secs(15 * 60);
+pub(super) const SECRET_CHECK: Duration = Duration::from_mins(15);
 
 /// The item of an object. The original creates each setup key itself, so an id in the status proves that.
 pub(super) fn binding(name: &str, id: Option<String>, deletion: DeletionPolicy) -> Binding {

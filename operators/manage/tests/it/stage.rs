@@ -85,14 +85,13 @@ impl Stage {
         let files = program::operator(&nobody, account, Metrics::default()).generate(&home).unwrap();
         let installed = plane.install(program::PROGRAM, &home, &files.manifest()).await.unwrap();
         let namespace = plane.namespace("user").await.unwrap();
-        let (server, url, token) = match OpenZroServer::shared().await.unwrap() {
-            Some(server) => (Server::Real, OpenZroServer::URL.to_owned(), server.account().tokens["admin"].clone()),
-            None => {
-                eprintln!("this machine has no openZro server: only the verified double is asked");
-                let double = Double::start().await.unwrap();
-                let (url, token) = (double.url().to_owned(), double.account().tokens["admin"].clone());
-                (Server::Double { _double: double }, url, token)
-            }
+        let (server, url, token) = if let Some(server) = OpenZroServer::shared().await.unwrap() {
+            (Server::Real, OpenZroServer::URL.to_owned(), server.account().tokens["admin"].clone())
+        } else {
+            eprintln!("this machine has no openZro server: only the verified double is asked");
+            let double = Double::start().await.unwrap();
+            let (url, token) = (double.url().to_owned(), double.account().tokens["admin"].clone());
+            (Server::Double { _double: double }, url, token)
         };
         let front = HttpFront::start(&url).await.unwrap();
         let credential = Credential::value(SecretValue::from(token.clone()));
@@ -135,12 +134,11 @@ impl Stage {
                 is_current && found.is_some_and(|found| found.status == "True" && found.reason == reason)
             })
         });
-        match found.await {
-            Ok(object) => object,
-            Err(_) => {
-                let now = api.get_opt(name).await.unwrap().map(|object| serde_json::to_value(object).unwrap());
-                panic!("{name} does not say {condition} {reason}: {now:#?}; the calls: {:#?}", self.calls())
-            }
+        if let Ok(object) = found.await {
+            object
+        } else {
+            let now = api.get_opt(name).await.unwrap().map(|object| serde_json::to_value(object).unwrap());
+            panic!("{name} does not say {condition} {reason}: {now:#?}; the calls: {:#?}", self.calls())
         }
     }
 

@@ -36,7 +36,7 @@ impl Follow {
         let mut attempt = 0;
         loop {
             let began = Instant::now();
-            let ended = self.connect().await;
+            let ended = Box::pin(self.connect()).await;
             if began.elapsed() >= HEALTHY {
                 attempt = 0;
             }
@@ -63,7 +63,7 @@ impl Follow {
         let stream = opened?;
         let _open = self.metrics.stream_opened();
         debug!(environment = %self.fetcher.reader().name(), "stream open");
-        self.listen(stream).await
+        Box::pin(self.listen(stream)).await
     }
 
     /// Reads the stream at every moment, also while a poll is under way: a change that both tell is no missed one.

@@ -134,6 +134,7 @@ pub enum AuditCommand {
 
 /// How to serve.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct ServeArguments {
     /// Where clients connect (gRPC)
     #[arg(long, default_value = "0.0.0.0:50051", value_name = "HOST:PORT")]

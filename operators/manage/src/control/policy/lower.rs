@@ -20,7 +20,7 @@ pub(in crate::control) const GENERATED_BY: &str = "openzro.io/generated-by";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// Tells it from the other policies of the object.
-    pub(super) part: String,
+    pub(super) id: String,
     /// The name of the rule, if it stands for one.
     pub(super) rule: Option<String>,
     pub(super) name: String,
@@ -124,7 +124,7 @@ fn flat(spec: &OZPolicySpec, contribution: &Contribution) -> Result<Lowered, Str
             continue;
         }
         lowered.parts.push(Part {
-            part: protocol.to_owned(),
+            id: protocol.to_owned(),
             rule: None,
             name: format!("{} {}", spec.name, protocol.to_ascii_uppercase()),
             description: spec.description.clone().unwrap_or_default(),
@@ -178,7 +178,7 @@ fn of_rule(spec: &OZPolicySpec, rule: &OZPolicyRule) -> Result<Part, String> {
         return Err(format!("{field} needs sources and destinations"));
     }
     Ok(Part {
-        part: rule_part(name),
+        id: rule_part(name),
         rule: Some(name.clone()),
         name: format!("{} {name}", spec.name),
         description: rule.description.clone().or_else(|| spec.description.clone()).unwrap_or_default(),
@@ -228,7 +228,7 @@ pub(super) fn id(policy: &OZPolicy, part: &str) -> Option<String> {
 /// Sets the id of a part in a status.
 pub(super) fn set_id(status: &mut OZPolicyStatus, part: &Part, id: Option<&str>) {
     let id = id.map(str::to_owned);
-    match (part.part.as_str(), &part.rule, id) {
+    match (part.id.as_str(), &part.rule, id) {
         (_, Some(rule), Some(id)) => drop(status.rule_policy_ids.insert(rule.clone(), id)),
         ("tcp", _, id) => status.tcp_policy_id = id,
         ("udp", _, id) => status.udp_policy_id = id,
@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    fn spec(fields: Value) -> OZPolicySpec {
+    fn spec(fields: &Value) -> OZPolicySpec {
         let mut spec = json!({ "name": "web", "sourceGroups": ["devs"], "destinationGroups": ["servers"] });
         spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         serde_json::from_value(spec).unwrap()
@@ -292,7 +292,7 @@ mod tests {
     /// The parts with their ports, and what lacks.
     fn summary(lowered: &Lowered) -> (Vec<(&str, Vec<u16>)>, &[&'static str]) {
         let parts =
-            lowered.parts.iter().map(|part| (part.part.as_str(), part.ports.iter().map(|(port, _)| *port).collect()));
+            lowered.parts.iter().map(|part| (part.id.as_str(), part.ports.iter().map(|(port, _)| *port).collect()));
         (parts.collect(), &lowered.lacking)
     }
 
@@ -310,7 +310,7 @@ mod tests {
                 &["sourceGroups", "destinationGroups"],
             ),
         ] {
-            let lowered = lower(&spec(fields.clone()), &none).unwrap();
+            let lowered = lower(&spec(&fields), &none).unwrap();
             assert_eq!(summary(&lowered), (parts, lacking), "{fields}");
         }
     }
@@ -339,7 +339,7 @@ mod tests {
                 "two rules named",
             ),
         ] {
-            let error = lower(&spec(fields.clone()), &Contribution::default()).unwrap_err();
+            let error = lower(&spec(&fields), &Contribution::default()).unwrap_err();
             assert!(error.contains(word), "{fields}: {error}");
         }
     }
@@ -350,19 +350,19 @@ mod tests {
             { "name": "web in", "sources": ["a"], "destinations": ["b"], "protocol": "tcp", "ports": [80, "8000-8010"] },
             { "name": "drop", "sources": ["a"], "destinations": ["b"], "action": "drop", "enabled": false, "bidirectional": false },
         ] });
-        let lowered = lower(&spec(rules), &Contribution::default()).unwrap();
+        let lowered = lower(&spec(&rules), &Contribution::default()).unwrap();
         let [web, drop] = lowered.parts.as_slice() else { panic!("{lowered:?}") };
         assert_eq!((web.name.as_str(), web.ports.clone()), ("web web in", [(80, 80), (8000, 8010)].into()));
         assert_eq!(
             (drop.action.as_str(), drop.protocol.as_str(), drop.enabled, drop.bidirectional),
             ("drop", "all", false, false)
         );
-        assert_ne!(web.part, drop.part);
+        assert_ne!(web.id, drop.id);
     }
 
     #[test]
     fn w7_resources_contribute_exactly_their_ports_and_groups() {
-        let policy = OZPolicy::new("web", spec(json!({})));
+        let policy = OZPolicy::new("web", spec(&json!({})));
         let fields = |policies: &str, port: u16| json!({ "name": "r", "address": "10.0.0.1", "groups": ["shop"], "policyName": policies, "tcpPorts": [port] });
         let mut gone = resource("gone", fields("web", 3));
         gone.metadata.deletion_timestamp =
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn w22_a_generated_policy_knows_its_resource() {
-        let mut policy = OZPolicy::new("web-shop-a", spec(json!({})));
+        let mut policy = OZPolicy::new("web-shop-a", spec(&json!({})));
         policy.metadata.annotations = Some([(GENERATED_BY.to_owned(), "shop/a".to_owned())].into());
         let fields = json!({ "name": "r", "address": "10.0.0.1", "groups": [], "policyName": "web", "udpPorts": [53] });
         let resources = [resource("a", fields.clone()), resource("b", fields)];
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_part_is_known_by_its_record_or_its_id() {
-        let mut policy = OZPolicy::new("web", spec(json!({})));
+        let mut policy = OZPolicy::new("web", spec(&json!({})));
         let mut status = OZPolicyStatus { tcp_policy_id: Some("t".to_owned()), ..OZPolicyStatus::default() };
         status.rule_policy_ids.insert("web in".to_owned(), "r".to_owned());
         policy.status = Some(status);

@@ -29,7 +29,7 @@ use crate::{
 /// The finalizer, which is the original's.
 const FINALIZER: &str = "finalizers.openzro.io/networkrouter";
 /// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps `NetworkRouter`s.
 pub struct NetworkRouterReconciler {

@@ -31,7 +31,7 @@ const FINALIZER: &str = "openzro.io/cleanup";
 /// Annotation: the ids of networks that the object had before, separated by commas. Resources that name one of them follow to the current one.
 const FORMER_NETWORKS: &str = "konverge.dev/former-networks";
 /// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps `OZRoutingPeer`s.
 pub struct OzRoutingPeerReconciler {

@@ -294,7 +294,8 @@ fn writers_at_the_same_time_lose_nothing_and_leave_a_manifest_of_everything() {
 #[test]
 fn an_import_is_one_change_and_a_change_that_never_fits_ends() {
     let (world, liar) = lying_world();
-    let text: String = (0..200).map(|number| format!("KEY_{number}=value_{number}\n")).collect();
+    let lines: Vec<_> = (0..200).map(|number| format!("KEY_{number}=value_{number}")).collect();
+    let text = lines.join("\n");
     liar.take_seen();
     world.alice.ok_with_stdin("secret import", text.as_bytes());
     let changes = liar.take_seen().into_iter().filter(|call| call.path == CHANGE).count();

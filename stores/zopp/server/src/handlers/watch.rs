@@ -146,8 +146,6 @@ impl Watch {
         match event {
             Ok(Event::EnvironmentDeleted) => Some(Err(self.gone())),
             Ok(Event::Changed { version, .. } | Event::SeveralChanged { version }) if version <= self.seen => None,
-            // No message of the contract tells of several keys.
-            Ok(Event::SeveralChanged { .. }) => Some(self.lagged().await),
             // Each change counts by one: what is between was not heard.
             Ok(Event::Changed { version, .. }) if version > self.seen + 1 => Some(self.lagged().await),
             Ok(Event::Changed { key, version, deleted, timestamp }) => {
@@ -159,7 +157,10 @@ impl Watch {
                 let event = proto::SecretChangeEvent { event_type: event_type.into(), key, version, timestamp };
                 Some(Ok(proto::WatchSecretsResponse { response: Some(Response::Event(event)) }))
             }
-            Ok(Event::Missed) | Err(Gap::Lagged | Gap::Closed) => Some(self.lagged().await),
+            // No message of the contract tells of several keys.
+            Ok(Event::SeveralChanged { .. } | Event::Missed) | Err(Gap::Lagged | Gap::Closed) => {
+                Some(self.lagged().await)
+            }
         }
     }
 

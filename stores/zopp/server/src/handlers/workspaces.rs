@@ -139,15 +139,15 @@ pub(crate) fn signed_by_caller(
         nonce: &wrap.kek_nonce,
         wrapped: &wrap.kek_wrapped,
     };
-    let signer = &call.caller.principal;
+    let caller = &call.caller.principal;
     let is_right =
-        SigningPublic::from_slice(&signer.public_key).is_ok_and(|key| signed.verify(&key, &signature).is_ok());
+        SigningPublic::from_slice(&caller.public_key).is_ok_and(|key| signed.verify(&key, &signature).is_ok());
     if !is_right {
         return Err(Status::invalid_argument(format!(
             "{WRAP_SIGNATURE_KEY} is not by the caller over this workspace key for this recipient"
         )));
     }
-    Ok(KeyWrap { signature: Some(signature), signer_id: Some(signer.id.clone()), ..wrap })
+    Ok(KeyWrap { signature: Some(signature), signer_id: Some(caller.id.clone()), ..wrap })
 }
 
 /// By whom the caller's copy of a workspace key was wrapped.

@@ -150,7 +150,11 @@ impl Store {
             return Err(BackupError::NoBackup(file.to_owned()));
         }
         let damaged = |what: String| BackupError::Damaged { path: file.to_owned(), what };
-        let refused = |error: sqlx::Error| match error.as_database_error().and_then(|error| error.code()).as_deref() {
+        let refused = |error: sqlx::Error| match error
+            .as_database_error()
+            .and_then(sqlx::error::DatabaseError::code)
+            .as_deref()
+        {
             Some(NOT_A_DATABASE) => BackupError::NoBackup(file.to_owned()),
             Some(CORRUPT) => damaged(error.to_string()),
             _ => BackupError::Copy(error),

@@ -162,11 +162,9 @@ fn convert(column: &Column, read: Cell) -> Option<Cell> {
     Some(match (column.kind, read) {
         (Kind::Seconds, Cell::Text(Some(text))) => Cell::Integer(Some(schema::time(&text)?.as_second())),
         (Kind::Milliseconds, Cell::Text(Some(text))) => Cell::Integer(Some(schema::time(&text)?.as_millisecond())),
-        (Kind::Seconds | Kind::Milliseconds, _) => return None,
         (Kind::Token, Cell::Text(Some(token))) => Cell::Bytes(Some(hash_token(&token).to_vec())),
-        (Kind::Token, _) => return None,
         (Kind::Proof, Cell::Text(Some(hash))) => Cell::Text(Some(proof(&hash))),
-        (Kind::Proof, _) => return None,
+        (Kind::Seconds | Kind::Milliseconds | Kind::Token | Kind::Proof, _) => return None,
         (Kind::Integer | Kind::Flag, Cell::Integer(number)) => Cell::Integer(Some(number.unwrap_or_default())),
         (_, other) => other,
     })

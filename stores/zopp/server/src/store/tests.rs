@@ -13,18 +13,18 @@ mod rollback;
 /// An empty database, which goes with this.
 struct Database {
     location: Location,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Database {
     fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { location: Location::file(directory.path().join("zopp.db")), _directory: directory }
+        Self { location: Location::file(directory.path().join("zopp.db")), directory }
     }
 
     async fn postgres() -> Self {
         let address = konverge_zopp_testing::postgres_database().await;
-        Self { location: Location::parse(&address).unwrap(), _directory: tempfile::tempdir().unwrap() }
+        Self { location: Location::parse(&address).unwrap(), directory: tempfile::tempdir().unwrap() }
     }
 
     /// One more replica's view of it.

@@ -72,12 +72,15 @@ async fn a_recipient_learns_who_wrapped_its_key() {
     assert_eq!(signature_of(&world, &tablet).await.unwrap().principal_id, owner.principal_id);
 }
 
+/// Makes a signature for a workspace and a recipient's key.
+type Forge = Box<dyn Fn(&str, &[u8]) -> String>;
+
 #[tokio::test]
 async fn a_signature_that_its_recipient_would_refuse_is_not_kept() {
     let world = World::start().await;
     let mut owner = world.owner().await;
     let (seed, other) = (SigningSeed::from_slice(owner.seed.expose()).unwrap(), SigningSeed::generate().unwrap());
-    let cases: [(&str, Box<dyn Fn(&str, &[u8]) -> String>); 5] = [
+    let cases: [(&str, Forge); 5] = [
         ("by another key", Box::new(move |id, to| hex::encode(sign(&other, id, to)))),
         ("for another recipient", Box::new(move |id, _| hex::encode(sign(&seed, id, &[7; 32])))),
         ("not hexadecimal", Box::new(|_, _| "zz".repeat(64))),

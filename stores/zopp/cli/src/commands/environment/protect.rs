@@ -46,7 +46,7 @@ pub struct ProtectArguments {
 
 /// `environment protect`
 #[derive(Serialize)]
-struct Protected {
+struct Answer {
     environment: String,
     protected: bool,
     version: i64,
@@ -79,7 +79,7 @@ pub(super) async fn execute(client: &Client, arguments: ProtectArguments) -> Out
     let accepted = if review.fault.is_some() { keys_of(difference) } else { Vec::new() };
     let state = if off { "not protected: changes without a manifest are accepted" } else { "protected" };
     let text = format!("Environment '{}' is {state} ({keys} keys at version {version})", name.environment);
-    let object = Protected { environment: name.to_string(), protected: !off, version, keys, accepted };
+    let object = Answer { environment: name.to_string(), protected: !off, version, keys, accepted };
     Ok(plain(object, text))
 }
 

@@ -124,10 +124,7 @@ mod tests {
     #[test]
     fn batches_are_bounded_in_keys_and_bytes() {
         let sizes = |entries: Vec<Entry>| batches(entries).into_iter().map(|(lines, _)| lines).collect::<Vec<_>>();
-        assert_eq!(
-            sizes((0..2 * MOST_KEYS + 1).map(|n| entry(&n.to_string(), 1)).collect()),
-            [MOST_KEYS, MOST_KEYS, 1]
-        );
+        assert_eq!(sizes((0..=2 * MOST_KEYS).map(|n| entry(&n.to_string(), 1)).collect()), [MOST_KEYS, MOST_KEYS, 1]);
         assert_eq!(sizes(vec![entry("A", MOST_BYTES), entry("B", 1), entry("C", 1)]), [1, 2]);
         assert_eq!(sizes(vec![entry("A", 2 * MOST_BYTES)]), [1], "the server decides about one large value");
     }

@@ -281,7 +281,7 @@ async fn a_row_that_cannot_be_understood_is_named_and_nothing_is_left_behind(dat
     let to = Database::sqlite();
     let refused = Store::import(&database.location, &to.location, &row(Action::DatabaseImport)).await.unwrap_err();
     assert!(matches!(refused, ImportError::Insert { table: "environments", .. }), "{refused}");
-    assert_eq!(std::fs::read_dir(to._directory.path()).unwrap().count(), 0, "nothing half-imported is left");
+    assert_eq!(std::fs::read_dir(to.directory.path()).unwrap().count(), 0, "nothing half-imported is left");
 }
 
 async fn a_database_of_the_original_is_not_served_and_the_command_is_named(database: Database) {
