@@ -8,7 +8,7 @@
 //! means for the next attempt.
 //!
 //! For Secrets whose values must leave no copies behind there is [`secret`], with [`field_ownership`] for keys that an older program
-//! wrote; a key that replicas share is a [`stored_key`]. A cache that wants to know of our own writes is a [`witness`].
+//! wrote; a key that replicas share is a [`stored_key`]. Jobs that write outside the cluster keep a [`ledger`]. A cache that wants to know of our own writes is a [`witness`].
 //!
 //! Every write is for exactly the object that the caller saw: uid, resource version or a test of what is replaced go with it, and
 //! [`ApplyError::Gone`] or [`ApplyError::OutOfDate`] say that it was not that one any more. Nothing here repeats a request: that is the
@@ -28,6 +28,7 @@ pub mod events;
 pub mod field_ownership;
 mod finalizers;
 pub mod in_step;
+pub mod ledger;
 pub mod metadata;
 mod object;
 pub mod owners;

@@ -2,8 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
+    fmt, mem,
 };
+
+use konverge_core::reverse_index::ReverseIndex;
 
 use crate::binding::Binding;
 
@@ -61,9 +63,10 @@ impl Interest {
 /// All interests in one collection.
 #[derive(Debug, Default)]
 pub(crate) struct Relations {
+    /// The interests without their claims and references, which the indexes have.
     interests: BTreeMap<Subject, Interest>,
-    claimants: BTreeMap<(String, String), BTreeSet<Subject>>,
-    users: BTreeMap<(String, String), BTreeSet<Subject>>,
+    claims: ReverseIndex<Subject, (String, String)>,
+    references: ReverseIndex<Subject, (String, String)>,
     /// By scope and id: the object whose item it is.
     holders: BTreeMap<(String, String), Subject>,
 }
@@ -72,22 +75,19 @@ impl Relations {
     /// Sets or removes the interest of an object. Returns the other objects that this concerns: what it no longer claims others may have, and what
     /// it no longer refers to may go.
     pub(crate) fn set(&mut self, subject: &Subject, interest: Option<Interest>) -> BTreeSet<Subject> {
-        let before = self.interests.remove(subject).unwrap_or_default();
-        remove(&mut self.claimants, &before.claims, subject);
-        remove(&mut self.users, &before.references, subject);
-        let after = interest.clone().unwrap_or_default();
-        let released: Vec<_> =
-            before.claims.difference(&after.claims).chain(before.references.difference(&after.references)).collect();
-        let concerned =
-            released.into_iter().flat_map(|item| self.claimants.get(item).into_iter().flatten().cloned()).collect();
-        if let Some(interest) = interest {
-            add(&mut self.claimants, &interest.claims, subject);
-            add(&mut self.users, &interest.references, subject);
-            self.interests.insert(subject.clone(), interest);
-        } else {
+        let is_gone = interest.is_none();
+        let mut interest = interest.unwrap_or_default();
+        let all = |items: &mut BTreeSet<(String, String)>| mem::take(items).into_iter().map(|item| (item, ()));
+        let released = self.claims.set(subject, all(&mut interest.claims)).removed;
+        let unused = self.references.set(subject, all(&mut interest.references)).removed;
+        if is_gone {
+            self.interests.remove(subject);
             self.holders.retain(|_, holder| holder != subject);
+        } else {
+            self.interests.insert(subject.clone(), interest);
         }
-        concerned
+        let claimants = released.iter().chain(&unused).flat_map(|item| self.claims.referrers(item));
+        claimants.filter(|claimant| *claimant != subject).cloned().collect()
     }
 
     /// Notes whose item this is.
@@ -108,20 +108,20 @@ impl Relations {
         let holder = self.holders.get(&(scope.to_owned(), id.to_owned()));
         let by_name = names.into_iter().chain([id]).flat_map(|name| {
             let item = (scope.to_owned(), name.to_owned());
-            self.claimants.get(&item).into_iter().chain(self.users.get(&item)).flatten()
+            self.claims.referrers(&item).chain(self.references.referrers(&item))
         });
         holder.into_iter().chain(by_name).cloned().collect()
     }
 
     /// Returns the objects that claim an item of the scope.
     pub(crate) fn in_scope(&self, scope: &str) -> BTreeSet<Subject> {
-        let claims = self.claimants.iter().filter(|((of, _), _)| of == scope);
-        claims.flat_map(|(_, subjects)| subjects).cloned().collect()
+        let claims = self.claims.all_targets().filter(|(of, _)| of == scope);
+        claims.flat_map(|item| self.claims.referrers(item)).cloned().collect()
     }
 
     /// Returns the scopes in which objects claim something or refer to something.
     pub(crate) fn scopes(&self) -> BTreeSet<String> {
-        self.claimants.keys().chain(self.users.keys()).map(|(scope, _)| scope.clone()).collect()
+        self.claims.all_targets().chain(self.references.all_targets()).map(|(scope, _)| scope.clone()).collect()
     }
 
     /// Returns the oldest object that claims one of these, by name or id, if it is older than `subject`.
@@ -135,14 +135,14 @@ impl Relations {
             |subject: &Subject| self.interests.get(subject).map(|interest| (interest.created, interest.uid.as_str()));
         let own = age(subject)?;
         let claimants =
-            claims.into_iter().filter_map(|claim| self.claimants.get(&(scope.to_owned(), claim.to_owned())));
-        let oldest = claimants.flatten().filter_map(|other| Some((age(other)?, other))).min()?;
+            claims.into_iter().flat_map(|claim| self.claims.referrers(&(scope.to_owned(), claim.to_owned())));
+        let oldest = claimants.filter_map(|other| Some((age(other)?, other))).min()?;
         (oldest.0 < own).then(|| oldest.1.clone())
     }
 
     /// Returns the other objects that refer to the item and are not being deleted themselves.
     pub(crate) fn users(&self, subject: &Subject, scope: &str, name: &str) -> Vec<String> {
-        let users = self.users.get(&(scope.to_owned(), name.to_owned())).into_iter().flatten();
+        let users = self.references.referrers(&(scope.to_owned(), name.to_owned()));
         let stays = |user: &&Subject| {
             *user != subject && self.interests.get(*user).is_some_and(|interest| !interest.is_deleting)
         };
@@ -152,26 +152,5 @@ impl Relations {
     /// Whether an object with this uid has an interest.
     pub(crate) fn knows(&self, uid: &str) -> bool {
         self.interests.values().any(|interest| interest.uid == uid)
-    }
-}
-
-fn add(map: &mut BTreeMap<(String, String), BTreeSet<Subject>>, items: &BTreeSet<(String, String)>, subject: &Subject) {
-    for item in items {
-        map.entry(item.clone()).or_default().insert(subject.clone());
-    }
-}
-
-fn remove(
-    map: &mut BTreeMap<(String, String), BTreeSet<Subject>>,
-    items: &BTreeSet<(String, String)>,
-    subject: &Subject,
-) {
-    for item in items {
-        if let Some(subjects) = map.get_mut(item) {
-            subjects.remove(subject);
-            if subjects.is_empty() {
-                map.remove(item);
-            }
-        }
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use k8s_openapi::{
-    api::{core::v1::Namespace, rbac::v1::PolicyRule},
-    jiff::Timestamp,
+use k8s_openapi::{api::rbac::v1::PolicyRule, jiff::Timestamp};
+use konverge_apply::{
+    MetadataChange, Writable,
+    ledger::{CLUSTER_NAMESPACE, cluster_uid, deleting_for},
 };
-use konverge_apply::{MetadataChange, Writable};
 use konverge_core::{
     error::{Classify, ErrorClass, in_one_line},
     reasons,
@@ -20,7 +20,7 @@ use konverge_runtime::{
     cache::Store,
     object::{Object, ObjectKey},
 };
-use kube::{Api, Resource, ResourceExt, runtime::events::EventType};
+use kube::{Resource, ResourceExt, runtime::events::EventType};
 
 use crate::{
     context::Context,
@@ -32,9 +32,6 @@ use crate::{
 
 /// Annotation: what was intended on servers for the object, bound to its uid and cluster. The operator writes it before it creates anything there.
 pub const RECORD: &str = "konverge.dev/remote";
-
-/// The namespace whose uid names the cluster: it is there from the beginning and never deleted.
-const CLUSTER_NAMESPACE: &str = "kube-system";
 
 impl Operator {
     /// Gives items on a server their client and settings, which `begin` makes when the flags are known; see
@@ -184,12 +181,10 @@ impl<K: Object + Writable, R: Remote> RemoteObject<'_, K, R> {
     }
 
     async fn ledger(&self) -> Result<ObjectLedger<'_, K>, Error> {
-        let namespaces = Api::<Namespace>::all(self.context.client().clone());
         let read = async {
             let message = "cannot tell this cluster from others: allow the service account to get the namespace kube-system, or name the \
                            cluster in the settings";
-            let found = namespaces.get_metadata(CLUSTER_NAMESPACE).await;
-            found.map(|namespace| namespace.uid().unwrap_or_default()).map_err(|error| {
+            cluster_uid(self.context.client()).await.map_err(|error| {
                 let class = konverge_apply::error::class_of(&error);
                 Error::new(class, reasons::REQUEST_FAILED, message).caused_by(error)
             })
@@ -239,8 +234,7 @@ impl<K: Object + Writable> Ledger for ObjectLedger<'_, K> {
 
     fn deleting_for(&self) -> Duration {
         let deleted = self.context.object().meta().deletion_timestamp.as_ref();
-        let since = deleted.map(|time| Timestamp::now().duration_since(time.0));
-        since.and_then(|since| Duration::try_from(since).ok()).unwrap_or_default()
+        deleting_for(deleted.map(|time| time.0), Timestamp::now())
     }
 
     fn record(&self) -> Option<String> {

@@ -10,7 +10,7 @@ use kube::{
 
 use crate::{
     annotations::{FINALIZER, STATUS},
-    journal::{self, JournalError},
+    journal::{self, JournalError, PREFIX},
     ledger::{Ledger, LedgerError},
     object::{Kind, ObjectRef},
 };
@@ -40,7 +40,7 @@ enum Left {
         source: LedgerError,
     },
     /// The journal could not be deleted.
-    #[error(transparent)]
+    #[error("cannot delete the Secrets {PREFIX}-…: {0}")]
     Journal(#[from] JournalError),
 }
 

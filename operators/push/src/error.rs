@@ -2,13 +2,11 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use konverge_apply::{Statement, error::class_of};
+use konverge_apply::{Statement, error::class_of, ledger::CLUSTER_NAMESPACE};
 use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_vault::VaultError;
 
-use crate::{
-    cluster_identity, journal::JournalError, ledger::LedgerError, messages, orphans::OrphansError, store::ClearError,
-};
+use crate::{journal::JournalError, ledger::LedgerError, messages, orphans::OrphansError, store::ClearError};
 
 /// A run that ended without doing what it should, and that said so.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +29,7 @@ pub enum PushError {
     #[error("nothing more is written: this process leads no more")]
     LeadershipLost,
     /// The journal could not be written.
-    #[error(transparent)]
+    #[error("cannot note down in a Secret of the operator's namespace what is about to be written to Vault: {0}")]
     Journal(#[from] JournalError),
     /// A path could not be cleared in the time that a deletion has.
     #[error("{doing}: {location} is not cleared after {} s", limit.as_secs_f32(), doing = Doing::Clear)]
@@ -120,7 +118,7 @@ impl Classify for PushError {
 impl PushError {
     /// The identity of this cluster could not be read.
     pub(crate) fn unidentified(source: kube::Error) -> Self {
-        Self::Read { what: format!("the namespace {}", cluster_identity::NAMESPACE), source: Box::new(source) }
+        Self::Read { what: format!("the namespace {CLUSTER_NAMESPACE}"), source: Box::new(source) }
     }
 
     /// Returns the statement for the owner of the object.

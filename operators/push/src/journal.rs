@@ -1,41 +1,22 @@
-//! The journal of intentions: the paths that the operator is about to write for many objects without a record, in a few Secrets of its
-//! namespace.
+//! The journal of intentions: the paths that the operator is about to write for many objects without a record.
 //!
-//! A path is recorded on its object before it is written for the first time, so that no crash leaves one in Vault that nobody knows of. With
-//! many new objects at once, as at the first start in a cluster, that is one request for each before anything is in Vault. Here those
-//! that come within a moment are noted together, in one request, and each object gets its record after, when there is time.
-//!
-//! The journal speaks of objects that bear no record, and of nothing else. An object that bears one, or that is gone and cleared after, goes
-//! from the journal, and a batch with its last object; at rest there is none. After a crash, or when another replica takes over, what is there is
-//! read before the first run, and each object that it names has a run.
-//!
-//! They are Secrets because of the digests in them: by those a write that was begun for an object that is gone can be told from what
-//! somebody else wrote, and who may read their key can guess at short values. Where the operator may not make Secrets, as with the
-//! original's role, each object gets its record first.
+//! [`konverge_apply::ledger`] keeps it in a few Secrets of the operator's namespace. An entry is the record of one object, and digests of what is
+//! about to be written. The digests tell a write that was begun for an object that is gone from what another actor wrote. A reader of their key
+//! can guess at short values, so the batches are Secrets. An operator that may not create Secrets, as with the original's role, writes the record
+//! of each object first.
 
-mod entry;
-mod writer;
+use std::{collections::BTreeMap, sync::Arc};
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
-
-use k8s_openapi::api::core::v1::Secret;
-use konverge_apply::read::list_all;
-use konverge_core::digest::DigestKey;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+pub use konverge_apply::ledger::JournalError;
+use konverge_apply::ledger::{self, BatchData, JournalOptions};
+use konverge_core::digest::{DIGEST_KEY_LENGTH, DigestKey};
 use konverge_vault::{Content, Location};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams},
-};
-use tokio::sync::{OnceCell, mpsc, oneshot};
+use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
-use entry::Entry;
-pub use entry::Intention;
-use writer::{Order, Waiting, Writer};
-
-use crate::{object::ObjectRef, record::Record};
+use crate::{digest::digest, object::ObjectRef, orphans::Orphan, record::Record, store::Unfinished};
 
 /// How the names of the Secrets begin.
 pub const PREFIX: &str = "vault-sync-operator-intended";
@@ -43,91 +24,50 @@ pub const PREFIX: &str = "vault-sync-operator-intended";
 /// The label that all of them have.
 pub const LABEL: &str = "vault-sync.io/intended";
 
-/// Secrets in one answer.
-const PAGE: u32 = 50;
+/// The log line of an operator that may not create Secrets.
+const REFUSED: &str = "Secrets cannot be made in the operator's namespace: each object is written on before its first write to Vault; allow the \
+                       service account to create and delete Secrets there to have a first sync of many quicker";
 
-/// The journal cannot be read or written now.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("cannot note down in a Secret of the operator's namespace what is about to be written to Vault: {0}")]
-pub struct JournalError(pub(crate) Arc<kube::Error>);
+/// The name of the digest key in a batch.
+const KEY: &str = "digest-key";
 
-impl From<kube::Error> for JournalError {
-    fn from(error: kube::Error) -> Self {
-        Self(Arc::new(error))
-    }
-}
+/// The name of the entries in a batch.
+const ENTRIES: &str = "entries";
 
 /// A handle; clones are handles to the same journal.
 #[derive(Clone)]
-pub struct Journal(Arc<Shared>);
-
-struct Shared {
-    api: Api<Secret>,
-    state: Mutex<State>,
-    orders: mpsc::UnboundedSender<Order>,
-    recalled: OnceCell<()>,
+pub struct Journal {
+    intentions: ledger::Journal<Intention>,
     /// The key of this process for digests.
     digest_key: Arc<DigestKey>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The intentions by object, each with its batch.
-    noted: HashMap<ObjectRef, Vec<(String, Intention)>>,
-    /// How many of a batch's objects are left.
-    left: HashMap<String, usize>,
-    /// Whether it cannot be used: it is not allowed, or there is no such namespace.
-    refused: bool,
 }
 
 impl Journal {
     /// A journal in this namespace, which is the operator's own, and the task that writes it.
     pub fn new(client: Client, namespace: &str) -> (Self, impl Future<Output = ()> + Send + use<>) {
-        let api = Api::namespaced(client, namespace);
-        let (orders, ordered) = mpsc::unbounded_channel();
-        let digest_key = Arc::new(DigestKey::new(rand::random()));
-        let journal = Self(Arc::new(Shared {
-            api: api.clone(),
-            state: Mutex::default(),
-            orders,
-            recalled: OnceCell::new(),
-            digest_key,
-        }));
-        (journal.clone(), Writer::new(api, journal).run(ordered))
+        let prefix = format!("{PREFIX}-{:08x}", rand::random::<u32>());
+        let options = JournalOptions { prefix, label: LABEL, refused: REFUSED };
+        let (intentions, write) = ledger::Journal::new(Api::namespaced(client, namespace), options);
+        (Self { intentions, digest_key: Arc::new(DigestKey::new(rand::random())) }, write)
     }
 
-    /// Reads what was noted before this process led, once. Gives the objects that it speaks of, the first time.
+    /// Reads what earlier processes have noted, once. Returns the objects of these intentions, the first time.
     pub async fn recall(&self) -> Result<Vec<ObjectRef>, JournalError> {
-        let mut found = Vec::new();
-        self.0.recalled.get_or_try_init(|| async { self.read().await.map(|objects| found = objects) }).await?;
-        Ok(found)
+        self.intentions.recall().await
     }
 
-    async fn read(&self) -> Result<Vec<ObjectRef>, JournalError> {
-        let batches = match batches(&self.0.api).await {
-            Err(kube::Error::Api(status)) if status.code == 403 => {
-                self.refuse(&status.message);
-                return Ok(Vec::new());
-            }
-            batches => batches?,
-        };
-        let mut state = self.state();
-        Ok(batches.into_iter().flat_map(|batch| state.take(batch)).collect())
-    }
-
-    /// The intentions of the object, and of earlier objects with its name. Empty before [`recall`](Self::recall).
+    /// Returns the intentions for the object, and for earlier objects with its name. Empty before [`recall`](Self::recall).
     pub fn about(&self, key: &ObjectRef) -> Vec<Intention> {
-        let state = self.state();
-        state.noted.get(key).into_iter().flatten().map(|(_, intention)| intention.clone()).collect()
+        self.intentions.about(key)
     }
 
-    /// Whether anything is noted of the object.
+    /// Returns whether anything is noted of the object.
     pub fn speaks_of(&self, key: &ObjectRef) -> bool {
-        self.state().noted.contains_key(key)
+        self.intentions.speaks_of(key)
     }
 
-    /// Notes the record of an object that bears none, and what is about to be written. It is there for sure when this gives true;
-    /// false is that there can be no journal, or that this is not noted yet and is not worth while.
+    /// Notes the record of an object that bears none, and what is about to be written. It is stored for sure if this returns `true`. `false`
+    /// means that there can be no journal, or that this is not noted yet and is not worth while.
     pub async fn intend<'a>(
         &self,
         key: &ObjectRef,
@@ -135,137 +75,190 @@ impl Journal {
         contents: impl IntoIterator<Item = (&'a Location, &'a Content)>,
         worth_while: bool,
     ) -> Result<bool, JournalError> {
-        if self.state().refused || !worth_while && !self.speaks_of(key) {
+        if self.intentions.is_refused() || !worth_while && !self.speaks_of(key) {
             return Ok(false);
         }
-        let digest_key = &self.0.digest_key;
-        let entry = Entry::new(key, record, contents, digest_key);
+        let entry = Entry::new(key, record, contents, &self.digest_key);
         let is_noted = self.about(key).iter().any(|intention| intention.covers(&entry));
         if is_noted || !worth_while {
             return Ok(is_noted);
         }
-        let intention = Intention::new(entry, Arc::clone(digest_key));
-        let (answer, answered) = oneshot::channel();
-        // Where the task has ended there is no answer.
-        drop(self.0.orders.send(Order::Write(Waiting { key: key.clone(), intention, answer })));
-        answered.await.unwrap_or(Ok(false))
+        self.intentions.note(key.clone(), Intention::new(entry, Arc::clone(&self.digest_key))).await
     }
 
     /// The object bears its record, or is gone and nothing is left of it.
     pub fn resolve(&self, key: &ObjectRef) {
-        let mut state = self.state();
-        for batch in state.resolve(key) {
-            drop(self.0.orders.send(Order::Remove(batch)));
-        }
+        self.intentions.resolve(key);
     }
 
-    /// The intentions of earlier objects with the name are over, unless the record still has one of their paths.
+    /// The intentions for earlier objects with the name are over, unless the record still has one of their paths.
     pub fn resolve_others(&self, key: &ObjectRef, record: &Record) {
-        for batch in self.state().resolve_others(key, record) {
-            drop(self.0.orders.send(Order::Remove(batch)));
-        }
-    }
-
-    /// It cannot be used from now on. Said once.
-    fn refuse(&self, cause: &str) {
-        if !std::mem::replace(&mut self.state().refused, true) {
-            tracing::info!(
-                cause,
-                "Secrets cannot be made in the operator's namespace: each object is written on before its first write to Vault; allow the \
-                 service account to create and delete Secrets there to have a first sync of many quicker"
-            );
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.intentions.resolve_where(key, |intention| intention.is_succeeded_by(record));
     }
 }
 
-/// Takes all of the journal away, for an uninstall. Where it may not be touched there is none.
+/// Deletes the whole journal, for an uninstall.
 pub(crate) async fn erase(client: &Client) -> Result<(), JournalError> {
-    let api = Api::<Secret>::default_namespaced(client.clone());
-    let found = match batches(&api).await {
-        Err(kube::Error::Api(status)) if status.code == 403 => return Ok(()),
-        found => found?,
-    };
-    for batch in found {
-        delete(&api, &batch.name_any()).await?;
-    }
-    Ok(())
+    ledger::Journal::<Intention>::erase(&Api::<Secret>::default_namespaced(client.clone()), LABEL).await
 }
 
-/// All batches that there are.
-async fn batches(api: &Api<Secret>) -> kube::Result<Vec<Secret>> {
-    list_all(api, &ListParams::default().labels(LABEL).limit(PAGE)).await
+/// An object, and what is about to be written for it.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    /// The object, with the record that it does not bear yet.
+    #[serde(flatten)]
+    object: Orphan,
+    /// The digest of what is about to be written to each path, where it is known.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    digests: BTreeMap<String, String>,
 }
 
-/// Deletes a batch, if it is there still.
-async fn delete(api: &Api<Secret>, batch: &str) -> kube::Result<()> {
-    match api.delete(batch, &DeleteParams::default()).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        deleted => deleted.map(drop),
+impl Entry {
+    /// Of an object with this record, to whose paths this is about to be written.
+    fn new<'a>(
+        key: &ObjectRef,
+        record: &Record,
+        contents: impl IntoIterator<Item = (&'a Location, &'a Content)>,
+        digest_key: &DigestKey,
+    ) -> Self {
+        let digests = contents.into_iter().filter_map(|(location, content)| {
+            Some((location.to_string(), digest(digest_key, content.iter())?.to_string()))
+        });
+        Self { object: Orphan::new(key, record.clone()), digests: digests.collect() }
     }
 }
 
-impl State {
-    /// Takes over a batch of another process. Gives the objects that it speaks of.
-    fn take(&mut self, batch: Secret) -> Vec<ObjectRef> {
-        let name = batch.name_any();
-        let Some(intentions) = entry::read(batch) else {
-            tracing::warn!(
-                "what the Secret {name} of the operator's namespace holds was not written by this program; it is left"
-            );
-            return Vec::new();
-        };
-        let mut objects = Vec::new();
-        for intention in intentions {
-            // A kind that this version does not know, of one after it.
-            let Some(key) = intention.key() else { continue };
-            self.note(&name, key.clone(), intention);
-            objects.push(key);
-        }
-        objects
+/// The entry of an object in the journal.
+#[derive(Clone)]
+pub struct Intention {
+    entry: Arc<Entry>,
+    digest_key: Arc<DigestKey>,
+}
+
+impl Intention {
+    fn new(entry: Entry, digest_key: Arc<DigestKey>) -> Self {
+        Self { entry: Arc::new(entry), digest_key }
     }
 
-    fn note(&mut self, batch: &str, key: ObjectRef, intention: Intention) {
-        *self.left.entry(batch.to_owned()).or_default() += 1;
-        self.noted.entry(key).or_default().push((batch.to_owned(), intention));
+    /// The record that the object does not bear, with the uid of the object that was meant.
+    pub fn record(&self) -> &Record {
+        self.entry.object.record()
     }
 
-    /// Gives the batches that nothing is left of.
-    fn resolve(&mut self, key: &ObjectRef) -> Vec<String> {
-        let gone = self.noted.remove(key).unwrap_or_default();
-        self.leave(gone)
+    /// Whether it says all that the entry does: if the object were gone, the same would be cleared in the same way.
+    fn covers(&self, entry: &Entry) -> bool {
+        let (noted, meant) = (self.record(), entry.object.record());
+        let is_noted =
+            |path: &String| noted.paths.contains_key(path) && self.entry.digests.get(path) == entry.digests.get(path);
+        noted.uid == meant.uid && noted.deletion == meant.deletion && meant.paths.keys().all(is_noted)
     }
 
-    /// The same of intentions for others than the record's object, if none of their paths is in the record.
-    fn resolve_others(&mut self, key: &ObjectRef, record: &Record) -> Vec<String> {
-        let Some(noted) = self.noted.remove(key) else { return Vec::new() };
-        let is_done = |(_, intention): &(String, Intention)| {
-            let begun = intention.record();
-            begun.uid != record.uid && !begun.paths.keys().any(|path| record.paths.contains_key(path))
-        };
-        let (gone, stay): (Vec<_>, Vec<_>) = noted.into_iter().partition(is_done);
-        if !stay.is_empty() {
-            self.noted.insert(key.clone(), stay);
-        }
-        self.leave(gone)
+    /// Whether it is for an earlier object than the record's, and none of its paths is in the record.
+    fn is_succeeded_by(&self, record: &Record) -> bool {
+        let begun = self.record();
+        begun.uid != record.uid && !begun.paths.keys().any(|path| record.paths.contains_key(path))
     }
 
-    fn leave(&mut self, gone: Vec<(String, Intention)>) -> Vec<String> {
-        let mut done = Vec::new();
-        for (batch, _) in gone {
-            let Some(left) = self.left.get_mut(&batch) else { continue };
-            *left -= 1;
-            if *left == 0 {
-                self.left.remove(&batch);
-                done.push(batch);
-            }
-        }
-        done
+    /// The content that an unfinished write to the path would have made.
+    pub fn unfinished(&self, path: &str) -> Unfinished<'_> {
+        self.entry.digests.get(path).map_or(Unfinished::Unknown, |text| Unfinished::Digest(&self.digest_key, text))
+    }
+}
+
+impl ledger::Intention for Intention {
+    type Key = ObjectRef;
+
+    fn key(&self) -> Option<ObjectRef> {
+        self.entry.object.key()
+    }
+
+    fn encode(batch: &[Self]) -> BatchData {
+        // All intentions of one process have its key.
+        let digest_key = batch.first().map(|intention| intention.digest_key.bytes().to_vec()).unwrap_or_default();
+        let entries: Vec<&Entry> = batch.iter().map(|intention| &*intention.entry).collect();
+        // Names, numbers, times and digests, which are JSON.
+        let entries = serde_json::to_vec(&entries).unwrap_or_default();
+        BTreeMap::from([(KEY.to_owned(), ByteString(digest_key)), (ENTRIES.to_owned(), ByteString(entries))])
+    }
+
+    fn decode(mut data: BatchData) -> Option<Vec<Self>> {
+        let bytes = Zeroizing::new(data.remove(KEY)?.0);
+        let digest_key = Arc::new(DigestKey::new(<[u8; DIGEST_KEY_LENGTH]>::try_from(bytes.as_slice()).ok()?));
+        let entries: Vec<Entry> = serde_json::from_slice(&data.remove(ENTRIES)?.0).ok()?;
+        Some(entries.into_iter().map(|entry| Self::new(entry, Arc::clone(&digest_key))).collect())
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use jiff::Timestamp;
+    use konverge_apply::ledger::Intention as _;
+    use konverge_core::SecretValue;
+    use konverge_vault::{KvVersion, Mount, SecretPath};
+
+    use super::*;
+    use crate::{object::Kind, record::Written, spec::DeletionPolicy};
+
+    fn content(value: &str) -> Content {
+        [("k".to_owned(), SecretValue::from(value.to_owned()))].into_iter().collect()
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_and_shows_no_value() {
+        let mount = Mount::new("secret", KvVersion::Two);
+        let location = mount.location(&SecretPath::parse("secret/data/a").unwrap()).unwrap();
+        let key = ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db".to_owned() };
+        let mut record = Record::new("1", Timestamp::UNIX_EPOCH);
+        record.paths.insert(location.to_string(), Written::intended(&location));
+        let digest_key = || Arc::new(DigestKey::new([7; DIGEST_KEY_LENGTH]));
+        let entry = Entry::new(&key, &record, [(&location, &content("tops3cret"))], &digest_key());
+        let intention = Intention::new(entry, digest_key());
+        let batch = Intention::encode(&[intention]);
+        assert_eq!(batch[KEY].0, [7; DIGEST_KEY_LENGTH]);
+        assert!(!String::from_utf8_lossy(&batch[ENTRIES].0).contains("tops3cret"));
+
+        let read_back = Intention::decode(batch.clone()).unwrap();
+        let [intention] = &*read_back else { panic!("one was kept") };
+        assert_eq!((intention.key(), intention.record()), (Some(key.clone()), &record));
+        for (name, spoiled) in [(KEY, &[7; 3][..]), (ENTRIES, &b"no batch"[..])] {
+            let mut batch = batch.clone();
+            batch.insert(name.to_owned(), ByteString(spoiled.to_vec()));
+            assert!(Intention::decode(batch).is_none(), "{name}");
+        }
+        assert!(Intention::decode(BatchData::new()).is_none());
+        let entry_of = |record: &Record, value| Entry::new(&key, record, [(&location, &content(value))], &digest_key());
+        assert!(intention.covers(&entry_of(&record, "tops3cret")));
+        assert!(!intention.covers(&entry_of(&record, "other")), "by its digest that would be somebody else's");
+        let kept = Record { deletion: DeletionPolicy::Keep, ..record.clone() };
+        assert!(!intention.covers(&entry_of(&kept, "tops3cret")), "it would be deleted");
+        record.paths.insert("secret/data/other".to_owned(), Written::intended(&location));
+        assert!(!intention.covers(&entry_of(&record, "tops3cret")));
+        let path = location.to_string();
+        assert!(intention.unfinished(&path).is(&content("tops3cret")));
+        assert!(!intention.unfinished(&path).is(&content("other")));
+        assert!(!intention.unfinished("secret/data/other").is(&content("tops3cret")), "nothing is known of it");
+    }
+
+    #[test]
+    fn what_was_begun_for_one_before_goes_when_it_left_nothing() {
+        let with = |uid: &str, path: &str| {
+            let location = Mount::new("secret", KvVersion::Two).location(&SecretPath::parse(path).unwrap()).unwrap();
+            let mut record = Record::new(uid, Timestamp::UNIX_EPOCH);
+            record.paths.insert(path.to_owned(), Written::intended(&location));
+            record
+        };
+        let key = ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "a".to_owned() };
+        let mut now = with("3", "secret/data/q");
+        now.paths.extend(with("3", "secret/data/r").paths);
+        let digest_key = Arc::new(DigestKey::new([1; DIGEST_KEY_LENGTH]));
+        for (what, uid, path, expected) in [
+            ("nothing of it is left", "1", "secret/data/p", true),
+            ("the record has its path", "2", "secret/data/q", false),
+            ("it is for the same object", "3", "secret/data/r", false),
+        ] {
+            let intention =
+                Intention::new(Entry::new(&key, &with(uid, path), [], &digest_key), Arc::clone(&digest_key));
+            assert_eq!(intention.is_succeeded_by(&now), expected, "{what}");
+        }
+    }
+}

@@ -1,7 +1,6 @@
 //! The decisions of the platform for all objects.
 
-use std::time::Duration;
-
+use konverge_apply::ledger::DeletionDeadline;
 use konverge_vault::{
     Location,
     boundaries::{Place, Rule, is_allowed},
@@ -26,9 +25,7 @@ pub struct Policy {
     /// How the operator writes values that are not UTF-8, unless the object says.
     pub binary: BinaryPolicy,
     /// How long an object that is being deleted waits for Vault.
-    pub deadline: Duration,
-    /// The same in a namespace that is being deleted.
-    pub namespace_deadline: Duration,
+    pub deadline: DeletionDeadline,
 }
 
 impl Policy {

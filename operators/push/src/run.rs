@@ -4,7 +4,10 @@ use std::{process::ExitCode, sync::Arc};
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
-use konverge_apply::events::EventSink;
+use konverge_apply::{
+    events::EventSink,
+    ledger::{ClusterIdentity, DeletionDeadline},
+};
 use konverge_core::digest::DigestKey;
 use konverge_runtime::{
     Controller, Manager, Queue,
@@ -26,7 +29,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     bindings::Bindings,
-    cluster_identity::Identity,
+    cluster_identity::identity,
     config::{Bind, Config, Task},
     drain::{self, DrainError},
     journal::Journal,
@@ -204,8 +207,10 @@ fn policy(config: &Config) -> Policy {
         deletion: config.default_deletion_policy,
         existing: config.existing,
         binary: config.binary,
-        deadline: config.finalizer_deadline,
-        namespace_deadline: config.terminating_namespace_deadline,
+        deadline: DeletionDeadline {
+            limit: config.finalizer_deadline,
+            in_terminating_namespace: config.terminating_namespace_deadline,
+        },
     }
 }
 
@@ -229,8 +234,8 @@ fn follow_vault(manager: &mut Manager, vault: Vault, bindings: &Arc<Bindings>, q
 }
 
 /// Finds out which installation this is. Until `secrets` has shown a list, a refusal may come from an API server that has just started.
-fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: WatchHealth) -> Identity {
-    let identity = Identity::new(client.clone(), config.instance.clone(), move || secrets.is_synced());
+fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: WatchHealth) -> ClusterIdentity {
+    let identity = identity(client.clone(), config.instance.clone(), move || secrets.is_synced());
     let known = identity.clone();
     manager.checks().readiness("cluster-identity", move || known.check());
     manager.task("cluster-identity", identity.clone().run());

@@ -1,5 +1,6 @@
 //! Vault, as far as it is needed here, with everything counted.
 
+use konverge_apply::ledger::ClusterIdentity;
 use konverge_core::digest::DigestKey;
 use konverge_runtime::lease::Leadership;
 use konverge_vault::{
@@ -8,7 +9,6 @@ use konverge_vault::{
 };
 
 use crate::{
-    cluster_identity::Identity,
     digest::digest,
     merge::{KeyRemoval, Marks, part, unmark},
     metrics::Metrics,
@@ -98,14 +98,14 @@ pub struct Store {
     vault: Vault,
     metrics: Metrics,
     /// Which installation writes.
-    identity: Identity,
+    identity: ClusterIdentity,
     /// Whether this process leads; nothing if it need not.
     leadership: Option<Leadership>,
 }
 
 impl Store {
     /// Writes as this installation.
-    pub fn new(vault: Vault, metrics: Metrics, identity: Identity, leadership: Option<Leadership>) -> Self {
+    pub fn new(vault: Vault, metrics: Metrics, identity: ClusterIdentity, leadership: Option<Leadership>) -> Self {
         Self { vault, metrics, identity, leadership }
     }
 

@@ -1,8 +1,9 @@
 //! The permissions that the operator uses with its settings.
 
+use konverge_apply::ledger::CLUSTER_NAMESPACE;
 use konverge_kubectl::Permission;
 
-use crate::{cluster_identity, config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
+use crate::{config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
 
 /// Returns every permission that an operator with these settings uses. `home` is its own namespace.
 pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
@@ -41,7 +42,7 @@ fn of_namespaces(config: &Config) -> Vec<Permission> {
     match &config.namespace {
         None => vec![get()],
         Some(only) if config.instance.is_some() => vec![get().on(only)],
-        Some(only) => vec![get().on(only), get().on(cluster_identity::NAMESPACE)],
+        Some(only) => vec![get().on(only), get().on(CLUSTER_NAMESPACE)],
     }
 }
 

@@ -3,12 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
-use konverge_apply::Statement;
+use konverge_apply::{Statement, ledger::deleting_for};
 use konverge_core::error::in_one_line;
 use konverge_runtime::Action;
 use konverge_vault::{Content, Deletion, Location, Owner};
-use kube::{Api, Client};
+use kube::Client;
 use tokio::time::timeout;
 
 use super::{
@@ -212,7 +211,7 @@ impl Finalizer {
 
     /// The longest time for one request.
     fn limit(&self) -> Duration {
-        self.policy.deadline.min(self.policy.namespace_deadline)
+        self.policy.deadline.shortest()
     }
 
     /// How the object's paths are cleared: as the object says, even if the rest of it is invalid. If it says nothing, as it said when the
@@ -254,22 +253,8 @@ impl Finalizer {
 
     /// Whether the object has waited as long as the platform allows.
     async fn is_overdue(&self, key: &ObjectRef, binding: &Binding) -> bool {
-        let Some(since) = binding.deleting else { return false };
-        let waited = waited(since, Timestamp::now());
-        if waited >= self.policy.deadline {
-            return true;
-        }
-        if waited < self.policy.namespace_deadline {
-            return false;
-        }
-        let namespaces = Api::<Namespace>::all(self.client.clone());
-        match namespaces.get_metadata_opt(&key.namespace).await {
-            Ok(namespace) => namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()),
-            Err(error) => {
-                tracing::debug!(namespace = key.namespace, "cannot look at the namespace: {}", in_one_line(&error));
-                false
-            }
-        }
+        let waited = deleting_for(binding.deleting, Timestamp::now());
+        binding.deleting.is_some() && self.policy.deadline.is_over(&self.client, &key.namespace, waited).await
     }
 
     /// Remembers the paths that are left behind, so that the operator clears them when Vault serves again.
@@ -343,22 +328,4 @@ impl<'a> UnfinishedWrites<'a> {
 async fn within<T>(limit: Duration, location: &str, work: impl Future<Output = T>) -> Result<T, PushError> {
     let slow = |_| PushError::Slow { location: location.to_owned(), limit };
     timeout(limit, work).await.map_err(slow)
-}
-
-/// The time since a moment. It is zero by a clock that is behind the clock of the API server.
-fn waited(since: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_that_is_behind_lets_nothing_go_before_its_deadline() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        for (now, expected) in [(100, 0), (90, 0), (100 - 3600, 0), (101, 1), (1000, 900)] {
-            assert_eq!(waited(at(100), at(now)), Duration::from_secs(expected), "{now}");
-        }
-    }
 }

@@ -46,7 +46,7 @@ impl Reporter {
             announcer: Announcer::new(parts.events.clone(), ACTION, statement_log!(object)),
             bindings: Arc::clone(&parts.bindings),
             queue: parts.queue.clone(),
-            longest_of_deletion: parts.policy.namespace_deadline,
+            longest_of_deletion: parts.policy.deadline.in_terminating_namespace,
         }
     }
 

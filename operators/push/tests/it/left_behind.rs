@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_push::{
     bindings::{Bindings, Share},
-    cluster_identity::Identity,
+    cluster_identity::identity,
     journal::Journal,
     metrics::Metrics,
     object::{Kind, ObjectRef},
@@ -44,7 +44,7 @@ impl Stage {
         let world = World::new().await;
         let metrics = konverge_runtime::Metrics::new("test", "1");
         let counts = metrics.register(Metrics::new);
-        let identity = Identity::new(world.client.clone(), Some("one".to_owned()), || true);
+        let identity = identity(world.client.clone(), Some("one".to_owned()), || true);
         let store = Store::new(world.vault.clone(), counts.clone(), identity, None);
         let bindings = Arc::new(Bindings::default());
         let orphans = Orphans::new(world.client.clone(), &world.home);
@@ -94,7 +94,7 @@ async fn who_leads_no_more_clears_nothing_more() {
     stage.left("1", &path).await;
     // It never gets the lease that it does not ask for.
     let elector = Elector::new(stage.world.client.clone(), LeaseOptions::new(&*stage.world.home, "nobodys"));
-    let identity = Identity::new(stage.world.client.clone(), Some("one".to_owned()), || true);
+    let identity = identity(stage.world.client.clone(), Some("one".to_owned()), || true);
     let store = Store::new(stage.world.vault.clone(), stage.counts.clone(), identity, Some(elector.leadership()));
     let (bindings, orphans) = (Arc::clone(&stage.bindings), stage.orphans.clone());
     let mut deposed = Clearing::new(orphans, store, bindings, stage.queue.clone(), stage.counts.clone());
@@ -111,7 +111,7 @@ async fn a_replica_that_leads_no_more_writes_nothing_to_vault() {
     stage.world.write(&path, &[("k", "v")]).await;
     let location = stage.world.locate(&path).await;
     let elector = Elector::new(stage.world.client.clone(), LeaseOptions::new(&*stage.world.home, "nobodys"));
-    let identity = Identity::new(stage.world.client.clone(), Some("one".to_owned()), || true);
+    let identity = identity(stage.world.client.clone(), Some("one".to_owned()), || true);
     let store = Store::new(stage.world.vault.clone(), stage.counts.clone(), identity, Some(elector.leadership()));
     let found = store.read(&location).await.unwrap();
     let Found::Live(secret) = &found else { panic!("it was just written") };

@@ -1,78 +1,62 @@
-//! The task that writes the journal: what comes within a moment, in one request.
+//! The task that writes the journal: intentions that come within a moment, in one request.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::api::core::v1::Secret;
 use konverge_core::error::in_one_line;
-use kube::{
-    Api,
-    api::{ObjectMeta, PostParams},
-};
+use kube::api::{ObjectMeta, PostParams};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep, timeout_at},
 };
 
-use super::{
-    Intention, Journal, JournalError, LABEL, PREFIX, delete,
-    entry::{ENTRIES, KEY, spell},
-};
-use crate::object::ObjectRef;
+use super::{Intention, Journal, JournalError, delete};
 
-/// For so long at most others are waited for that come with the first. Each request for a batch takes the API server as long as several
-/// reads, and each of those who wait is at work for longer than this anyway.
+/// How long the first intention waits for others at most. Each request for a batch takes the API server as long as several reads, and each run
+/// that waits is at work for longer than this anyway.
 const GATHER: Duration = Duration::from_millis(60);
 
-/// Where nobody came for so long, nobody is waited for any more.
+/// After this long without another intention, the batch waits no longer.
 const QUIET: Duration = Duration::from_millis(10);
 
-/// So many make a batch at most: with long paths they are far from the 1 MiB that a Secret may have.
+/// The most intentions of a batch. Even with long paths they are far from the 1 MiB that a Secret may have.
 const MOST: usize = 500;
 
-/// Before what could not be removed is removed again.
+/// The pause before the next attempt to remove a batch.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Something to be done.
-pub(super) enum Order {
-    Write(Waiting),
+/// A task of the writer.
+pub(super) enum Order<I: Intention> {
+    Write(Waiting<I>),
     /// Nothing is left of this batch.
     Remove(String),
 }
 
-/// An entry that somebody waits for.
-pub(super) struct Waiting {
-    pub(super) key: ObjectRef,
-    pub(super) intention: Intention,
+/// An intention that a run waits for.
+pub(super) struct Waiting<I: Intention> {
+    pub(super) key: I::Key,
+    pub(super) intention: I,
     /// Whether it is noted.
     pub(super) answer: oneshot::Sender<Result<bool, JournalError>>,
 }
 
-pub(super) struct Writer {
-    api: Api<Secret>,
-    journal: Journal,
-    /// Tells the batches of this process from those of others.
-    name: String,
+pub(super) struct Writer<I: Intention> {
+    journal: Journal<I>,
     written: u64,
     /// Batches that are to be removed.
     gone: BTreeSet<String>,
 }
 
-impl Writer {
-    pub(super) fn new(api: Api<Secret>, journal: Journal) -> Self {
-        Self {
-            api,
-            journal,
-            name: format!("{PREFIX}-{:08x}", rand::random::<u32>()),
-            written: 0,
-            gone: BTreeSet::new(),
-        }
+impl<I: Intention> Writer<I> {
+    pub(super) fn new(journal: Journal<I>) -> Self {
+        Self { journal, written: 0, gone: BTreeSet::new() }
     }
 
-    /// Carries out orders for ever. Orders with a waiting run come first.
-    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+    /// Carries out orders, for ever. Orders with a waiting run come first.
+    pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order<I>>) {
         let mut waiting = VecDeque::new();
         loop {
             while let Ok(order) = orders.try_recv() {
@@ -104,18 +88,19 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, order: Order, waiting: &mut VecDeque<Waiting>) {
+    fn take(&mut self, order: Order<I>, waiting: &mut VecDeque<Waiting<I>>) {
         match order {
             Order::Write(entry) => waiting.push_back(entry),
             Order::Remove(batch) => drop(self.gone.insert(batch)),
         }
     }
 
-    /// Notes these together, and tells who waits.
-    async fn write(&mut self, batch: Vec<Waiting>) {
+    /// Notes these together, and answers the runs that wait.
+    async fn write(&mut self, batch: Vec<Waiting<I>>) {
         self.written += 1;
-        let name = format!("{}-{}", self.name, self.written);
-        let outcome = self.create(&name, &batch).await;
+        let name = format!("{}-{}", self.journal.0.options.prefix, self.written);
+        let intentions: Vec<I> = batch.iter().map(|waiting| waiting.intention.clone()).collect();
+        let outcome = self.create(&name, &intentions).await;
         match &outcome {
             Ok(true) => {
                 let mut state = self.journal.state();
@@ -123,7 +108,7 @@ impl Writer {
                     state.note(&name, key.clone(), intention.clone());
                 }
             }
-            // It may be there all the same, and nobody counts on it.
+            // It may exist all the same, and nobody counts on it.
             Err(_) => drop(self.gone.insert(name)),
             Ok(false) => {}
         }
@@ -133,27 +118,25 @@ impl Writer {
         }
     }
 
-    /// False is that there can be no journal, or that this does not fit in.
-    async fn create(&self, name: &str, batch: &[Waiting]) -> Result<bool, JournalError> {
-        let entries = spell(batch.iter().map(|waiting| &waiting.intention));
-        let digest_key = ByteString(self.journal.0.digest_key.bytes().to_vec());
+    /// Returns `false` if there can be no journal, or if the batch does not fit into a Secret.
+    async fn create(&self, name: &str, batch: &[I]) -> Result<bool, JournalError> {
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
-                labels: Some(BTreeMap::from([(LABEL.to_owned(), "true".to_owned())])),
+                labels: Some(BTreeMap::from([(self.journal.0.options.label.to_owned(), "true".to_owned())])),
                 ..ObjectMeta::default()
             },
-            data: Some(BTreeMap::from([(KEY.to_owned(), digest_key), (ENTRIES.to_owned(), entries)])),
+            data: Some(I::encode(batch)),
             immutable: Some(true),
             ..Secret::default()
         };
-        let refused = match self.api.create(&PostParams::default(), &secret).await {
+        let refused = match self.journal.0.api.create(&PostParams::default(), &secret).await {
             Ok(_) => return Ok(true),
             Err(kube::Error::Api(status)) => status,
             Err(error) => return Err(JournalError::from(error)),
         };
         match refused.code {
-            // The name is nobody else's: this is the answer to the same request, which was sent again.
+            // No other process uses the name: this answers the same request, which was sent again.
             409 => return Ok(true),
             // It is not allowed, or there is no such namespace.
             403 | 404 => self.journal.refuse(&refused.message),
@@ -164,13 +147,13 @@ impl Writer {
         Ok(false)
     }
 
-    /// Whether it is gone for sure.
+    /// Returns whether the batch is gone for sure.
     async fn remove(&self, batch: &str) -> bool {
-        let deleted = delete(&self.api, batch).await;
+        let deleted = delete(&self.journal.0.api, batch).await;
         if let Err(error) = &deleted {
             tracing::debug!(
                 batch,
-                "what is noted of objects that bear it themselves stays for now: {}",
+                "the batch stays for now, though each of its objects bears a record: {}",
                 in_one_line(error)
             );
         }

@@ -1,0 +1,19 @@
+//! The ledger on the object, for jobs that write to systems outside the cluster.
+//!
+//! The record of such a write is on the object, so it survives a crash, a failover and a second leader. These pieces are what jobs need besides
+//! the record itself:
+//!
+//! - [`ClusterIdentity`]: the name of this cluster in the marks outside.
+//! - [`Journal`]: the record of many new objects in one write, until each object bears its own.
+//! - [`DeletionDeadline`]: how long a deletion waits for the system outside.
+//!
+//! Two more pieces need no IO, so they are in `konverge_core`: `contest`, the backoff against an actor that reverts what is written, and
+//! `reverse_index`, which finds the objects that claim a thing.
+
+mod deadline;
+mod identity;
+mod journal;
+
+pub use deadline::{DeletionDeadline, deleting_for};
+pub use identity::{CLUSTER_NAMESPACE, ClusterIdentity, Unnamed, cluster_uid};
+pub use journal::{BatchData, Intention, Journal, JournalError, JournalOptions};
