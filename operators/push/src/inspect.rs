@@ -132,11 +132,11 @@ impl Operator for Push {
     }
 
     fn namespace<'a>(&self, config: &'a Config) -> Option<&'a str> {
-        config.namespace.as_deref()
+        config.push.namespace.as_deref()
     }
 
     fn elects(&self, config: &Config) -> bool {
-        config.leader_elect
+        config.server.leader_elect
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {

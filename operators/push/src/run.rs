@@ -91,8 +91,8 @@ pub async fn run(config: Config) -> ExitCode {
 }
 
 async fn start(config: Config) -> Result<(), StartError> {
-    let filter = telemetry::init(config.log_format())?;
-    if let Some(level) = config.log_filter().filter(|_| std::env::var_os("RUST_LOG").is_none()) {
+    let filter = telemetry::init(config.log.format())?;
+    if let Some(level) = config.log.filter().filter(|_| std::env::var_os("RUST_LOG").is_none()) {
         filter.set(&level)?;
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
@@ -102,7 +102,7 @@ async fn start(config: Config) -> Result<(), StartError> {
             konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION")).client(),
         )
         .await?;
-        return Ok(drain::drain(&client, config.namespace.as_deref(), &config.kinds).await?);
+        return Ok(drain::drain(&client, config.push.namespace.as_deref(), &config.push.kinds).await?);
     }
     let mut manager = job(config).await?;
     manager.log_filter(filter);
@@ -111,12 +111,12 @@ async fn start(config: Config) -> Result<(), StartError> {
 
 /// The operator, ready to run, in a process that logs already.
 pub async fn job(config: Config) -> Result<Manager, StartError> {
-    let access = environment::access(&config.vault())?;
+    let access = environment::access(&config.vault.flags())?;
     for warning in access.warnings {
         tracing::warn!("{warning}");
     }
     let vault = Vault::new(&access.vault);
-    let readable = config.readable_metrics();
+    let readable = config.server.readable_metrics();
     let mut manager = assemble(config, vault.clone()).await?;
     if let Some(exposed) = access.exposed {
         // The log's line is gone some day; the trouble is not.
@@ -132,18 +132,18 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
 }
 
 fn options(config: &Config) -> ClientOptions {
-    ClientOptions::default().with(|options| options.kubeconfig.clone_from(&config.kubeconfig))
+    ClientOptions::default().with(|options| options.kubeconfig.clone_from(&config.server.kubeconfig))
 }
 
 /// The operator, ready to run, with a client of Vault that is made already. Nothing is sent to Vault before it runs.
 pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartError> {
     let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
-    let mut manager = Manager::listen(listen(config.health_probe_bind_address), metrics.clone()).await?;
+    let mut manager = Manager::listen(listen(config.server.health_probe_bind_address), metrics.clone()).await?;
     let options = options(&config);
     let of_each_replica = client::build(&options, metrics.client()).await?;
     let mut kubernetes = of_each_replica.clone();
     let mut leadership = None;
-    if config.leader_elect {
+    if config.server.leader_elect {
         let elector = Elector::build(&options, &metrics, LEASE).await?;
         kubernetes = elector.leadership().gate(kubernetes);
         leadership = Some(elector.leadership());
@@ -152,10 +152,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 
     manager.metrics_server(metrics_server(&config, &kubernetes)?).await?;
 
-    let counts = metrics.register(Metrics::new);
-    let (logins, gauge) = (vault.clone(), counts.clone());
-    metrics.before_scrape(move || gauge.logins(logins.login_counts()));
-    report_limits(&counts);
+    let counts = counts(&metrics, &vault);
     let (events, publish) = EventSink::new(of_each_replica, PROGRAM, manager.stop_tasks().cancelled_owned());
     metrics.register(|registry| events.register(registry));
     manager.stopping_task("events", publish);
@@ -192,26 +189,35 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     });
     let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
-        .workers(config.workers.into())
-        .time_limit(run_limit(config.vault_timeout));
+        .workers(config.push.workers.into())
+        .time_limit(run_limit(config.vault.vault_timeout));
     manager.controller("push", controller);
-    manager.leader_task("orphans", clearing.run(config.kinds));
+    manager.leader_task("orphans", clearing.run(config.push.kinds));
     Ok(manager)
 }
 
 /// The decisions of the platform, from the flags.
 fn policy(config: &Config) -> Policy {
     Policy {
-        cluster: Some(config.cluster_name.clone()).filter(|name| !name.is_empty()),
-        rules: config.allow_path.clone(),
-        deletion: config.default_deletion_policy,
-        existing: config.existing,
-        binary: config.binary,
+        cluster: Some(config.push.cluster_name.clone()).filter(|name| !name.is_empty()),
+        rules: config.push.allow_path.clone(),
+        deletion: config.push.default_deletion_policy,
+        existing: config.push.existing,
+        binary: config.push.binary,
         deadline: DeletionDeadline {
-            limit: config.finalizer_deadline,
-            in_terminating_namespace: config.terminating_namespace_deadline,
+            limit: config.push.finalizer_deadline,
+            in_terminating_namespace: config.push.terminating_namespace_deadline,
         },
     }
+}
+
+/// Registers the metrics of push.
+fn counts(metrics: &konverge_runtime::Metrics, vault: &Vault) -> Metrics {
+    let counts = metrics.register(Metrics::new);
+    let (logins, gauge) = (vault.clone(), counts.clone());
+    metrics.before_scrape(move || gauge.logins(logins.login_counts()));
+    report_limits(&counts);
+    counts
 }
 
 /// Reports the limits of the process in the log and as metrics.
@@ -235,7 +241,7 @@ fn follow_vault(manager: &mut Manager, vault: Vault, bindings: &Arc<Bindings>, q
 
 /// Finds out which installation this is. Until `secrets` has shown a list, a refusal may come from an API server that has just started.
 fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: WatchHealth) -> ClusterIdentity {
-    let identity = identity(client.clone(), config.instance.clone(), move || secrets.is_synced());
+    let identity = identity(client.clone(), config.push.instance.clone(), move || secrets.is_synced());
     let known = identity.clone();
     manager.checks().readiness("cluster-identity", move || known.check());
     manager.task("cluster-identity", identity.clone().run());
@@ -244,10 +250,10 @@ fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: Wa
 
 /// Metrics on an address of their own, as with the original; over TLS if there is a certificate.
 fn metrics_server(config: &Config, client: &Client) -> Result<MetricsServer, FilesError> {
-    let files = config.metrics_cert_file.as_ref().zip(config.metrics_key_file.as_ref());
+    let files = config.server.metrics_cert_file.as_ref().zip(config.server.metrics_key_file.as_ref());
     let tls = files.map(|(certificate, key)| Certificate::from_files(certificate, key)).transpose()?;
-    let authentication = config.enable_metrics_auth.then(|| Authentication::new(client.clone()));
-    Ok(MetricsServer::from(listen(config.metrics_bind_address)).with(|server| {
+    let authentication = config.server.enable_metrics_auth.then(|| Authentication::new(client.clone()));
+    Ok(MetricsServer::from(listen(config.server.metrics_bind_address)).with(|server| {
         server.tls = tls;
         server.authentication = authentication;
     }))
@@ -261,8 +267,8 @@ fn listen(bind: Bind) -> Listen {
 /// may be missing in its role, and `VaultPush` in the cluster; then they are left out until they are there. Gives the health of the watch of
 /// Secrets.
 fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> WatchHealth {
-    let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.namespace));
-    for &kind in &config.kinds {
+    let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.push.namespace));
+    for &kind in &config.push.kinds {
         let Some(workload) = kind.workload() else { continue };
         let (events, health) = watch::events::<Workload>(client.clone(), &workload, &options);
         let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
@@ -271,20 +277,23 @@ fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Fee
             manager.checks().readiness(name.clone(), move || health.check());
             manager.task(name, follow);
         } else {
-            manager.task(name, watch::once_allowed(client.clone(), kind.resource(), config.namespace.clone(), follow));
+            manager.task(
+                name,
+                watch::once_allowed(client.clone(), kind.resource(), config.push.namespace.clone(), follow),
+            );
         }
     }
-    if config.kinds.contains(&Kind::VaultPush) {
+    if config.push.kinds.contains(&Kind::VaultPush) {
         let (events, _) = watch::events::<Guarded<VaultPush>>(client.clone(), &(), &options);
         let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().vault_pushes(events));
         let resource = Kind::VaultPush.resource();
-        let once_known = watch::once_allowed(client.clone(), resource, config.namespace.clone(), follow);
+        let once_known = watch::once_allowed(client.clone(), resource, config.push.namespace.clone(), follow);
         manager.task("vaultpushes-watch", once_known);
     }
     let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
     let checked = health.clone();
     manager.checks().readiness("secrets-watch", move || checked.check());
-    let take_part = config.kinds.contains(&Kind::Secret);
+    let take_part = config.push.kinds.contains(&Kind::Secret);
     manager.task("secrets-watch", feed.clone().secrets(take_part, secrets));
     health
 }

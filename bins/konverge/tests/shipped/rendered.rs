@@ -59,7 +59,10 @@ fn each_program_takes_the_arguments_of_its_container() {
     let pull = konverge_pull::config::Config::of_container(&of("release-konverge-operator"), &none).unwrap();
     assert_eq!((pull.server.as_str(), pull.leader_election), ("http://release-konverge-server.home.svc:50051", true));
     let push = konverge_push::config::Config::of_container(&of("release-konverge-push"), &none).unwrap();
-    assert_eq!((push.leader_elect, push.allow_path.len(), push.enable_metrics_auth), (true, 1, true));
+    assert_eq!(
+        (push.server.leader_elect, push.push.allow_path.len(), push.server.enable_metrics_auth),
+        (true, 1, true)
+    );
     let roll = konverge_roll::config::Config::of_container(&of("release-konverge-roll"), &none).unwrap();
     assert_eq!((roll.leader_elect, roll.vault.allow_path.len()), (true, 1));
     assert!(roll.vault.flags().is_some());
@@ -97,7 +100,7 @@ fn a_drain_stops_push_and_takes_its_finalizers_off() {
     let given = arguments(&pod["containers"][0]);
     let config = konverge_push::config::Config::of_container(&given, &BTreeMap::new()).unwrap();
     assert_eq!(config.task, konverge_push::config::Task::Drain);
-    assert_eq!(config.vault_addr, "https://vault.example.com:8200");
+    assert_eq!(config.vault.vault_addr, "https://vault.example.com:8200");
 }
 
 /// Group, resource, name and verb.

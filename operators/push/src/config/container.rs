@@ -37,12 +37,12 @@ mod tests {
         );
         let arguments = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let config = Config::of_container(&arguments("-cluster-name two -leader-elect"), &variables).unwrap();
-        assert_eq!(config.cluster(), Some("two"));
-        assert!(config.leader_elect);
-        assert_eq!(config.binary, BinaryPolicy::Refuse);
-        assert_eq!(config.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["*=a/*", "b=c"]);
+        assert_eq!(config.push.cluster(), Some("two"));
+        assert!(config.server.leader_elect);
+        assert_eq!(config.push.binary, BinaryPolicy::Refuse);
+        assert_eq!(config.push.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["*=a/*", "b=c"]);
         let config = Config::of_container(&arguments("--allow-path=x=y"), &variables).unwrap();
-        assert_eq!(config.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["x=y"]);
+        assert_eq!(config.push.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["x=y"]);
         assert!(Config::of_container(&arguments("--no-such-flag"), &variables).is_err());
     }
 }

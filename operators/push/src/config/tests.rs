@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use konverge_runtime::telemetry::LogFormat;
+
 use super::*;
 
 fn read(arguments: &[&str]) -> Result<Config, clap::Error> {
@@ -20,13 +22,19 @@ fn port(bind: Bind) -> Option<u16> {
 #[test]
 fn the_defaults_are_those_of_the_original() {
     let config = read(&[]).unwrap();
-    assert_eq!((config.vault_addr.as_str(), config.vault_role.as_str()), ("http://vault:8200", "vault-sync-operator"));
-    assert_eq!((config.auth_path(), config.cluster(), config.instance.as_deref()), ("kubernetes", None, None));
-    assert_eq!(port(config.metrics_bind_address), Some(8080));
-    assert_eq!(port(config.health_probe_bind_address), Some(8081));
-    assert_eq!((config.enable_metrics_auth, config.leader_elect, config.version), (true, false, false));
-    assert_eq!((config.kubeconfig, config.namespace), (None, None));
-    assert_eq!(config.kinds, Kind::ALL);
+    assert_eq!(
+        (config.vault.vault_addr.as_str(), config.vault.vault_role.as_str()),
+        ("http://vault:8200", "vault-sync-operator")
+    );
+    assert_eq!(
+        (config.vault.auth_path(), config.push.cluster(), config.push.instance.as_deref()),
+        ("kubernetes", None, None)
+    );
+    assert_eq!(port(config.server.metrics_bind_address), Some(8080));
+    assert_eq!(port(config.server.health_probe_bind_address), Some(8081));
+    assert_eq!((config.server.enable_metrics_auth, config.server.leader_elect, config.version), (true, false, false));
+    assert_eq!((config.server.kubeconfig, config.push.namespace), (None, None));
+    assert_eq!(config.push.kinds, Kind::ALL);
 }
 
 #[test]
@@ -41,21 +49,21 @@ fn w20_tokens_that_can_be_read_on_the_way_to_metrics_are_told_of() {
         (&["--metrics-bind-address=[::1]:8080"], false),
         (&["--enable-metrics-auth=false"], false),
     ] {
-        assert_eq!(read(arguments).unwrap().readable_metrics().is_some(), readable, "{arguments:?}");
+        assert_eq!(read(arguments).unwrap().server.readable_metrics().is_some(), readable, "{arguments:?}");
     }
 }
 
 #[test]
 fn ours_have_the_defaults_that_are_stated() {
     let config = read(&[]).unwrap();
-    assert_eq!((config.task, config.vault_auth_method), (Task::Run, AuthMethod::Kubernetes));
-    assert_eq!(config.default_deletion_policy, DeletionPolicy::Soft);
-    assert_eq!((config.existing, config.binary), (ExistingPolicy::Adopt, BinaryPolicy::Base64));
-    assert_eq!(config.finalizer_deadline, Duration::from_mins(15));
-    assert_eq!(config.terminating_namespace_deadline, Duration::from_mins(1));
-    assert_eq!((config.workers, config.vault_concurrency.get(), config.vault_rate), (16, 32, None));
-    assert_eq!((config.vault_timeout, config.allow_path.len()), (Duration::from_mins(1), 0));
-    assert_eq!((config.log_format(), config.log_filter()), (LogFormat::Text, None));
+    assert_eq!((config.task, config.vault.vault_auth_method), (Task::Run, AuthMethod::Kubernetes));
+    assert_eq!(config.push.default_deletion_policy, DeletionPolicy::Soft);
+    assert_eq!((config.push.existing, config.push.binary), (ExistingPolicy::Adopt, BinaryPolicy::Base64));
+    assert_eq!(config.push.finalizer_deadline, Duration::from_mins(15));
+    assert_eq!(config.push.terminating_namespace_deadline, Duration::from_mins(1));
+    assert_eq!((config.push.workers, config.vault.vault_concurrency.get(), config.vault.vault_rate), (16, 32, None));
+    assert_eq!((config.vault.vault_timeout, config.push.allow_path.len()), (Duration::from_mins(1), 0));
+    assert_eq!((config.log.format(), config.log.filter()), (LogFormat::Text, None));
 }
 
 #[test]
@@ -79,16 +87,22 @@ fn the_arguments_of_the_originals_assets() {
         "/tmp/config",
     ])
     .unwrap();
-    assert_eq!((config.vault_addr.as_str(), config.vault_role.as_str()), ("https://vault.example:8200", "push"));
     assert_eq!(
-        (config.auth_path(), config.cluster(), config.instance.as_deref()),
+        (config.vault.vault_addr.as_str(), config.vault.vault_role.as_str()),
+        ("https://vault.example:8200", "push")
+    );
+    assert_eq!(
+        (config.vault.auth_path(), config.push.cluster(), config.push.instance.as_deref()),
         ("kubernetes-one", Some("one"), None)
     );
-    assert_eq!((config.leader_elect, config.enable_metrics_auth), (true, false));
-    assert_eq!((port(config.metrics_bind_address), port(config.health_probe_bind_address)), (None, Some(8081)));
-    assert_eq!(config.log_format(), LogFormat::Json);
-    assert!(config.log_filter().unwrap().starts_with("info,"));
-    assert_eq!(config.kubeconfig, Some("/tmp/config".into()));
+    assert_eq!((config.server.leader_elect, config.server.enable_metrics_auth), (true, false));
+    assert_eq!(
+        (port(config.server.metrics_bind_address), port(config.server.health_probe_bind_address)),
+        (None, Some(8081))
+    );
+    assert_eq!(config.log.format(), LogFormat::Json);
+    assert!(config.log.filter().unwrap().starts_with("info,"));
+    assert_eq!(config.server.kubeconfig, Some("/tmp/config".into()));
 }
 
 #[test]
@@ -103,10 +117,10 @@ fn switches_as_go_takes_them() {
         ("-leader-elect=yes", None),
         ("-leader-elect=", None),
     ] {
-        assert_eq!(read(&[argument]).ok().map(|config| config.leader_elect), expected, "{argument}");
+        assert_eq!(read(&[argument]).ok().map(|config| config.server.leader_elect), expected, "{argument}");
     }
-    assert!(!read(&["--leader-elect", "--leader-elect=false"]).unwrap().leader_elect, "the last one counts");
-    assert_eq!(read(&["--vault-role=a", "-vault-role", "b"]).unwrap().vault_role, "b");
+    assert!(!read(&["--leader-elect", "--leader-elect=false"]).unwrap().server.leader_elect, "the last one counts");
+    assert_eq!(read(&["--vault-role=a", "-vault-role", "b"]).unwrap().vault.vault_role, "b");
     assert!(error(&["--leader-elect", "false"]).contains("false"), "a word of its own is no value of a switch");
 }
 
@@ -120,7 +134,7 @@ fn forms_of_the_log() {
         (&["--zap-devel=false", "--log-format=text"], LogFormat::Text),
         (&["--log-format=json"], LogFormat::Json),
     ] {
-        assert_eq!(read(arguments).unwrap().log_format(), expected, "{arguments:?}");
+        assert_eq!(read(arguments).unwrap().log.format(), expected, "{arguments:?}");
     }
 }
 
@@ -129,11 +143,11 @@ fn each_login_method_has_what_it_needs() {
     assert!(error(&["--vault-auth-method=approle"]).contains("--vault-role-id"));
     assert!(error(&["--vault-auth-method=token"]).contains("--vault-token-file"));
     let token = read(&["--vault-auth-method=token", "--vault-token-file=/token"]).unwrap();
-    assert_eq!(token.vault_token_file, Some("/token".into()));
+    assert_eq!(token.vault.vault_token_file, Some("/token".into()));
     let role = read(&["--vault-auth-method=approle", "--vault-role-id=id"]).unwrap();
-    assert_eq!(role.auth_path(), "approle");
-    assert_eq!(read(&["--vault-auth-method=jwt", "--vault-auth-path=oidc"]).unwrap().auth_path(), "oidc");
-    assert_eq!(read(&["--vault-auth-method=cert", "--vault-auth-path="]).unwrap().auth_path(), "cert");
+    assert_eq!(role.vault.auth_path(), "approle");
+    assert_eq!(read(&["--vault-auth-method=jwt", "--vault-auth-path=oidc"]).unwrap().vault.auth_path(), "oidc");
+    assert_eq!(read(&["--vault-auth-method=cert", "--vault-auth-path="]).unwrap().vault.auth_path(), "cert");
     assert!(error(&["--metrics-cert-file=/c"]).contains("--metrics-key-file"));
 }
 
@@ -142,7 +156,7 @@ fn lists_are_repeated_or_separated_by_commas() {
     let arguments =
         ["--allow-path", "a=secret/data/x,*=kv/{namespace}/*", "-allow-path=c=kv/*", "--kinds=jobs,secrets"];
     let config = read(&arguments).unwrap();
-    assert_eq!((config.allow_path.len(), config.kinds.as_slice()), (3, &[Kind::Job, Kind::Secret][..]));
+    assert_eq!((config.push.allow_path.len(), config.push.kinds.as_slice()), (3, &[Kind::Job, Kind::Secret][..]));
     let shown = config.to_string();
     assert!(shown.contains("allow-path=a=secret/data/x,*=kv/{namespace}/*,c=kv/* "), "{shown}");
     assert!(shown.contains("kinds=jobs,secrets "), "{shown}");
@@ -192,10 +206,16 @@ fn of_job(line: &str) -> Result<Config, String> {
 #[test]
 fn among_other_jobs_it_serves_nowhere_unless_it_is_told_to() {
     let config = of_job("push -vault-addr https://vault -leader-elect").unwrap();
-    assert_eq!((&*config.vault_addr, config.leader_elect, config.enable_metrics_auth), ("https://vault", true, true));
-    assert_eq!((config.metrics_bind_address, config.health_probe_bind_address), (Bind(None), Bind(None)));
+    assert_eq!(
+        (&*config.vault.vault_addr, config.server.leader_elect, config.server.enable_metrics_auth),
+        ("https://vault", true, true)
+    );
+    assert_eq!((config.server.metrics_bind_address, config.server.health_probe_bind_address), (Bind(None), Bind(None)));
     let config = of_job("push -metrics-bind-address=127.0.0.1:9000").unwrap();
-    assert_eq!((port(config.metrics_bind_address), config.health_probe_bind_address), (Some(9000), Bind(None)));
+    assert_eq!(
+        (port(config.server.metrics_bind_address), config.server.health_probe_bind_address),
+        (Some(9000), Bind(None))
+    );
 }
 
 #[test]

@@ -1,11 +1,8 @@
 //! The values of single flags.
 
-use std::{str::FromStr, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use clap::{
-    ValueEnum,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use konverge_vault::{SecretPath, environment::AuthMethod};
 
 use crate::{
@@ -15,58 +12,6 @@ use crate::{
 
 /// The longest name of an installation: with what comes around it, it has to fit into 512 bytes of metadata in Vault.
 const LONGEST_INSTANCE: usize = 128;
-
-/// The original's word for the form of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ZapEncoder {
-    /// For machines.
-    Json,
-    /// For people.
-    Console,
-}
-
-/// The lowest level that is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Everything; the original's `debug` and every number above zero.
-    Debug,
-    /// What happens.
-    Info,
-    /// What may need somebody.
-    Warn,
-    /// What failed; the original's `error` and `panic`.
-    Error,
-}
-
-impl FromStr for LogLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "debug" => Ok(Self::Debug),
-            "info" => Ok(Self::Info),
-            "warn" => Ok(Self::Warn),
-            "error" | "panic" => Ok(Self::Error),
-            number if number.parse::<u8>().is_ok_and(|number| number > 0) => Ok(Self::Debug),
-            _ => Err("write debug, info, warn, error, or a number above 0".to_owned()),
-        }
-    }
-}
-
-impl LogLevel {
-    /// As a filter in the syntax of `RUST_LOG`: what libraries say of each connection stays out, also at the lowest level.
-    pub(super) fn filter(self) -> String {
-        let level = match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        };
-        let libraries =
-            "tower_http=off,kube_client::client::builder=off,hyper_util=warn,h2=warn,rustls=warn,reqwest=warn";
-        format!("{level},{libraries}")
-    }
-}
 
 /// A login method by its name.
 pub(super) fn auth_method() -> impl TypedValueParser<Value = AuthMethod> {
@@ -112,6 +57,11 @@ pub(super) fn kind(text: &str) -> Result<Kind, String> {
     })
 }
 
+/// A file in the line that shows all settings.
+pub(super) fn file(path: Option<&PathBuf>) -> String {
+    path.map_or("default".to_owned(), |path| path.display().to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,20 +88,5 @@ mod tests {
         }
         assert_eq!(kind("cronjobs"), Ok(Kind::CronJob));
         assert!(kind("CronJob").unwrap_err().contains("deployments,statefulsets"));
-    }
-
-    #[test]
-    fn levels() {
-        for (text, expected) in [
-            ("debug", Some(LogLevel::Debug)),
-            ("5", Some(LogLevel::Debug)),
-            ("INFO", Some(LogLevel::Info)),
-            ("warn", Some(LogLevel::Warn)),
-            ("panic", Some(LogLevel::Error)),
-            ("0", None),
-            ("loud", None),
-        ] {
-            assert_eq!(text.parse().ok(), expected, "{text}");
-        }
     }
 }

@@ -71,9 +71,9 @@ async fn asked_for(
     let wanted = wanted(cluster, key, object, &spec).await?;
     let push = Push { spec, wanted };
     let sources = sources(cluster, &key.namespace, &push.wanted.names()).await?;
-    let binary = push.spec.binary.or(config.map(|config| config.binary)).unwrap_or(BinaryPolicy::Base64);
-    let existing = push.spec.existing.or(config.map(|config| config.existing)).unwrap_or(ExistingPolicy::Adopt);
-    let prefix = cluster_prefix(config.and_then(Config::cluster));
+    let binary = push.spec.binary.or(config.map(|config| config.push.binary)).unwrap_or(BinaryPolicy::Base64);
+    let existing = push.spec.existing.or(config.map(|config| config.push.existing)).unwrap_or(ExistingPolicy::Adopt);
+    let prefix = cluster_prefix(config.and_then(|config| config.push.cluster()));
     let mut found = Vec::new();
     for (beneath, target) in desired(&push.wanted, &sources, binary) {
         let path = push.path(&prefix, &beneath).map_err(|error| refused(&VaultError::Path(error)))?;

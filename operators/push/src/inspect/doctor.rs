@@ -14,17 +14,17 @@ use crate::{config::Config, orphans::CONFIG_MAP};
 /// Checks the flags of the operator that decide who may write where.
 pub(super) fn settings(operator: &Installed<Config>) -> Vec<Finding> {
     let Installed { installation, config } = operator;
-    let rules = match config.allow_path.len() {
+    let rules = match config.push.allow_path.len() {
         0 => Finding::note(
             "settings",
             "any namespace may write anywhere in Vault",
             Some("give it --allow-path, as docs/how-to/tenancy.md says"),
         ),
-        1 => Finding::fine("settings", format!("one rule says who may write where: {}", config.allow_path[0])),
+        1 => Finding::fine("settings", format!("one rule says who may write where: {}", config.push.allow_path[0])),
         more => Finding::fine("settings", format!("{more} rules say who may write where")),
     };
     let wanted = installation.wanted;
-    let several = (!config.leader_elect && wanted > 1).then(|| {
+    let several = (!config.server.leader_elect && wanted > 1).then(|| {
         Finding::wrong("settings", format!("{wanted} processes work at the same time"), "give it --leader-elect")
     });
     [rules].into_iter().chain(several).collect()

@@ -92,15 +92,15 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
         Err(failure) => return format!("not known: {failure}"),
     };
     let whose = format!("{}/{}", operator.installation.namespace, operator.installation.name);
-    let rules = &operator.config.allow_path;
+    let rules = &operator.config.push.allow_path;
     if rules.is_empty() {
         return format!("yes; {whose} has no --allow-path and so allows all");
     }
     let Some(push) = push else { return "not known".to_owned() };
-    let place = Place { namespace: &key.namespace, name: &key.name, cluster: operator.config.cluster() };
+    let place = Place { namespace: &key.namespace, name: &key.name, cluster: operator.config.push.cluster() };
     let mut allowing: Vec<String> = Vec::new();
     for target in push.wanted.targets() {
-        let Some(location) = location(push, operator.config.cluster(), target) else {
+        let Some(location) = location(push, operator.config.push.cluster(), target) else {
             return "no: that is no path".to_owned();
         };
         let rule: Option<&Rule> = rules.iter().find(|rule| is_allowed(std::slice::from_ref(*rule), &place, &location));
@@ -137,7 +137,7 @@ fn compared(kind: Kind, spec: &PushSpec) -> String {
 }
 
 fn deletion(spec: &PushSpec, operator: Option<&Installed<Config>>) -> String {
-    let policy = spec.deletion.or(operator.map(|operator| operator.config.default_deletion_policy));
+    let policy = spec.deletion.or(operator.map(|operator| operator.config.push.default_deletion_policy));
     let text = match policy {
         Some(DeletionPolicy::Soft | DeletionPolicy::Destroy | DeletionPolicy::Metadata)
             if spec.update == UpdatePolicy::Merge =>

@@ -9,7 +9,7 @@ use crate::config::Config;
 /// As which installation the operator marks what it writes: as it is told to, as the cluster, or as one of those that may not know which
 /// cluster theirs is.
 pub(super) async fn instance(cluster: &Cluster, operator: Option<&Installed<Config>>) -> Result<String, Failure> {
-    if let Some(given) = operator.and_then(|operator| operator.config.instance.clone()) {
+    if let Some(given) = operator.and_then(|operator| operator.config.push.instance.clone()) {
         return Ok(given);
     }
     if let Some(operator) = operator {

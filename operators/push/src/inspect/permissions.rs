@@ -10,7 +10,7 @@ pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
     needed.extend(of_namespaces(config));
     needed.extend(at_home(config, home));
-    if config.enable_metrics_auth && config.metrics_bind_address.0.is_some() {
+    if config.server.enable_metrics_auth && config.server.metrics_bind_address.0.is_some() {
         needed.push(Permission::new("authentication.k8s.io", "tokenreviews", "create"));
         needed.push(Permission::new("authorization.k8s.io", "subjectaccessreviews", "create"));
     }
@@ -19,7 +19,7 @@ pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
 
 /// Where it looks at objects: their kinds, the Secrets that they use, and events on them.
 fn of_objects(config: &Config) -> Vec<Permission> {
-    let takes_part = |kind: &Kind| config.kinds.contains(kind);
+    let takes_part = |kind: &Kind| config.push.kinds.contains(kind);
     let mut needed = Vec::new();
     for kind in Kind::ALL.into_iter().filter(|kind| *kind == Kind::Secret || takes_part(kind)) {
         let of_kind = |verb| Permission::new(kind.group(), kind.plural(), verb);
@@ -33,15 +33,15 @@ fn of_objects(config: &Config) -> Vec<Permission> {
         }
     }
     needed.extend(["create", "patch"].map(|verb| Permission::new("events.k8s.io", "events", verb)));
-    needed.into_iter().map(|permission| permission.within(config.namespace.as_deref())).collect()
+    needed.into_iter().map(|permission| permission.within(config.push.namespace.as_deref())).collect()
 }
 
 /// Whether a namespace is being deleted, and the one whose uid is the cluster's name.
 fn of_namespaces(config: &Config) -> Vec<Permission> {
     let get = || Permission::new("", "namespaces", "get");
-    match &config.namespace {
+    match &config.push.namespace {
         None => vec![get()],
-        Some(only) if config.instance.is_some() => vec![get().on(only)],
+        Some(only) if config.push.instance.is_some() => vec![get().on(only)],
         Some(only) => vec![get().on(only), get().on(CLUSTER_NAMESPACE)],
     }
 }
@@ -53,13 +53,13 @@ fn at_home(config: &Config, home: &str) -> Vec<Permission> {
         needed.push(Permission::new(group, resource, "create"));
         needed.extend(["get", "patch"].map(|verb| Permission::new(group, resource, verb).on(name)));
     };
-    if config.leader_elect {
+    if config.server.leader_elect {
         one("coordination.k8s.io", "leases", LEASE);
     }
     one("", "configmaps", CONFIG_MAP);
     needed.extend(["create", "delete"].map(|verb| Permission::new("", "secrets", verb)));
     // Elsewhere it is part of what it may do everywhere.
-    if config.namespace.as_deref().is_some_and(|only| only != home) {
+    if config.push.namespace.as_deref().is_some_and(|only| only != home) {
         needed.push(Permission::new("", "secrets", "list"));
     }
     needed.into_iter().map(|permission| permission.within(Some(home))).collect()

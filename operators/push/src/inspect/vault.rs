@@ -36,7 +36,7 @@ pub(super) fn own() -> Result<Vault, Failure> {
         arguments.push(flag("--vault-token-file", PathBuf::into_os_string(file)));
     }
     let config = Config::try_parse_from(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
-    let access = environment::access(&config.vault())
+    let access = environment::access(&config.vault.flags())
         .map_err(|error| Failure::Failed(format!("cannot ask Vault: {}", konverge_core::error::in_one_line(&error))))?;
     for warning in access.warnings {
         eprintln!("warning: {}", warning.replace("--vault-addr", "VAULT_ADDR"));

@@ -47,16 +47,16 @@ async fn its_pods_keep_to_the_strictest_standard() {
 fn flags_ports_and_account_are_those_of_the_program() {
     let pod = pod("Deployment");
     let config = settings(&pod);
-    assert_eq!((config.task, config.leader_elect, config.allow_path.len()), (Task::Run, true, 1));
-    assert_eq!(config.vault_addr, "https://vault.example.com:8200");
+    assert_eq!((config.task, config.server.leader_elect, config.push.allow_path.len()), (Task::Run, true, 1));
+    assert_eq!(config.vault.vault_addr, "https://vault.example.com:8200");
     assert_eq!(
-        (config.vault_role.as_str(), config.vault_auth_path.as_deref()),
+        (config.vault.vault_role.as_str(), config.vault.vault_auth_path.as_deref()),
         ("vault-sync-operator", Some("kubernetes"))
     );
     let port = |bind: Bind| u64::from(bind.0.unwrap().port());
     let ports = &pod["containers"][0]["ports"];
-    assert_eq!(ports[0]["containerPort"], port(config.metrics_bind_address));
-    assert_eq!(ports[1]["containerPort"], port(config.health_probe_bind_address));
+    assert_eq!(ports[0]["containerPort"], port(config.server.metrics_bind_address));
+    assert_eq!(ports[1]["containerPort"], port(config.server.health_probe_bind_address));
     assert!(pod["terminationGracePeriodSeconds"].as_u64() > Some(30), "the program ends by itself within 30 s");
     let drain = self::pod("Job");
     assert_eq!(settings(&drain).task, Task::Drain);
