@@ -11,7 +11,6 @@ use std::{collections::BTreeMap, time::Duration};
 use clap::ValueEnum;
 use konverge_vault::{KvVersion, Mount, SecretPath};
 
-pub use self::choices::Choice;
 use crate::spec::{DeletionPolicy, Invalid, PushSpec, Selection, UpdatePolicy};
 
 /// The path in Vault. An object with a non-empty path has opted in.
@@ -69,21 +68,17 @@ pub(crate) fn deletion_policy(annotations: &BTreeMap<String, String>) -> Option<
 
 fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<PushSpec, Invalid> {
     let mut notes = Vec::new();
-    let selection = match value(SECRETS) {
-        None => Selection::All,
-        Some(text) => {
-            let (choices, doubts) = choices::parse(text).map_err(|cause| Invalid::Secrets { cause })?;
-            notes.extend(doubts.into_iter().map(|doubt| format!("{SECRETS}: {doubt}")));
-            Selection::Chosen(choices)
-        }
-    };
+    let chosen = value(SECRETS).map(choices::parse).transpose();
+    let chosen = chosen.map_err(|cause| Invalid::Secrets { annotation: SECRETS, cause })?.map(|(choices, doubts)| {
+        notes.extend(doubts.into_iter().map(|doubt| format!("{SECRETS}: {doubt}")));
+        choices
+    });
     let always = value(ROTATION_CHECK);
     if let Some(word) = always.filter(|word| !matches!(*word, "disabled" | "enabled")) {
         notes.push(format!("{ROTATION_CHECK} is {:?} and has no effect; only \"disabled\" has one", shown(word)));
     }
     Ok(PushSpec {
         path: path.to_owned(),
-        selection,
         every: value(RECONCILE).and_then(|text| interval(text, &mut notes)),
         always: always == Some("disabled"),
         deletion: deletion(value(DELETION_POLICY), value(PRESERVE), &mut notes)?,
@@ -93,7 +88,10 @@ fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<PushS
         paused: is_true(PAUSE, value(PAUSE), &mut notes),
         sync_now: value(SYNC_NOW).map(str::to_owned),
         update: UpdatePolicy::Replace,
-        image_pull_secrets: is_true(IMAGE_PULL_SECRETS, value(IMAGE_PULL_SECRETS), &mut notes),
+        selection: {
+            let image_pull_secrets = is_true(IMAGE_PULL_SECRETS, value(IMAGE_PULL_SECRETS), &mut notes);
+            chosen.map_or(Selection::All { image_pull_secrets }, Selection::Chosen)
+        },
         notes,
     })
 }

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::Selector;
 
 use crate::{
-    desired::{Lack, Making, Sources, Target},
+    content::{Lack, Making, Sources, Target},
     spec::BinaryPolicy,
     template::Template,
 };
+
+/// The placeholder in a path for the name of each Secret.
+pub const SECRET: &str = "{secret}";
 
 /// From Secrets to the content of paths.
 #[derive(Debug, Clone, PartialEq, Eq)]

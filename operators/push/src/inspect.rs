@@ -26,13 +26,12 @@ use kube::{
 };
 use serde_json::Value;
 
-pub use self::permissions::needed;
+pub use self::{permissions::needed, standing::record_of};
 use crate::{
     annotations::{PATH, PAUSE, SYNC_NOW, parse_spec},
     config::Config,
     desired::Wanted,
     object::{Kind, ObjectRef},
-    record::Record,
     run::LEASE,
     secrets,
     spec::{Invalid, PushSpec},
@@ -103,7 +102,7 @@ impl Job for Push {
     }
 
     fn is_answered(&self, object: &DynamicObject, token: &str) -> bool {
-        Record::of(object).is_some_and(|record| record.answered.as_deref() == Some(token))
+        record_of(object).is_some_and(|record| record.answered.as_deref() == Some(token))
     }
 
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
@@ -204,7 +203,7 @@ async fn wanted(
                 .get(&key.name, &GetParams::default())
                 .map_err(|error| failed(kube::Error::BuildRequest(error)))?;
             let workload: Workload = cluster.client.request(request).await.map_err(failed)?;
-            Ok(Wanted::of_workload(&spec.selection, &workload.references, spec.image_pull_secrets))
+            Ok(Wanted::of_workload(&spec.selection, &workload.references))
         }
     }
 }

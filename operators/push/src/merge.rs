@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use konverge_core::SecretValue;
 use konverge_vault::{Content, Expected, Field, Found, Owner, Standing};
 
-use crate::{plan::Refusal, record::Written, spec::ExistingPolicy};
+use crate::{record::Written, refusal::Refusal, spec::ExistingPolicy};
 
 /// Changes of the custom metadata. `None` removes a mark.
 pub type Marks = BTreeMap<String, Option<String>>;

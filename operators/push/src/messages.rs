@@ -6,10 +6,10 @@ use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 
 use crate::{
     annotations,
-    desired::{LARGEST, Lack},
+    content::{LARGEST, Lack},
     object::{Kind, ObjectRef},
-    plan::Refusal,
     reasons,
+    refusal::Refusal,
     spec::Invalid,
 };
 

@@ -8,6 +8,7 @@ use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing, Versio
 use crate::{
     merge::other_keeper,
     record::Written,
+    refusal::Refusal,
     spec::{ExistingPolicy, UpdatePolicy},
 };
 
@@ -103,24 +104,6 @@ pub enum Step {
         /// Whether what was written for this object was changed or deleted by somebody else.
         drifted: bool,
     },
-}
-
-/// Why a path is left alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// It is kept for somebody else, who is named.
-    Foreign(String),
-    /// Somebody wrote it who left no mark, and taking it over is not wanted.
-    Existing,
-    /// One of the keys is kept for somebody else.
-    ForeignKey {
-        /// The key.
-        key: String,
-        /// The owner.
-        owner: String,
-    },
-    /// Somebody wrote one of the keys who left no mark, and taking it over is not wanted.
-    ExistingKey(String),
 }
 
 /// Plans the write of `content` to the path. `known` tells whether the content is the one that was written last.

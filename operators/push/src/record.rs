@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use konverge_apply::conditions::whole_second;
 use konverge_vault::{KvVersion, Location, Mount, SecretPath};
-use kube::{ResourceExt, core::DynamicObject};
 use serde::{Deserialize, Serialize};
 
-use crate::{annotations::STATUS, object::Kind, spec::DeletionPolicy, vault_push::VaultPushStatus};
+use crate::spec::DeletionPolicy;
 
 /// The content of `vault-sync.io/status`, or of the status of a `VaultPush`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,18 +89,6 @@ impl Record {
             generation: None,
             paths: BTreeMap::new(),
         }
-    }
-
-    /// The record on an object of any kind. `None` if there is none, or if it is another object's.
-    pub fn of(object: &DynamicObject) -> Option<Self> {
-        let uid = object.metadata.uid.as_deref()?;
-        let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
-        if let Some(text) = object.annotations().get(STATUS).filter(|_| !is_vault_push) {
-            return Self::read(text, uid);
-        }
-        // That of another kind names no uid.
-        let status = serde_json::from_value::<VaultPushStatus>(object.data.get("status")?.clone()).ok()?;
-        Some(Self::from(status)).filter(|record| record.uid == uid)
     }
 
     /// Reads the annotation of the object with this uid. Returns `None` for invalid text and for the record of another object.

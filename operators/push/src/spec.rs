@@ -7,10 +7,7 @@ use konverge_vault::{Deletion, Mount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    annotations::{self, Choice},
-    reasons,
-};
+use crate::reasons;
 
 /// The spec of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +34,6 @@ pub struct PushSpec {
     pub paused: bool,
     /// A text that stands for one wish to be worked on now.
     pub sync_now: Option<String>,
-    /// Whether Secrets for pulling images count as used.
-    pub image_pull_secrets: bool,
     /// Corrections that the owner should know.
     pub notes: Vec<String>,
 }
@@ -47,9 +42,23 @@ pub struct PushSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// All that it uses, or holds if it is a Secret.
-    All,
+    All {
+        /// Whether Secrets for pulling images count as used.
+        image_pull_secrets: bool,
+    },
     /// These, of the same namespace, together in one place.
     Chosen(Vec<Choice>),
+}
+
+/// Some keys of one Secret of the object's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The Secret's name.
+    pub name: String,
+    /// Which of its keys; none takes nothing of it.
+    pub keys: Vec<String>,
+    /// The prefix of each key in Vault, without a separator.
+    pub prefix: String,
 }
 
 /// What becomes of data in Vault that is no longer asked for.
@@ -115,10 +124,11 @@ pub enum BinaryPolicy {
 pub enum Invalid {
     /// The JSON is none, or not of the form.
     #[error(
-        "failed to parse secrets annotation {secrets}: {cause}; it is a list such as [{{\"name\":\"db\",\"keys\":[\"password\"],\"prefix\":\"db_\"}}]",
-        secrets = annotations::SECRETS
+        "failed to parse secrets annotation {annotation}: {cause}; it is a list such as [{{\"name\":\"db\",\"keys\":[\"password\"],\"prefix\":\"db_\"}}]"
     )]
     Secrets {
+        /// The annotation.
+        annotation: &'static str,
         /// The cause.
         cause: String,
     },

@@ -22,9 +22,6 @@ pub use self::{
 };
 use crate::spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
 
-/// What stands in a path for the name of each Secret.
-pub const SECRET: &str = "{secret}";
-
 /// Which Secrets of this namespace are pushed, where in Vault, and how.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[kube(

@@ -70,7 +70,7 @@ impl Feed {
 
     fn show_workload(&self, kind: Kind, object: Workload) -> Option<ObjectRef> {
         let Workload { metadata, references, .. } = object;
-        self.show(kind, metadata, |spec, _| Wanted::of_workload(&spec.selection, &references, spec.image_pull_secrets))
+        self.show(kind, metadata, |spec, _| Wanted::of_workload(&spec.selection, &references))
     }
 
     fn show_secret(&self, take_part: bool, object: PartialObjectMeta<Secret>) -> Option<ObjectRef> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use konverge_push::desired::LARGEST;
+use konverge_push::content::LARGEST;
 use konverge_testkit::{
     Process,
     fault_proxy::{FaultProxy, Plan},

@@ -12,7 +12,7 @@ use k8s_openapi::api::{
     core::v1::Secret,
 };
 use konverge_core::SecretValue;
-use konverge_push::{record::Record, vault_push::VaultPush};
+use konverge_push::{inspect::record_of, vault_push::VaultPush};
 pub(crate) use konverge_testkit::until_true as until;
 use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, free_port, http_get};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
@@ -247,7 +247,7 @@ impl View {
     pub(crate) async fn record(&self, kind: &str, name: &str) -> Result<Option<Value>> {
         if kind == "VaultPush" {
             let object = self.api(kind).get_opt(name).await?;
-            return Ok(object.as_ref().and_then(Record::of).map(serde_json::to_value).transpose()?);
+            return Ok(object.as_ref().and_then(record_of).map(serde_json::to_value).transpose()?);
         }
         let annotations = self.api(kind).get_metadata_opt(name).await?.and_then(|object| object.metadata.annotations);
         let status = annotations.and_then(|annotations| annotations.get("vault-sync.io/status").cloned());

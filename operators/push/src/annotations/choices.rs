@@ -13,7 +13,7 @@ use serde::{
     de::{self, IgnoredAny, MapAccess, Visitor},
 };
 
-use crate::desired::LARGEST;
+use crate::{content::LARGEST, spec::Choice};
 
 /// More entries than any object uses Secrets.
 const MOST_ENTRIES: usize = 1_000;
@@ -26,17 +26,6 @@ const LONGEST_TEXT: usize = 256 * 1024;
 
 /// How many keys that are asked for twice are named before the rest is only counted.
 const NAMED: usize = 3;
-
-/// Some keys of one Secret of the object's namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
-    /// The Secret's name.
-    pub name: String,
-    /// Which of its keys; none takes nothing of it.
-    pub keys: Vec<String>,
-    /// The prefix of each key in Vault, without a separator.
-    pub prefix: String,
-}
 
 /// Reads the annotation. On success there come notes on what it says and can hardly mean.
 pub(super) fn parse(text: &str) -> Result<(Vec<Choice>, Vec<String>), String> {

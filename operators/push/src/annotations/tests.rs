@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::spec::{BinaryPolicy, ExistingPolicy};
+use crate::spec::{BinaryPolicy, Choice, ExistingPolicy};
 
 fn read(pairs: &[(&str, &str)]) -> Option<Result<PushSpec, Invalid>> {
     parse_spec(&pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect())
@@ -21,7 +21,7 @@ fn a_path_makes_an_object_ours() {
     assert_eq!(read(&[(SECRETS, "[]"), (RECONCILE, "5m")]), None);
     let expected = PushSpec {
         path: " /secret/../x".to_owned(),
-        selection: Selection::All,
+        selection: Selection::All { image_pull_secrets: false },
         every: None,
         always: false,
         deletion: None,
@@ -31,7 +31,6 @@ fn a_path_makes_an_object_ours() {
         paused: false,
         sync_now: None,
         update: UpdatePolicy::Replace,
-        image_pull_secrets: false,
         notes: vec![],
     };
     assert_eq!(read(&[(PATH, " /secret/../x")]), Some(Ok(expected)), "verbatim");
@@ -85,7 +84,8 @@ fn only_the_exact_word_has_an_effect() {
         let pause = with(PAUSE, text).unwrap();
         assert_eq!((pause.paused, pause.notes.len()), (effect, notes), "{text}");
         let images = with(IMAGE_PULL_SECRETS, text).unwrap();
-        assert_eq!((images.image_pull_secrets, images.notes.len()), (effect, notes), "{text}");
+        let expected = Selection::All { image_pull_secrets: effect };
+        assert_eq!((images.selection, images.notes.len()), (expected, notes), "{text}");
     }
     for (text, always, notes) in
         [("disabled", true, 0), ("enabled", false, 0), ("", false, 0), ("5m", false, 1), ("Disabled", false, 1)]
@@ -155,7 +155,7 @@ fn the_json_of_choices() {
     let spec = with(SECRETS, r#"[{"name":"db","keys":["password"],"prefix":"db_"}]"#).unwrap();
     let choice = Choice { name: "db".to_owned(), keys: vec!["password".to_owned()], prefix: "db_".to_owned() };
     assert_eq!((spec.selection, spec.notes.len()), (Selection::Chosen(vec![choice]), 0));
-    assert_eq!(with(SECRETS, "").unwrap().selection, Selection::All);
+    assert_eq!(with(SECRETS, "").unwrap().selection, Selection::All { image_pull_secrets: false });
     let none = with(SECRETS, "null").unwrap();
     assert_eq!((none.selection, none.notes.len()), (Selection::Chosen(vec![]), 1));
     assert!(none.notes[0].contains(SECRETS), "{:?}", none.notes);

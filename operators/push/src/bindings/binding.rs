@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use super::tracked_record::TrackedRecord;
 use crate::{
+    composition::SECRET,
     desired::Wanted,
     object::ObjectRef,
     record::Record,
     spec::{DeletionPolicy, Invalid, PushSpec},
-    vault_push::SECRET,
 };
 
 /// The request of an object.
@@ -202,7 +202,8 @@ impl Binding {
             let found = shown.record.as_deref().and_then(|text| Record::read(text, &self.uid));
             let known = self.record.as_ref();
             if !asks_otherwise && known.is_some_and(|known| known.tells_more_than(found.as_ref())) {
-                self.tracked.undo(&self.spec);
+                let interval = if let ParsedSpec::Push(push) = &self.spec { push.spec.every } else { None };
+                self.tracked.undo(interval);
             }
             let adds = found.as_ref().is_some_and(|found| known.is_none_or(|known| found.names_more_than(known)));
             if adds || !self.tracked.is_fought() {

@@ -6,25 +6,22 @@ use std::time::Duration;
 use konverge_core::contest::Contest;
 use tokio::time::Instant;
 
-use super::ParsedSpec;
-
-/// An object without an interval, or with a longer one, has its record written again each so long.
+/// The longest pause before the record is written again. An object with a shorter interval has that interval instead.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// That it was taken away or set back.
+/// The contest with an actor that removes the record or sets it back.
 #[derive(Debug, Clone)]
 pub(super) struct RevertGuard {
     contest: Contest,
-    /// When it was last.
+    /// When the actor did so last.
     last: Instant,
-    /// Whether somebody was told.
+    /// Whether the contest was reported.
     is_told: bool,
 }
 
 impl RevertGuard {
-    /// Now, of an object that asks for this, after what was before.
-    pub(super) fn again(before: Option<Self>, spec: &ParsedSpec) -> Self {
-        let interval = if let ParsedSpec::Push(push) = spec { push.spec.every } else { None };
+    /// The record was removed or set back now, after the reverts `before`. `interval` is how often the object is compared with Vault.
+    pub(super) fn again(before: Option<Self>, interval: Option<Duration>) -> Self {
         let longest = interval.map_or(LONGEST, |interval| interval.min(LONGEST));
         let row = before.as_ref().map(|before| (before.contest, before.last.elapsed()));
         let contest = Contest::again(row, longest);
@@ -32,17 +29,17 @@ impl RevertGuard {
         Self { contest, last: Instant::now(), is_told }
     }
 
-    /// Whether it is no accident any more.
+    /// Returns whether the actor goes on, so that it is no accident.
     pub(super) fn is_fought(&self) -> bool {
         self.contest.is_fought() && self.contest.goes_on(self.last.elapsed())
     }
 
-    /// Until when who did it has it his way.
+    /// Returns until when the record stays as the actor left it.
     pub(super) fn until(&self) -> Option<Instant> {
         self.last.checked_add(self.contest.pause()).filter(|_| self.is_fought())
     }
 
-    /// Whether it is to be told, which it is once.
+    /// Returns whether the contest is to be reported now. That is so once.
     pub(super) fn tell(&mut self) -> bool {
         self.is_fought() && !std::mem::replace(&mut self.is_told, true)
     }

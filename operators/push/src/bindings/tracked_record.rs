@@ -1,11 +1,11 @@
 //! The record on an object as watches show it and as this process writes it. It tells which text is an echo of an own write, which version is
 //! newest, and whether another actor works against the record.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{ParsedSpec, revert_guard::RevertGuard};
+use super::revert_guard::RevertGuard;
 
 /// The number of own writes whose texts are remembered until a watch shows them. Older ones count as another actor's.
 const UNSEEN_TEXTS: usize = 8;
@@ -88,9 +88,9 @@ impl TrackedRecord {
         self.edits == other.edits
     }
 
-    /// Another actor removed the record or set it back, on an object with this spec.
-    pub(super) fn undo(&mut self, spec: &ParsedSpec) {
-        self.undone = Some(RevertGuard::again(self.undone.take(), spec));
+    /// Another actor removed the record or set it back, on an object with this interval.
+    pub(super) fn undo(&mut self, interval: Option<Duration>) {
+        self.undone = Some(RevertGuard::again(self.undone.take(), interval));
     }
 
     /// The object requests something else: what was undone before does not count.

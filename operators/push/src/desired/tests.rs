@@ -1,8 +1,12 @@
+use base64::{Engine, engine::general_purpose::STANDARD};
 use konverge_workload::{Keys, Usage};
 use proptest::prelude::*;
 
 use super::*;
-use crate::composition::{KeyChoice, Secrets};
+use crate::{
+    composition::{KeyChoice, Secrets},
+    content::LARGEST,
+};
 
 fn data(fields: &[(&str, &[u8])]) -> BTreeMap<String, SecretValue> {
     fields.iter().map(|(key, value)| ((*key).to_owned(), SecretValue::new(value.to_vec()))).collect()
@@ -165,12 +169,13 @@ fn a_workload_wants_what_its_pods_use_and_registries_only_when_asked() {
         image_pull_secrets: BTreeSet::from(["registry".to_owned()]),
         ..References::default()
     };
-    let names = |pull| Wanted::of_workload(&Selection::All, &references, pull).names().len();
+    let all = |image_pull_secrets| Selection::All { image_pull_secrets };
+    let names = |pull| Wanted::of_workload(&all(pull), &references).names().len();
     assert_eq!((names(false), names(true)), (1, 2));
-    let chosen = Wanted::of_workload(&Selection::Chosen(vec![choice("api", &["a"], "")]), &references, true);
+    let chosen = Wanted::of_workload(&Selection::Chosen(vec![choice("api", &["a"], "")]), &references);
     assert_eq!(chosen.names(), BTreeSet::from(["api"]));
     assert_eq!(chosen.targets(), BTreeSet::from([""]));
-    assert_eq!(Wanted::of_secret(&Selection::All, "own").names(), BTreeSet::from(["own"]));
+    assert_eq!(Wanted::of_secret(&all(false), "own").names(), BTreeSet::from(["own"]));
 }
 
 proptest! {

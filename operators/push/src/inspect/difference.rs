@@ -8,11 +8,12 @@ use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate, operator_of};
 use konverge_vault::{Content, Deletion, Found, Location, Owner, Vault, VaultError};
 use kube::{Api, core::DynamicObject};
 
-use super::{operator, spec_of, vault, wanted};
+use super::{operator, spec_of, standing::record_of, vault, wanted};
 use crate::{
     bindings::Push,
     config::Config,
-    desired::{Lack, Made, Sources, Target, desired},
+    content::{Lack, Made, Sources, Target},
+    desired::desired,
     merge::{merge, part},
     messages,
     object::{Kind, ObjectRef},
@@ -35,7 +36,7 @@ pub(super) async fn differences(
         Some(Ok(spec)) => Some(spec),
         None => None,
     };
-    let record = Record::of(object);
+    let record = record_of(object);
     let vault = vault::own()?;
     let operator = operator_of(&super::Push, cluster, &key.namespace).await.unwrap_or_else(|failure| {
         eprintln!("warning: the operator's settings count as the defaults: {failure}");

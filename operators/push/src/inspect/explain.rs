@@ -9,7 +9,7 @@ use konverge_vault::{
 use konverge_workload::Need;
 use kube::core::DynamicObject;
 
-use super::{spec_of, wanted};
+use super::{spec_of, standing::record_of, wanted};
 use crate::{
     annotations::{PAUSE, RECONCILE},
     bindings::Push,
@@ -18,7 +18,7 @@ use crate::{
     object::{Kind, ObjectRef},
     policy::cluster_prefix,
     record::{Record, SYNCED},
-    spec::{DeletionPolicy, PushSpec, UpdatePolicy},
+    spec::{Choice, DeletionPolicy, PushSpec, UpdatePolicy},
 };
 
 /// Facts about an object.
@@ -40,7 +40,7 @@ pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicOb
         UpdatePolicy::IfNotExists => facts.push(Fact::new("written", "where nothing is, and then no more".to_owned())),
     }
     facts.push(Fact::new("compared", compared(key.kind, &spec)));
-    if let Some(Record { state, verified: Some(verified), .. }) = Record::of(object) {
+    if let Some(Record { state, verified: Some(verified), .. }) = record_of(object) {
         let what = if state == SYNCED { "all of it" } else { "what is not wrong with it was looked at and there" };
         facts.push(Fact::new("in Vault", format!("{what} at {verified}, as was known at the last note on the object")));
     }
@@ -68,7 +68,7 @@ fn wish(push: &Push) -> String {
             )
         }
         Wanted::Chosen(choices) => {
-            let choice = |choice: &crate::annotations::Choice| {
+            let choice = |choice: &Choice| {
                 let prefix = if choice.prefix.is_empty() { String::new() } else { format!(" as {}…", choice.prefix) };
                 format!("{} of {}{prefix}", choice.keys.join(", "), choice.name)
             };

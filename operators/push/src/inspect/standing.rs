@@ -6,12 +6,25 @@ use kube::{ResourceExt, core::DynamicObject};
 
 use super::spec_of;
 use crate::{
-    annotations::{FINALIZER, PATH, SYNC_NOW},
+    annotations::{FINALIZER, PATH, STATUS, SYNC_NOW},
     messages,
-    object::ObjectRef,
+    object::{Kind, ObjectRef},
     reasons,
     record::{PENDING, Record, SYNCED, Written},
+    vault_push::VaultPushStatus,
 };
+
+/// Returns the record on an object of any kind. `None` if there is none, or if it is another object's.
+pub fn record_of(object: &DynamicObject) -> Option<Record> {
+    let uid = object.metadata.uid.as_deref()?;
+    let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
+    if let Some(text) = object.annotations().get(STATUS).filter(|_| !is_vault_push) {
+        return Record::read(text, uid);
+    }
+    // The status names the uid of its object.
+    let status = serde_json::from_value::<VaultPushStatus>(object.data.get("status")?.clone()).ok()?;
+    Some(Record::from(status)).filter(|record| record.uid == uid)
+}
 
 /// Whether it would stay until its paths are cleared.
 pub(super) fn has_finalizer(object: &DynamicObject) -> bool {
@@ -21,7 +34,7 @@ pub(super) fn has_finalizer(object: &DynamicObject) -> bool {
 /// How it stands; nothing if it does not ask and nothing is left to be cleared.
 pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standing> {
     let metadata = &object.metadata;
-    let record = Record::of(object);
+    let record = record_of(object);
     let spec = spec_of(key, object);
     if spec.is_none() && record.is_none() && !has_finalizer(object) {
         return None;
@@ -92,11 +105,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        annotations::{PAUSE, STATUS},
-        object::Kind,
-        vault_push::VaultPushStatus,
-    };
+    use crate::annotations::PAUSE;
 
     fn object(annotations: &[(&str, &str)]) -> DynamicObject {
         let mut object = DynamicObject::new("a", &Kind::Deployment.resource());

@@ -34,7 +34,7 @@ fn the_originals_metrics_have_its_names_and_labels() {
         metrics.discovered(&web, 2);
         metrics.secret_not_found("team-a", "db");
         metrics.key_missing("team-a", "db", "password");
-        metrics.parse_failed(&web, &Invalid::Secrets { cause: String::new() });
+        metrics.parse_failed(&web, &Invalid::Secrets { annotation: "", cause: String::new() });
         metrics.parse_failed(&web, &Invalid::Spec { cause: String::new() });
         let denied = VaultError::Denied { what: String::new(), capability: "update", cause: String::new() };
         metrics.write_failed(&denied, "secret/data/web");
@@ -107,7 +107,7 @@ fn w19_an_object_takes_its_series_along() {
         for object in [&web, &db] {
             metrics.attempted(object, true, Duration::ZERO);
             metrics.discovered(object, 1);
-            metrics.parse_failed(object, &Invalid::Secrets { cause: String::new() });
+            metrics.parse_failed(object, &Invalid::Secrets { annotation: "", cause: String::new() });
         }
         metrics.secret_not_found("team-a", "db");
         metrics.key_missing("team-a", "db", "password");

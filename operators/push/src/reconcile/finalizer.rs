@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     bindings::{Binding, Bindings, ParsedSpec},
-    desired::Target,
+    content::Target,
     error::{Doing, PushError},
     journal::Journal,
     ledger::Ledger,

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     annotations::{FINALIZER, PATH, STATUS},
     bindings::{Binding, Bindings, Push, Share, Verified},
-    desired::Target,
+    content::Target,
     error::PushError,
     journal::{Intention, Journal},
     messages,

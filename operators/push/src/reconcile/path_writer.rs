@@ -20,14 +20,15 @@ use super::{
 };
 use crate::{
     bindings::{Binding, Bindings, Push},
-    desired::{Lack, Made, Target},
+    content::{Lack, Made, Target},
     digest::digest,
     error::{Doing, PushError},
     messages,
     metrics::Metrics,
     object::ObjectRef,
-    plan::{Claim, Known, MARKED_WITHIN, Refusal, Step, UNDISTURBED, plan, plan_once},
+    plan::{Claim, Known, MARKED_WITHIN, Step, UNDISTURBED, plan, plan_once},
     record::{Record, Written},
+    refusal::Refusal,
     spec::{ExistingPolicy, UpdatePolicy},
     store::Store,
 };

@@ -22,7 +22,8 @@ use tokio::{
 use super::Parts;
 use crate::{
     bindings::{Binding, Bindings, Push},
-    desired::{Lack, Sources, Target, Wanted, desired_at},
+    content::{Lack, Sources, Target},
+    desired::{Wanted, desired_at},
     error::PushError,
     metrics::Metrics,
     object::{ObjectRef, SecretRef},

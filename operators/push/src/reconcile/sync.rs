@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     bindings::{Binding, Bindings, FailureCount, Push, Verified},
-    desired::Target,
+    content::Target,
     error::{FailedRun, PushError},
     messages,
     metrics::Metrics,

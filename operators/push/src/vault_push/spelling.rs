@@ -6,11 +6,11 @@ use konverge_runtime::watch::Guarded;
 use konverge_vault::{KvVersion, Mount, SecretPath};
 use kube::{Resource, ResourceExt, core::DynamicObject};
 
-use super::{SECRET, SecretsSpec, VaultPush, VaultPushSpec};
+use super::{SecretsSpec, VaultPush, VaultPushSpec};
 use crate::{
     annotations::{FINALIZER, PAUSE, SYNC_NOW, duration},
     bindings::{ParsedSpec, Push, Shown},
-    composition::{Composition, KeyChoice, Secrets},
+    composition::{Composition, KeyChoice, SECRET, Secrets},
     desired::Wanted,
     object::ObjectRef,
     record::Record,
@@ -76,7 +76,7 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, St
     let every = spec.interval.as_deref().map(interval).transpose()?.flatten();
     let asked = PushSpec {
         path,
-        selection: Selection::All,
+        selection: Selection::All { image_pull_secrets: false },
         every,
         always: false,
         deletion: spec.deletion_policy,
@@ -86,7 +86,6 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, St
         mount: spec.engine.as_ref().map(|engine| mount(&engine.mount, engine.version)).transpose()?,
         paused: spec.suspend || annotations.get(PAUSE).is_some_and(|value| value == "true"),
         sync_now: annotations.get(SYNC_NOW).filter(|token| !token.is_empty()).cloned(),
-        image_pull_secrets: false,
         notes: Vec::new(),
     };
     Ok(Arc::new(Push { spec: asked, wanted: Wanted::Composed(composition) }))

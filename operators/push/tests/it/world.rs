@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 
 use k8s_openapi::api::{authorization::v1::SubjectAccessReview, rbac::v1::ClusterRole};
 use konverge_core::SecretValue;
-use konverge_push::{object::Kind, record::Record, run::assemble};
+use konverge_push::{inspect::record_of, object::Kind, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
 use konverge_testkit::{AuditEntry, ControlPlane, Options, http_get};
@@ -328,7 +328,7 @@ impl World {
         if kind == Kind::VaultPush {
             let object = self.api(kind).get_opt(name).await.unwrap()?;
             // What it says of an earlier spec says nothing of this one.
-            let record = Record::of(&object).filter(|record| record.generation == object.metadata.generation)?;
+            let record = record_of(&object).filter(|record| record.generation == object.metadata.generation)?;
             return Some(serde_json::to_value(record).unwrap());
         }
         let object = self.api(kind).get_metadata_opt(name).await.unwrap()?;
