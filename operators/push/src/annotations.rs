@@ -1,7 +1,7 @@
 //! Parsing the annotations of an object into its spec. Pure.
 //!
-//! The original's annotations mean what they mean there. Ours, beside them, add what it has no word for. A word that is not
-//! understood never does harm: where it says what becomes of data it is an error, elsewhere it is as if it were not there, with a note.
+//! The annotations of the original keep their meaning. Ours add settings that the original does not have. An unknown value never does harm: in a
+//! policy for data it is an error, elsewhere it is ignored with a note.
 
 mod choices;
 pub mod duration;
@@ -50,14 +50,14 @@ pub(crate) const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
 /// The characters of an invalid value that messages show.
 const SHOWN: usize = 64;
 
-/// Reads the annotations; nothing if they do not ask for a path.
+/// Parses the annotations. `None` if they name no path.
 pub fn parse_spec(annotations: &BTreeMap<String, String>) -> Option<Result<PushSpec, Invalid>> {
     let value = |key: &str| annotations.get(key).map(String::as_str).filter(|value| !value.is_empty());
     value(PATH).map(|path| read(path, value))
 }
 
-/// The deletion policy of an object, if it names one. It needs neither a path nor any other valid annotation:
-/// who writes `preserve-on-delete` and takes the path away in one go is heard.
+/// Returns the deletion policy of an object, if it names one. It needs neither a path nor any other valid annotation, so an update may add
+/// `preserve-on-delete` and remove the path at once.
 pub(crate) fn deletion_policy(annotations: &BTreeMap<String, String>) -> Option<DeletionPolicy> {
     let value = |key: &str| annotations.get(key).map(String::as_str).filter(|value| !value.is_empty());
     match value(PRESERVE) {

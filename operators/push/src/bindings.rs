@@ -1,5 +1,4 @@
-//! The objects that ask for a push, from what the watches show of them, and the Secrets that they name. Nothing about any other object
-//! is kept, and of Secrets nothing but their versions.
+//! The objects with a request, as the watches show them, and the versions of the Secrets that they use. Nothing else is kept.
 
 mod binding;
 mod claims;
@@ -32,7 +31,7 @@ pub use looks::{Looking, Sharer};
 use selections::{SelectionChange, Selections};
 use shares::Shares;
 
-/// All bindings. Nothing is done under the lock but looking up and noting down.
+/// All bindings. The lock covers only lookups and updates.
 #[derive(Default)]
 pub struct Bindings(Mutex<Inner>);
 
@@ -64,7 +63,7 @@ impl Bindings {
         Self(Mutex::new(Inner { rules, cluster, reasons, ..Inner::default() }))
     }
 
-    /// A watch shows an object that asks, or that has our finalizer. Returns whether there is something to do.
+    /// A watch shows an object that has a request or our finalizer. Returns whether there is something to do.
     pub fn show(&self, shown: Shown) -> bool {
         let mut inner = self.lock();
         let key = shown.key.clone();
@@ -107,8 +106,8 @@ impl Bindings {
         kinds.iter().all(|kind| inner.listed.contains(kind))
     }
 
-    /// A Secret is there in this version and with these labels; it has no version if it is gone. Returns who uses it, or selects by labels
-    /// and used to, and has not seen that.
+    /// A Secret has this version and these labels, or no version if it is gone. Returns the objects that use it, or that select or selected it
+    /// by labels, unless they know this version.
     pub fn secret_is(
         &self,
         secret: &SecretRef,
@@ -138,7 +137,7 @@ impl Bindings {
         selecting
     }
 
-    /// It is asked which Secrets fit the object's selector.
+    /// The object requests a list of the Secrets that fit its selector.
     pub fn ask_selected(&self, key: &ObjectRef) {
         self.lock().selections.ask(key);
     }
@@ -185,7 +184,7 @@ impl Bindings {
         self.lock().shares.are_mostly_used(namespace, least)
     }
 
-    /// A complete list of Secrets was seen: used ones that are not in it are gone. Returns who uses those.
+    /// A complete list of Secrets was seen: used ones that are not in it are gone. Returns the objects that use those.
     pub fn secrets_are(&self, shown: &HashSet<SecretRef>) -> Vec<ObjectRef> {
         let gone: Vec<_> = self.lock().uses.all_targets().filter(|secret| !shown.contains(*secret)).cloned().collect();
         gone.iter().flat_map(|secret| self.secret_is(secret, None, &BTreeMap::new())).collect()
@@ -227,7 +226,7 @@ impl Bindings {
         self.lock().bindings.get(key).cloned()
     }
 
-    /// Notes something down, unless the object is another one or asks for something else by now.
+    /// Updates the binding, unless the object is another one or has another request by now.
     pub fn settle(&self, key: &ObjectRef, before: &Binding, note: impl FnOnce(&mut Binding)) {
         self.on_object(key, &before.uid, |now| {
             if now.spec == before.spec {
@@ -236,7 +235,7 @@ impl Bindings {
         });
     }
 
-    /// Notes down what happened to the object itself, whatever it asks for by now; nothing of another one.
+    /// Updates the binding, whatever the object requests by now, unless it is another object.
     pub fn on_object(&self, key: &ObjectRef, uid: &str, note: impl FnOnce(&mut Binding)) {
         let mut inner = self.lock();
         let Inner { bindings, reasons, .. } = &mut *inner;
@@ -247,7 +246,7 @@ impl Bindings {
         }
     }
 
-    /// Whether the object still asks for what it did.
+    /// Returns whether the object still has the same request.
     pub fn is_current(&self, key: &ObjectRef, before: &Binding) -> bool {
         let inner = self.lock();
         inner.bindings.get(key).is_some_and(|now| {
@@ -260,8 +259,8 @@ impl Bindings {
         self.lock().claims.claim(key, location, share)
     }
 
-    /// Gives up what an object has claimed and neither wants now nor has recorded, such as a path that it asked for and could not have. Returns
-    /// who wanted it.
+    /// Gives up the locations that an object has claimed and neither requests nor has recorded, such as a path that it could not have. Returns
+    /// the objects that waited for them.
     pub fn release_unwanted(&self, key: &ObjectRef, is_wanted: impl Fn(&str) -> bool) -> Vec<ObjectRef> {
         let mut inner = self.lock();
         let Inner { bindings, claims, .. } = &mut *inner;
@@ -270,7 +269,7 @@ impl Bindings {
         claims.release_unless(key, |location| is_wanted(location) || is_recorded(location))
     }
 
-    /// Gives up a location. Returns who wanted it.
+    /// Gives up a location. Returns the objects that waited for it.
     pub fn release(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
         self.lock().claims.release(key, location)
     }
@@ -293,7 +292,7 @@ impl Bindings {
 }
 
 impl Inner {
-    /// Notes who uses which Secrets and which locations.
+    /// Updates the indexes: the Secrets that the object uses, and its locations.
     fn index(&mut self, key: &ObjectRef) {
         let Some(binding) = self.bindings.get(key) else {
             self.selections.set(key, None);
@@ -320,13 +319,13 @@ impl Inner {
         }
         let selects = selector.is_some();
         let is_new = self.selections.set(key, selector);
-        // Which Secrets fit a selector is known already, or is asked for when the object is looked at.
+        // The Secrets that fit a selector are known already, or the next run lists them.
         if !selects || is_new {
             self.use_only(key, used);
         }
     }
 
-    /// A Secret has these labels, or is gone. Returns whose selection that changes.
+    /// A Secret has these labels, or is gone. Returns the objects whose selection that changes.
     fn select(&mut self, secret: &SecretRef, labels: Option<&BTreeMap<String, String>>) -> Vec<ObjectRef> {
         let mut changed = Vec::new();
         for SelectionChange { by, fits, is_listing } in self.selections.told(secret, labels) {

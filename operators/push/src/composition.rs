@@ -13,7 +13,7 @@ use crate::{
 /// The placeholder in a path for the name of each Secret.
 pub const SECRET: &str = "{secret}";
 
-/// From Secrets to the content of paths.
+/// Describes how the content of paths is made of Secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Composition {
     /// Which Secrets.
@@ -33,14 +33,14 @@ pub struct Composition {
 pub enum Secrets {
     /// These.
     Named(BTreeSet<String>),
-    /// Those whose labels fit. Which these are has to be asked for.
+    /// The Secrets whose labels fit. A list shows which ones these are.
     Selected(Selector),
 }
 
 /// A key that is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChoice {
-    /// Of which Secret; of each if it is not said.
+    /// The Secret of the key. `None` means each Secret.
     pub secret: Option<String>,
     /// The key there.
     pub from: String,

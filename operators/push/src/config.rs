@@ -40,7 +40,7 @@ pub struct Config {
     /// How Vault is reached
     #[command(flatten)]
     pub vault: VaultOptions,
-    /// What is pushed
+    /// Objects and policies
     #[command(flatten)]
     pub push: PushOptions,
     /// Where the program serves
@@ -95,7 +95,7 @@ pub struct PushOptions {
     pub workers: u16,
 }
 
-/// What the program is started for.
+/// The task of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Task {
     /// Works until it is told to stop.
@@ -104,8 +104,8 @@ pub enum Task {
     Drain,
 }
 
-/// The settings of the command line and the environment. Prints what is asked for (help, version) or what is wrong, and ends
-/// the program then.
+/// The settings of the command line and the environment. Prints the help or the version if a flag requests it, and an error if there is
+/// one. Then it ends the program.
 pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
     let config = parse(arguments).unwrap_or_else(|error| error.exit());
     if config.version {
@@ -115,7 +115,7 @@ pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
     config
 }
 
-/// What `--version` prints: the form of the original.
+/// Returns the output of `--version`, in the form of the original.
 pub fn version_line() -> String {
     format!("vault-sync-operator version {}", konverge_version::line())
 }
@@ -126,7 +126,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, clap::
     Ok(config)
 }
 
-/// What is another matter where push is one of several jobs.
+/// The settings that differ where push is one of several jobs.
 const SHARED: Shared = Shared {
     addresses: &["metrics_bind_address", "health_probe_bind_address"],
     of_process: &["log_format", "zap_encoder", "zap_devel", "zap_log_level", "version"],

@@ -13,19 +13,20 @@ use crate::{
     template::{Placeholder, Template},
 };
 
-/// So many bytes of keys and values are written to a path at most. Vault keeps a secret in one entry of its storage, of 1 MiB unless that is
-/// set otherwise and half of it with Consul, and says so itself where it is less than this. All that a Secret of Kubernetes can hold fits in
-/// also in base64. The operator never renders more, because a template of some thousand characters can request gigabytes.
+/// The most bytes of keys and values that the operator writes to a path. The content of any Kubernetes Secret fits, also in base64.
+///
+/// Vault stores a secret in one entry of its storage, of 1 MiB by default and half of that with Consul, and refuses a larger one itself. The
+/// operator never renders more than this limit, because a template of some thousand characters can request gigabytes.
 pub const LARGEST: usize = 2 << 20;
 
-/// The data of the Secrets that were read; nothing where there is no such Secret.
+/// The data of the Secrets that were read. `None` for a Secret that does not exist.
 pub type Sources = BTreeMap<String, Option<Data>>;
 
 /// The desired state of one path.
 pub enum Target {
-    /// This.
+    /// This content.
     Content(Made),
-    /// The current content: the sources are not complete, and a part is not taken for the whole.
+    /// The current content, because the sources are incomplete.
     Keep(Lack),
 }
 
@@ -42,9 +43,9 @@ impl Target {
 
 /// Content that was made.
 pub struct Made {
-    /// It.
+    /// The content.
     pub content: Content,
-    /// Keys whose values are no text and stand there in base64.
+    /// Keys whose values are not UTF-8, so they are base64-encoded.
     pub encoded: Vec<String>,
 }
 
@@ -67,9 +68,9 @@ pub enum Lack {
         /// The keys of the Secret.
         available: Vec<String>,
     },
-    /// There is no value at all, which is more often a slip than meant.
+    /// There is no value at all, which is more often a mistake than intended.
     Empty,
-    /// A value is no text, and the object refuses to have it encoded.
+    /// A value is not UTF-8, and the object does not allow its encoding.
     Binary {
         /// The key.
         key: String,

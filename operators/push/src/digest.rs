@@ -1,9 +1,9 @@
-//! The digest of what we write, which is text alone.
+//! The digest of written content, which is text alone.
 
 use konverge_core::digest::{ContentDigest, DigestKey};
 use konverge_vault::Field;
 
-/// The digest of these fields; nothing if one of them is no text, because we do not write that.
+/// Returns the digest of these fields. `None` if one of them is not text, because the operator does not write such fields.
 pub(crate) fn digest<'a>(
     key: &DigestKey,
     fields: impl IntoIterator<Item = (&'a str, &'a Field)>,

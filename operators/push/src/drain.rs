@@ -1,4 +1,4 @@
-//! Taking the finalizer off every object, and what is noted of others, for an uninstall. Vault stays as it is.
+//! The uninstall: removes the finalizer and the record from every object, and the journal. Vault stays as it is.
 
 use konverge_apply::read::pick;
 use konverge_core::{error::in_one_line, names::few};
@@ -46,9 +46,9 @@ enum Left {
 
 /// Releases all objects of the kinds. The operator has to be stopped before, or it would put the finalizers back.
 ///
-/// An object that cannot be released, and a kind that cannot be listed, make an error at the end and keep no other object from being released.
-/// A kind that the original does not know and that may not be listed makes only a warning: under this role the operator leaves such a kind out,
-/// too, and has written on none of its objects.
+/// An object that cannot be released, or a kind that cannot be listed, keeps no other object from being released. It causes an error at the end.
+/// A kind that the original does not know and that may not be listed causes only a warning. Under this role the operator leaves such a kind
+/// out, too, so it has written on none of its objects.
 pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kind]) -> Result<(), DrainError> {
     let ledger = Ledger::new(client.clone());
     let (mut left_out, mut left) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! A run that did not do what it should: why, and how the cause is told.
+//! The errors of a run, and their statements for the owner of the object.
 
 use std::{error::Error, fmt, time::Duration};
 
@@ -8,7 +8,7 @@ use konverge_vault::VaultError;
 
 use crate::{journal::JournalError, ledger::LedgerError, messages, orphans::OrphansError, store::ClearError};
 
-/// A run that ended without doing what it should, and that said so.
+/// A failed run.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     /// A Secret or a namespace could not be read.
@@ -39,10 +39,10 @@ pub enum PushError {
         /// How long that was tried.
         limit: Duration,
     },
-    /// The run could not come to its end.
+    /// The run was cancelled.
     #[error("a run was given up: {0}")]
     GivenUp(String),
-    /// Vault did not do its part.
+    /// Vault failed or refused.
     #[error("{doing}: {source}")]
     Vault {
         /// The operation that failed.
@@ -55,15 +55,15 @@ pub enum PushError {
 /// An operation in Vault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
-    /// Write what should be there, or compare it for that.
+    /// Write the desired content, or compare it for that.
     Write,
-    /// Look whether it is there still.
+    /// Compare Vault with the last written content.
     Look,
-    /// Clear what is not asked for any more.
+    /// Delete content that nothing requests any more.
     Clear,
 }
 
-/// The first is in the original's words.
+/// The words of the first are those of the original.
 impl fmt::Display for Doing {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -126,8 +126,8 @@ impl PushError {
         Statement { is_refusal: self.is_refusal(), ..messages::problem(self.reason(), in_one_line(self)) }
     }
 
-    /// Whether it mostly ends by itself. Refusals of the API server are among these, because an API server that has just started forbids
-    /// everything until it has read the roles.
+    /// Returns whether the failure mostly ends by itself. Refusals of the API server are among these, because an API server that has just started
+    /// forbids everything until it has read the roles.
     pub(crate) fn is_passing(&self) -> bool {
         match self.class() {
             ErrorClass::Transient | ErrorClass::Unavailable(_) => true,
@@ -136,27 +136,27 @@ impl PushError {
         }
     }
 
-    /// Whether Vault, as opposed to what was asked of it, is the trouble.
+    /// Returns whether Vault itself fails, as opposed to the request.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Vault { source, .. } if source.is_outage())
     }
 
-    /// Whether Vault or the API server refuses something that somebody may allow at any time.
+    /// Returns whether Vault or the API server refuses something that an administrator may allow at any time.
     pub(crate) fn is_refusal(&self) -> bool {
         self.class() == ErrorClass::Refused || matches!(self, Self::Vault { source, .. } if source.is_refusal())
     }
 
-    /// Whether somebody else was faster in Vault.
+    /// Returns whether another writer was faster in Vault.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Vault { source: VaultError::Conflict { .. }, .. })
     }
 
-    /// The same, if it was Vault's, of something else that was to be done.
+    /// Returns an error of Vault as one of another operation.
     pub(crate) fn when(self, doing: Doing) -> Self {
         if let Self::Vault { source, .. } = self { Self::Vault { doing, source } } else { self }
     }
 
-    /// Whether nothing was asked of Vault, because it did not serve a moment ago.
+    /// Returns whether no request was sent to Vault, because it did not serve a moment ago.
     pub(crate) fn is_pause(&self) -> bool {
         matches!(self, Self::Vault { source: VaultError::Paused { .. }, .. })
     }

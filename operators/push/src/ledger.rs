@@ -65,9 +65,9 @@ impl Ledger {
         Self { applier: Applier::new(client.clone(), FIELD_MANAGER), client }
     }
 
-    /// Sets the record, and the finalizer if it needs one. Gives the object's resource version; nothing if the object is gone.
+    /// Sets the record, and the finalizer if it needs one. Returns the object's resource version, or `None` if the object is gone.
     ///
-    /// Of a Secret only the version that was seen is written, so that the one that it gets holds the same content.
+    /// A Secret is written only in the version that was seen, so that its new version holds the same content.
     pub async fn write(
         &self,
         key: &ObjectRef,
@@ -167,7 +167,7 @@ impl Ledger {
     }
 }
 
-/// The version that a write made; nothing if the object is gone.
+/// Returns the version after a write, or `None` if the object is gone.
 fn version(key: &ObjectRef, written: kube::Result<ObjectMeta>) -> Result<Option<String>, LedgerError> {
     match written {
         Ok(now) => Ok(Some(now.resource_version.unwrap_or_default())),

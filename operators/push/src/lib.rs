@@ -6,12 +6,17 @@
 //!                    Vault ◀──check-and-set── reconcile: observe ▶ plan ▶ write ▶ report
 //! ```
 //!
-//! Read in this order: [`spec`], the request of an object, and [`annotations`] and [`vault_push`], its two sources; [`konverge_vault::boundaries`],
-//! whether it may; [`object`], which objects there are; [`bindings`] and [`watch`](mod@watch), how that becomes known; [`desired`],
-//! [`composition`], [`plan`] and [`merge`], the decisions, without IO; [`record`], what is remembered on the object, and [`journal`], what
-//! stands in for it where many are written for the first time; [`secrets`] and [`prefetch`], how Secrets are read, and how many of them at
-//! once; [`reconcile`], the way through; [`config`] and [`run`](mod@run), the program, and [`job`], the same as one of several
-//! in a process; [`inspect`], what the plugin of kubectl tells.
+//! Reading order:
+//!
+//! - [`spec`]: the request of an object, with its two sources, [`annotations`] and [`vault_push`].
+//! - [`object`], [`bindings`] and [`watch`](mod@watch): the objects with a request, and how they become known.
+//! - [`konverge_vault::boundaries`]: the paths that an object may write.
+//! - [`desired`], [`composition`], [`content`], [`plan`] and [`merge`]: the decisions, without IO.
+//! - [`record`] and [`ledger`]: the record on the object. [`journal`] stands in for it where many objects are written for the first time.
+//! - [`secrets`] and [`prefetch`]: how Secrets are read, and how many of them at once.
+//! - [`reconcile`]: one run. [`orphans`]: content that a deleted object left behind.
+//! - [`config`] and [`run`](mod@run): the program. [`job`]: push as one of several jobs in a process.
+//! - [`inspect`]: the verbs of the plugin of kubectl.
 
 pub mod annotations;
 pub mod bindings;

@@ -259,7 +259,7 @@ pub fn paused(kind: Kind) -> Statement {
     notice(reasons::PAUSED, format!("paused by {setting}; Vault stays as it is. Remove that to go on"))
 }
 
-/// Some paths are not asked for any more.
+/// Paths that the object no longer requests were cleared.
 pub fn dropped(locations: &[String]) -> Statement {
     notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", few(locations)))
 }

@@ -1,7 +1,7 @@
 //! The metrics of the operator: the original's under its names, labels and buckets, and ours.
 //!
-//! The original's name objects, Secrets, keys and paths in their labels, and dashboards show them so. Here each has a bound, beyond which
-//! the value is `other`, and an object takes its series along when it goes. Ours name nothing.
+//! The metrics of the original name objects, Secrets, keys and paths in their labels, and dashboards rely on that. Here each of them has a bound,
+//! beyond which the value is `other`, and an object takes its series along when it goes. No label of ours is a name.
 
 mod bounded;
 mod labels;
@@ -206,19 +206,19 @@ impl Metrics {
         self.ours.adoptions.inc();
     }
 
-    /// The object asks for so many paths.
+    /// The object requests this number of paths.
     pub fn discovered(&self, object: &ObjectRef, paths: usize) {
         self.originals.discovered.series(resource(object)).set(i64::try_from(paths).unwrap_or(i64::MAX));
     }
 
-    /// A Secret lacks a key that was asked for.
+    /// A Secret lacks a requested key.
     pub fn key_missing(&self, namespace: &str, secret: &str, key: &str) {
         let labels =
             MissingKey { namespace: namespace.to_owned(), secret_name: secret.to_owned(), key: key.to_owned() };
         self.originals.keys_missing.series(labels).inc();
     }
 
-    /// A Secret that was asked for could not be read, or is not there and its users cannot do without. The original does not tell these apart.
+    /// A requested Secret could not be read, or does not exist although its users need it. The original does not tell these apart.
     pub fn secret_not_found(&self, namespace: &str, secret: &str) {
         self.originals
             .secrets_missing

@@ -68,7 +68,7 @@ impl Orphan {
         &self.record
     }
 
-    /// Which object it was; nothing if there is no such kind.
+    /// Returns the object. `None` if this version does not know its kind.
     pub fn key(&self) -> Option<ObjectRef> {
         let kind = Kind::named(&self.kind)?;
         Some(ObjectRef { kind, namespace: self.namespace.clone(), name: self.name.clone() })

@@ -12,14 +12,14 @@ use crate::{
     spec::{ExistingPolicy, UpdatePolicy},
 };
 
-/// Content without a mark is taken over when it is older than this. Of several who write at the same time one has his version accepted, and he
-/// marks it long before ([`MARKED_WITHIN`]) or looks whether another one has.
+/// Content without a mark is adopted when it is older than this. If several installations write at the same time, Vault accepts the version of one.
+/// That one sets its mark much sooner ([`MARKED_WITHIN`]), or reads whether another installation has.
 pub const UNDISTURBED: Duration = Duration::from_secs(5);
 
-/// How long after a write its mark may come without a doubt.
+/// The longest time between a write and its mark that leaves no doubt.
 pub const MARKED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Vault's clock may be behind ours by this much.
+/// How far Vault's clock may be behind ours.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(-5);
 
 /// The earlier knowledge about a path.
@@ -68,7 +68,7 @@ impl Claim {
         };
         match (self, version) {
             (Self::Written(recorded), _) => recorded == version.map(|version| version.number),
-            // Vault makes a first version once, and had there been one before, it would have told whoever tried.
+            // Vault makes a first version only once. If there had been one before, Vault would have refused the write.
             (Self::Begun(since), Some(VersionState { number: 1, created, .. })) => {
                 created.parse::<Timestamp>().is_ok_and(|created| created.duration_since(since) >= CLOCKS)
             }

@@ -1,4 +1,4 @@
-//! Whether Vault serves and lets us in, asked for readiness, and for waking what waited when it does again.
+//! Whether Vault serves and accepts our login: for the readiness of the process, and to wake failed objects after an outage.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,10 +12,10 @@ use tokio::time::sleep;
 
 use crate::{bindings::Bindings, object::ObjectRef, watch::RECOVERED};
 
-/// Between two looks.
+/// The pause between two requests.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Knows whether Vault can be worked with. Clones know the same.
+/// Knows whether Vault works. Clones know the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Reachability(Arc<Mutex<Result<(), String>>>);
 
@@ -35,7 +35,7 @@ impl Reachability {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for ever. When Vault works again, all objects that failed are queued.
+    /// Asks for ever. When Vault works again, queues all objects whose last run failed.
     pub(crate) async fn run(self, vault: Vault, bindings: Arc<Bindings>, queue: Queue<ObjectRef>) {
         loop {
             let now = look(&vault).await;
@@ -55,7 +55,7 @@ impl Reachability {
     }
 }
 
-/// It serves, and there is a token.
+/// Vault serves, and there is a token.
 async fn look(vault: &Vault) -> Result<(), String> {
     let health = vault.health().await.map_err(|error| in_one_line(&error))?;
     if !health.initialized || health.sealed {

@@ -1,7 +1,6 @@
 //! The record of an object, on the object: the paths that were written for it, and its state.
 //!
-//! It is one annotation in JSON, or the status of a `VaultPush`. A path is recorded before it is written for the first time, so that no crash leaves one behind that
-//! nobody knows of.
+//! It is one annotation in JSON, or the status of a `VaultPush`. A path is recorded before its first write, so a crash leaves no unknown path behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,20 +19,20 @@ pub struct Record {
     pub uid: String,
     /// `Synced`, or the reason why not.
     pub state: String,
-    /// Since when it is so.
+    /// The time since when the object has this state.
     pub since: Timestamp,
-    /// When all that it asks for was last found in Vault, as far as that was known at the last write. No write is made for it.
+    /// When all paths were last found in sync, as far as that was known at the last write. It causes no write of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<Timestamp>,
     /// The problem and the next step, unless the state is `Synced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The request to look (`vault-sync.io/sync-now`) that this answers: a run that began after it was seen has said what stands here.
+    /// The request (`vault-sync.io/sync-now`) that this answers. A run that began after the operator saw it wrote this record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered: Option<String>,
-    /// How the paths are cleared when they are not wanted any more; for when the annotations have gone that say it.
+    /// How the paths are cleared once nothing requests them. It counts if the annotations that say so are gone.
     pub deletion: DeletionPolicy,
-    /// The generation of the object that this is about; only of a `VaultPush`, whose generation changes with nothing but what it asks for.
+    /// The generation of the object that this is about. Only a `VaultPush` has one, because only its generation changes with its request alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// The paths by their spelling in the API.
@@ -49,7 +48,7 @@ pub struct Written {
     pub mount: String,
     /// The version of the engine.
     pub kv: u8,
-    /// Whether it was written; before that it is an intention.
+    /// Whether it was written. Before that, it is an intention.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub written: bool,
     /// Since when its first version may have been written, as far as Vault has not told otherwise.
@@ -58,7 +57,7 @@ pub struct Written {
     /// The version of the secret that holds what was wanted last; 0 as long as nothing was tried to be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Whether it is somebody else's and left alone, as it is wanted.
+    /// Whether it belongs to another owner and is left alone, as the object requests.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
     /// The keys that were written, where others may have more.
@@ -102,8 +101,8 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Says how it stands. The time changes only if what is said does; in a status, where it is that of a condition, only if it has become
-    /// good or bad.
+    /// Sets the state. The time changes only with the state. In a status, where it is the time of a condition, it changes only when the object
+    /// becomes `Synced` or stops being so.
     pub fn say(&mut self, state: &str, message: Option<String>, now: Timestamp) {
         if self.generation.is_none() {
             if self.state != state {
@@ -116,7 +115,7 @@ impl Record {
         self.message = message;
     }
 
-    /// Together with the paths of another one that it lacks. Whether those are still in use is not known: they are intentions.
+    /// Adds the paths of another record that this one lacks. They count as intentions, because nobody knows whether they are still in use.
     #[must_use]
     pub fn with_intended(mut self, other: Option<Self>) -> Self {
         for (path, written) in other.into_iter().flat_map(|other| other.paths) {
@@ -125,8 +124,8 @@ impl Record {
         self
     }
 
-    /// Whether this tells more than what somebody has put in its place, which would be written again as it was. When something was is not
-    /// counted: another replica may have looked since.
+    /// Returns whether this record says more than the one that another actor has put in its place. Times do not count, because another replica may
+    /// have verified since.
     pub fn tells_more_than(&self, shown: Option<&Self>) -> bool {
         shown.is_none_or(|shown| {
             let more = |(path, known): (&String, &Written)| {
@@ -139,24 +138,24 @@ impl Record {
         })
     }
 
-    /// Whether there are paths in it that the other one does not know.
+    /// Returns whether it has paths that the other record lacks.
     pub fn names_more_than(&self, other: &Self) -> bool {
         self.paths.keys().any(|path| !other.paths.contains_key(path))
     }
 
-    /// Whether the object has to stay until something was cleared.
+    /// Returns whether the object must stay until its paths are cleared.
     pub fn needs_finalizer(&self) -> bool {
         !self.paths.is_empty()
     }
 
-    /// The locations, and what is recorded of each. A text that is no path was not ours and is passed over.
+    /// Returns the locations and their records. An invalid path is skipped, because the operator never wrote one.
     pub fn locations(&self) -> impl Iterator<Item = (Location, &Written)> {
         self.paths.iter().filter_map(|(path, written)| Some((written.location(path)?, written)))
     }
 }
 
 impl Written {
-    /// Of a location that is to be written.
+    /// The record of a location that is to be written.
     pub fn intended(location: &Location) -> Self {
         let kv = match location.mount().version() {
             KvVersion::One => 1,
@@ -165,12 +164,12 @@ impl Written {
         Self { mount: location.mount().path().to_owned(), kv, ..Self::default() }
     }
 
-    /// Of a location to which nothing was ever written, nor tried to be.
+    /// The record of a location to which no write was ever tried.
     pub fn untried(location: &Location) -> Self {
         Self { version: Some(0), ..Self::intended(location) }
     }
 
-    /// All of it is about to be written. That is noted the first time.
+    /// All of it is about to be written. The first time counts.
     pub fn begin(&mut self, now: Timestamp) {
         if self.version == Some(0) {
             self.version = None;
@@ -178,7 +177,7 @@ impl Written {
         }
     }
 
-    /// Keys of it are about to be written, among keys of others. Where all of it was written, all of it is recorded already.
+    /// Some of its keys are about to be written, among keys of others. A location that was written whole is recorded already.
     pub fn intend_keys<'a>(&mut self, keys: impl Iterator<Item = &'a str>) {
         if self.written && self.keys.is_none() {
             return;
@@ -197,7 +196,7 @@ impl Written {
             || self.keys.as_ref().is_some_and(lost)
     }
 
-    /// The same as an intention, because it is not known whether it still counts.
+    /// Returns the record as an intention.
     fn doubted(self) -> Self {
         let pending = self.pending.into_iter().chain(self.keys.iter().flatten().cloned()).collect();
         Self { written: false, keys: self.keys.map(|_| BTreeSet::new()), pending, ..self }

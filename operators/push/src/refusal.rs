@@ -1,19 +1,19 @@
 //! Refusals of a plan: the path stays as it is, and the owner of the object is told why.
 
-/// Why a path is left alone.
+/// The reason why a path is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is kept for somebody else, who is named.
+    /// The path belongs to another owner, who is named.
     Foreign(String),
-    /// Somebody wrote it who left no mark, and taking it over is not wanted.
+    /// The path has content without a mark, and the object does not adopt it.
     Existing,
-    /// One of the keys is kept for somebody else.
+    /// One of the keys belongs to another owner.
     ForeignKey {
         /// The key.
         key: String,
         /// The owner.
         owner: String,
     },
-    /// Somebody wrote one of the keys who left no mark, and taking it over is not wanted.
+    /// One of the keys has content without a mark, and the object does not adopt it.
     ExistingKey(String),
 }

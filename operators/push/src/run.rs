@@ -263,9 +263,10 @@ fn listen(bind: Bind) -> Listen {
     bind.0.map_or(Listen::Nowhere, Listen::At)
 }
 
-/// Watches each kind that takes part, and Secrets in any case: workloads are woken by them. The kinds that the original does not know
-/// may be missing in its role, and `VaultPush` in the cluster; then they are left out until they are there. Gives the health of the watch of
-/// Secrets.
+/// Watches each enabled kind, and Secrets in any case, because they wake workloads. Returns the health of the watch of Secrets.
+///
+/// The kinds that the original does not know may be missing in its role, and `VaultPush` in the cluster. Each of them is left out until its
+/// watch is possible.
 fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> WatchHealth {
     let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.push.namespace));
     for &kind in &config.push.kinds {

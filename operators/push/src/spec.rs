@@ -16,29 +16,29 @@ pub struct PushSpec {
     pub path: String,
     /// Which Secrets, which keys.
     pub selection: Selection,
-    /// How often to compare with Vault although nothing changed; not at all if there is none.
+    /// How often to compare with Vault although nothing changed. `None` means never.
     pub every: Option<Duration>,
     /// Whether every run compares with Vault.
     pub always: bool,
-    /// How content is deleted that the object no longer requests; the operator's default if there is none.
+    /// How content is deleted that the object no longer requests. `None` means the default of the operator.
     pub deletion: Option<DeletionPolicy>,
-    /// How existing content without an owner is treated; the operator's default if there is none.
+    /// How existing content without an owner is treated. `None` means the default of the operator.
     pub existing: Option<ExistingPolicy>,
-    /// How a value that is no text is written; the operator's default if there is none.
+    /// How a value that is not UTF-8 is written. `None` means the default of the operator.
     pub binary: Option<BinaryPolicy>,
     /// How a path is written.
     pub update: UpdatePolicy,
-    /// The engine, if Vault is not to be asked for it. That the path is beneath it is not checked.
+    /// The engine, if the operator must not ask Vault for it. Whether the path is beneath it is not checked.
     pub mount: Option<Mount>,
-    /// Whether nothing is to be done.
+    /// Whether the operator leaves Vault as it is.
     pub paused: bool,
-    /// A text that stands for one wish to be worked on now.
+    /// The token of one request to compare now.
     pub sync_now: Option<String>,
     /// Corrections that the owner should know.
     pub notes: Vec<String>,
 }
 
-/// Which Secrets and keys an object asks for.
+/// The Secrets and keys that an object requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
     /// All that it uses, or holds if it is a Secret.
@@ -55,13 +55,13 @@ pub enum Selection {
 pub struct Choice {
     /// The Secret's name.
     pub name: String,
-    /// Which of its keys; none takes nothing of it.
+    /// The keys of the Secret. Without keys, nothing of it is written.
     pub keys: Vec<String>,
     /// The prefix of each key in Vault, without a separator.
     pub prefix: String,
 }
 
-/// What becomes of data in Vault that is no longer asked for.
+/// How content in Vault is deleted that no object requests any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeletionPolicy {
@@ -87,7 +87,7 @@ impl DeletionPolicy {
     }
 }
 
-/// What becomes of a path that holds something and carries nobody's mark.
+/// How existing content without the mark of an owner is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExistingPolicy {
@@ -100,16 +100,16 @@ pub enum ExistingPolicy {
 /// How a path is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UpdatePolicy {
-    /// All of the path is what is asked for. What annotations do.
+    /// The path holds the requested keys and no others. Annotations always do this.
     #[default]
     Replace,
-    /// Only the keys that are asked for are written, and removed when they are not wanted any more; those of others stay.
+    /// Only the requested keys are written, and removed once nothing requests them. Keys of others stay.
     Merge,
-    /// It is written where nothing is, and left alone from then on.
+    /// An empty path is written once. Content is never changed.
     IfNotExists,
 }
 
-/// How a value that is no text reaches Vault, which keeps only text.
+/// How a value that is not UTF-8 reaches Vault, which stores only text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BinaryPolicy {
@@ -122,7 +122,7 @@ pub enum BinaryPolicy {
 /// An invalid spec. The text names where it is said, the cause and the next step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// The JSON is none, or not of the form.
+    /// The annotation is not JSON, or not of the expected form.
     #[error(
         "failed to parse secrets annotation {annotation}: {cause}; it is a list such as [{{\"name\":\"db\",\"keys\":[\"password\"],\"prefix\":\"db_\"}}]"
     )]
@@ -132,7 +132,7 @@ pub enum Invalid {
         /// The cause.
         cause: String,
     },
-    /// A word that says what becomes of data is not among those that there are.
+    /// A policy has an unknown value.
     #[error("the annotation {annotation} is {value:?}; write {expected}, or leave it out")]
     Word {
         /// Which annotation.
@@ -142,7 +142,7 @@ pub enum Invalid {
         /// The valid values.
         expected: String,
     },
-    /// A template is none, or names what it cannot have.
+    /// A template is malformed, or names a key that it cannot have.
     #[error("spec.templates[{key}] cannot be followed: {cause}")]
     Template {
         /// Which one.
@@ -150,7 +150,7 @@ pub enum Invalid {
         /// The cause.
         cause: String,
     },
-    /// The object is not what its kind says; its definition in the cluster may be another one.
+    /// The object does not match its kind. The definition in the cluster may be another version.
     #[error("spec cannot be followed: {cause}; is the installed definition that of this operator?")]
     Spec {
         /// The cause.
@@ -170,7 +170,7 @@ impl Invalid {
     }
 }
 
-/// As it is written in annotations and flags.
+/// Shows a policy as annotations and flags spell it.
 macro_rules! as_written {
     ($($policy:ty),*) => {$(
         impl fmt::Display for $policy {

@@ -84,7 +84,7 @@ impl<'a> Unfinished<'a> {
 /// Why a path was not cleared.
 #[derive(Debug, thiserror::Error)]
 pub enum ClearError {
-    /// Another process may have cleared it by now, and somebody may have the path who came after.
+    /// Another process may have cleared the path by now, and another object may have it since.
     #[error("nothing more is deleted: this process leads no more")]
     LeadershipLost,
     /// Vault did not do its part.
@@ -99,7 +99,7 @@ pub struct Store {
     metrics: Metrics,
     /// Which installation writes.
     identity: ClusterIdentity,
-    /// Whether this process leads; nothing if it need not.
+    /// Whether this process leads. `None` without an election.
     leadership: Option<Leadership>,
 }
 
@@ -184,7 +184,7 @@ impl Store {
         Ok(written?.map(|version| version.number))
     }
 
-    /// Writes where nothing has ever been. Gives the version; nothing if something is or was there, or if the engine has no versions and
+    /// Writes a path that has never had content. Returns the version, or `None` if the path has or had content, or if the engine has no versions and
     /// cannot tell.
     pub async fn create(&self, location: &Location, content: &Content) -> Result<Option<u64>, VaultError> {
         if location.mount().version() == KvVersion::One {
@@ -206,7 +206,7 @@ impl Store {
         self.annotate(location, &mark).await
     }
 
-    /// Notes these; nothing is sent if there are none.
+    /// Writes these marks. Sends nothing if there are none.
     pub async fn annotate(&self, location: &Location, marks: &Marks) -> Result<(), VaultError> {
         if marks.is_empty() {
             return Ok(());

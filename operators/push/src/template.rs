@@ -15,7 +15,7 @@ enum Part {
     Value(Placeholder),
 }
 
-/// A value that a template asks for.
+/// A placeholder of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placeholder {
     /// The Secret, if it is named.
@@ -76,7 +76,7 @@ impl Placeholder {
 }
 
 impl Template {
-    /// The values that it asks for, in their order.
+    /// Returns the placeholders, in their order.
     pub fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.0.iter().filter_map(|part| match part {
             Part::Value(placeholder) => Some(placeholder),
@@ -84,7 +84,8 @@ impl Template {
         })
     }
 
-    /// How long the text is with its values, whose lengths `find` has. Nothing is copied for that: a value may be asked for thousands of times.
+    /// Returns the length of the text with its values, whose lengths `find` returns. Copies nothing, because a template may repeat a value thousands
+    /// of times.
     pub fn length<E>(&self, mut find: impl FnMut(&Placeholder) -> Result<usize, E>) -> Result<usize, E> {
         self.0.iter().try_fold(0_usize, |length, part| {
             Ok(length.saturating_add(match part {

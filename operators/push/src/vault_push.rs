@@ -1,6 +1,7 @@
-//! `VaultPush`, the spelling for those who have outgrown annotations.
+//! `VaultPush`, the custom resource for requests that annotations cannot express.
 //!
-//! What the schema refuses never gets here. What an older definition let in is understood as far as it goes, or said to be wrong.
+//! The API server refuses objects that the schema does not allow. An object that an older definition accepted is parsed as far as possible, or
+//! reported as invalid.
 
 #![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
 #![allow(unreachable_pub, reason = "the derived schema has a copy of each type in a function")]

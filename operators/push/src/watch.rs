@@ -1,6 +1,6 @@
-//! From watches to bindings, and from bindings to work.
+//! Informer event handlers: from watches to bindings, and from bindings to work.
 //!
-//! Every workload and every Secret of the cluster passes through here, a Secret as metadata alone; what does not concern us leaves no trace.
+//! Every workload and every Secret of the cluster passes through here, a Secret as metadata alone. Objects that have not opted in leave no trace.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -27,27 +27,27 @@ use crate::{
     vault_push::{self, VaultPush},
 };
 
-/// Why an object is looked at: it changed.
+/// The reason of a run: the object changed.
 pub const OBJECT: &str = "object";
 /// A Secret that it names changed.
 pub const SECRET: &str = "secret";
 /// A path that it wants has become free.
 pub const WAITED: &str = "path-released";
-/// It is in step, and does not say so yet.
+/// It is in sync, and its record does not say so yet.
 pub const RECORD: &str = "record";
 /// Something was begun for it before this process led.
 pub const JOURNAL: &str = "journal";
 /// Vault serves again.
 pub const RECOVERED: &str = "vault-recovered";
 
-/// Keeps the bindings as the watches show them.
+/// Updates the bindings from the watches.
 #[derive(Clone)]
 pub struct Feed {
-    /// What to keep.
+    /// The bindings to update.
     pub bindings: Arc<Bindings>,
-    /// Where work is left.
+    /// The work queue.
     pub queue: Queue<ObjectRef>,
-    /// Where is counted what was said of the objects.
+    /// The metrics, from which the series of an object go with it.
     pub metrics: Metrics,
 }
 
@@ -62,7 +62,7 @@ impl Feed {
         handle_events(events, &mut VaultPushes { feed: self }).await;
     }
 
-    /// Follows the Secrets, as long as there are events. Unless `take_part`, they are only looked at for the sake of workloads.
+    /// Follows the Secrets, as long as there are events. Unless they `take_part`, they matter only to the workloads that use them.
     pub async fn secrets(self, take_part: bool, events: impl Stream<Item = Event<PartialObjectMeta<Secret>>>) {
         let mut handler = Secrets { feed: self, take_part, used: HashSet::new(), counts: HashMap::new() };
         handle_events(events, &mut handler).await;
@@ -247,7 +247,7 @@ impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
     }
 }
 
-/// What an object is to us; nothing if it does not concern us.
+/// Returns the object as the bindings take it. `None` if it has not opted in.
 fn shown(key: &ObjectRef, metadata: ObjectMeta, wanted: impl FnOnce(&PushSpec, &str) -> Wanted) -> Option<Shown> {
     let annotations: BTreeMap<String, String> = metadata.annotations.unwrap_or_default();
     let uid = metadata.uid?;

@@ -24,7 +24,7 @@ const LONGEST_PREFIX: usize = 1_024;
 /// The longest text that the API server keeps in annotations.
 const LONGEST_TEXT: usize = 256 * 1024;
 
-/// How many keys that are asked for twice are named before the rest is only counted.
+/// The most repeated keys that a note names. The rest is counted.
 const NAMED: usize = 3;
 
 /// Reads the annotation. On success there come notes on what it says and can hardly mean.

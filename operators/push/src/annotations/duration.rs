@@ -35,7 +35,7 @@ impl Span {
         self.0
     }
 
-    /// As a duration; nothing if it is below zero.
+    /// Returns the duration. `None` if it is below zero.
     pub fn duration(self) -> Option<Duration> {
         u64::try_from(self.0).ok().map(Duration::from_nanos)
     }

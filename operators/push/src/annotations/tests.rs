@@ -9,7 +9,7 @@ fn read(pairs: &[(&str, &str)]) -> Option<Result<PushSpec, Invalid>> {
     parse_spec(&pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
-/// What comes of one annotation beside a path.
+/// Reads one annotation beside a path.
 fn with(annotation: &str, value: &str) -> Result<PushSpec, Invalid> {
     read(&[(PATH, "secret/data/app"), (annotation, value)]).unwrap()
 }
@@ -166,7 +166,7 @@ fn the_json_of_choices() {
 }
 
 proptest! {
-    /// Whatever the annotations hold there is an answer, no interval is short, and texts of any length make short notes and errors.
+    /// Annotations of any content have an answer. No interval is short, and texts of any length make short notes and errors.
     #[test]
     fn nothing_makes_it_stumble(values in proptest::collection::vec("([a-z0-9\\[\\]{}\":.-]{0,12}|x{300})", 10)) {
         let keys = [SECRETS, PRESERVE, RECONCILE, ROTATION_CHECK, DELETION_POLICY, EXISTING, BINARY, KV, PAUSE, SYNC_NOW];

@@ -1,4 +1,4 @@
-//! One object that asks: what it asks for, how a watch shows it, and what is known of it beside.
+//! The binding of one object: its request, its record, and the knowledge of this process about it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,25 +20,25 @@ use crate::{
 /// The request of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParsedSpec {
-    /// Nothing any more, but it has our finalizer: what was written for it is to be cleared, in this way if it says so.
+    /// Nothing any more, but the object has our finalizer: its paths are to be cleared, in this way if the object says so.
     Nothing(Option<DeletionPolicy>),
-    /// Something that cannot be understood, and what is to become of what was written for it, if it says that.
+    /// An invalid spec, and the deletion policy, if that is valid.
     Invalid(Arc<Invalid>, Option<DeletionPolicy>),
     /// A push.
     Push(Arc<Push>),
 }
 
-/// A push that is asked for.
+/// A requested push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Push {
     /// The spec of the object.
     pub spec: PushSpec,
-    /// Which Secrets it is made of.
+    /// The Secrets that it is made of.
     pub wanted: Wanted,
 }
 
 impl Push {
-    /// Where one of the [targets](Wanted::targets) is to be, behind `prefix`.
+    /// Returns the path of one of the [targets](Wanted::targets), beneath `prefix`.
     pub fn path(&self, prefix: &str, target: &str) -> Result<SecretPath, PathError> {
         let base = format!("{prefix}{}", self.spec.path);
         match &self.wanted {
@@ -52,9 +52,9 @@ impl Push {
 /// An object as a watch shows it.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    /// Which one.
+    /// The object.
     pub key: ObjectRef,
-    /// Its uid; another one under the same name is another binding.
+    /// Its uid. Another uid under the same name is another binding.
     pub uid: String,
     /// Its resource version.
     pub version: String,
@@ -140,18 +140,18 @@ impl FailureCount {
     }
 }
 
-/// A moment at which all was as it should be.
+/// A moment at which all paths were in sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// The versions of the Secrets that it was made of; nothing of one that is not there.
+    /// The versions of the Secrets that it was made of. A missing Secret has none.
     pub sources: BTreeMap<String, Option<String>>,
-    /// Whether the owner is noted in Vault wherever that can be. It is tried again where not.
+    /// Whether each path that can bear the mark of its owner bears it. Otherwise a later run tries again.
     pub marked: bool,
-    /// The request to look that was answered by this.
+    /// The request to compare now that this answers.
     pub sync_now: Option<String>,
-    /// When Vault was looked at.
+    /// When Vault was read.
     pub looked: Instant,
-    /// The locations that were looked at later, each with when, by whatever object has keys there.
+    /// The locations that another object with keys there has read later, each with the time.
     pub seen: BTreeMap<String, Instant>,
 }
 
@@ -174,15 +174,15 @@ impl Binding {
         }
     }
 
-    /// A record of an object on which there is none.
+    /// Returns a record for an object that bears none.
     pub fn new_record(&self, now: Timestamp) -> Record {
         let record = Record::new(&self.uid, now);
-        // That of a status.
+        // A status has whole seconds.
         let since = if self.generation.is_some() { whole_second(now) } else { now };
         Record { since, generation: self.generation, ..record }
     }
 
-    /// Takes over what is shown. Returns whether there is something to do.
+    /// Takes over the state that a watch shows. Returns whether there is something to do.
     pub(super) fn take(&mut self, shown: Shown) -> bool {
         let asks_otherwise = self.spec != shown.spec;
         let recorded_otherwise = !self.tracked.knows(shown.record.as_ref());
@@ -286,7 +286,7 @@ impl Binding {
         Record { verified: looked.or(record.verified), ..record.clone() }
     }
 
-    /// How long ago all that it asks for was last found in Vault, where that is to be looked at again from time to time.
+    /// Returns how long ago all paths were last found in sync. `None` if the object has no interval.
     pub fn unseen(&self, now: Timestamp) -> Option<Duration> {
         let ParsedSpec::Push(push) = &self.spec else { return None };
         if push.spec.every.is_none() || push.spec.paused || self.deleting.is_some() {

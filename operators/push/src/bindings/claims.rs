@@ -1,6 +1,6 @@
-//! Which object of this cluster has which location. Pure.
+//! The claims of this cluster's objects to locations: the first object that claims a location has it. Pure.
 //!
-//! In engines with versions the mark in Vault decides; this says it sooner, and it is all there is where there are no marks.
+//! In engines with versions, the mark in Vault decides, and the claim is known sooner. In engines without marks, the claim alone decides.
 
 use konverge_core::reverse_index::ReverseIndex;
 
@@ -19,7 +19,7 @@ struct Claim {
     waits: bool,
 }
 
-/// How much of a location somebody wants.
+/// How much of a location an object claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// All of it.
@@ -34,7 +34,7 @@ pub fn key_of(location: &str, key: &str) -> String {
     format!("{location}\n{key}")
 }
 
-/// The location of which that is claimed, or a key of it.
+/// Returns the location of a claim, which may be for one of its keys.
 fn location_of(claimed: &str) -> &str {
     claimed.split_once('\n').map_or(claimed, |(location, _)| location)
 }
@@ -51,8 +51,8 @@ impl Claims {
         other.map_or(Ok(()), Err)
     }
 
-    /// The object's record has the location, so it had it before this process began. Two records with one location are told apart by
-    /// the mark, and without one by who was seen first.
+    /// The object's record has the location, so the object had it before this process began. Of two records with one location, the mark decides.
+    /// Without a mark, the object that was seen first has it.
     pub(super) fn recall(&mut self, key: &ObjectRef, location: &str, share: Share) {
         let location = location.to_owned();
         let held = holders(self.0.references(&location)).map(|(_, held)| held).next();
@@ -77,7 +77,7 @@ impl Claims {
         waiting
     }
 
-    /// Gives up what is neither wanted nor kept any more.
+    /// Gives up the locations that the object does not keep.
     pub(super) fn release_unless(&mut self, key: &ObjectRef, keeps: impl Fn(&str) -> bool) -> Vec<ObjectRef> {
         let claimed = self.0.targets(key).filter(|claimed| !keeps(location_of(claimed)));
         let given_up: Vec<_> = claimed.cloned().collect();

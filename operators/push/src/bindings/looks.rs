@@ -1,4 +1,4 @@
-//! Looks at locations in Vault, where several objects keep keys: what one of them sees counts for all.
+//! Reads of locations in which several objects have keys: the response to one of them counts for all.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Sharer {
     pub held: ContentDigest,
 }
 
-/// A look that is under way. While it is, no other at the location begins.
+/// A read that is under way. No other read of the location begins until it ends.
 pub struct Looking<'a> {
     bindings: &'a Bindings,
     location: &'a str,
@@ -34,7 +34,7 @@ impl Drop for Looking<'_> {
 }
 
 impl Verified {
-    /// When the location was last found to hold what it should.
+    /// Returns when the location was last found in sync.
     pub fn seen(&self, location: &str) -> Instant {
         self.seen.get(location).copied().unwrap_or(self.looked)
     }
@@ -48,7 +48,7 @@ impl Verified {
 }
 
 impl Bindings {
-    /// Begins a look at a location; nothing if one is under way.
+    /// Begins a read of a location. `None` if one is under way.
     pub fn look<'a>(&'a self, location: &'a str) -> Option<Looking<'a>> {
         let is_first = self.lock().looking.insert(location.to_owned());
         is_first.then_some(Looking { bindings: self, location })
@@ -84,7 +84,7 @@ impl Bindings {
         verified.map(|verified| verified.seen(location))
     }
 
-    /// A look that began then found what one who shares the location should have there. That counts only if it is still what was compared.
+    /// A read that began then found the keys of a sharer in sync. That counts only if its desired content is still the one that was compared.
     pub fn saw(&self, sharer: &Sharer, location: &str, begun: Instant) {
         self.on_object(&sharer.key, &sharer.uid, |now| {
             if now.held.get(location) == Some(&sharer.held)

@@ -1,7 +1,7 @@
-//! Which selectors match which Secrets. Pure.
+//! The selectors of objects, and the Secrets that they match. Pure.
 //!
-//! Which Secrets fit at first is asked of the API server, and the watch tells of changes. It may tell of one while the answer is under way,
-//! and then it counts, whichever is newer: should it be old news, the newer ones are still to come.
+//! A list of the API server shows which Secrets match at first, and the watch shows changes. A change during the list counts more than the list. If
+//! it is older than the list, the watch will show the newer changes, too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +24,7 @@ pub(super) struct SelectionChange {
     pub(super) by: ObjectRef,
     /// Whether the Secret fits.
     pub(super) fits: bool,
-    /// Whether it is being asked which ones do, so that what is known by then may be wrong.
+    /// Whether a list is under way, so that the known selection may be wrong.
     pub(super) is_listing: bool,
 }
 

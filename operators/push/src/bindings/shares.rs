@@ -1,4 +1,4 @@
-//! How many of a namespace's Secrets are used. Of those that are not, only their number is known, as it was when all were listed last.
+//! How many of a namespace's Secrets are used. Of unused Secrets, only the number in the last complete list is known.
 
 use std::collections::HashMap;
 

@@ -436,7 +436,7 @@ fn who_selects_by_labels_hears_of_whoever_fits_or_stops_to() {
     assert_eq!(bindings.secret_is(&secret("lead"), Some("1"), &labels("lead")), []);
     assert_eq!(bindings.secret_is(&secret("db"), Some("1"), &labels("gold")), [key("a"), key("a")]);
     assert!(just(&["db"]));
-    // What is told while it is asked counts more than the answer, and wakes whoever asked.
+    // A change that the watch shows during the list counts more than the list, and wakes the object.
     bindings.ask_selected(&key("a"));
     assert_eq!(bindings.secret_is(&secret("api"), Some("1"), &labels("gold"))[..1], [key("a")]);
     assert_eq!(bindings.secret_is(&secret("gone"), None, &BTreeMap::new()), [key("a")]);
@@ -490,7 +490,7 @@ fn a_look_of_one_counts_for_all_who_have_their_keys_there() {
     assert_eq!((bindings.seen(&key("c"), &shared), bindings.seen(&key("c"), &own)), (Some(later), Some(c)));
     assert!(b < later);
 
-    // What is wanted of it is something else by now than what was compared.
+    // The desired content has changed since it was compared.
     let compared = sharers(&shared);
     let begun = bindings.get(&key("b")).unwrap();
     let changed = BTreeMap::from([(shared.clone(), digest("2"))]);
@@ -506,7 +506,7 @@ fn a_look_of_one_counts_for_all_who_have_their_keys_there() {
     drop(looking);
     assert!(bindings.look(&shared).is_some(), "the next one may");
 
-    // Somebody else has taken the whole location away: whoever has keys there looks anew, and nobody else.
+    // Another object deleted the whole location: each object with keys there verifies anew, and no other.
     let doubted = bindings.doubt_sharers(&key("a"), &shared);
     assert_eq!(doubted.iter().map(|key| key.name.as_str()).collect::<BTreeSet<_>>(), ["b", "c"].into());
     let is_verified = |name: &str| bindings.get(&key(name)).unwrap().verified.is_some();

@@ -12,7 +12,7 @@ pub(super) fn normalised(command: &Command, arguments: impl IntoIterator<Item = 
     let mut arguments = arguments.into_iter();
     let mut normalised: Vec<OsString> = arguments.next().into_iter().collect();
     while let Some(argument) = arguments.next() {
-        // What is no text can only be a value, and those are taken below.
+        // An argument that is not UTF-8 can only be a value, which is taken below.
         let Some(flag) = argument.to_str().and_then(flag) else {
             let ends = argument == "--";
             normalised.push(argument);

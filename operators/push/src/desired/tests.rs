@@ -179,7 +179,7 @@ fn a_workload_wants_what_its_pods_use_and_registries_only_when_asked() {
 }
 
 proptest! {
-    /// Whatever the bytes, what is in Vault gives them back: as text, or decoded.
+    /// Bytes of any kind come back from Vault: as text, or decoded.
     #[test]
     fn every_value_survives(value in proptest::collection::vec(any::<u8>(), 0..64)) {
         let sources = sources(vec![("a", Some(data(&[("k", &value)])))]);

@@ -25,7 +25,7 @@ use crate::{
     store::{owner, recorded},
 };
 
-/// Each path that the object asks for, and each that is recorded and not asked for any more.
+/// Returns each path that the object requests, and each recorded path that it no longer requests.
 pub(super) async fn differences(
     cluster: &Cluster,
     key: &ObjectRef,

@@ -30,7 +30,7 @@ pub(super) fn settings(operator: &Installed<Config>) -> Vec<Finding> {
     [rules].into_iter().chain(several).collect()
 }
 
-/// Objects that could not be deleted, because nobody is there who would let them go.
+/// Finds objects that cannot be deleted, because no operator runs that would release them.
 pub(super) fn deserted(objects: &[Objects], installations: Option<&[Installation]>) -> Option<Finding> {
     let nobody = installations?.iter().all(|installation| installation.wanted == 0);
     let held: Vec<String> = objects

@@ -1,4 +1,4 @@
-//! How an object stands, by what is on it. Pure.
+//! The state of an object, from its record. Pure.
 
 use konverge_apply::Statement;
 use konverge_kubectl::{Grade, Place, Standing};
@@ -31,7 +31,7 @@ pub(super) fn has_finalizer(object: &DynamicObject) -> bool {
     object.finalizers().iter().any(|known| known == FINALIZER)
 }
 
-/// How it stands; nothing if it does not ask and nothing is left to be cleared.
+/// Returns the state of an object. `None` if it has no request and nothing is left to be cleared.
 pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standing> {
     let metadata = &object.metadata;
     let record = record_of(object);

@@ -47,7 +47,7 @@ fn shown(content: Option<&Content>) -> Option<Vec<String>> {
     content.map(|content| content.iter().map(field).collect())
 }
 
-/// What is written, which keys get a mark or lose it (`-`), and which are taken over.
+/// The keys that are written, that get a mark or lose it (`-`), and that are taken over.
 type Outcome = Result<(Option<Vec<String>>, Vec<String>, Vec<String>), Refusal>;
 
 fn outcome(own: &[(&str, &str)], found: Found, recorded: &Written, existing: ExistingPolicy) -> Outcome {

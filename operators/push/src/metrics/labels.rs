@@ -27,7 +27,7 @@ macro_rules! labels {
 }
 
 labels! {
-    /// An object that asks for a push.
+    /// An object with a request.
     Resource { namespace, resource }
     /// The same, and how a run ended.
     Attempt { namespace, resource; result }

@@ -1,4 +1,4 @@
-//! What a scrape shows.
+//! The metrics as a scrape shows them.
 
 use prometheus_client::encoding::text::encode;
 

@@ -51,7 +51,7 @@ impl Clearing {
         Self { orphans, store, bindings, queue, metrics, cleared: BTreeSet::new() }
     }
 
-    /// Clears what was left behind, for ever, once it is known who has which path.
+    /// Clears orphans for ever, once the claims of all objects are known.
     pub(crate) async fn run(mut self, kinds: Vec<Kind>) {
         // These the program cannot be ready without. Others the cluster may not know or not let it see, and has nothing of them then.
         let (sure, others): (Vec<Kind>, Vec<Kind>) = kinds.into_iter().partition(|kind| kind.is_original());

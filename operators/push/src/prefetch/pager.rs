@@ -14,10 +14,10 @@ const LARGEST: u32 = 32;
 /// more memory than there is.
 const HEAVY: usize = 1 << 20;
 
-/// With so many left that nobody has fetched, no more is read: those who come want something else.
+/// The most Secrets that were read and not fetched. With more of them the pager stops, because the runs want other Secrets.
 const MOST_LEFT: usize = 64;
 
-/// Of so many, half have to be wanted, or the others are not read any further.
+/// After this many Secrets, half must have been wanted. Otherwise the pager stops.
 const SAMPLE: usize = LARGEST as usize;
 
 /// A namespace that is read in the order of names. `T` is what a Secret holds.
@@ -32,7 +32,7 @@ pub(super) struct NamespacePager<T> {
     /// How many were read, and how many of them are wanted.
     seen: usize,
     wanted: usize,
-    /// Tells those who wait that a page has come, or that none will.
+    /// Tells the waiting runs that a page has come, or that none will.
     turned: watch::Sender<()>,
     begun: Instant,
     /// When the last page came.
@@ -40,9 +40,9 @@ pub(super) struct NamespacePager<T> {
 }
 
 enum Next {
-    /// There is a page behind this token; nothing is that of the first.
+    /// There is a page behind this token. `None` is the first page.
     At(Option<String>),
-    /// Somebody reads it.
+    /// A run reads it.
     Reading,
     /// There is none.
     Nothing,

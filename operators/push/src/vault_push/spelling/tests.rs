@@ -1,4 +1,4 @@
-//! What is understood of a spec, also of one that no schema of ours has let in.
+//! Specs and the requests that they become, also of objects that no schema of ours accepted.
 
 use serde_json::{Value, json};
 
