@@ -1,6 +1,7 @@
 //! Orphans: the paths that had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can clear them.
 
 mod clearing;
+mod heirs;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ use crate::{
     record::Record,
 };
 pub use clearing::Clearing;
+pub(crate) use heirs::{GonePath, Heirs};
 
 /// The name of the `ConfigMap`.
 pub const CONFIG_MAP: &str = "vault-sync-operator-orphans";

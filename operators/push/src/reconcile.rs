@@ -130,7 +130,7 @@ impl Pusher {
         let reader = SecretReader::new(&parts);
         let claims = PathClaims::new(&parts);
         let reporter = Reporter::new(&parts, records.clone());
-        let intentions = Intentions::new(&parts, claims.clone());
+        let intentions = Intentions::new(&parts);
         let sync = ObjectSync::new(
             &parts,
             reader.clone(),

@@ -1,22 +1,18 @@
-//! Clearing orphans, without harm to an object that has the path by now.
+//! Clearing orphans.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use konverge_core::error::in_one_line;
-use konverge_runtime::{Priority, Queue};
-use konverge_vault::{Deletion, Location, Owner};
+use konverge_runtime::Queue;
 use tokio::time::{sleep, timeout};
 
-use super::{Orphan, Orphans, OrphansError};
+use super::{GonePath, Heirs, Orphan, Orphans, OrphansError};
 use crate::{
-    bindings::{Bindings, Share, key_of},
+    bindings::Bindings,
     messages,
     metrics::Metrics,
     object::{Kind, ObjectRef},
-    plan::Claim,
-    record::Written,
-    store::{Cleanup, ClearError, Cleared, Store, Unfinished},
-    watch::WAITED,
+    store::{Cleared, Store, Unfinished},
 };
 
 /// Between two attempts to clear.
@@ -25,15 +21,12 @@ const EVERY: Duration = Duration::from_mins(1);
 /// Between two looks whether the watches have shown what there is.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Clears what objects left behind that are gone.
-///
-/// Content with the mark of such an object is its own. Content without a mark is its own only as long as no object has the path. Where there
-/// are no marks, the content of another program looks the same.
+/// Clears orphans.
 pub struct Clearing {
     orphans: Orphans,
     store: Store,
     bindings: Arc<Bindings>,
-    queue: Queue<ObjectRef>,
+    heirs: Heirs,
     metrics: Metrics,
     /// Cleared paths that the list still has, by uid and path. They are not cleared again, because another object may have them by now.
     cleared: BTreeSet<(String, String)>,
@@ -48,7 +41,8 @@ impl Clearing {
         queue: Queue<ObjectRef>,
         metrics: Metrics,
     ) -> Self {
-        Self { orphans, store, bindings, queue, metrics, cleared: BTreeSet::new() }
+        let heirs = Heirs::new(store.clone(), Arc::clone(&bindings), queue);
+        Self { orphans, store, bindings, heirs, metrics, cleared: BTreeSet::new() }
     }
 
     /// Clears orphans for ever, once the claims of all objects are known.
@@ -112,7 +106,9 @@ impl Clearing {
             if self.cleared.contains(&done) {
                 continue;
             }
-            match self.clear_path(&key, &owner, &location, written, deletion).await {
+            let path =
+                GonePath { key: &key, owner: &owner, location: &location, written, unfinished: Unfinished::Unknown };
+            match self.heirs.clear(&path, deletion).await {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path = %location, "cleared what was left behind"),
                 Ok(Cleared::Unknown) => {
                     tracing::warn!(object = %key, "{}", messages::unknown(&[location.to_string()]).text);
@@ -126,43 +122,5 @@ impl Clearing {
             self.cleared.insert(done);
         }
         true
-    }
-
-    /// Nobody takes the path over meanwhile, not even an object with the same name.
-    async fn clear_path(
-        &self,
-        key: &ObjectRef,
-        owner: &Owner,
-        location: &Location,
-        written: &Written,
-        deletion: Option<Deletion>,
-    ) -> Result<Cleared, ClearError> {
-        let Some(location) = &self.store.recorded(location).await? else { return Ok(Cleared::Nothing) };
-        // No object's name has a blank in it.
-        let gone = ObjectRef { name: format!("{} (gone)", key.name), ..key.clone() };
-        let path = location.to_string();
-        let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
-        let heir = self.bindings.claim(&gone, &path, share).err();
-        let mut claimed = vec![path.clone()];
-        let mut own = written.clone();
-        for name in written.keys.iter().flatten().chain(&written.pending) {
-            let share = key_of(&path, name);
-            if self.bindings.claim(&gone, &share, Share::Whole).is_err() {
-                own.keys.as_mut().map(|keys| keys.remove(name));
-                own.pending.remove(name);
-            }
-            claimed.push(share);
-        }
-        // Where somebody has it, the mark alone says what is not his.
-        let claim = if heir.is_none() { Claim::recorded(&own) } else { Claim::Intended };
-        let unfinished = Unfinished::Unknown;
-        let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true };
-        let cleared = self.store.clear(&cleanup, deletion).await;
-        let waiting = claimed.iter().flat_map(|claimed| self.bindings.release(&gone, claimed));
-        // The mark may have been all that kept him from it.
-        for key in waiting.chain(heir).collect::<BTreeSet<_>>() {
-            self.queue.add(key, Priority::Normal, WAITED);
-        }
-        cleared
     }
 }

@@ -6,24 +6,19 @@ use konverge_core::error::in_one_line;
 use konverge_runtime::{Action, Priority, Queue};
 use kube::{Api, Client, ResourceExt, core::DynamicObject};
 
-use super::{
-    Parts, owner,
-    pace::LOOK_AGAIN,
-    path_claims::{PathClaims, Prepared},
-    secret_reader::Targets,
-};
+use super::{Parts, owner, pace::LOOK_AGAIN, path_claims::Prepared, secret_reader::Targets};
 use crate::{
     annotations::{FINALIZER, PATH, STATUS},
-    bindings::{Binding, Bindings, Push, Share, Verified},
+    bindings::{Binding, Bindings, Push, Verified},
     content::Target,
     error::PushError,
     journal::{Intention, Journal},
     messages,
     object::{Kind, ObjectRef},
-    plan::Claim,
+    orphans::{GonePath, Heirs},
     record::Record,
     spec::UpdatePolicy,
-    store::{Cleanup, Cleared, Store, Unfinished},
+    store::{Cleared, Store},
     watch::JOURNAL,
 };
 
@@ -42,18 +37,18 @@ pub(super) struct Intentions {
     client: Client,
     journal: Journal,
     store: Store,
-    claims: PathClaims,
+    heirs: Heirs,
     bindings: Arc<Bindings>,
     queue: Queue<ObjectRef>,
 }
 
 impl Intentions {
-    pub(super) fn new(parts: &Parts, claims: PathClaims) -> Self {
+    pub(super) fn new(parts: &Parts) -> Self {
         Self {
             client: parts.client.clone(),
             journal: parts.journal.clone(),
             store: parts.store.clone(),
-            claims,
+            heirs: Heirs::new(parts.store.clone(), Arc::clone(&parts.bindings), parts.queue.clone()),
             bindings: Arc::clone(&parts.bindings),
             queue: parts.queue.clone(),
         }
@@ -169,19 +164,10 @@ impl Intentions {
         let owner = owner(&self.store, key, &record.uid).await?;
         let deletion = record.deletion.in_vault();
         for (location, written) in record.locations() {
-            let Some(location) = self.store.recorded(&location).await? else { continue };
             let path = location.to_string();
-            let heir = self.bindings.claim(key, &path, Share::Whole).err();
-            // If another object has the path by now, only the mark tells what is not that object's.
-            let (unfinished, claim) = match heir {
-                Some(_) => (Unfinished::Unknown, Claim::Intended),
-                None => (intention.unfinished(&path), Claim::recorded(written)),
-            };
-            let cleanup = Cleanup { location: &location, owner: &owner, written, claim, unfinished, gone: true };
-            let cleared = self.store.clear(&cleanup, deletion).await;
-            // Perhaps only the mark kept the other object from it.
-            self.claims.wake(self.bindings.release(key, &path).into_iter().chain(heir));
-            match cleared {
+            let unfinished = intention.unfinished(&path);
+            let gone = GonePath { key, owner: &owner, location: &location, written, unfinished };
+            match self.heirs.clear(&gone, deletion).await {
                 Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
                 Ok(Cleared::Unknown) => {
                     tracing::warn!(object = %key, path, "{}", messages::unknown(std::slice::from_ref(&path)).text);
