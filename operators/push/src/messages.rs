@@ -269,7 +269,7 @@ pub fn unknown(locations: &[String]) -> Statement {
     notice(
         reasons::NOT_CLEARED,
         format!(
-            "not spec for any more, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
+            "no longer requested, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
              written it; delete it there if nobody needs it",
             few(locations)
         ),
