@@ -174,12 +174,12 @@ impl Bindings {
         self.lock().uses.is_referenced(secret)
     }
 
-    /// All Secrets were listed: so many are in each namespace.
+    /// A complete list showed these numbers of Secrets by namespace.
     pub fn secrets_listed(&self, counts: HashMap<String, usize>) {
         self.lock().shares.listed(counts);
     }
 
-    /// Whether at least so many Secrets of the namespace are used, and they are at least half of those that are there.
+    /// Returns whether at least `least` Secrets of the namespace are used, and at least half of all.
     pub fn are_mostly_used(&self, namespace: &str, least: usize) -> bool {
         self.lock().shares.are_mostly_used(namespace, least)
     }

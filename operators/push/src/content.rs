@@ -77,14 +77,14 @@ pub enum Lack {
     },
     /// It would be larger than [`LARGEST`].
     Large {
-        /// So many bytes, or more.
+        /// At least this many bytes.
         size: usize,
     },
     /// The Secrets that it is made of are too large to be held together.
     LargeSecrets {
-        /// So many bytes, or more.
+        /// At least this many bytes.
         size: usize,
-        /// So many are allowed.
+        /// The limit in bytes.
         limit: usize,
     },
 }

@@ -49,7 +49,7 @@ impl Wanted {
         }
     }
 
-    /// The names of the Secrets; none where they are told by labels.
+    /// The names of the Secrets. Empty if labels select them.
     pub fn names(&self) -> BTreeSet<&str> {
         match self {
             Self::Each(names) => names.keys().map(String::as_str).collect(),

@@ -162,7 +162,7 @@ impl PushError {
     }
 }
 
-/// A failed run, as the engine gets it: the error, and the pause that push has chosen for it. The object has been told before, unless the
+/// A failed run, as the engine gets it: the error, and the pause that push has chosen for it. It was reported on the object before, unless the
 /// failure is likely to pass.
 #[derive(Debug)]
 pub struct FailedRun {

@@ -1,7 +1,7 @@
 //! Keys of ours among keys of others at one path: from what should be there and what is there to one write. Pure.
 //!
-//! The custom metadata of the path tells the owner of each key by a mark. A key without a mark is ours if it is recorded on the
-//! object that it was written, and nobody's otherwise.
+//! The custom metadata of the path names the owner of each key by a mark. A key without a mark is ours if the object's record says that it was
+//! written. Otherwise it has no owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const LONGEST_NAME: usize = 128;
 enum Keeper {
     Nobody,
     Us,
-    /// One of our name that is not there any more.
+    /// An earlier object with our name.
     Predecessor,
     Another(String),
 }
@@ -34,7 +34,7 @@ pub struct Merge {
     pub expected: Expected,
     /// The marks to set after it.
     pub marks: Marks,
-    /// Keys of nobody's whose values go.
+    /// Keys without an owner whose values are replaced.
     pub adopted: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ pub struct KeyRemoval {
     pub marks: Marks,
 }
 
-/// Plans the removal of our keys from the path. `own` is what an unfinished write would have made, if that can be told. Where the
+/// Plans the removal of our keys from the path. `own` is what an unfinished write would have made, if that is known. Where the
 /// object's `heir` may be, keys of one that came after it under its name stay.
 pub fn part(found: Found, owner: &Owner, recorded: &Written, own: Option<&Content>, heir: bool) -> KeyRemoval {
     let notes = found.custom_metadata().cloned().unwrap_or_default();

@@ -85,7 +85,7 @@ pub fn refused(kind: Kind, location: &str, refusal: &Refusal) -> Statement {
     }
 }
 
-/// Somebody else keeps a key there.
+/// Another owner has the key.
 pub fn claimed_key(location: &str, key: &str, owner: &str) -> Statement {
     problem(
         reasons::OWNED_BY_ANOTHER,
@@ -174,7 +174,7 @@ pub fn encoded(location: &str, keys: &[String]) -> Statement {
     notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", few(keys)))
 }
 
-/// Somebody's content may be marked any moment.
+/// The path has new content without a mark, which its writer may be about to mark.
 pub fn awaited(location: &str) -> Statement {
     problem(
         reasons::JUST_WRITTEN,
@@ -185,7 +185,7 @@ pub fn awaited(location: &str) -> Statement {
     )
 }
 
-/// Somebody's content was taken over, in an engine of this version.
+/// Content without an owner was adopted, in an engine of this version.
 pub fn adopted(location: &str, version: KvVersion) -> Statement {
     let before = match version {
         KvVersion::One => "what it held is gone, because KV version 1 keeps no earlier version",
@@ -198,7 +198,7 @@ pub fn adopted(location: &str, version: KvVersion) -> Statement {
     )
 }
 
-/// Somebody's keys were taken over.
+/// Keys without an owner were adopted.
 pub fn adopted_keys(location: &str, keys: &[String]) -> Statement {
     Statement::new(
         Severity::Warning,
@@ -207,7 +207,7 @@ pub fn adopted_keys(location: &str, keys: &[String]) -> Statement {
     )
 }
 
-/// Somebody changed what we wrote.
+/// Another actor changed written content, and the operator restored it.
 pub fn drifted(location: &str) -> Statement {
     notice(
         reasons::DRIFT_CORRECTED,

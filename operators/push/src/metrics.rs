@@ -191,7 +191,7 @@ impl Metrics {
         self.originals.write_errors.series(WriteError { path: path.to_owned(), error_type: category(error) }).inc();
     }
 
-    /// A path was somebody else's.
+    /// A path belonged to another owner.
     pub fn conflicted(&self) {
         self.ours.conflicts.inc();
     }
@@ -232,7 +232,7 @@ impl Metrics {
         self.originals.parse_errors.series(Parsing { namespace, resource, error_type: parse_error(invalid) }).inc();
     }
 
-    /// A run for the object ended after so long.
+    /// A run for the object ended after this time.
     pub fn attempted(&self, object: &ObjectRef, succeeded: bool, took: Duration) {
         let labels = resource(object);
         self.originals.durations.series(labels.clone()).observe(took.as_secs_f64());
@@ -246,7 +246,7 @@ impl Metrics {
         self.ours.propagation.observe(after.as_secs_f64());
     }
 
-    /// So many objects are gone whose paths could not be cleared yet.
+    /// The number of deleted objects whose paths could not be cleared yet.
     pub fn orphans(&self, count: usize) {
         self.ours.orphans.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -256,7 +256,7 @@ impl Metrics {
         self.ours.oldest_look.set(age.as_secs_f64());
     }
 
-    /// The client's figures about logins; to be told before each scrape.
+    /// The client's counts of logins. Set before each scrape.
     pub fn logins(&self, counts: LoginCounts) {
         for (result, count) in [("success", counts.succeeded), ("failed", counts.failed)] {
             let counter = self.originals.auth_attempts.get_or_create_owned(&ResultLabel { result });
@@ -265,7 +265,7 @@ impl Metrics {
         self.ours.renewals.inner().store(counts.renewed, Ordering::Relaxed);
     }
 
-    /// The settings of the process; to be told once.
+    /// The settings of the process. Set once.
     pub fn runtime(&self, info: &RuntimeInfo, workers: usize) {
         for (setting, value) in info.settings(workers) {
             self.originals.runtime.get_or_create(&Setting { setting, value }).set(1);

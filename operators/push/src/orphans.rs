@@ -47,7 +47,7 @@ impl OrphansError {
         class_of(&self.0) == ErrorClass::Refused || matches!(&self.0, kube::Error::Api(status) if status.code == 404)
     }
 
-    /// Whether somebody else has changed the list meanwhile.
+    /// Returns whether another client has changed the list meanwhile.
     fn is_conflict(&self) -> bool {
         matches!(&self.0, kube::Error::Api(status) if status.code == 409)
     }
@@ -88,7 +88,7 @@ impl Orphans {
         CONFIG_MAP
     }
 
-    /// Remembers one. It is there for sure when this returns.
+    /// Adds an orphan. It is stored for sure when this returns.
     pub async fn add(&self, orphan: &Orphan) -> Result<(), OrphansError> {
         // An orphan is names, numbers and times, which are JSON.
         let text = serde_json::to_string(orphan).unwrap_or_default();
@@ -101,7 +101,7 @@ impl Orphans {
             }
             let metadata = ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
             match self.api.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await {
-                // Somebody else made it at the same time.
+                // Another client made it at the same time.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 made => drop(made?),
             }
@@ -114,7 +114,7 @@ impl Orphans {
         Ok((list.data.unwrap_or_default(), list.metadata.resource_version))
     }
 
-    /// Remembers one no more, if the list has this version still. Gives the version that it has then.
+    /// Removes an orphan, if the list still has this version. Returns the version after that.
     async fn forget(&self, uid: &str, version: Option<String>) -> Result<Option<String>, OrphansError> {
         let patch = json!({ "metadata": { "resourceVersion": version }, "data": { uid: null } });
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };

@@ -52,14 +52,14 @@ impl Claim {
                 Self::recorded(written)
             }
             _ if update != UpdatePolicy::IfNotExists => Self::Intended,
-            // Somebody else may have written the same; only what was begun before is ours.
+            // Another actor may have written the same content. Only a path that was begun before is ours.
             Some(written) if !written.left => Self::Intended,
             _ => Self::New,
         }
     }
 
-    /// Whether what is there is what was written, though it carries no mark: all of the path may have been removed, the mark with it, and
-    /// written by somebody else since.
+    /// Returns whether content without a mark is the content that was written. Another actor may have removed the path with its mark and written it
+    /// since.
     fn is_of(self, found: &Found) -> bool {
         let version = match found {
             Found::Live(secret) => secret.version.as_ref(),
@@ -80,9 +80,9 @@ impl Claim {
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It is as it should be.
+    /// The path is in sync.
     Nothing,
-    /// It holds what it should and lacks the mark of its owner.
+    /// The path has the desired content and lacks the mark of its owner.
     Mark,
     /// The content stays, as the object requests.
     Leave {
@@ -91,17 +91,17 @@ pub enum Step {
         /// Whether the mark of its owner is missing.
         mark: bool,
     },
-    /// Somebody wrote what is there so short a time ago that his mark may be on its way. It is looked at again after this.
+    /// The content is so new that its writer may be about to mark it. The operator reads it again after this pause.
     Wait(Duration),
-    /// It is to be written, if this is still there then, and marked if it is not.
+    /// Write the content if the path still has the content that was read, and mark it if it has no mark.
     Write {
         /// The content that was there.
         expected: Expected,
         /// Whether the mark is missing.
         mark: bool,
-        /// Whether somebody else's content goes.
+        /// Whether content without an owner is replaced.
         adopted: bool,
-        /// Whether what was written for this object was changed or deleted by somebody else.
+        /// Whether another actor has changed or deleted the content of this object.
         drifted: bool,
     },
 }
@@ -169,7 +169,7 @@ pub fn plan_once(content: &Content, found: &Found, owner: &Owner, claim: Claim) 
 /// Whether what should be there is what was written last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// It is, so a difference is somebody else's doing.
+    /// It is, so another actor caused a difference.
     Same,
     /// It is not, or that is not known.
     Changed,
@@ -180,7 +180,7 @@ pub enum Known {
 pub enum DeletionPlan {
     /// It is not there, or it is not ours: it is forgotten.
     Forget,
-    /// Something is there without a mark, and it is not what is recorded: it stays, and that is told.
+    /// Content without a mark differs from the record. It stays, and the operator reports it.
     Tell,
     /// It is ours and deleted already: the mark goes.
     Unmark,
@@ -188,7 +188,7 @@ pub enum DeletionPlan {
     Delete,
 }
 
-/// The plan for a path that is no longer desired. `content` is what an unfinished write would have made, if that can be told.
+/// The plan for a path that is no longer desired. `content` is what an unfinished write would have made, if that is known.
 ///
 /// Beneath the newest version there may be older ones, which every way of deleting but the soft one is for.
 pub fn plan_deletion(
@@ -207,7 +207,7 @@ pub fn plan_deletion(
         }
     };
     match found {
-        // Nobody would look for what is recorded as ours and is not known to be.
+        // It is recorded as ours and not known to be, so it must be reported.
         Found::Live(_) if !ours && !matches!(claim, Claim::New | Claim::Intended) => DeletionPlan::Tell,
         _ if !ours => DeletionPlan::Forget,
         Found::Absent => DeletionPlan::Forget,

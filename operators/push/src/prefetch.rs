@@ -32,22 +32,22 @@ use crate::{
 };
 use pager::{Answer, NamespacePager, Page};
 
-/// With so many at work or waiting it is worth while, and so many of a namespace have to be used.
+/// The prefetch begins if at least this many runs are at work or wait, and at least this many Secrets of the namespace are used.
 const MANY: usize = 64;
 
-/// With so many it goes on.
+/// The prefetch goes on as long as at least this many runs are at work or wait.
 const SOME: usize = 16;
 
-/// After so long what was read and not fetched is let go.
+/// A Secret that no run has fetched for this long is dropped.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// The Secrets in which Helm keeps whole charts, up to 1 MiB each, are in no page.
 const WITHOUT: &str = "type!=helm.sh/release.v1";
 
-/// From the beginning of one course to that of the next.
+/// The pause from the beginning of one prefetch of a namespace to the next.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// A handle; clones are handles to the same.
+/// A handle. Clones are handles to the same prefetch.
 #[derive(Clone)]
 pub struct Prefetch(Arc<Shared>);
 
@@ -61,7 +61,7 @@ struct Shared {
 }
 
 impl Prefetch {
-    /// Nothing is read yet. The task lets go of what nobody wants, for ever.
+    /// Reads nothing yet. The task drops Secrets that no run fetches, for ever.
     pub fn new(
         client: Client,
         bindings: Arc<Bindings>,
@@ -130,7 +130,7 @@ impl Prefetch {
         for secret in secrets {
             bytes += secret.data.iter().flatten().map(|(_, value)| value.0.len()).sum::<usize>();
             let (name, version) = (secret.metadata.name.clone(), secret.metadata.resource_version.clone());
-            // Also a value that nobody asked for is wiped.
+            // An unused value is wiped, too.
             let data = values(secret);
             let Some((name, version)) = name.zip(version) else { continue };
             if self.0.bindings.is_used(&SecretRef { namespace: namespace.to_owned(), name: name.clone() }) {
@@ -160,11 +160,11 @@ impl Prefetch {
     }
 }
 
-/// Somebody reads a page. If none comes of it, nobody waits for it any more.
+/// A read of a page that is under way. If it fails or is cancelled, the prefetch of the namespace stops.
 struct Reading<'a> {
     prefetch: &'a Prefetch,
     namespace: &'a str,
-    /// The next may be read already, by somebody else.
+    /// Whether the page has come. Another run may read the next one already.
     is_over: bool,
 }
 

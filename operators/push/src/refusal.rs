@@ -1,4 +1,4 @@
-//! Refusals of a plan: the path stays as it is, and the owner of the object is told why.
+//! Refusals of a plan: the path stays as it is, and a statement names the reason.
 
 /// The reason why a path is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]

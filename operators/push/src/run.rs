@@ -126,7 +126,7 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
         tracing::warn!("{readable}");
         manager.checks().warning("way-to-metrics", move || Err(readable.clone()));
     }
-    // A token that nobody needs any more is not left to its lease.
+    // An unused token is revoked instead of left to expire.
     manager.afterwards(async move { vault.close().await });
     Ok(manager)
 }

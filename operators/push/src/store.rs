@@ -1,4 +1,4 @@
-//! Vault, as far as it is needed here, with everything counted.
+//! Reads and writes in Vault, with metrics.
 
 use konverge_apply::ledger::ClusterIdentity;
 use konverge_core::digest::DigestKey;
@@ -20,7 +20,7 @@ use crate::{
 /// The prefix of the marks in Vault's custom metadata.
 const MARK: &str = "vault-sync.io";
 
-/// How often a path that others write, too, is read and written again in one go. Each time somebody else was faster.
+/// The most attempts of one run to read and write a path that others write, too. Each repetition means that another writer was faster.
 pub(crate) const ATTEMPTS: u32 = 8;
 
 /// A path that is to be cleared, and what is known of it.
@@ -53,16 +53,16 @@ pub enum Cleared {
 /// The content that an unfinished write would have made.
 #[derive(Clone, Copy)]
 pub enum Unfinished<'a> {
-    /// That cannot be told.
+    /// Unknown content.
     Unknown,
-    /// This.
+    /// This content.
     Made(&'a Content),
     /// Something with this digest, which was made with the key and is in hexadecimal digits.
     Digest(&'a DigestKey, &'a str),
 }
 
 impl<'a> Unfinished<'a> {
-    /// Whether this is it.
+    /// Returns whether this is the content.
     pub fn is(self, content: &Content) -> bool {
         match self {
             Self::Unknown => false,
@@ -141,7 +141,7 @@ impl Store {
     }
 
     /// Resolves a location of a record. A user who may annotate an object may have written the record, with any engine. `None` if the location
-    /// cannot hold a secret, so nobody ever wrote there.
+    /// cannot hold a secret, so nothing was ever written there.
     pub async fn recorded(&self, location: &Location) -> Result<Option<Location>, VaultError> {
         recorded(&self.vault, location).await
     }
@@ -158,7 +158,7 @@ impl Store {
         self.vault.read(location).await
     }
 
-    /// Writes, if what was read is there still. Gives the version, where there are versions.
+    /// Writes the content if the path still has the content that was read. Returns the version if the engine has versions.
     pub async fn write(
         &self,
         location: &Location,

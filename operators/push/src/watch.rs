@@ -123,7 +123,7 @@ impl Feed {
         }
     }
 
-    /// Queues objects before all others, since somebody waits for them.
+    /// Queues objects before all others, because a change waits for them.
     fn wake(&self, keys: Vec<ObjectRef>, reason: &'static str) {
         for key in keys {
             self.queue.add(key.clone(), Priority::High, reason);

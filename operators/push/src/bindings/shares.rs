@@ -27,12 +27,12 @@ impl Shares {
         }
     }
 
-    /// All were listed: so many are in each namespace.
+    /// A complete list showed these numbers by namespace.
     pub(super) fn listed(&mut self, counts: HashMap<String, usize>) {
         self.listed = counts;
     }
 
-    /// Whether at least so many of the namespace are used, and they are at least half of all that were listed.
+    /// Returns whether at least `least` of the namespace are used, and at least half of all that were listed.
     pub(super) fn are_mostly_used(&self, namespace: &str, least: usize) -> bool {
         let of = |counts: &HashMap<String, usize>| counts.get(namespace).copied().unwrap_or_default();
         let (used, listed) = (of(&self.used), of(&self.listed));

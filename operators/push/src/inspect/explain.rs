@@ -116,7 +116,7 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
     format!("yes, by {} of {whose}", allowing.join(" and "))
 }
 
-/// Where a path leads, as far as that can be told without Vault: an engine `secret` or one with `data/` in the path is of version 2.
+/// Returns the location of a path without asking Vault: an engine `secret`, or one with `data/` in the path, counts as version 2.
 fn location(push: &Push, cluster: Option<&str>, target: &str) -> Option<Location> {
     let path = push.path(&cluster_prefix(cluster), target).ok()?;
     let mount = push.spec.mount.clone().unwrap_or_else(|| Mount::guess(&path));

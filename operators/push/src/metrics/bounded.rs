@@ -17,10 +17,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// How many series one metric has before what is new is counted together. A scrape of all of them stays in the order of a megabyte.
+/// The most series of one metric. Beyond that, new ones are counted together, so that a scrape stays in the order of a megabyte.
 pub(super) const MOST: usize = 1_000;
 
-/// A series that was not touched for so long makes room for a new one: dashboards show minutes and hours.
+/// A series that was not touched for this long makes room for a new one. Dashboards show minutes and hours.
 const STALE: Duration = Duration::from_hours(1);
 
 /// Labels that name things, and those under which the rest is counted.

@@ -15,10 +15,10 @@ use crate::{
     store::{Cleared, Store, Unfinished},
 };
 
-/// Between two attempts to clear.
+/// The pause between two attempts to clear.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// Between two looks whether the watches have shown what there is.
+/// The pause between two looks whether the watches have listed all objects.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Clears orphans.
@@ -67,14 +67,14 @@ impl Clearing {
         }
     }
 
-    /// Clears what can be cleared, and tells how many are left.
+    /// Clears the orphans that can be cleared. Returns how many are left.
     pub async fn clear(&mut self) -> Result<usize, OrphansError> {
         let (known, mut version) = self.orphans.list().await?;
         let mut left = known.len();
         for (uid, text) in known {
             let cleared = match serde_json::from_str::<Orphan>(&text) {
                 Ok(orphan) => self.clear_one(&uid, &orphan).await,
-                // Nobody can do anything with it; it stays for people to see.
+                // The program cannot read it, so it stays for people to see.
                 Err(_) => false,
             };
             if cleared {

@@ -56,7 +56,7 @@ pub(super) enum Answer<T> {
     Alone,
     /// Ask again when this changes, or has ended.
     Wait(watch::Receiver<()>),
-    /// Read the page behind this token, of so many, and ask again.
+    /// Read the page behind this token, of this size, and ask again.
     Read(Option<String>, u32),
 }
 
@@ -89,7 +89,7 @@ impl<T> NamespacePager<T> {
         }
     }
 
-    /// Somebody wants the Secret in this version, and others wait, or do not. Data of another version is of no use.
+    /// A run wants the Secret in this version. `is_crowded` tells whether others wait. Data of another version is of no use.
     pub(super) fn fetch(&mut self, name: &str, version: &str, others_wait: bool) -> Answer<T> {
         if let Some((read, content)) = self.left.remove(name) {
             return if read == version { Answer::Fetched(content) } else { Answer::Alone };
@@ -128,7 +128,7 @@ impl<T> NamespacePager<T> {
         self.turned.send_replace(());
     }
 
-    /// Lets go of what nobody has fetched since then, and stops.
+    /// Drops the Secrets that no run has fetched since then, and stops.
     pub(super) fn tidy(&mut self, since: Instant) {
         if self.turned_at < since && !matches!(self.next, Next::Reading) {
             self.left = HashMap::new();

@@ -83,7 +83,7 @@ impl Finalizer {
                 let cleared = self.clear_all(key, binding, &record).await;
                 (record, cleared)
             }
-            // Without an answer of Vault nobody knows where its path leads.
+            // Without an answer of Vault, the location of the path is unknown.
             Err(error) => (binding.new_record(Timestamp::now()), Err(error)),
         };
         let statements = match cleared.map_err(|error| error.when(Doing::Clear)) {
@@ -178,7 +178,7 @@ impl Finalizer {
         Ok(cleared.into_iter().chain(unknown).collect())
     }
 
-    /// Resolves the locations of a record. A location that cannot hold a secret is left out: nobody ever wrote there.
+    /// Resolves the locations of a record. A location that cannot hold a secret is left out, because nothing was ever written there.
     async fn locate<'a>(&self, record: &'a Record) -> Result<Vec<(Location, &'a Written)>, PushError> {
         let mut located = Vec::new();
         for (location, written) in record.locations() {

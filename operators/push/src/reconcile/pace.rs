@@ -13,7 +13,7 @@ use crate::{
     object::ObjectRef,
 };
 
-/// After a refusal that nothing here can end, such as a path that belongs to somebody in another cluster.
+/// The pause after a refusal that nothing in this cluster can end, such as a path that belongs to an owner in another cluster.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(5);
 
 /// A look takes less than this, as a rule.
