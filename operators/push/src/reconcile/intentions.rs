@@ -19,7 +19,7 @@ use crate::{
     record::Record,
     spec::UpdatePolicy,
     store::{Cleared, Store},
-    watch::JOURNAL,
+    watch::{JOURNAL, WAITED},
 };
 
 /// While at least this many objects run or wait, the journal is quicker than a record on each object.
@@ -117,6 +117,12 @@ impl Intentions {
             if spec.as_ref().is_some_and(|uid| *uid == intention.record().uid) {
                 // A watch will show the object, if this program watches it.
                 return Ok(Action::After(LOOK_AGAIN));
+            }
+        }
+        // The object may have gone while a run was claiming its paths. Nobody else would release them.
+        if self.bindings.get(key).is_none() {
+            for waiting in self.bindings.release_unwanted(key, |_| false) {
+                self.queue.add(waiting, Priority::Normal, WAITED);
             }
         }
         for intention in intentions {
