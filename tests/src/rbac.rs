@@ -104,7 +104,7 @@ mod tests {
                 assert!(!serde_json::to_string(object).unwrap().contains(home), "{name}");
             }
             if role.account == PULL.account {
-                assert_eq!(operator_rules().unwrap().len(), 4);
+                assert_eq!(operator_rules().unwrap().len(), 5);
             }
             let of_kind = |kind| objects.iter().filter(move |object| object.types.as_ref().unwrap().kind == kind);
             for binding in of_kind("ClusterRoleBinding") {

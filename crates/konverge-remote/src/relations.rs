@@ -36,6 +36,8 @@ pub struct Interest {
     pub uid: String,
     /// When the object was created, in seconds since 1970. Of two objects that claim one item, the older keeps it.
     pub created: i64,
+    /// Whether the object has a record of an item. Of two objects that were created in the same second, it keeps the item.
+    pub is_recorded: bool,
     /// Whether the object is being deleted.
     pub is_deleting: bool,
     /// The items that it stands for, as scope and name, or as scope and id where it adopts one by its id.
@@ -131,13 +133,18 @@ impl Relations {
         scope: &str,
         claims: impl IntoIterator<Item = &'a str>,
     ) -> Option<Subject> {
-        let age =
-            |subject: &Subject| self.interests.get(subject).map(|interest| (interest.created, interest.uid.as_str()));
-        let own = age(subject)?;
-        let claimants =
-            claims.into_iter().flat_map(|claim| self.claims.referrers(&(scope.to_owned(), claim.to_owned())));
-        let oldest = claimants.filter_map(|other| Some((age(other)?, other))).min()?;
-        (oldest.0 < own).then(|| oldest.1.clone())
+        let has_item =
+            |subject: &Subject| self.holders.iter().any(|((of, _), holder)| of == scope && holder == subject);
+        let age = |subject: &Subject| {
+            let interest = self.interests.get(subject)?;
+            Some((interest.created, !(interest.is_recorded || has_item(subject)), interest.uid.as_str()))
+        };
+        let others = claims
+            .into_iter()
+            .flat_map(|claim| self.claims.referrers(&(scope.to_owned(), claim.to_owned())))
+            .filter(|other| *other != subject);
+        let oldest = others.filter_map(|other| Some((age(other)?, other))).min()?;
+        (oldest.0 < age(subject)?).then(|| oldest.1.clone())
     }
 
     /// Returns the other objects that refer to the item and are not being deleted themselves.

@@ -130,6 +130,7 @@ fn complete<K: Resource>(interest: Interest, object: &K) -> Interest {
     Interest {
         uid: metadata.uid.clone().unwrap_or_default(),
         created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+        is_recorded: metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(RECORD)),
         is_deleting: metadata.deletion_timestamp.is_some(),
         ..interest
     }

@@ -126,7 +126,7 @@ impl Pull {
             let plan = plan(&upstream(&snapshot), &Observed::Unchanged(verified), &self.digest_key, is_confirming);
             if !matches!(plan.action, Action::ReadFirst) {
                 let seen = Seen { version: binding.newest_known().map(ToOwned::to_owned), was_read: false };
-                match self.carry_out(run, plan, seen).await {
+                match self.carry_out(run, plan, snapshot.proven, seen).await {
                     // Another writer was faster than the watch.
                     Err(PullError::Apply(ApplyError::OutOfDate { .. })) => {}
                     done => return done,
@@ -146,7 +146,8 @@ impl Pull {
         }
         let observed = Observed::Read(&read.contents, binding.verified.as_ref());
         let plan = plan(&upstream(&snapshot), &observed, &self.digest_key, is_confirming);
-        self.carry_out(run, plan, Seen { version: Some(read.resource_version.clone()), was_read: true }).await
+        let seen = Seen { version: Some(read.resource_version.clone()), was_read: true };
+        self.carry_out(run, plan, snapshot.proven, seen).await
     }
 
     /// Reports that the environment could not be read. The hub tries again, and wakes the binding.
@@ -160,17 +161,19 @@ impl Pull {
     }
 
     /// Applies the plan and reports.
-    async fn carry_out(&self, run: Run<'_>, plan: Plan<'_>, seen: Seen) -> Result<Next, PullError> {
+    async fn carry_out(&self, run: Run<'_>, plan: Plan<'_>, proven: bool, seen: Seen) -> Result<Next, PullError> {
         let Plan { action, verified, problems } = plan;
         match action {
-            Action::Apply(desired) => self.write(run, &desired, Found { verified, problems }, seen).await,
+            Action::Apply(desired) => self.write(run, &desired, Found { verified, problems, proven }, seen).await,
             Action::ConfirmEmpty => {
                 let since = run.binding.empty_since.unwrap_or_else(Instant::now);
                 self.bindings.settle(run.key, run.binding, |binding| binding.empty_since = Some(since));
                 Ok(Next::After(CONFIRM_AFTER))
             }
-            Action::Nothing => Ok(self.leave(run, Found { verified, problems }, &seen, "unchanged")),
-            Action::Keep | Action::ReadFirst => Ok(self.leave(run, Found { verified, problems }, &seen, "kept")),
+            Action::Nothing => Ok(self.leave(run, Found { verified, problems, proven }, &seen, "unchanged")),
+            Action::Keep | Action::ReadFirst => {
+                Ok(self.leave(run, Found { verified, problems, proven }, &seen, "kept"))
+            }
         }
     }
 
@@ -188,7 +191,7 @@ impl Pull {
             }
         });
         let version = hub.stated().map_or(0, |stated| stated.version);
-        self.report(run, &found.problems, None, version);
+        self.report(run, &found.problems, found.proven, None, version);
         Next::Done
     }
 
@@ -228,7 +231,7 @@ impl Pull {
             now.written_at = Some(Instant::now());
             now.verified = found.verified;
         });
-        self.report(run, &found.problems, Some(desired.len()), version);
+        self.report(run, &found.problems, found.proven, Some(desired.len()), version);
         Ok(Next::Done)
     }
 
@@ -267,6 +270,8 @@ struct Found {
     /// True of the Secret once the action is done; `None` where nothing was established.
     verified: Option<Verified>,
     problems: Vec<Problem>,
+    /// Whether a manifest shows that the environment's content is whole and current.
+    proven: bool,
 }
 
 /// The state of the Secret that a plan was made for.

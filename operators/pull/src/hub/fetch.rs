@@ -27,8 +27,6 @@ pub struct Stated {
     pub content: Option<ContentFingerprint>,
     /// Stands for its content, if the server has such a thing and nothing changed since.
     pub tag: Option<String>,
-    /// Whether a manifest shows that the content is whole and current.
-    pub proven: bool,
     /// When the process learned of this version.
     pub since: Instant,
 }
@@ -41,7 +39,6 @@ impl Stated {
             version: snapshot.version,
             content: Some(snapshot.content),
             tag: snapshot.tag.clone(),
-            proven: snapshot.proven,
             since: Instant::now(),
         }
     }

@@ -59,14 +59,7 @@ mod tests {
     use super::*;
 
     fn stated(environment_id: &str, version: i64) -> Stated {
-        Stated {
-            environment_id: environment_id.into(),
-            version,
-            content: None,
-            tag: None,
-            proven: false,
-            since: Instant::now(),
-        }
+        Stated { environment_id: environment_id.into(), version, content: None, tag: None, since: Instant::now() }
     }
 
     /// One event of a stream or a poll. The polls begin at version 4 of environment `a`.

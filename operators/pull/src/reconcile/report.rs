@@ -14,14 +14,21 @@ use crate::{
 
 impl Pull {
     /// Tells what the plan found. `written` is the number of keys if the Secret was written.
-    pub(super) fn report(&self, run: Run<'_>, problems: &[Problem], written: Option<usize>, version: i64) {
+    pub(super) fn report(
+        &self,
+        run: Run<'_>,
+        problems: &[Problem],
+        proven: bool,
+        written: Option<usize>,
+        version: i64,
+    ) {
         let Source::Environment(name, _) = &run.binding.source else { return };
         if let Some(keys) = written {
             info!(secret = %run.key, environment = %name, version, keys, "written");
         }
         // An event for every change would cost as much as the change; the log has them all.
         let mut statements: Vec<_> = match problems {
-            [] => vec![messages::synced(name, run.hub.stated().is_some_and(|stated| stated.proven))],
+            [] => vec![messages::synced(name, proven)],
             problems => problems.iter().map(messages::problem).collect(),
         };
         if run.binding.requests_keys {

@@ -44,10 +44,14 @@ async fn w1_a_secret_settles_with_one_version_and_its_rotation_is_one_more() {
     assert_eq!(world.versions(&path).await, 1, "after a minute at rest");
     world.rotate("db", &[("password", "q")]).await;
     world.holds(&path, &[("password", "q"), ("user", "u")]).await;
+    // The record follows the write, and said so of the first version, too.
+    until("the record has the second version", async || {
+        let record = world.record(Kind::Secret, "db").await.ok_or("no record")?;
+        if record["paths"][&path]["version"] == 2 { Ok(()) } else { Err(record.to_string()) }
+    })
+    .await;
     world.says(Kind::Secret, "db", "Synced").await;
     assert_eq!(world.versions(&path).await, 2);
-    let record = world.record(Kind::Secret, "db").await.unwrap();
-    assert_eq!(record["paths"][&path]["version"], 2, "{record}");
 }
 
 #[tokio::test]
