@@ -105,7 +105,7 @@ async fn leads(field: &Field, namespace: &str) -> Result<()> {
 }
 
 /// A write of a child or of a status that succeeded. The API server answers 504 for a request whose client was killed, whether it was
-/// committed or not. Such a write does not count: if it was not committed, the standby has to repeat it. A standby that repeats
+/// committed or not. That answer does not count: if the write was not committed, the standby has to repeat it. A standby that repeats
 /// committed writes shows in the thousand that succeeded before the kill. Finalizer and label are two different patches of one object,
 /// and are not told apart.
 fn is_effect(entry: &AuditEntry) -> bool {

@@ -14,7 +14,7 @@ use kube::core::DynamicObject;
 
 use crate::{Cluster, Failure, Finding, Grade, Installation, Job, Kind, Permission, Verdict};
 
-/// What a job says about its operator.
+/// The operator of a job, as its command-line verbs see it.
 #[async_trait]
 pub trait Operator: Job {
     /// The settings of the operator.

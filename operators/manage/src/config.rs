@@ -175,7 +175,7 @@ impl Config {
         Ok(Some(Account::new(OpenZro::new(&config))))
     }
 
-    /// What objects mean.
+    /// Returns the settings that decide what objects mean.
     pub fn settings(&self) -> Settings {
         Settings {
             cluster_name: self.cluster_name.clone(),

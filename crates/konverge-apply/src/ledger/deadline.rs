@@ -23,7 +23,7 @@ impl DeletionDeadline {
 
     /// Returns whether an object that has been [in deletion](deleting_for) for this long has waited long enough.
     ///
-    /// The namespace is read only where its deletion decides. One that cannot be read counts as one that stays.
+    /// The namespace is read only where its deletion decides. A namespace that cannot be read counts as one that stays.
     pub async fn is_over(&self, client: &Client, namespace: &str, waited: Duration) -> bool {
         if waited >= self.limit {
             return true;

@@ -34,7 +34,7 @@ const PAGE: u32 = 50;
 /// The data of one batch.
 pub type BatchData = BTreeMap<String, ByteString>;
 
-/// What is about to be written outside for one object.
+/// The intention to write outside for one object.
 pub trait Intention: Clone + Send + Sync + 'static {
     /// Names an object.
     type Key: Clone + Eq + Hash + Send + Sync + 'static;

@@ -183,7 +183,7 @@ pub struct OZPolicyStatus {
     /// openzro-operator's time of the last change of a resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated_at: Option<String>,
-    /// `namespace/name` of the resources that take part in the policy.
+    /// `namespace/name` of the resources to which the policy applies.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub managed_service_list: Vec<String>,
     /// Conditions and the generation that they are about.
@@ -462,7 +462,7 @@ fn policy() -> Value {
             "udpPolicyID": text("The id of the UDP policy in openZro."),
             "rulePolicyIDs": map("The ids in openZro of the policies that stand for rules, by the name of the rule."),
             "lastUpdatedAt": time("When a resource of the policy changed last."),
-            "managedServiceList": texts("Namespace and name of the resources that take part in the policy."),
+            "managedServiceList": texts("Namespace and name of the resources to which the policy applies."),
         }),
     );
     root("An access policy between groups in openZro.", false, spec, status)

@@ -45,7 +45,7 @@ pub(super) struct Lowered {
     pub(super) lacking: Vec<&'static str>,
 }
 
-/// What resources add to the policies that they name.
+/// The groups, ports and members that resources add to a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contribution {
     pub(super) groups: BTreeSet<String>,

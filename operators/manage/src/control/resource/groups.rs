@@ -62,7 +62,7 @@ pub(super) async fn ensure(
     Ok(waits)
 }
 
-/// Gives up the `OZGroup`s that the resource no longer names. One that no other resource owns is deleted.
+/// Gives up the `OZGroup`s that the resource no longer names, and deletes those that no other resource owns.
 pub(super) async fn release_others(context: &Context<OZResource>, names: &[String]) -> Result<(), Error> {
     let resource = context.object();
     let uid = resource.uid().unwrap_or_default();

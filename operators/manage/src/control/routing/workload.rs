@@ -160,7 +160,7 @@ pub(super) fn unavailable(deployment: &Deployment) -> Option<String> {
     }
 }
 
-/// What the operator needs to write workloads.
+/// Declares the permissions to write workloads.
 pub(super) fn declare(access: &mut Access) {
     access.to::<Deployment>(&(), &["create", "get", "patch"]);
     access.to::<PodDisruptionBudget>(&(), &["create", "get", "patch"]);
