@@ -58,6 +58,25 @@ pub(crate) fn altered(wanted: &Value, answer: &Value, manager: &str) -> Vec<Alte
     comparison.found
 }
 
+/// The same for a status that was applied through the subresource. `wanted` has nothing but `apiVersion`, `kind`, `metadata` and `status`.
+pub(crate) fn altered_status(wanted: &Value, answer: &Value, manager: &str) -> Vec<AlteredField> {
+    let fields = applied_fields(answer, manager, wanted.get("apiVersion"), Some("status"));
+    let (Some(fields), Some(wanted), Some(stored)) = (fields, wanted.as_object(), answer.as_object()) else {
+        return Vec::new();
+    };
+    let mut comparison = Comparison { answer, manager, path: Vec::new(), found: Vec::new() };
+    comparison.members("", wanted, stored, Some(fields), &["apiVersion", "kind", "metadata"]);
+    comparison.found
+}
+
+/// The same for a merge patch of metadata. Members that it removes are not compared.
+pub(crate) fn altered_metadata(patch: &Value, answer: &Value, manager: &str) -> Vec<AlteredField> {
+    let part = |of: &'_ Value| of.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut comparison = Comparison { answer, manager, path: vec![format!("{MEMBER}metadata")], found: Vec::new() };
+    comparison.members(".metadata", &part(patch), &part(answer), None, &METADATA_UNOWNED);
+    comparison.found
+}
+
 struct Comparison<'a> {
     answer: &'a Value,
     manager: &'a str,

@@ -76,9 +76,7 @@ pub(crate) struct Written {
 impl Written {
     /// Returns the changes of admission as an error, or `None` if the object is as it was sent.
     pub(crate) fn altered_error(&self, target: &Target) -> Option<ApplyError> {
-        let resource_version = metadata_string(&self.applied.object, "resourceVersion").unwrap_or_default().to_owned();
-        let (object, fields) = (Box::new(target.object.clone()), self.altered.clone());
-        (!fields.is_empty()).then_some(ApplyError::Altered { object, fields, resource_version })
+        altered_error(target, &self.applied.object, self.altered.clone())
     }
 
     /// The object in its own type; an error if it is not as it was sent.
@@ -91,6 +89,13 @@ impl Written {
             .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
         Ok(Applied { object, outcome, differences })
     }
+}
+
+/// Returns the changes of admission as an error, or `None` if there are none. `stored` is the answer of the API server.
+pub(crate) fn altered_error(target: &Target, stored: &Value, fields: Vec<AlteredField>) -> Option<ApplyError> {
+    let resource_version = metadata_string(stored, "resourceVersion").unwrap_or_default().to_owned();
+    let object = Box::new(target.object.clone());
+    (!fields.is_empty()).then_some(ApplyError::Altered { object, fields, resource_version })
 }
 
 /// A version that no object ever has, as etcd counts from 2. An apply with it makes an object and changes none: the API server
@@ -179,6 +184,11 @@ impl Applier {
     /// Whether nothing is written.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
+    }
+
+    /// Whether an object that the caller has seen is written only if it has not changed since.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.exact
     }
 
     /// Makes the object have the fields of `desired`. `observed` is what the caller saw last, with the entries of this manager in

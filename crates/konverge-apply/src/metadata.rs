@@ -11,7 +11,8 @@ use kube::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    applier::{Applier, as_seen},
+    altered::altered_metadata,
+    applier::{Applier, altered_error, as_seen},
     call::send,
     error::ApplyError,
     object::{Target, Writable},
@@ -157,6 +158,11 @@ fn missing(wanted: &BTreeMap<String, Option<String>>, there: Option<&BTreeMap<St
 impl Applier {
     /// Changes labels and annotations of an object that others manage. `object` is what the caller saw last. The object as it is
     /// now; nothing when it was so already and no request was needed.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ApplyError::Altered`] if admission changed the values, [`ApplyError::OutOfDate`] if the applier writes
+    /// [for the version seen](Self::for_the_version_seen) and the object has changed since, and else the refusal or the failure of the request.
     pub async fn change_metadata<K>(&self, object: &K, change: &MetadataChange) -> Result<Option<K>, ApplyError>
     where
         K: Writable + Resource<DynamicType: Default>,
@@ -165,6 +171,10 @@ impl Applier {
     }
 
     /// [`change_metadata`](Self::change_metadata) for kinds that are known at run time only.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`change_metadata`](Self::change_metadata).
     pub async fn change_metadata_with<K: Writable>(
         &self,
         object: &K,
@@ -177,6 +187,10 @@ impl Applier {
         if let Some(uid) = &metadata.uid {
             patch["metadata"]["uid"] = json!(uid);
         }
+        let version = metadata.resource_version.as_ref().filter(|_| self.is_exact());
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = json!(version);
+        }
         let parameters = PatchParams {
             dry_run: self.is_dry_run(),
             field_manager: Some(self.manager().to_owned()),
@@ -184,11 +198,21 @@ impl Applier {
         };
         let writing = self.begin(&target);
         let request = target.requests().patch(target.name(), &parameters, &Patch::Merge(json!({})));
-        let answer = self.exchange(&target, request, &patch, metadata.uid.as_deref()).await?;
+        let answer = match self.exchange(&target, request, &patch, metadata.uid.as_deref()).await {
+            Err(ApplyError::Refused { code: 409, .. }) if version.is_some() => {
+                return Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) });
+            }
+            answer => answer?,
+        };
         let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
         let after = as_seen::<K>(&answer.body).map_err(unreadable)?;
         if let Some(writing) = writing {
             writing.wrote(&after);
+        }
+        if !self.is_dry_run()
+            && let Some(altered) = altered_error(&target, &after, altered_metadata(&patch, &after, self.manager()))
+        {
+            return Err(altered);
         }
         serde_json::from_value(after).map(Some).map_err(unreadable)
     }

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    applier::{Applier, as_seen, without_nulls},
+    altered::altered_status,
+    applier::{Applier, altered_error, as_seen, without_nulls},
     call::send,
     error::ApplyError,
     in_step::is_status_in_step,
@@ -33,6 +34,8 @@ use self::own::{Own, applied_fields, is_list_atomic, is_own_part_same, own, with
 /// part of the status is as it was seen, the write is sent again; else it is [`ApplyError::OutOfDate`], so that a write that arrives late
 /// does not bring an older status back. An object that was made anew is left alone, and the error is [`ApplyError::Gone`].
 ///
+/// A status that the API server stored with other values than were sent is [`ApplyError::Altered`].
+///
 /// Assumes that the kind has the status subresource, and that its objects may be listed.
 #[derive(Clone)]
 pub struct StatusWriter {
@@ -45,26 +48,37 @@ impl StatusWriter {
         Self { applier }
     }
 
-    /// Makes `status` the status of `object`, which is what the caller saw last. Whether something was written.
+    /// Makes `status` the status of `object`, which is what the caller saw last. Returns the object as it is now, or `None` if nothing had to be
+    /// written.
     ///
     /// The whole status belongs into one call: what is left out of it is removed.
-    pub async fn write<K>(&self, object: &K, status: &impl Serialize) -> Result<bool, ApplyError>
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ApplyError::OutOfDate`] if the status was written by another process since the object was seen, [`ApplyError::Gone`] if the
+    /// object is gone, [`ApplyError::Altered`] if admission changed the status, and else the refusal or the failure of the request.
+    pub async fn write<K>(&self, object: &K, status: &impl Serialize) -> Result<Option<K>, ApplyError>
     where
         K: Writable + Resource<DynamicType: Default>,
     {
         self.write_with(object, status, &K::DynamicType::default()).await
     }
 
-    /// [`write`](Self::write) for kinds that are known at run time only.
+    /// [`write`](Self::write) for kinds that are known at run time only. A caller that does not hold the object gives its name, uid, version and
+    /// status. Without managed fields, any other version of the object that has a status of this manager is [`ApplyError::OutOfDate`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`write`](Self::write).
     pub async fn write_with<K: Writable>(
         &self,
         object: &K,
         status: &impl Serialize,
         kind: &K::DynamicType,
-    ) -> Result<bool, ApplyError> {
+    ) -> Result<Option<K>, ApplyError> {
         let (target, observed, status) = self.prepared(object, status, kind)?;
-        let Some(body) = to_write(&target, status, &observed, self.applier.manager()) else { return Ok(false) };
-        Ok(self.send::<K>(&target, &body, &observed, Depends::OnOwnPart).await?.is_change)
+        let Some(body) = to_write(&target, status, &observed, self.applier.manager()) else { return Ok(None) };
+        self.send::<K>(&target, &body, &observed, Depends::OnOwnPart).await?.changed(&target)
     }
 
     /// Writes what `status` changes in the status of `object`. `status` is a copy of `object`'s status with the caller's changes, and
@@ -107,12 +121,7 @@ impl StatusWriter {
             return Ok(None);
         }
         let depends = if own.is_list_atomic { Depends::OnAll } else { Depends::OnOwnPart };
-        let sent = self.send::<K>(&target, &status, &observed, depends).await?;
-        if !sent.is_change {
-            return Ok(None);
-        }
-        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
-        serde_json::from_value(sent.after).map(Some).map_err(unreadable)
+        self.send::<K>(&target, &status, &observed, depends).await?.changed(&target)
     }
 
     /// Applies a body to the object as it was seen. A field that the definition in the cluster does not declare is left out.
@@ -165,6 +174,14 @@ impl StatusWriter {
             }
             if metadata_string(&after, "uid") != uid {
                 return Err(ApplyError::Gone { object: Box::new(target.object.clone()) });
+            }
+            if !self.applier.is_dry_run() {
+                // The type of the object may know less of the status than was sent.
+                let stored: Value = answer.decode(&target.object)?;
+                let fields = altered_status(&body, &stored, self.applier.manager());
+                if let Some(altered) = altered_error(target, &stored, fields) {
+                    return Err(altered);
+                }
             }
             let is_change = self.is_change(&after, &before);
             return Ok(Sent { after, is_change });
@@ -231,6 +248,14 @@ struct Sent {
     /// The object as it is now.
     after: Value,
     is_change: bool,
+}
+
+impl Sent {
+    /// The object in its own type; `None` if nothing was changed.
+    fn changed<K: Writable>(self, target: &Target) -> Result<Option<K>, ApplyError> {
+        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
+        self.is_change.then(|| serde_json::from_value(self.after)).transpose().map_err(unreadable)
+    }
 }
 
 /// The part of the seen status that must not have changed until the write.

@@ -21,6 +21,7 @@ mod environment;
 pub mod fault_proxy;
 mod foreign;
 mod guard;
+mod history;
 mod logs;
 mod pattern;
 mod process;
@@ -39,9 +40,10 @@ pub use control_plane::{
 };
 pub use foreign::{FOREIGN_SECRET_SIZE, create_foreign_secrets};
 pub use guard::RunDirectory;
+pub use history::History;
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
-pub use replacing_policy::ReplacingPolicy;
+pub use replacing_policy::{Replaced, ReplacingPolicy};
 pub use scrape::metric;
 pub use wait::{NotInTime, eventually, until, until_true};
 

@@ -14,6 +14,21 @@ pub struct ReplacingPolicy {
     name: String,
 }
 
+/// A field that a [`ReplacingPolicy`] replaces. Written as a constant, so it has no further fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Replaced<'a> {
+    /// The group of the resource; empty for the core group.
+    pub group: &'a str,
+    /// The version of the resource.
+    pub version: &'a str,
+    /// The resource, or a subresource such as `deployments/status`.
+    pub resource: &'a str,
+    /// The JSON pointer of the field.
+    pub path: &'a str,
+    /// A CEL expression that is true of an object with the field.
+    pub condition: &'a str,
+}
+
 impl ReplacingPolicy {
     /// Makes the policy, which has the name of the namespace. `resource` is a resource of the core group with a field `data`, such as
     /// `configmaps`; objects without `key` stay as they are.
@@ -28,21 +43,36 @@ impl ReplacingPolicy {
         key: &str,
         value: &str,
     ) -> Result<Self, kube::Error> {
+        let (path, condition) = (format!("/data/{key}"), format!("has(object.data) && '{key}' in object.data"));
+        let replaced = Replaced { group: "", version: "v1", resource, path: &path, condition: &condition };
+        Self::create_for(client, namespace, replaced, value).await
+    }
+
+    /// Makes a policy that replaces any field.
+    ///
+    /// # Errors
+    ///
+    /// Returns the client's error if the policy or its binding cannot be created.
+    pub async fn create_for(
+        client: &Client,
+        namespace: &str,
+        replaced: Replaced<'_>,
+        value: &str,
+    ) -> Result<Self, kube::Error> {
         let this = Self { client: client.clone(), name: namespace.to_owned() };
+        let Replaced { group, version, resource, path, condition } = replaced;
         let policy = json!({"metadata": {"name": namespace}, "spec": {
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
             "matchConstraints": {
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
                 "resourceRules": [{
-                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource],
+                    "apiGroups": [group], "apiVersions": [version], "operations": ["CREATE", "UPDATE"], "resources": [resource],
                 }],
             },
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
-                format!("[JSONPatch{{op: 'replace', path: '/data/{key}', value: '{value}'}}]")}}],
-            "matchConditions": [
-                {"name": "has-it", "expression": format!("has(object.data) && '{key}' in object.data")},
-            ],
+                format!("[JSONPatch{{op: 'replace', path: '{path}', value: '{value}'}}]")}}],
+            "matchConditions": [{"name": "has-it", "expression": condition}],
         }});
         this.put("MutatingAdmissionPolicy", policy).await?;
         let binding = json!({"metadata": {"name": namespace}, "spec": {"policyName": namespace}});

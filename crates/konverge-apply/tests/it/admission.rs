@@ -1,15 +1,17 @@
 //! Writes that admission changes, and objects that other clients create first.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::{
-    Applier, ApplyError, ApplyOutcome, DesiredSet, Outcome, Owner, SecretApplier, SecretTarget, SetError,
+    Applier, ApplyError, ApplyOutcome, DesiredSet, Outcome, Owner, SecretApplier, SecretTarget, SetError, StatusWriter,
 };
 use konverge_core::error::{Classify, ErrorClass};
-use konverge_testkit::ReplacingPolicy;
+use konverge_testkit::{Replaced, ReplacingPolicy};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::status::{sample, samples};
+use super::status::{SampleStatus, sample, samples};
 use super::*;
 
 fn config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> ConfigMap {
@@ -103,6 +105,47 @@ async fn a_value_of_a_secret_that_a_policy_replaces_is_named_and_never_shown() {
     let healed = until(|| applier.apply(target, &annotations, &data), Result::is_ok).await.unwrap();
     assert!(matches!(healed, Outcome::Changed { .. }));
     assert_eq!(stored(&api, "db").await, pairs(&[("kept", "1"), ("replaced", "hunter2")]));
+}
+
+#[tokio::test]
+async fn a_status_that_a_policy_changes_is_reported_with_its_fields_and_heals_once_the_policy_is_gone() {
+    let (client, namespace) = namespace().await;
+    let api = samples(&client, &namespace).await;
+    api.create(&PostParams::default(), &sample(&namespace, "a")).await.unwrap();
+    let target = Replaced {
+        group: "apply.konverge.dev",
+        version: "v1",
+        resource: "samples/status",
+        path: "/status/target",
+        condition: "has(object.status) && has(object.status.target)",
+    };
+    let policy = ReplacingPolicy::create_for(&client, &namespace, target, "by policy").await.unwrap();
+    let writer = StatusWriter::new(Applier::new(client, "ours"));
+    let wanting = |target: &str| SampleStatus { target: Some(target.to_owned()), ..SampleStatus::default() };
+    // A status that is as wanted is not sent again.
+    let count = AtomicUsize::new(0);
+    let attempt = async || {
+        let wanted = wanting(&format!("ours {}", count.fetch_add(1, Ordering::Relaxed)));
+        writer.write(&api.get("a").await.unwrap(), &wanted).await
+    };
+    let error = until(attempt, is_altered).await.expect_err("altered");
+    let wanted = wanting("ours");
+    let ApplyError::Altered { fields, resource_version, .. } = &error else { panic!("{error}") };
+    assert_eq!(fields.iter().map(ToString::to_string).collect::<Vec<_>>(), [".status.target"]);
+    assert_eq!((error.reason(), error.class()), ("AlteredByAdmission", ErrorClass::Refused));
+    let stored = api.get("a").await.unwrap();
+    assert_eq!(stored.resource_version().as_ref(), Some(resource_version));
+    assert_eq!(stored.status.as_ref().unwrap().target.as_deref(), Some("by policy"));
+    let again = writer.update(&stored, &wanted).await.expect_err("altered again");
+    assert!(matches!(again, ApplyError::Altered { .. }), "{again}");
+    assert_eq!(api.get("a").await.unwrap().resource_version(), stored.resource_version(), "repeating changes nothing");
+
+    policy.lift().await.unwrap();
+    let written = until(
+        async || writer.write(&api.get("a").await.unwrap(), &wanted).await,
+        |result| result.as_ref().is_ok_and(Option::is_some),
+    );
+    assert_eq!(written.await.unwrap().unwrap().status, Some(wanted));
 }
 
 #[tokio::test]
