@@ -7,13 +7,13 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use konverge_apply::{Announcer, Applier, ApplyError, MetadataChange, Statement, error::class_of};
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_apply::{Announcer, Applier, ApplyError, MetadataChange, Statement, StatusWriter, error::class_of};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_runtime::{Action, Reconciler, Request};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
-    core::{DynamicObject, PartialObjectMeta},
+    core::{DynamicObject, ObjectMeta, PartialObjectMeta},
 };
 use serde_json::json;
 
@@ -34,10 +34,14 @@ const FREE_AGAIN: SignedDuration = SignedDuration::from_mins(10);
 /// A definition is installed by hand.
 const DEFINITION_AGAIN: Duration = Duration::from_mins(5);
 
+/// The pause after another writer was faster. The watch shows what it wrote, and mostly wakes the object before.
+const OUTDATED_AGAIN: Duration = Duration::from_secs(1);
+
 /// Tells objects how they stand.
 pub struct StatusController {
     client: Client,
     applier: Applier,
+    writer: StatusWriter,
     index: Arc<Index>,
     key: Key,
     announcer: Announcer,
@@ -83,9 +87,22 @@ impl Classify for StatusError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Request { .. } => "ObjectNotWritable",
+            Self::Request { .. } | Self::Apply(ApplyError::Refused { .. } | ApplyError::Transport { .. }) => {
+                "ObjectNotWritable"
+            }
             Self::Apply(error) => error.reason(),
             Self::OldDefinition { .. } => "OldDefinition",
+        }
+    }
+}
+
+impl StatusError {
+    /// Whether the object is of another version than the one that was decided upon, so that nothing was written.
+    fn is_outdated(&self) -> bool {
+        match self {
+            Self::Apply(error) => matches!(error, ApplyError::OutOfDate { .. }),
+            Self::Request { source, .. } => matches!(&**source, kube::Error::Api(status) if status.code == 409),
+            Self::OldDefinition { .. } => false,
         }
     }
 }
@@ -95,15 +112,36 @@ impl Reconciler for StatusController {
     type Error = StatusError;
 
     async fn reconcile(&self, request: Request<TriggerRef>) -> Result<Action, StatusError> {
-        let key = &request.key;
-        let Some(shown) = self.index.trigger(key) else {
+        match self.report(&request.key).await {
+            // No failure: the next run decides with what the other writer has written.
+            Err(error) if error.is_outdated() => {
+                tracing::debug!(object = %request.key, "{}", in_one_line(&error));
+                Ok(Action::AfterAtSamePriority(OUTDATED_AGAIN))
+            }
+            reported => reported,
+        }
+    }
+}
+
+impl StatusController {
+    /// Tells through this client.
+    pub fn new(client: Client, index: Arc<Index>, key: Key, announcer: Announcer, write_spec_timestamp: bool) -> Self {
+        let applier = Applier::new(client.clone(), FIELD_MANAGER);
+        let writer = StatusWriter::new(applier.clone());
+        Self { client, applier, writer, index, key, announcer, write_spec_timestamp, freed: Mutex::default() }
+    }
+
+    /// Tells one object how it stands.
+    async fn report(&self, key: &TriggerRef) -> Result<Action, StatusError> {
+        let Some(found) = self.index.trigger(key) else {
             self.freed().remove(key);
             return Ok(Action::Done);
         };
-        let free_again = self.free(key, &shown).await?;
-        if shown.deleting {
+        let free_again = self.free(key, &found).await?;
+        // To free it changes its version.
+        let Some(shown) = self.index.trigger(key).filter(|shown| shown.uid == found.uid && !shown.deleting) else {
             return Ok(Action::Done);
-        }
+        };
         let free_again = free_again.map_or(Action::Done, Action::After);
         let digester = self.key.digester().await;
         let now = Time::now();
@@ -117,14 +155,6 @@ impl Reconciler for StatusController {
         }
         self.say(key, &shown, &news);
         Ok(again.map_or(free_again, Action::After))
-    }
-}
-
-impl StatusController {
-    /// Tells through this client.
-    pub fn new(client: Client, index: Arc<Index>, key: Key, announcer: Announcer, write_spec_timestamp: bool) -> Self {
-        let applier = Applier::new(client.clone(), FIELD_MANAGER);
-        Self { client, applier, index, key, announcer, write_spec_timestamp, freed: Mutex::default() }
     }
 
     /// Takes off what the original has left. While that still runs it puts it on again, and is left to it for some time, or until the object is
@@ -164,31 +194,41 @@ impl StatusController {
         Ok(None)
     }
 
+    /// Writes the status on the version for which it was made.
     async fn write(&self, key: &TriggerRef, shown: &WatchedTrigger, status: Status) -> Result<(), StatusError> {
+        let mut version = shown.version.clone();
         // Before the status, which tells afterwards that it was done.
-        if status.baseline != shown.status.baseline {
-            self.write_time(key, shown, &status).await?;
+        if status.baseline != shown.status.baseline
+            && let Some(after) = self.write_time(key, shown, &status).await?
+        {
+            version = after;
         }
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let metadata = json!({ "name": key.name, "namespace": key.namespace });
-        let body = json!({
-            "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": metadata, "status": status,
-        });
-        let api = self.api(key);
-        let written = match api.patch_status(&key.name, &parameters, &Patch::Apply(&body)).await {
-            Ok(written) => written,
-            // Ours has had that subresource ever since: it is gone.
-            Err(kube::Error::Api(error)) if error.code == 404 && key.kind == TriggerKind::VaultRollout => return Ok(()),
-            Err(kube::Error::Api(error)) if error.code == 404 => {
-                let there = api.get_metadata_opt(&key.name).await.map_err(|source| failed(key, source))?;
-                return match there {
-                    Some(_) => Err(StatusError::OldDefinition { object: key.clone() }),
-                    None => Ok(()),
-                };
-            }
-            Err(source) => return Err(failed(key, source)),
+        let seen = DynamicObject {
+            types: None,
+            metadata: ObjectMeta {
+                name: Some(key.name.clone()),
+                namespace: Some(key.namespace.clone()),
+                uid: Some(shown.uid.clone()),
+                resource_version: Some(version.clone()),
+                ..ObjectMeta::default()
+            },
+            data: json!({ "status": *shown.status }),
         };
-        let version = written.metadata.resource_version.unwrap_or_default();
+        match self.writer.write_with(&seen, &status, &key.kind.resource()).await {
+            Ok(Some(written)) => version = written.metadata.resource_version.unwrap_or_default(),
+            Ok(None) => {}
+            Err(ApplyError::Gone { .. }) => return Ok(()),
+            // Ours has had that subresource ever since.
+            Err(ApplyError::Refused { code: 404, .. }) if key.kind == TriggerKind::VaultSyncStatus => {
+                return Err(StatusError::OldDefinition { object: key.clone() });
+            }
+            Err(error) => {
+                if matches!(error, ApplyError::Altered { .. }) {
+                    self.say(key, shown, &[messages::failed(&error)]);
+                }
+                return Err(error.into());
+            }
+        }
         self.index.update_trigger(key, &shown.uid, |shown| {
             shown.status = Arc::new(status);
             shown.version = version;
@@ -196,15 +236,22 @@ impl StatusController {
         Ok(())
     }
 
-    /// As the original does, if it is wanted: when the version was written that the pods run with.
-    async fn write_time(&self, key: &TriggerRef, shown: &WatchedTrigger, status: &Status) -> Result<(), StatusError> {
-        let Some(noted) = status.baseline.first().filter(|_| self.write_spec_timestamp) else { return Ok(()) };
-        let time = json!({ "metadata": { "uid": shown.uid }, "spec": { "timeStamp": noted.created } });
+    /// As the original does, if it is wanted: when the version was written that the pods run with. Returns the version of the object afterwards,
+    /// if anything was written.
+    async fn write_time(
+        &self,
+        key: &TriggerRef,
+        shown: &WatchedTrigger,
+        status: &Status,
+    ) -> Result<Option<String>, StatusError> {
+        let Some(noted) = status.baseline.first().filter(|_| self.write_spec_timestamp) else { return Ok(None) };
+        let metadata = json!({ "uid": shown.uid, "resourceVersion": shown.version });
+        let time = json!({ "metadata": metadata, "spec": { "timeStamp": noted.created } });
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match self.api(key).patch_metadata(&key.name, &parameters, &Patch::Merge(&time)).await {
-            Ok(_) => Ok(()),
+            Ok(after) => Ok(after.metadata.resource_version),
             // It is gone.
-            Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
+            Err(kube::Error::Api(error)) if error.code == 404 => Ok(None),
             Err(source) => Err(failed(key, source)),
         }
     }

@@ -1,12 +1,13 @@
 //! Writing on workloads: each time in one request, for exactly the version that was decided upon.
 
-use konverge_apply::error::class_of;
+use std::marker::PhantomData;
+
+use konverge_apply::{Applier, ApplyError, MetadataChange};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_workload::WorkloadKind;
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-    core::DynamicObject,
+    Client,
+    core::{DynamicObject, ObjectMeta, PartialObjectMeta},
 };
 use serde_json::{Value, json};
 
@@ -29,28 +30,33 @@ pub enum Written {
     Gone,
 }
 
-/// The API server did not take a write.
+/// The API server did not take a write, or stored something else.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write on {object}: {source}")]
 pub struct WriteError {
     object: WorkloadRef,
-    source: Box<kube::Error>,
+    source: ApplyError,
 }
 
 impl WriteError {
     /// Whether the API server has said no, so that nothing was written.
     pub fn is_refused(&self) -> bool {
-        self.class() == ErrorClass::Refused
+        self.class() == ErrorClass::Refused && !self.is_altered()
+    }
+
+    /// Whether admission changed what was written.
+    fn is_altered(&self) -> bool {
+        matches!(self.source, ApplyError::Altered { .. })
     }
 }
 
 impl Classify for WriteError {
     fn class(&self) -> ErrorClass {
-        class_of(&self.source)
+        self.source.class()
     }
 
     fn reason(&self) -> &'static str {
-        "WorkloadNotWritable"
+        if self.is_altered() { self.source.reason() } else { "WorkloadNotWritable" }
     }
 }
 
@@ -70,65 +76,71 @@ pub struct Decided<'a> {
 /// Writes on workloads.
 #[derive(Clone)]
 pub struct Writer {
-    client: Client,
+    applier: Applier,
 }
 
 impl Writer {
     /// Writes through this client.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { applier: Applier::new(client, FIELD_MANAGER).for_the_version_seen() }
     }
 
     /// Writes the record and leaves the pods alone. It is a merge patch, since an apply without the pod template would take back what
-    /// an earlier one has put there.
+    /// an earlier one has put there. Only the metadata comes back, whatever the size of the pod template.
     pub async fn note(&self, decided: Decided<'_>) -> Result<Written, WriteError> {
-        let Decided { uid, version, record, .. } = decided;
-        let annotations = json!({ RECORD: record });
-        let body = json!({ "metadata": { "uid": uid, "resourceVersion": version, "annotations": annotations } });
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.patch(decided.key, &parameters, &Patch::Merge(&body)).await
+        let kind = decided.key.kind.resource();
+        let metadata = decided.seen();
+        let seen = PartialObjectMeta::<DynamicObject> { types: None, metadata, _phantom: PhantomData };
+        let change = MetadataChange::new().annotation(RECORD, decided.record);
+        let written = self.applier.change_metadata_with(&seen, &change, &kind).await;
+        let version = |written: Option<PartialObjectMeta<DynamicObject>>| {
+            written.map_or_else(|| decided.version.to_owned(), |now| now.metadata.resource_version.unwrap_or_default())
+        };
+        decided.outcome(written.map(version))
     }
 
-    /// Writes the record, and on the pod template the stamp, and the time in these annotations of others.
+    /// Writes the record, and on the pod template the stamp, and the time in these annotations of others. The whole object comes back, because
+    /// its template shows whether the stamp was stored.
     pub async fn roll(
         &self,
         decided: Decided<'_>,
         stamp: &str,
         (marks, now): (&[&str], &str),
     ) -> Result<Written, WriteError> {
-        let Decided { key, uid, version, record } = decided;
         let mut of_pods = json!({ STAMP: stamp });
         for mark in marks {
             of_pods[*mark] = now.into();
         }
-        let body = json!({
-            "apiVersion": key.kind.api_version(),
-            "kind": key.kind.name(),
-            "metadata": {
-                "name": key.name,
-                "namespace": key.namespace,
-                "uid": uid,
-                "resourceVersion": version,
-                "annotations": { RECORD: record },
-            },
-            "spec": with_template(key.kind, &json!({ "metadata": { "annotations": of_pods } })),
-        });
-        self.patch(key, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&body)).await
+        let kind = decided.key.kind;
+        let annotations = [(RECORD.to_owned(), decided.record.to_owned())].into();
+        let wanted = DynamicObject {
+            types: None,
+            metadata: ObjectMeta { annotations: Some(annotations), ..decided.named() },
+            data: json!({ "spec": with_template(kind, &json!({ "metadata": { "annotations": of_pods } })) }),
+        };
+        let seen = DynamicObject { types: None, metadata: decided.seen(), data: json!({}) };
+        let written = self.applier.apply_with(&wanted, Some(&seen), &kind.resource()).await;
+        decided.outcome(written.map(|applied| applied.object.metadata.resource_version.unwrap_or_default()))
+    }
+}
+
+impl Decided<'_> {
+    fn named(&self) -> ObjectMeta {
+        let WorkloadRef { namespace, name, .. } = self.key;
+        ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() }
     }
 
-    async fn patch(
-        &self,
-        key: &WorkloadRef,
-        parameters: &PatchParams,
-        patch: &Patch<&Value>,
-    ) -> Result<Written, WriteError> {
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource());
-        // Only the metadata comes back, whatever the size of the pod template.
-        match api.patch_metadata(&key.name, parameters, patch).await {
-            Ok(now) => Ok(Written::Done(now.metadata.resource_version.unwrap_or_default())),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Gone),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Outdated),
-            Err(source) => Err(WriteError { object: key.clone(), source: Box::new(source) }),
+    fn seen(&self) -> ObjectMeta {
+        let (uid, resource_version) = (Some(self.uid.to_owned()), Some(self.version.to_owned()));
+        ObjectMeta { uid, resource_version, ..self.named() }
+    }
+
+    fn outcome(&self, written: Result<String, ApplyError>) -> Result<Written, WriteError> {
+        match written {
+            Ok(version) => Ok(Written::Done(version)),
+            Err(ApplyError::Gone { .. }) => Ok(Written::Gone),
+            Err(ApplyError::OutOfDate { .. }) => Ok(Written::Outdated),
+            Err(source) => Err(WriteError { object: self.key.clone(), source }),
         }
     }
 }

@@ -4,6 +4,7 @@
 mod asking;
 mod between;
 mod engines;
+mod late;
 mod many;
 mod outages;
 mod rolling;
