@@ -151,6 +151,11 @@ impl PushError {
         matches!(self, Self::Vault { source: VaultError::Conflict { .. }, .. })
     }
 
+    /// Returns whether the object has changed since it was seen, so that its record was not written. The watch shows the change.
+    pub(crate) fn is_outdated(&self) -> bool {
+        matches!(self, Self::Ledger(error) if error.is_outdated())
+    }
+
     /// Returns an error of Vault as one of another operation.
     pub(crate) fn when(self, doing: Doing) -> Self {
         if let Self::Vault { source, .. } = self { Self::Vault { doing, source } } else { self }

@@ -1,13 +1,14 @@
 //! Writing the finalizer and the record on the object, in one request; in two where the record is the status.
 
-use konverge_apply::{Applier, ApplyError, MetadataChange, error::class_of};
+use std::marker::PhantomData;
+
+use konverge_apply::{Applier, ApplyError, MetadataChange, StatusWriter, error::class_of};
 use konverge_core::error::{Classify, ErrorClass};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
     core::{DynamicObject, ObjectMeta, PartialObjectMeta},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     annotations::{FINALIZER, STATUS},
@@ -23,17 +24,24 @@ pub const FIELD_MANAGER: &str = "vault-sync-operator";
 /// A write on an object.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// The API server did not take it.
-    #[error("cannot note down on {object} what is written for it: {source}")]
+    /// The object could not be read.
+    #[error("cannot read {object}, whose record is to be removed: {source}")]
     Request {
         /// The object.
         object: ObjectRef,
         /// The error of the client.
         source: Box<kube::Error>,
     },
-    /// The same for the small writes.
-    #[error(transparent)]
+    /// The API server did not take a write.
+    #[error("cannot note down what is written to Vault: {0}")]
     Apply(#[from] ApplyError),
+}
+
+impl LedgerError {
+    /// Whether the object is of another version than the one that was decided upon, so that nothing was written.
+    pub fn is_outdated(&self) -> bool {
+        matches!(self, Self::Apply(ApplyError::OutOfDate { .. }))
+    }
 }
 
 impl Classify for LedgerError {
@@ -46,7 +54,8 @@ impl Classify for LedgerError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Request { .. } => "ObjectNotWritable",
+            Self::Request { .. } => "ObjectUnreadable",
+            Self::Apply(ApplyError::Refused { .. } | ApplyError::Transport { .. }) => "ObjectNotWritable",
             Self::Apply(error) => error.reason(),
         }
     }
@@ -57,77 +66,69 @@ impl Classify for LedgerError {
 pub struct Ledger {
     client: Client,
     applier: Applier,
+    status: StatusWriter,
 }
 
 impl Ledger {
     /// Writes through this client.
     pub fn new(client: Client) -> Self {
-        Self { applier: Applier::new(client.clone(), FIELD_MANAGER), client }
+        let applier = Applier::new(client.clone(), FIELD_MANAGER).for_the_version_seen();
+        Self { client, status: StatusWriter::new(applier.clone()), applier }
     }
 
     /// Sets the record, and the finalizer if it needs one. Returns the object's resource version, or `None` if the object is gone.
     ///
-    /// A Secret is written only in the version that was seen, so that its new version holds the same content.
+    /// An object is written only in the version that was seen. So a write that arrives late brings no older record back, and the new version of a
+    /// Secret holds the same content.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that [is outdated](LedgerError::is_outdated) if the object has changed since, and else the refusal or the failure of the
+    /// request, or the fields that admission changed.
     pub async fn write(
         &self,
         key: &ObjectRef,
         binding: &Binding,
         record: &Record,
     ) -> Result<Option<String>, LedgerError> {
+        let seen = ObjectMeta {
+            uid: Some(binding.uid.clone()),
+            resource_version: Some(binding.version().to_owned()),
+            ..named(key)
+        };
+        let finalizers = record.needs_finalizer().then(|| vec![FINALIZER.to_owned()]);
         if key.kind == Kind::VaultPush {
-            return self.write_status(key, binding, record).await;
+            // The finalizer first, because the paths in the record must be cleared. A finalizer without need stays until the object is deleted.
+            let finalizers = finalizers.filter(|_| !binding.finalizer);
+            return unless_gone(self.write_status(key, seen, finalizers, record).await);
         }
-        let mut metadata = json!({
-            "name": key.name,
-            "namespace": key.namespace,
-            "uid": binding.uid,
-            "annotations": { STATUS: record.text() },
-        });
-        if record.needs_finalizer() {
-            metadata["finalizers"] = json!([FINALIZER]);
-        }
-        if key.kind == Kind::Secret {
-            metadata["resourceVersion"] = json!(binding.version());
-        }
-        let body = json!({ "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": metadata });
-        self.apply(key, &body).await
+        let annotations = [(STATUS.to_owned(), record.text())].into();
+        let wanted = ObjectMeta { annotations: Some(annotations), finalizers, ..named(key) };
+        unless_gone(self.apply(key, seen, wanted).await.map(version))
     }
 
-    /// Sets the finalizer first, because the paths in the record must be cleared. A finalizer without need stays until the object is deleted.
     async fn write_status(
         &self,
         key: &ObjectRef,
-        binding: &Binding,
+        mut seen: ObjectMeta,
+        finalizers: Option<Vec<String>>,
         record: &Record,
-    ) -> Result<Option<String>, LedgerError> {
-        let mut body = json!({
-            "apiVersion": key.kind.api_version(),
-            "kind": key.kind.name(),
-            "metadata": { "name": key.name, "namespace": key.namespace },
-        });
-        if record.needs_finalizer() && !binding.finalizer {
-            let mut with_finalizer = body.clone();
-            with_finalizer["metadata"]["uid"] = json!(binding.uid);
-            with_finalizer["metadata"]["finalizers"] = json!([FINALIZER]);
-            if self.apply(key, &with_finalizer).await?.is_none() {
-                return Ok(None);
-            }
+    ) -> Result<String, ApplyError> {
+        if finalizers.is_some() {
+            let wanted = ObjectMeta { finalizers, ..named(key) };
+            seen.resource_version = self.apply(key, seen.clone(), wanted).await?.resource_version;
         }
+        let seen = DynamicObject { types: None, metadata: seen, data: json!({}) };
         // It names the object that it is about, because the API server does not hold the uid against the object's here.
-        body["status"] = json!(VaultPushStatus::from(record));
-        self.patch_status(key, &body).await
+        let written = self.status.write_with(&seen, &VaultPushStatus::from(record), &key.kind.resource()).await?;
+        Ok(version(written.map_or(seen.metadata, |written| written.metadata)))
     }
 
-    async fn apply(&self, key: &ObjectRef, body: &Value) -> Result<Option<String>, LedgerError> {
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let written = self.api(key).patch_metadata(&key.name, &parameters, &Patch::Apply(body)).await;
-        version(key, written.map(|now| now.metadata))
-    }
-
-    async fn patch_status(&self, key: &ObjectRef, body: &Value) -> Result<Option<String>, LedgerError> {
-        let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let written = self.api(key).patch_status(&key.name, &parameters, &Patch::Apply(body)).await;
-        version(key, written.map(|now| now.metadata))
+    /// Applies metadata to an object in the version that was seen. Returns its metadata afterwards.
+    async fn apply(&self, key: &ObjectRef, seen: ObjectMeta, wanted: ObjectMeta) -> Result<ObjectMeta, ApplyError> {
+        let partial = |metadata| PartialObjectMeta::<DynamicObject> { types: None, metadata, _phantom: PhantomData };
+        let (wanted, seen) = (partial(wanted), partial(seen));
+        Ok(self.applier.apply_with(&wanted, Some(&seen), &key.kind.resource()).await?.object.metadata)
     }
 
     /// Takes the finalizer and the record away. Nothing is to be done if the object is gone or another one has its name.
@@ -140,16 +141,18 @@ impl Ledger {
         let kind = key.kind.resource();
         let is_going = object.metadata.deletion_timestamp.is_some();
         if key.kind == Kind::VaultPush && !is_going {
-            // The API server removes the fields that this field manager no longer applies.
-            let body = json!({
-                "apiVersion": key.kind.api_version(), "kind": key.kind.name(), "metadata": { "name": key.name }, "status": {},
-            });
-            if self.patch_status(key, &body).await?.is_none() {
+            let read = self.api(key).get_opt(&key.name).await;
+            let read = read.map_err(|source| LedgerError::Request { object: key.clone(), source: Box::new(source) })?;
+            let Some(whole) = read.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else {
                 return Ok(());
-            }
-            let now = self.api(key).get_metadata_opt(&key.name).await;
-            let now = now.map_err(|source| LedgerError::Request { object: key.clone(), source: Box::new(source) })?;
-            object = now.unwrap_or(object);
+            };
+            // The API server removes the fields that this field manager no longer applies.
+            let after = match self.status.write_with(&whole, &json!({}), &kind).await {
+                Ok(after) => after,
+                Err(ApplyError::Gone { .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            object.metadata = after.unwrap_or(whole).metadata;
         } else if !is_going {
             let change = MetadataChange::new().without_annotation(STATUS);
             match self.applier.change_metadata_with(&object, &change, &kind).await {
@@ -167,12 +170,21 @@ impl Ledger {
     }
 }
 
-/// Returns the version after a write, or `None` if the object is gone.
-fn version(key: &ObjectRef, written: kube::Result<ObjectMeta>) -> Result<Option<String>, LedgerError> {
+/// The name of an object, as metadata.
+fn named(key: &ObjectRef) -> ObjectMeta {
+    ObjectMeta { name: Some(key.name.clone()), namespace: Some(key.namespace.clone()), ..ObjectMeta::default() }
+}
+
+fn version(metadata: ObjectMeta) -> String {
+    metadata.resource_version.unwrap_or_default()
+}
+
+/// Returns `None` if the object is gone.
+fn unless_gone<T>(written: Result<T, ApplyError>) -> Result<Option<T>, LedgerError> {
     match written {
-        Ok(now) => Ok(Some(now.resource_version.unwrap_or_default())),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(source) => Err(LedgerError::Request { object: key.clone(), source: Box::new(source) }),
+        Ok(written) => Ok(Some(written)),
+        Err(ApplyError::Gone { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -16,7 +16,7 @@ mod sync;
 use std::{sync::Arc, time::Duration};
 
 use konverge_apply::events::EventSink;
-use konverge_core::digest::DigestKey;
+use konverge_core::{digest::DigestKey, error::in_one_line};
 use konverge_runtime::{Action, Queue, Reconciler, Request, controller::Dropped};
 use konverge_vault::Owner;
 use kube::Client;
@@ -38,7 +38,7 @@ use drift_check::DriftCheck;
 use finalizer::Finalizer;
 use intentions::{Intentions, NOTE_LATER};
 pub(crate) use pace::run_limit;
-use pace::{LOOK_AGAIN, is_due, next_look};
+use pace::{LOOK_AGAIN, OUTDATED_AGAIN, is_due, next_look};
 use path_claims::PathClaims;
 use record_writer::RecordWriter;
 use reporter::Reporter;
@@ -167,6 +167,11 @@ impl Pusher {
         };
         match outcome {
             Ok(reported) => reported,
+            // No failure: the next run decides with what the other writer has written.
+            Err(error) if error.is_outdated() => {
+                tracing::debug!(object = %key, "{}", in_one_line(&error));
+                Ok(Action::AfterAtSamePriority(OUTDATED_AGAIN))
+            }
             Err(error) => {
                 let pause = self.reporter.report_failure(key, binding, &error).await;
                 Err(FailedRun::new(error, pause))

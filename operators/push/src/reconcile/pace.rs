@@ -22,6 +22,10 @@ const LOOKED: Duration = Duration::from_secs(1);
 /// The pauses while Vault or the API server does not do its part. When Vault serves again, all objects that wait are woken.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: Duration::from_mins(1) };
 
+/// The pause after the record of an object was not written, because the object has changed since the watch showed it. The watch mostly shows the
+/// change within milliseconds.
+pub(super) const OUTDATED_AGAIN: Duration = Duration::from_millis(250);
+
 /// The longest pause after a refusal that somebody has to mend, without the quarter that it is stretched by at most. Each refusal in a row makes
 /// the pause longer, because many may be refused. Nothing tells when the refusal is over, so it ends between one and two minutes.
 const REFUSED_AT_MOST: Duration = Duration::from_secs(96);

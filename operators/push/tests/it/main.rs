@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod ahead;
+mod altered;
 mod bad_input;
 mod between;
 mod clearing;
@@ -12,6 +13,7 @@ mod documented;
 mod following;
 mod journal;
 mod keeping;
+mod late;
 mod left_behind;
 mod outages;
 mod owning;

@@ -1,13 +1,18 @@
 //! An operator in this process between a real API server and a real Vault, and people who use both.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use k8s_openapi::api::{authorization::v1::SubjectAccessReview, rbac::v1::ClusterRole};
 use konverge_core::SecretValue;
 use konverge_push::{inspect::record_of, object::Kind, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, http_get};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, fault_proxy::FaultProxy, http_get};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{
     Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig,
@@ -165,7 +170,20 @@ impl World {
     }
 
     pub(crate) async fn operator_with(&self, vault: Vault, arguments: &[&str]) -> Operator {
-        let kubeconfig = self.kubeconfig().await;
+        self.operator_through(&self.kubeconfig().await, vault, arguments).await
+    }
+
+    /// A way to the API server on which things go wrong.
+    pub(crate) async fn proxy(&self) -> FaultProxy {
+        FaultProxy::start(self.control_plane.run_directory(), &self.kubeconfig().await).await.unwrap()
+    }
+
+    /// An operator that goes this way.
+    pub(crate) async fn operator_by(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
+        self.operator_through(kubeconfig, Vault::new(&self.config), arguments).await
+    }
+
+    async fn operator_through(&self, kubeconfig: &Path, vault: Vault, arguments: &[&str]) -> Operator {
         let common =
             ["vault-sync-operator", "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "0"];
         let rest = ["--namespace", &self.namespace, "--kubeconfig", kubeconfig.to_str().unwrap()];

@@ -1,0 +1,93 @@
+//! The API server stores another record than the operator sent, or knows less of it.
+
+use std::time::Duration;
+
+use konverge_push::object::Kind;
+use konverge_testkit::{ControlPlane, Options, Replaced, ReplacingPolicy};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{DEFINITION, QUIET, World, until};
+
+/// Changes the Secret `source` until an event of the object says that this field was changed. The API server heeds a policy after a moment.
+async fn told_of(world: &World, name: &str, field: &str) {
+    let mut number = 0;
+    until(&format!("{name} is told of {field}"), async || {
+        number += 1;
+        world.rotate("source", &[("k", &number.to_string())]).await;
+        sleep(Duration::from_secs(1)).await;
+        let notes = world.notes(name).await;
+        if notes.iter().any(|note| note.contains(field)) { Ok(()) } else { Err(format!("{notes:?}")) }
+    })
+    .await;
+    let told = world.event(name, "AlteredByAdmission").await;
+    assert!(told.contains(field) && told.contains("admission") && !told.contains("by policy"), "{told}");
+}
+
+#[tokio::test]
+async fn a_record_that_a_policy_changes_is_told_and_written_again_once_the_policy_is_gone() {
+    let world = World::new().await;
+    let _operator = world.operator(&[]).await;
+    world.secret("source", &[("k", "0")], json!({})).await;
+    let (whole, path) = (world.path("status"), world.path("annotation"));
+    world.vault_push("push", json!({ "secrets": { "names": ["source"] }, "path": whole })).await;
+    world.workload(Kind::Deployment, "web", &["source"], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::VaultPush, "push", "Synced").await;
+    world.says(Kind::Deployment, "web", "Synced").await;
+
+    let status = Replaced {
+        group: "konverge.dev",
+        version: "*",
+        resource: "vaultpushes/status",
+        path: "/status/written",
+        condition: "has(object.status) && has(object.status.written)",
+    };
+    let policy = ReplacingPolicy::create_for(&world.client, &world.namespace, status, "by policy").await.unwrap();
+    told_of(&world, "push", ".status.written").await;
+    policy.lift().await.unwrap();
+    until("the status is the operator's", async || {
+        let object = world.api(Kind::VaultPush).get("push").await.unwrap();
+        if object.data["status"]["written"] == "1/1" { Ok(()) } else { Err(object.data["status"].to_string()) }
+    })
+    .await;
+
+    let annotation = Replaced {
+        group: "apps",
+        version: "v1",
+        resource: "deployments",
+        path: "/metadata/annotations/vault-sync.io~1status",
+        condition: "has(object.metadata.annotations) && 'vault-sync.io/status' in object.metadata.annotations",
+    };
+    let policy = ReplacingPolicy::create_for(&world.client, &world.namespace, annotation, "by policy").await.unwrap();
+    told_of(&world, "web", "vault-sync.io/status").await;
+    policy.lift().await.unwrap();
+    world.says(Kind::Deployment, "web", "Synced").await;
+    // What is recorded badly is written all the same.
+    assert!(world.read(&whole).await.is_some());
+}
+
+/// During an upgrade, the definition in the cluster may be older than the operator.
+#[tokio::test]
+async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status() {
+    let definition = DEFINITION.replace("\n              written:\n", "\n              renamed:\n");
+    assert_ne!(definition, DEFINITION);
+    let control_plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start(Options::ours()).await.unwrap()));
+    control_plane.apply(&definition).await.unwrap();
+    let server = VaultServer::start(VaultOptions::default()).await.unwrap();
+    server.mount_kv("secret", 2).await.unwrap();
+    let world = World::on(control_plane, &server).await;
+    let _operator = world.operator(&[]).await;
+    world.secret("source", &[("k", "1")], json!({})).await;
+    let path = world.path("declared");
+    world.vault_push("push", json!({ "secrets": { "names": ["source"] }, "path": path })).await;
+    world.holds(&path, &[("k", "1")]).await;
+    world.says(Kind::VaultPush, "push", "Synced").await;
+    world.rotate("source", &[("k", "2")]).await;
+    world.holds(&path, &[("k", "2")]).await;
+    world.says(Kind::VaultPush, "push", "Synced").await;
+    let object = world.api(Kind::VaultPush).get("push").await.unwrap();
+    assert_eq!(object.data["status"]["written"], json!(null));
+    let written = world.writes_during(sleep(QUIET)).await;
+    assert!(written.is_empty(), "{written:#?}");
+}
