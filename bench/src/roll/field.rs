@@ -30,7 +30,15 @@ const HOME: &str = "vault-rollout-operator-system";
 pub(crate) const CONCURRENCY: usize = 16;
 
 /// Nothing is held back: a loop does not wait either.
-pub(crate) const AT_ONCE: [&str; 4] = ["--min-interval", "0s", "--longest", "0s"];
+pub(crate) const AT_ONCE: [&str; 7] = [
+    "--min-interval",
+    "0s",
+    "--rollout-timeout",
+    "0s",
+    "--debounce=0s",
+    "--max-concurrent-rollouts=0",
+    "--max-rollouts-per-minute=0",
+];
 
 /// One of several leads.
 pub(crate) const ELECTED: [&str; 1] = ["--leader-elect"];

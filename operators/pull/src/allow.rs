@@ -6,7 +6,8 @@ use std::{fmt, str::FromStr};
 
 use konverge_zopp_client::EnvironmentName;
 
-/// One permission: `<namespace>=<workspace>/<project>/<environment>`, where `*` stands for any run of characters.
+/// One permission: `<namespace>=<workspace>/<project>/<environment>`, where `*` matches any run of characters. Behind the `=`, `{namespace}` is the
+/// namespace of the Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     namespace: String,
@@ -17,10 +18,15 @@ pub struct Rule {
 
 /// The text is not a rule.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is not of the form <namespace>=<workspace>/<project>/<environment>, such as team-a=acme/backend/*")]
+#[error(
+    "{text:?} is not of the form <namespace>=<workspace>/<project>/<environment>, such as team-a=acme/backend/* or *=acme/{{namespace}}/*"
+)]
 pub struct RuleError {
     text: String,
 }
+
+/// The namespace of the Secret, in what a rule permits.
+const NAMESPACE: &str = "{namespace}";
 
 impl FromStr for Rule {
     type Err = RuleError;
@@ -30,6 +36,10 @@ impl FromStr for Rule {
         let (namespace, path) = text.split_once('=').ok_or_else(error)?;
         let [workspace, project, environment] = path.split('/').collect::<Vec<_>>()[..] else { return Err(error()) };
         if [namespace, workspace, project, environment].iter().any(|part| part.trim().is_empty()) {
+            return Err(error());
+        }
+        // A misspelt placeholder would permit nothing, and nobody would see why.
+        if namespace.contains(['{', '}']) || path.replace(NAMESPACE, "").contains(['{', '}']) {
             return Err(error());
         }
         Ok(Self {
@@ -49,10 +59,12 @@ impl fmt::Display for Rule {
 
 impl Rule {
     fn permits(&self, namespace: &str, name: &EnvironmentName) -> bool {
+        // The name of a namespace holds no `*`.
+        let permits = |pattern: &str, text: &str| matches(&pattern.replace(NAMESPACE, namespace), text);
         matches(&self.namespace, namespace)
-            && matches(&self.workspace, &name.workspace)
-            && matches(&self.project, &name.project)
-            && matches(&self.environment, &name.environment)
+            && permits(&self.workspace, &name.workspace)
+            && permits(&self.project, &name.project)
+            && permits(&self.environment, &name.environment)
     }
 }
 
@@ -111,6 +123,10 @@ mod tests {
             (&["team-a=acme/backend/production"], "team-b", false),
             (&["team-a=acme/frontend/*", "team-*=acme/*/prod*"], "team-b", true),
             (&["*=other/*/*"], "team-a", false),
+            (&["*=*/{namespace}/*"], "backend", true),
+            (&["*=*/{namespace}/*"], "team-a", false),
+            (&["*=acme/{namespace}-*/*"], "back", false),
+            (&["*=acme/{namespace}end/*"], "back", true),
         ] {
             assert_eq!(is_allowed(&rules(texts), namespace, &name), expected, "{texts:?} {namespace}");
         }
@@ -118,9 +134,19 @@ mod tests {
 
     #[test]
     fn what_is_no_rule_is_refused() {
-        for text in
-            ["", "team-a", "team-a=", "team-a=acme", "team-a=acme/backend", "=acme/backend/x", "a=b/c/d/e", "a=b//d"]
-        {
+        for text in [
+            "",
+            "team-a",
+            "team-a=",
+            "team-a=acme",
+            "team-a=acme/backend",
+            "=acme/backend/x",
+            "a=b/c/d/e",
+            "a=b//d",
+            "{namespace}=b/c/d",
+            "*=b/{name}/d",
+            "*=b/{namespace/d",
+        ] {
             assert!(text.parse::<Rule>().is_err(), "{text:?}");
         }
     }

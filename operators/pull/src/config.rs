@@ -64,7 +64,8 @@ pub struct Config {
     /// Only look at Secrets with these labels, such as team=a,tier!=test
     #[arg(long, env = "ZOPP_SELECTOR", value_parser = label_selector, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// Which namespaces may have which environments; may be repeated; * stands for anything [default: no restriction]
+    /// Which namespaces may have which environments; may be repeated; * matches anything, {namespace} the namespace of the Secret [default: no
+    /// restriction]
     #[arg(
         long = "allow",
         env = "ZOPP_ALLOW",

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::field_ownership;
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Found, Grade, Installation, Job, Kind, Operator, Permission, Place,
-    Shown, Standing, Wish,
+    Cluster, Difference, Fact, Failure, Finding, Found, Grade, Installation, Installed, Job, Kind, Operator,
+    Permission, Place, Shown, Standing, Wish,
 };
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
@@ -129,6 +129,18 @@ impl Operator for Pull {
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
         needed(config, home)
+    }
+
+    fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
+        vec![match &*operator.config.allow {
+            [] => Finding::note(
+                "settings",
+                "any namespace may have every environment that the operator's principal can read",
+                Some("give it --allow, as docs/how-to/tenancy.md says"),
+            ),
+            [rule] => Finding::fine("settings", format!("one rule says who may have which environments: {rule}")),
+            rules => Finding::fine("settings", format!("{} rules say who may have which environments", rules.len())),
+        }]
     }
 
     async fn check_objects(&self, _: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {

@@ -120,7 +120,7 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
         FetchError::OtherKey { .. } | FetchError::ForgedKey { .. } => reasons::WORKSPACE_KEY_CHANGED,
         FetchError::NotCurrent { .. } => reasons::SOURCE_NOT_CURRENT,
         FetchError::AmbiguousName { .. } => reasons::INVALID_ANNOTATION,
-        FetchError::PermissionDenied { .. } => reasons::ACCESS_DENIED,
+        FetchError::PermissionDenied { .. } => reasons::PERMISSION_DENIED,
         FetchError::NotFound { .. } => reasons::ENVIRONMENT_NOT_FOUND,
         FetchError::Garbage { .. } | FetchError::Refused { .. } => reasons::BAD_SERVER_ANSWER,
     };

@@ -11,7 +11,7 @@ pub const FEATURE_MISSING: &str = "FeatureMissing";
 /// Workspace, project or environment does not exist for the operator's principal.
 pub const ENVIRONMENT_NOT_FOUND: &str = "EnvironmentNotFound";
 /// The operator's principal lacks the READ role.
-pub const ACCESS_DENIED: &str = "AccessDenied";
+pub const PERMISSION_DENIED: &str = "PermissionDenied";
 /// The server is away, slow, or not trusted.
 pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
 /// The server does not accept the operator's principal, or its keys open nothing.
@@ -41,7 +41,7 @@ pub const SYNC_FAILED: &str = "SyncFailed";
 pub const PASSING: [&str; 7] = [
     SERVER_UNREACHABLE,
     CREDENTIALS_INVALID,
-    ACCESS_DENIED,
+    PERMISSION_DENIED,
     ENVIRONMENT_NOT_FOUND,
     BAD_SERVER_ANSWER,
     SOURCE_NOT_CURRENT,
@@ -55,7 +55,7 @@ pub const ALL: [&str; 18] = [
     NOT_ALLOWED,
     FEATURE_MISSING,
     ENVIRONMENT_NOT_FOUND,
-    ACCESS_DENIED,
+    PERMISSION_DENIED,
     SERVER_UNREACHABLE,
     CREDENTIALS_INVALID,
     WORKSPACE_KEY_CHANGED,

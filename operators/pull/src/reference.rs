@@ -35,7 +35,7 @@ pub const REASONS: &[Reason] = &[
         "Check the three annotations, and that the principal has access to the workspace.",
     ),
     reason(
-        reasons::ACCESS_DENIED,
+        reasons::PERMISSION_DENIED,
         "The operator's principal lacks the role READ on the environment. The data stays as it is.",
         "Run the `zopp permission env-set` command that the event shows.",
     ),

@@ -88,6 +88,12 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
         );
     }
     let trust = Trust::load(config.credentials.as_deref(), &address).map_err(CredentialsError::from)?;
+    if config.allow.is_empty() {
+        tracing::warn!(
+            "no --allow rule: an annotated Secret of any namespace can have every environment that the operator's principal can read; \
+             --allow='*=*/{{namespace}}/*' gives each namespace the projects of its own name"
+        );
+    }
     let zopp = Client::new(Connection::new(&config.client(trust))?, identity);
     tracing::info!(principal = zopp.identity().name(), id = zopp.identity().principal_id(), "credentials loaded");
     assemble(config, zopp).await

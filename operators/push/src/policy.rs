@@ -34,6 +34,18 @@ impl Policy {
         cluster_prefix(self.cluster.as_deref())
     }
 
+    /// Returns what the settings leave open to everybody who may annotate an object, as the original does.
+    pub fn open(&self) -> Vec<&'static str> {
+        let anywhere = self.rules.is_empty().then_some(
+            "no --allow-path rule: every namespace may write every path that the operator's token may write; \
+             --allow-path='*=secret/data/{namespace}/*' gives each namespace a folder of its own",
+        );
+        let adopts = (self.existing == ExistingPolicy::Adopt).then_some(
+            "--existing=adopt: a path that holds content without a mark of ownership is taken over and overwritten; --existing=refuse leaves it alone",
+        );
+        anywhere.into_iter().chain(adopts).collect()
+    }
+
     /// Whether the rules let the object write the location.
     pub fn allows(&self, key: &ObjectRef, location: &Location) -> bool {
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.cluster.as_deref() };

@@ -22,7 +22,7 @@ use konverge_runtime::Queue;
 use kube::{Api, Client, api::ListParams};
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep_until},
 };
 
 use crate::{
@@ -144,7 +144,10 @@ impl Prefetch {
         loop {
             self.0.begun.notified().await;
             while !self.courses().is_empty() {
-                sleep(LINGER).await;
+                let now = Instant::now();
+                // A Secret that is read during the sleep is due after it.
+                let due = self.courses().values().filter_map(NamespacePager::oldest).min().unwrap_or(now) + LINGER;
+                sleep_until(due).await;
                 let now = Instant::now();
                 let before = |age: Duration| now.checked_sub(age).unwrap_or(now);
                 self.courses().retain(|_, course| {

@@ -116,6 +116,9 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
         tracing::warn!("{warning}");
     }
     let vault = Vault::new(&access.vault);
+    for open in policy(&config).open() {
+        tracing::warn!("{open}");
+    }
     let readable = config.server.readable_metrics();
     let mut manager = assemble(config, vault.clone()).await?;
     if let Some(exposed) = access.exposed {

@@ -11,11 +11,11 @@ use crate::{object::WorkloadRef, time::Time};
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// In any minute; any number if there is none.
-    pub in_a_minute: Option<usize>,
+    pub per_minute: Option<usize>,
     /// Under way at the same time; any number if there is none.
-    pub at_once: Option<usize>,
+    pub concurrent: Option<usize>,
     /// After this time, a rollout holds up no other.
-    pub longest: SignedDuration,
+    pub timeout: SignedDuration,
 }
 
 /// Why a rollout has to wait for others.
@@ -33,7 +33,7 @@ pub enum Limit {
     /// Rollouts in a minute.
     Rate,
     /// Rollouts at the same time.
-    AtOnce,
+    Concurrent,
 }
 
 /// The state of the budget.
@@ -66,7 +66,7 @@ impl Budget {
 
     /// Takes what one rollout needs, or says when to ask again.
     pub fn take(&mut self, key: &WorkloadRef, stamp: &str, now: Time) -> Result<(), Spent> {
-        self.running.retain(|_, slot| now.since(slot.since) < self.limits.longest);
+        self.running.retain(|_, slot| now.since(slot.since) < self.limits.timeout);
         // Whether the write was done is not known, and it is tried again: it has what it needs.
         if self.running.get(key).is_some_and(|slot| slot.stamp == stamp) {
             return Ok(());
@@ -74,15 +74,15 @@ impl Budget {
         // A rollout that supersedes one of its own keeps the place of that one and its time. A workload that never becomes ready would keep the place for ever
         // otherwise, if its content changes often enough.
         let superseded = self.running.get(key).map(|slot| slot.since);
-        if self.limits.at_once.is_some_and(|most| superseded.is_none() && self.running.len() >= most) {
+        if self.limits.concurrent.is_some_and(|most| superseded.is_none() && self.running.len() >= most) {
             if !self.waiting.contains(key) {
                 self.waiting.push_back(key.clone());
             }
             let oldest = self.running.values().map(|slot| slot.since).min().unwrap_or(now);
-            return Err(Spent { by: Limit::AtOnce, until: oldest.later(self.limits.longest) });
+            return Err(Spent { by: Limit::Concurrent, until: oldest.later(self.limits.timeout) });
         }
         self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
-        if let Some(most) = self.limits.in_a_minute {
+        if let Some(most) = self.limits.per_minute {
             let full = self.begun.len().checked_sub(most).and_then(|over| self.begun.iter().nth(over));
             if let Some((first, _)) = full {
                 return Err(Spent { by: Limit::Rate, until: first.later(MINUTE) });
@@ -90,7 +90,7 @@ impl Budget {
             self.begun.insert((now, key.clone()));
         }
         self.waiting.retain(|waiting| waiting != key);
-        if self.limits.at_once.is_some() {
+        if self.limits.concurrent.is_some() {
             self.running.insert(key.clone(), Slot { since: superseded.unwrap_or(now), stamp: stamp.to_owned() });
         }
         Ok(())
@@ -116,14 +116,14 @@ impl Budget {
         is_over: bool,
     ) -> Option<WorkloadRef> {
         // A rollout that an earlier leader began counts, too. One of this process is in already.
-        if let Some(since) = since.filter(|since| self.limits.in_a_minute.is_some() && is_of_this_minute(*since, now)) {
+        if let Some(since) = since.filter(|since| self.limits.per_minute.is_some() && is_of_this_minute(*since, now)) {
             self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
             // The record says when it began on the wall clock alone.
             if !self.begun.iter().any(|(begun, known)| known == key && begun.wall() == since.wall()) {
                 self.begun.insert((since, key.clone()));
             }
         }
-        self.limits.at_once?;
+        self.limits.concurrent?;
         match self.running.get(key) {
             // The event may be from before our write.
             Some(slot) if slot.stamp == stamp && is_over => return self.done(key),
@@ -157,7 +157,7 @@ impl Budget {
 
     /// Returns the first workload that waits, if there is room. It may be one more than there is room for while another is on its way; that one waits again then.
     fn next(&mut self) -> Option<WorkloadRef> {
-        let is_room = self.limits.at_once.is_some_and(|most| self.running.len() < most);
+        let is_room = self.limits.concurrent.is_some_and(|most| self.running.len() < most);
         if is_room { self.waiting.pop_front() } else { None }
     }
 }
@@ -186,8 +186,8 @@ mod tests {
         Time::at(second)
     }
 
-    fn budget(in_a_minute: Option<usize>, at_once: Option<usize>) -> Budget {
-        Budget::new(Limits { in_a_minute, at_once, longest: SignedDuration::from_mins(10) })
+    fn budget(per_minute: Option<usize>, concurrent: Option<usize>) -> Budget {
+        Budget::new(Limits { per_minute, concurrent, timeout: SignedDuration::from_mins(10) })
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
     fn who_waits_goes_in_order_when_one_is_done() {
         let mut budget = budget(None, Some(2));
         assert!(budget.take(&key(1), "s", at(0)).is_ok() && budget.take(&key(2), "s", at(1)).is_ok());
-        let spent = Spent { by: Limit::AtOnce, until: at(600) };
+        let spent = Spent { by: Limit::Concurrent, until: at(600) };
         assert_eq!(budget.take(&key(3), "s", at(2)), Err(spent));
         assert_eq!(budget.take(&key(4), "s", at(2)), Err(spent));
         assert!(budget.take(&key(1), "s", at(3)).is_ok(), "its own place is its own");
@@ -294,7 +294,7 @@ mod tests {
             assert!(budget.take(&key(1), "s", at(second)).is_ok());
             assert_eq!(budget.begun.len(), 1, "{second}");
         }
-        assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::AtOnce, until: at(600) }));
+        assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::Concurrent, until: at(600) }));
         assert!(budget.take(&key(2), "s", at(600)).is_ok(), "its time is over however often it was tried");
     }
 
@@ -305,7 +305,7 @@ mod tests {
             assert!(budget.take(&key(1), stamp, at(second)).is_ok(), "{second}");
         }
         assert_eq!(budget.seen(&key(1), "t", (Some(at(200)), at(401)), true), None, "from before");
-        assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::AtOnce, until: at(600) }));
+        assert_eq!(budget.take(&key(2), "s", at(599)), Err(Spent { by: Limit::Concurrent, until: at(600) }));
         assert!(budget.take(&key(2), "s", at(600)).is_ok());
         assert!(budget.take(&key(1), "v", at(601)).is_err(), "its time is over, so it waits as all others do");
     }

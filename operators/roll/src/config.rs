@@ -74,22 +74,22 @@ pub struct Pace {
     /// The least time between two rollouts of a workload that does not say
     #[arg(long, env = "ROLLOUT_MIN_INTERVAL", default_value = "1m", value_parser = span, value_name = "TIME")]
     pub min_interval: SignedDuration,
-    /// How long to wait for more changes after one, and five times as long at most
-    #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "0s", value_parser = span, value_name = "TIME")]
+    /// How long a source must stay unchanged before its users restart; a source that keeps changing delays them five times as long at most
+    #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "1s", value_parser = span, value_name = "TIME")]
     pub debounce: SignedDuration,
     /// How long later waves and the budget wait for a rollout that does not become ready
-    #[arg(long, env = "ROLLOUT_LONGEST", default_value = "10m", value_parser = span, value_name = "TIME")]
-    pub longest: SignedDuration,
+    #[arg(long, env = "ROLLOUT_TIMEOUT", default_value = "10m", value_parser = span, value_name = "TIME")]
+    pub rollout_timeout: SignedDuration,
     /// Rollouts in any minute, over all workloads; 0 is no limit
-    #[arg(long, env = "ROLLOUT_IN_A_MINUTE", default_value_t = 0, value_name = "NUMBER")]
-    pub in_a_minute: usize,
+    #[arg(long, env = "ROLLOUT_MAX_PER_MINUTE", default_value_t = 100, value_name = "NUMBER")]
+    pub max_rollouts_per_minute: usize,
     /// Rollouts under way at the same time, over all workloads; 0 is no limit
-    #[arg(long, env = "ROLLOUT_AT_ONCE", default_value_t = 0, value_name = "NUMBER")]
-    pub at_once: usize,
-    /// A Secret or `ConfigMap` that changes so often within a minute is not followed until it is quiet; 0 follows all
+    #[arg(long, env = "ROLLOUT_MAX_CONCURRENT", default_value_t = 25, value_name = "NUMBER")]
+    pub max_concurrent_rollouts: usize,
+    /// The operator stops following a Secret or `ConfigMap` that changes this often within a minute, until it is quiet; 0 follows all
     #[arg(long, env = "ROLLOUT_RUNAWAY_CHANGES", default_value_t = 10, value_name = "NUMBER")]
     pub runaway_changes: usize,
-    /// So long it must not have changed to be quiet
+    /// How long a source must stay unchanged before the operator follows it again
     #[arg(long, env = "ROLLOUT_RUNAWAY_QUIET", default_value = "1m", value_parser = span, value_name = "TIME")]
     pub runaway_quiet: SignedDuration,
 }
@@ -123,12 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_rolls_each_workload_once_a_minute_at_most() {
+    fn by_default_rollouts_have_an_interval_a_debounce_and_a_budget() {
         let config = parse(&[]).unwrap();
         assert_eq!(
             (config.pace.min_interval, config.pace.debounce),
-            (SignedDuration::from_mins(1), SignedDuration::ZERO)
+            (SignedDuration::from_mins(1), SignedDuration::from_secs(1))
         );
+        assert_eq!((config.pace.max_concurrent_rollouts, config.pace.max_rollouts_per_minute), (25, 100));
         assert_eq!(config.kinds.len(), 5);
         assert_eq!(config.others(), Others::default());
     }
@@ -139,7 +140,7 @@ mod tests {
             ("--kinds", "deployments,jobs", "deployments,statefulsets"),
             ("--min-interval", "-1m", "span of time"),
             ("--namespace", "Shop", "Shop"),
-            ("--at-once", "-1", "--at-once"),
+            ("--max-concurrent-rollouts", "-1", "--max-concurrent-rollouts"),
         ] {
             let told = parse(&[&format!("{flag}={value}")]).unwrap_err();
             assert!(told.contains(flag) && told.contains(part), "{told}");

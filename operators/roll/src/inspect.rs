@@ -196,7 +196,12 @@ impl Operator for Roll {
             );
             Finding::note("settings", text, Some("give it --leader-elect"))
         });
-        [Finding::fine("settings", doctor::settings(config))].into_iter().chain(note).collect()
+        let open = config.vault.flags().is_some() && config.vault.allow_path.is_empty();
+        let open = open.then(|| {
+            let text = "objects of any namespace may name every secret in Vault";
+            Finding::note("settings", text, Some("give it --allow-path, as docs/how-to/tenancy.md says"))
+        });
+        [Finding::fine("settings", doctor::settings(config))].into_iter().chain(open).chain(note).collect()
     }
 
     async fn check_installation(&self, cluster: &Cluster, operator: &Installed<Config>) -> Vec<Finding> {

@@ -185,8 +185,8 @@ pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<State
 /// There were enough rollouts for the time being.
 pub fn spent(spent: &Spent, changed: &str) -> Statement {
     let (reason, what) = match spent.by {
-        Limit::Rate => (reasons::RATE, "the limit of --in-a-minute is reached"),
-        Limit::AtOnce => (reasons::AT_ONCE, "the limit of --at-once is reached"),
+        Limit::Rate => (reasons::RATE, "the limit of --max-rollouts-per-minute is reached"),
+        Limit::Concurrent => (reasons::CONCURRENT, "the limit of --max-concurrent-rollouts is reached"),
     };
     notice(reason, format!("{changed}, and it is not rolled yet: {what}"))
 }

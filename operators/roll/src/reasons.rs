@@ -27,7 +27,7 @@ pub const HALTED: &str = "WaveHalted";
 /// It waits for the rate over the cluster.
 pub const RATE: &str = "WaitingForRate";
 /// It waits for others to be done.
-pub const AT_ONCE: &str = "WaitingForOthers";
+pub const CONCURRENT: &str = "WaitingForOthers";
 /// An object asks for what cannot be understood.
 pub const INVALID_SPEC: &str = "InvalidSpec";
 /// An object asks for a secret that the platform does not let objects of its namespace name.
@@ -47,9 +47,9 @@ pub const SUSPENDED: &str = "Suspended";
 /// The workload says that it is never to be rolled.
 pub const OPTED_OUT: &str = "WorkloadOptedOut";
 /// Vault denies access, or there is no login.
-pub const ACCESS_DENIED: &str = "AccessDenied";
+pub const PERMISSION_DENIED: &str = "PermissionDenied";
 /// There is no such secret in Vault.
-pub const SECRET_MISSING: &str = "SecretMissing";
+pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
 /// The newest version of the secret in Vault is deleted or destroyed.
 pub const SECRET_DELETED: &str = "SecretDeleted";
 /// Vault cannot be asked, or its answer is none.

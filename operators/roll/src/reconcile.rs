@@ -35,7 +35,7 @@ pub struct Policy {
     /// How long to wait for more changes after one.
     pub debounce: SignedDuration,
     /// How long workloads of later waves wait for a rollout that is under way.
-    pub longest: SignedDuration,
+    pub rollout_timeout: SignedDuration,
 }
 
 /// Reconciles one workload.

@@ -70,7 +70,7 @@ pub const REASONS: &[Reason] = &[
         "Repair the workload that the event names, or restore the content.",
     ),
     on(WORKLOAD, reasons::RATE, "The limit of rollouts per minute is reached.", NOTHING),
-    on(WORKLOAD, reasons::AT_ONCE, "The limit of concurrent rollouts is reached.", NOTHING),
+    on(WORKLOAD, reasons::CONCURRENT, "The limit of concurrent rollouts is reached.", NOTHING),
     on(
         TRIGGER,
         reasons::INVALID_SPEC,
@@ -127,13 +127,13 @@ pub const REASONS: &[Reason] = &[
     ),
     on(
         TRIGGER,
-        reasons::ACCESS_DENIED,
+        reasons::PERMISSION_DENIED,
         "Vault denies the request or the login.",
         "Add the capability that the message names to the policy.",
     ),
     on(
         TRIGGER,
-        reasons::SECRET_MISSING,
+        reasons::SECRET_NOT_FOUND,
         "Vault answers 404, or the engine is not KV.",
         "Correct the mount and the path.",
     ),

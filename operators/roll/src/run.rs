@@ -217,8 +217,8 @@ impl Parts {
 
 /// Returns how soon a workload may be rolled, by the flags.
 fn policy(config: &Config) -> Policy {
-    let Pace { min_interval, debounce, longest, .. } = config.pace;
-    Policy { min_interval, debounce, longest }
+    let Pace { min_interval, debounce, rollout_timeout, .. } = config.pace;
+    Policy { min_interval, debounce, rollout_timeout }
 }
 
 /// Returns when a source has run away, by the flags.
@@ -233,9 +233,9 @@ fn breaker_settings(config: &Config) -> breaker::Settings {
 /// How many rollouts the flags allow. A limit of 0 is none.
 fn limits(config: &Config) -> Limits {
     Limits {
-        in_a_minute: Some(config.pace.in_a_minute).filter(|most| *most > 0),
-        at_once: Some(config.pace.at_once).filter(|most| *most > 0),
-        longest: config.pace.longest,
+        per_minute: Some(config.pace.max_rollouts_per_minute).filter(|most| *most > 0),
+        concurrent: Some(config.pace.max_concurrent_rollouts).filter(|most| *most > 0),
+        timeout: config.pace.rollout_timeout,
     }
 }
 
@@ -256,6 +256,12 @@ fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, 
     let mut environment = VaultEnvironment::of_process()?;
     if let Some(namespace) = config.vault.namespace_of_url() {
         environment = environment.default_namespace(namespace);
+    }
+    if config.vault.allow_path.is_empty() {
+        tracing::warn!(
+            "no --allow-path rule: a VaultSyncStatus or VaultRollout of any namespace can name every secret that the operator's token can read; \
+             --allow-path='*=secret/data/{{namespace}}/*' limits each namespace to a folder of its own"
+        );
     }
     let access = environment.access(&flags)?;
     for warning in access.warnings {

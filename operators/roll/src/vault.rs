@@ -79,12 +79,12 @@ impl SecretState {
 fn reason(error: &VaultError) -> &'static str {
     match error {
         VaultError::Denied { .. } | VaultError::LoginRefused { .. } | VaultError::Credential { .. } => {
-            reasons::ACCESS_DENIED
+            reasons::PERMISSION_DENIED
         }
-        VaultError::Login { source, .. } if !source.is_outage() => reasons::ACCESS_DENIED,
+        VaultError::Login { source, .. } if !source.is_outage() => reasons::PERMISSION_DENIED,
         // Where nothing is mounted Vault says 404, as for a secret that is not there.
         VaultError::NoMount { .. } | VaultError::UnknownMount { .. } | VaultError::NotKv { .. } => {
-            reasons::SECRET_MISSING
+            reasons::SECRET_NOT_FOUND
         }
         _ => reasons::VAULT_UNAVAILABLE,
     }
@@ -144,7 +144,7 @@ mod tests {
         let what = || "read secret/data/db".to_owned();
         for error in [VaultError::NoMount { what: what() }, VaultError::UnknownMount { what: what() }] {
             let SecretState::Failing { reason, .. } = SecretState::failing(&error) else { panic!("{error}") };
-            assert_eq!(reason, reasons::SECRET_MISSING, "{error}");
+            assert_eq!(reason, reasons::SECRET_NOT_FOUND, "{error}");
         }
     }
 
@@ -243,11 +243,11 @@ mod tests {
         let login = |source| VaultError::Login { how: "a token".into(), source: Arc::new(source) };
         let sealed = || VaultError::Sealed { what: what(), address: address() };
         for (error, expected) in [
-            (denied(), reasons::ACCESS_DENIED),
-            (login(denied()), reasons::ACCESS_DENIED),
+            (denied(), reasons::PERMISSION_DENIED),
+            (login(denied()), reasons::PERMISSION_DENIED),
             (login(sealed()), reasons::VAULT_UNAVAILABLE),
             (sealed(), reasons::VAULT_UNAVAILABLE),
-            (VaultError::NoMount { what: what() }, reasons::SECRET_MISSING),
+            (VaultError::NoMount { what: what() }, reasons::SECRET_NOT_FOUND),
             (
                 VaultError::Garbage { what: what(), address: address(), cause: String::new() },
                 reasons::VAULT_UNAVAILABLE,

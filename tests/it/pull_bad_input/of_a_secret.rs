@@ -51,8 +51,8 @@ fn an_environment_that_is_not_permitted() {
         scene.bind("bad", path).await;
         let next_step =
             format!("zopp permission env-set -w acme -p backend -e vault --principal {}", scene.stage.principal());
-        scene.told("AccessDenied", &[path, &next_step]).await;
-        scene.counted("AccessDenied").await;
+        scene.told("PermissionDenied", &[path, &next_step]).await;
+        scene.counted("PermissionDenied").await;
         scene.good_follows("1").await;
         scene.holds("bad", &[("A", "1")]).await;
         scene.stage.user.grant(path, scene.stage.principal(), "read").await.unwrap();

@@ -49,6 +49,7 @@ fn special(path: &str) -> Option<Value> {
         "logFormat" => json!({ "enum": ["text", "json"] }),
         "type" if path == ".server.database.type" => json!({ "enum": ["sqlite", "postgres"] }),
         "backend" => json!({ "enum": ["auto", "memory", "postgres"] }),
+        "existing" => json!({ "enum": ["adopt", "refuse"] }),
         "layout" => json!({ "enum": ["auto", "file", "env"] }),
         "grpcPort" | "httpPort" | "port" => json!({ "type": "integer", "minimum": 1, "maximum": 65535 }),
         "kinds" if path.starts_with(".push") => {

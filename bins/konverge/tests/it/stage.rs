@@ -97,7 +97,7 @@ impl Scene<'_> {
                 vault.address(),
                 elects("-leader-elect")
             ),
-            format!("roll {common} --min-interval 0s --longest 0s {}", elects("--leader-elect")),
+            format!("roll {common} --min-interval 0s --rollout-timeout 0s {}", elects("--leader-elect")),
         ]
     }
 

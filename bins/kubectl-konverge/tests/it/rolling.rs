@@ -333,7 +333,7 @@ async fn the_doctor_finds_each_trouble_of_roll() {
     doctor().await.ends(0).says(&[
         "ok operator",
         "2 of 2 ready",
-        "ok settings each workload once in 1m at most, no budget over all workloads",
+        "ok settings each workload once in 1m at most, at most 100 rollouts per minute, 25 concurrent rollouts",
         "ok permissions",
         "ok key digests are made with that in the secret",
         "ok leader",
@@ -341,9 +341,9 @@ async fn the_doctor_finds_each_trouble_of_roll() {
         "ok objects 1 of 1 in step",
     ]);
 
-    world.deploy(&["--at-once=3", "--in-a-minute=60", "--reloader-annotations"]).await;
+    world.deploy(&["--max-concurrent-rollouts=3", "--max-rollouts-per-minute=60", "--reloader-annotations"]).await;
     doctor().await.says(&[
-        "60 rollouts in a minute and 3 at once, the words of Stakater Reloader",
+        "60 rollouts per minute, 3 concurrent rollouts, the words of Stakater Reloader",
         "2 processes work at the same time",
     ]);
     world.deployment("theirs", json!({ "reloader.stakater.com/auto": "true" })).await;

@@ -85,7 +85,7 @@ async fn a11_a17_r4_the_originals_environment_is_enough() {
     let says = async |reason| {
         until(reason, async || Ok(view.says(VaultSyncStatus, "web", reason).await?.is_some())).await;
     };
-    says("AccessDenied").await;
+    says("PermissionDenied").await;
     assert_eq!(view.seen("Deployment", "web").await.unwrap().changes, 0);
     // As the kubelet replaces it when somebody edits the ConfigMap.
     token(&vault.server.token(&[POLICY], json!({})).await.unwrap());

@@ -104,13 +104,17 @@ pub(crate) async fn install(plane: &ControlPlane, home: &str) -> Result<PathBuf>
     Ok(plane.install(ACCOUNT, home, &manifest).await?.kubeconfig().to_owned())
 }
 
+/// Neither the debounce nor the budget of an operator without flags.
+pub(crate) const UNLIMITED: [&str; 3] = ["--debounce=0s", "--max-concurrent-rollouts=0", "--max-rollouts-per-minute=0"];
+
 /// An operator for one namespace that lets no time pass between rollouts, and where it serves its health and metrics.
 pub(crate) fn operator(kubeconfig: &Path, namespace: &str) -> (ProcessSpec, String) {
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     let spec = ProcessSpec::new(ACCOUNT, env!("CARGO_BIN_EXE_vault-rollout-operator"))
         .arg("--kubeconfig")
         .arg(kubeconfig)
-        .args(["--namespace", namespace, "--min-interval", "0s", "--bind-address", &address]);
+        .args(["--namespace", namespace, "--min-interval", "0s", "--bind-address", &address])
+        .args(UNLIMITED);
     (spec, address)
 }
 

@@ -25,6 +25,7 @@
 {{- range .values.allowPath }}
 - {{ printf "--allow-path=%s" . | quote }}
 {{- end }}
+- --existing={{ .values.existing }}
 {{- with .values.clusterName }}
 - {{ printf "--cluster-name=%s" . | quote }}
 {{- end }}

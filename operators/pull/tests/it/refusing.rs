@@ -59,7 +59,7 @@ async fn what_the_rules_forbid_is_not_even_asked_for() {
 async fn a_refusal_keeps_the_data_and_its_end_is_noticed() {
     let (world, scene, operator) = World::in_step().await;
     for (refusal, reason, next_step) in [
-        (Status::permission_denied("no"), "AccessDenied", "zopp permission env-set"),
+        (Status::permission_denied("no"), "PermissionDenied", "zopp permission env-set"),
         (Status::not_found("no such environment"), "EnvironmentNotFound", "annotations"),
         (Status::unauthenticated("unknown principal"), "CredentialsInvalid", "credentials"),
         (Status::unavailable("shutting down"), "ServerUnreachable", "check the server"),
@@ -81,8 +81,8 @@ async fn one_trouble_after_another_is_told() {
     scene.refuse(Some(Status::unavailable("shutting down")));
     world.told("backend", "ServerUnreachable").await;
     scene.refuse(Some(Status::permission_denied("no")));
-    world.told("backend", "AccessDenied").await;
-    operator.counts(r#"konverge_pull_bindings{reason="AccessDenied"} 1"#).await;
+    world.told("backend", "PermissionDenied").await;
+    operator.counts(r#"konverge_pull_bindings{reason="PermissionDenied"} 1"#).await;
     operator.counts(r#"konverge_pull_bindings{reason="ServerUnreachable"} 0"#).await;
     // Out of reach in between: what was said explains more, and is not said again.
     let told = world.events("backend").await.len();
@@ -100,7 +100,7 @@ async fn the_same_trouble_with_another_environment_is_told() {
     let second = world.server.create("staging");
     for (refusal, reason) in [
         (Status::not_found("no such environment"), "EnvironmentNotFound"),
-        (Status::permission_denied("no"), "AccessDenied"),
+        (Status::permission_denied("no"), "PermissionDenied"),
     ] {
         for scene in [&first, &second] {
             scene.refuse(Some(refusal.clone()));
@@ -113,7 +113,7 @@ async fn the_same_trouble_with_another_environment_is_told() {
     world.bind("backend", &unreachable).await;
     world.told_of("backend", "ServerUnreachable", "acme/backend/unreachable").await;
     operator.counts(r#"konverge_pull_bindings{reason="ServerUnreachable"} 1"#).await;
-    operator.counts(r#"konverge_pull_bindings{reason="AccessDenied"} 0"#).await;
+    operator.counts(r#"konverge_pull_bindings{reason="PermissionDenied"} 0"#).await;
     world.holds("backend", &[("A", "1")]).await;
 }
 

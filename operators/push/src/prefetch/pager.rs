@@ -22,8 +22,8 @@ const SAMPLE: usize = LARGEST as usize;
 
 /// A namespace that is read in the order of names. `T` is what a Secret holds.
 pub(super) struct NamespacePager<T> {
-    /// Secrets that were read and not fetched yet: version and data.
-    left: HashMap<String, (String, T)>,
+    /// Secrets that were read and not fetched yet.
+    left: HashMap<String, Held<T>>,
     /// The last name that was read.
     reached: Option<String>,
     next: Next,
@@ -37,6 +37,13 @@ pub(super) struct NamespacePager<T> {
     begun: Instant,
     /// When the last page came.
     turned_at: Instant,
+}
+
+/// A Secret that was read and not fetched yet.
+struct Held<T> {
+    version: String,
+    content: T,
+    read: Instant,
 }
 
 enum Next {
@@ -91,8 +98,8 @@ impl<T> NamespacePager<T> {
 
     /// A run wants the Secret in this version. `is_crowded` tells whether others wait. Data of another version is of no use.
     pub(super) fn fetch(&mut self, name: &str, version: &str, others_wait: bool) -> Answer<T> {
-        if let Some((read, content)) = self.left.remove(name) {
-            return if read == version { Answer::Fetched(content) } else { Answer::Alone };
+        if let Some(held) = self.left.remove(name) {
+            return if held.version == version { Answer::Fetched(held.content) } else { Answer::Alone };
         }
         if self.reached.as_deref().is_some_and(|reached| name <= reached) {
             return Answer::Alone;
@@ -114,7 +121,8 @@ impl<T> NamespacePager<T> {
         self.wanted += page.wanted.len();
         let is_foreign = self.seen >= SAMPLE && self.wanted * 2 < self.seen;
         let is_last = is_foreign || page.bytes > HEAVY;
-        self.left.extend(page.wanted.into_iter().map(|(name, version, content)| (name, (version, content))));
+        let held = |(name, version, content)| (name, Held { version, content, read: now });
+        self.left.extend(page.wanted.into_iter().map(held));
         self.reached = page.last.or(self.reached.take());
         self.size = self.size.saturating_mul(2).min(LARGEST);
         self.turned_at = now;
@@ -128,12 +136,20 @@ impl<T> NamespacePager<T> {
         self.turned.send_replace(());
     }
 
-    /// Drops the Secrets that no run has fetched since then, and stops.
-    pub(super) fn tidy(&mut self, since: Instant) {
-        if self.turned_at < since && !matches!(self.next, Next::Reading) {
-            self.left = HashMap::new();
+    /// Drops each Secret that was read then or before, and stops if no page has come since then.
+    pub(super) fn tidy(&mut self, then: Instant) {
+        self.left.retain(|_, held| held.read > then);
+        if self.left.is_empty() {
+            self.left.shrink_to_fit();
+        }
+        if self.turned_at <= then && !matches!(self.next, Next::Reading) {
             self.next = Next::Nothing;
         }
+    }
+
+    /// Returns when the Secret was read that has been held longest.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.left.values().map(|held| held.read).min()
     }
 
     /// Whether it has ended, and begun before then.

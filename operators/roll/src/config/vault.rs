@@ -34,7 +34,7 @@ pub struct VaultFlags {
     #[command(flatten)]
     pub login: VaultLogin,
     /// The longest time for one request to Vault, limits of ours included
-    #[arg(long, env = "VAULT_CLIENT_TIMEOUT", default_value = "30s", value_parser = above_zero, value_name = "TIME")]
+    #[arg(long, env = "VAULT_CLIENT_TIMEOUT", default_value = "60s", value_parser = above_zero, value_name = "TIME")]
     pub vault_timeout: Duration,
     /// Requests to Vault in a second; 0 is no limit [default: that of `VAULT_RATE_LIMIT`, else 500]
     #[arg(long, env = "ROLLOUT_VAULT_RATE", value_name = "NUMBER")]

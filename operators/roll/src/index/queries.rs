@@ -33,17 +33,17 @@ impl Index {
     }
 
     /// Returns whether it is the turn of a workload, among those that use one of these sources. A workload that has to wait is woken by the one that it waits for.
-    /// `longest` is how long one may take to become ready.
+    /// `rollout_timeout` is how long one may take to become ready.
     pub fn wave_gate(
         &self,
         key: &WorkloadRef,
         wave: i32,
         sources: &[SourceName],
         digester: &Digester,
-        (now, longest): (Time, SignedDuration),
+        (now, rollout_timeout): (Time, SignedDuration),
     ) -> WaveGate<WorkloadRef> {
         let turns = sources.iter().map(|source| {
-            self.wave_gate_in(QueueRef { namespace: &key.namespace, source, wave }, digester, (now, longest))
+            self.wave_gate_in(QueueRef { namespace: &key.namespace, source, wave }, digester, (now, rollout_timeout))
         });
         let turn = turns.fold(WaveGate::Now, WaveGate::and);
         self.lock().waves.set_waiting(key, turn.after());
@@ -54,20 +54,20 @@ impl Index {
         &self,
         at: QueueRef<'_>,
         digester: &Digester,
-        (now, longest): (Time, SignedDuration),
+        (now, rollout_timeout): (Time, SignedDuration),
     ) -> WaveGate<WorkloadRef> {
         // A queue is dropped when each of its workloads has changed. Then it is made anew.
         loop {
             let due = self.lock().look(at, now);
             let looked = due.into_iter().map(|(key, change, snapshot)| {
-                let peer = snapshot.map(|snapshot| plan::peer::peer(&snapshot, digester, now, longest));
+                let peer = snapshot.map(|snapshot| plan::peer::peer(&snapshot, digester, now, rollout_timeout));
                 Looked { key, change, peer }
             });
             let looked = looked.collect();
             let settled = self.lock().waves.settle(at, looked, now);
             if let Some(turn) = settled {
                 #[cfg(test)]
-                self.assert_wave_gate(at, &turn, digester, (now, longest));
+                self.assert_wave_gate(at, &turn, digester, (now, rollout_timeout));
                 return turn;
             }
         }
@@ -80,12 +80,12 @@ impl Index {
         at: QueueRef<'_>,
         turn: &WaveGate<WorkloadRef>,
         digester: &Digester,
-        (now, longest): (Time, SignedDuration),
+        (now, rollout_timeout): (Time, SignedDuration),
     ) {
         let tables = self.lock();
         let mut queue = crate::waves::WaveQueue::of(tables.users_in(at));
         let new = queue.evaluate(now, |user| {
-            tables.peer(user, at).map(|snapshot| plan::peer::peer(&snapshot, digester, now, longest))
+            tables.peer(user, at).map(|snapshot| plan::peer::peer(&snapshot, digester, now, rollout_timeout))
         });
         assert_eq!(*turn, new, "{at:?}");
     }

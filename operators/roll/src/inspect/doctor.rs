@@ -11,11 +11,11 @@ use crate::config::Config;
 
 /// The flags of the operator that decide which workloads are rolled, and when.
 pub(super) fn settings(config: &Config) -> String {
-    let budget = match (config.pace.in_a_minute, config.pace.at_once) {
+    let budget = match (config.pace.max_rollouts_per_minute, config.pace.max_concurrent_rollouts) {
         (0, 0) => "no budget over all workloads".to_owned(),
-        (rate, 0) => format!("at most {rate} rollouts in a minute"),
-        (0, once) => format!("at most {once} rollouts at once"),
-        (rate, once) => format!("at most {rate} rollouts in a minute and {once} at once"),
+        (rate, 0) => format!("at most {rate} rollouts per minute"),
+        (0, concurrent) => format!("at most {concurrent} concurrent rollouts"),
+        (rate, concurrent) => format!("at most {rate} rollouts per minute, {concurrent} concurrent rollouts"),
     };
     let others = [(config.reloader_annotations, "Stakater Reloader"), (config.wave_annotations, "wave")];
     let others: Vec<_> = others.into_iter().filter(|(given, _)| *given).map(|(_, whose)| whose).collect();

@@ -10,8 +10,8 @@ use crate::time::Time;
 /// The shortest time.
 const MOMENT: SignedDuration = SignedDuration::from_nanos(1);
 
-/// Returns how a workload of an earlier wave stands. `longest` is how long it may take to become ready.
-pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, longest: SignedDuration) -> Peer {
+/// Returns how a workload of an earlier wave stands. `rollout_timeout` is how long it may take to become ready.
+pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, rollout_timeout: SignedDuration) -> Peer {
     let Judged { record, verdict, deferral, again, .. } = judge(snapshot, digester, now);
     let waits = deferral.values().any(Deferral::is_waited_for);
     let in_step = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
@@ -23,8 +23,8 @@ pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, longest: Signed
     } else {
         [health.undecided, health.troubled].into_iter().flatten().min()
     };
-    let overdue = since.is_some_and(|since| now.since(since) > longest);
-    let end = since.map(|since| since.later(longest + MOMENT)).filter(|_| !overdue);
+    let overdue = since.is_some_and(|since| now.since(since) > rollout_timeout);
+    let end = since.map(|since| since.later(rollout_timeout + MOMENT)).filter(|_| !overdue);
     let until =
         deferral.values().filter_map(Deferral::until).chain(again).chain(end).filter(|until| *until > now).min();
     Peer { in_step, progress: snapshot.pods.rollout.progress, overdue, until }

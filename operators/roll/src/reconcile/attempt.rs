@@ -169,7 +169,7 @@ impl Run<'_> {
             let until = hold.until();
             return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
         }
-        let turn = roller.index.wave_gate(key, spec.wave, changed, digester, (*now, policy.longest));
+        let turn = roller.index.wave_gate(key, spec.wave, changed, digester, (*now, policy.rollout_timeout));
         messages::not_its_wave(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
     }
 

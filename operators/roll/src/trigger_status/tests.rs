@@ -100,9 +100,9 @@ fn each_state_has_its_word() {
         (
             TargetState::Vault(SecretState::Missing),
             "False",
-            reasons::SECRET_MISSING,
+            reasons::SECRET_NOT_FOUND,
             error(),
-            vec![reasons::SECRET_MISSING],
+            vec![reasons::SECRET_NOT_FOUND],
         ),
         (
             TargetState::Vault(SecretState::Deleted),
@@ -111,7 +111,7 @@ fn each_state_has_its_word() {
             error(),
             vec![reasons::SECRET_DELETED],
         ),
-        (failing(reasons::ACCESS_DENIED), "False", reasons::ACCESS_DENIED, error(), vec![reasons::ACCESS_DENIED]),
+        (failing(reasons::PERMISSION_DENIED), "False", reasons::PERMISSION_DENIED, error(), vec![reasons::PERMISSION_DENIED]),
     ] {
         let told =
             status_update(&key(), &shown(Status::default()), &target_statuses(state.clone()), Time::at(100)).unwrap();

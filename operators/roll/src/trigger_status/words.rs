@@ -134,7 +134,7 @@ fn of_secret(source: &SourceName, state: &SecretState) -> Word {
         ),
         _ => Word::new(
             How::Waiting,
-            reasons::SECRET_MISSING,
+            reasons::SECRET_NOT_FOUND,
             format!("there is no {source}; write it, or mend the path. Nothing is rolled"),
         ),
     }

@@ -24,7 +24,7 @@ fn standby() -> Feed {
     let metrics = Metrics::new("vault-rollout-operator", "0");
     let settings =
         breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: SignedDuration::from_mins(1) };
-    let limits = Limits { in_a_minute: None, at_once: Some(1), longest: SignedDuration::from_mins(10) };
+    let limits = Limits { per_minute: None, concurrent: Some(1), timeout: SignedDuration::from_mins(10) };
     Feed {
         index: Arc::new(Index::new(Others::default(), settings)),
         budget: Arc::new(Mutex::new(Budget::new(limits))),

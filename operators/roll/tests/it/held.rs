@@ -207,7 +207,7 @@ async fn at_most_so_many_at_once() {
     for name in names {
         world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
     }
-    let _operator = world.operator(&["--min-interval", "0s", "--at-once", "2"]).await;
+    let _operator = world.operator(&["--min-interval", "0s", "--max-concurrent-rollouts", "2"]).await;
     for name in names {
         world.noted(Deployment, name).await;
         world.ready(name).await;
@@ -242,6 +242,44 @@ async fn at_most_so_many_at_once() {
     }
 }
 
+/// Without flags, a Secret that many workloads use restarts some of them, and the others when those are ready.
+#[tokio::test]
+async fn by_default_not_everybody_is_rolled_at_once() {
+    const BY_DEFAULT: usize = 25;
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    let names: Vec<_> = (0..BY_DEFAULT + 3).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
+    }
+    let _operator = world.operator_by_default().await;
+    for name in &names {
+        world.noted(Deployment, name).await;
+        world.ready(name).await;
+    }
+    world.hold_pods();
+    world.secret("db", "2").await;
+    let counts = async || {
+        let (mut rolled, mut waiting) = (0, 0);
+        for name in &names {
+            rolled += usize::from(world.templates(name).await == 2);
+            waiting += usize::from(world.events(name).await.iter().any(|(reason, _)| reason == "WaitingForOthers"));
+        }
+        (rolled, waiting)
+    };
+    until("as many are rolled as the budget allows, and the others wait", async || {
+        let counts = counts().await;
+        if counts == (BY_DEFAULT, 3) { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+    sleep(QUIET).await;
+    assert_eq!(counts().await, (BY_DEFAULT, 3));
+    world.let_pods_go();
+    for name in &names {
+        world.rolled(name, 1).await;
+    }
+}
+
 /// Pods that cannot start with one value may start with the next one. That one is rolled at once, also if there is one place for all.
 #[tokio::test]
 async fn new_content_supersedes_a_rollout_of_its_own_that_hangs() {
@@ -252,7 +290,8 @@ async fn new_content_supersedes_a_rollout_of_its_own_that_hangs() {
         world.secret(name, "good").await;
     }
     world.workload(Deployment, "web", &sources, json!({ ALL: "true" })).await;
-    let _operator = world.operator(&["--min-interval", "0s", "--at-once", "1", "--debounce", "1s"]).await;
+    let _operator =
+        world.operator(&["--min-interval", "0s", "--max-concurrent-rollouts", "1", "--debounce", "1s"]).await;
     world.noted(Deployment, "web").await;
     world.ready("web").await;
     world.hold_pods();
@@ -409,8 +448,16 @@ async fn one_whose_patch_is_refused_takes_no_place_from_others() {
         world.workload(Deployment, name, &[name], json!({ ALL: "true" })).await;
     }
     let proxy = world.proxy().await;
-    let arguments =
-        ["--namespace", world.namespace.as_str(), "--min-interval", "0s", "--at-once", "1", "--in-a-minute", "1"];
+    let arguments = [
+        "--namespace",
+        world.namespace.as_str(),
+        "--min-interval",
+        "0s",
+        "--max-concurrent-rollouts",
+        "1",
+        "--max-rollouts-per-minute",
+        "1",
+    ];
     let _operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
     for name in ["barred", "free"] {
         world.noted(Deployment, name).await;

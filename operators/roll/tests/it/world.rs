@@ -99,6 +99,9 @@ impl Operator {
     }
 }
 
+/// Neither the debounce nor the budget of an operator without flags.
+const UNLIMITED: [&str; 3] = ["--debounce=0s", "--max-concurrent-rollouts=0", "--max-rollouts-per-minute=0"];
+
 impl World {
     pub(crate) async fn new() -> Self {
         Self::on(control_plane().await).await
@@ -160,6 +163,15 @@ impl World {
 
     /// An operator that goes this way.
     pub(crate) async fn operator_through(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
+        Self::start(kubeconfig, &[&UNLIMITED, arguments].concat()).await
+    }
+
+    /// An operator with the debounce and the budget that it has without flags.
+    pub(crate) async fn operator_by_default(&self) -> Operator {
+        Self::start(&self.kubeconfig, &["--namespace", &self.namespace]).await
+    }
+
+    async fn start(kubeconfig: &Path, arguments: &[&str]) -> Operator {
         let common = ["vault-rollout-operator", "--bind-address", "127.0.0.1:0"];
         let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];
         let given = [&common, kubeconfig.as_slice(), arguments].concat();

@@ -27,7 +27,7 @@ const DEPLOYMENT: &str = "worker";
 const SECRET: &str = "queue";
 
 /// Here nobody waits for the minute between two rollouts, nor for pods, which a cluster without nodes never has.
-const SETTINGS: [&str; 4] = ["--min-interval", "0s", "--longest", "0s"];
+const SETTINGS: [&str; 4] = ["--min-interval", "0s", "--rollout-timeout", "0s"];
 
 /// The kind that the original brought.
 const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultsyncstatus.yaml");

@@ -78,12 +78,27 @@ fn what_is_left_goes_when_nobody_comes_and_another_course_may_begin_later() {
     let later = now + Duration::from_secs(10);
     course.tidy(later);
     assert!(matches!(course.fetch("b", "1", true), Answer::Wait(_)), "it is for whoever reads it");
-    course.turn(page(&["a", "b"], Some("more")), now);
+    course.turn(page(&["a", "b"], Some("more")), later);
     course.tidy(now);
     assert!(matches!(course.fetch("a", "1", true), Answer::Fetched(0)));
     course.tidy(later);
     assert!(matches!(course.fetch("b", "1", true), Answer::Alone));
     assert!(!course.is_over(now) && course.is_over(later));
+}
+
+#[test]
+fn a_secret_goes_in_time_although_further_pages_come() {
+    let (mut course, now) = begun();
+    let at = |second| now + Duration::from_secs(second);
+    course.turn(page(&["a"], Some("more")), at(1));
+    let Answer::Read(..) = course.fetch("b", "1", true) else { panic!("there is more") };
+    course.turn(page(&["b", "c"], Some("more")), at(20));
+    assert_eq!(course.oldest(), Some(at(1)));
+    course.tidy(at(1));
+    assert!(matches!(course.fetch("a", "1", true), Answer::Alone), "its time is over");
+    assert!(matches!(course.fetch("b", "1", true), Answer::Fetched(0)));
+    assert_eq!(course.oldest(), Some(at(20)));
+    assert!(matches!(course.fetch("d", "1", true), Answer::Read(..)), "it goes on");
 }
 
 #[test]

@@ -36,10 +36,10 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
     shown(1, "ready");
     learn(&index, "db", "1", "x");
     let standing = || {
-        let longest = SignedDuration::from_mins(10);
+        let rollout_timeout = SignedDuration::from_mins(10);
         let at = QueueRef { namespace: "shop", source: &SourceName::secret("db"), wave: 1 };
         let snapshot = index.lock().peer(&key("web"), at).unwrap();
-        let peer = plan::peer::peer(&snapshot, &digester(), now(), longest);
+        let peer = plan::peer::peer(&snapshot, &digester(), now(), rollout_timeout);
         (peer.in_step, peer.progress)
     };
     let write = |version: &str, stamped: bool| {
@@ -85,8 +85,8 @@ fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwi
         shown_as(name, 1, wave, "");
     }
     let turn = |name: &str| {
-        let longest = SignedDuration::from_mins(10);
-        index.wave_gate(&key(name), 1, &[SourceName::secret("db")], &digester(), (now(), longest))
+        let rollout_timeout = SignedDuration::from_mins(10);
+        index.wave_gate(&key(name), 1, &[SourceName::secret("db")], &digester(), (now(), rollout_timeout))
     };
     for name in ["late", "later"] {
         assert_eq!(turn(name), WaveGate::After(key("other")), "nothing was read yet");
@@ -103,7 +103,7 @@ fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwi
 
 #[test]
 fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
-    let longest = SignedDuration::from_mins(10);
+    let rollout_timeout = SignedDuration::from_mins(10);
     let at = |minutes: i64| now().later(SignedDuration::from_mins(minutes));
     let shown = |index: &Index, version: u64, available: u64, record: &str, minutes| {
         let annotations = json!({ ON_CHANGE: "true", RECORD: record });
@@ -119,7 +119,7 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
         index.view(&key("web"), &digester(), at(minutes)).unwrap()
     };
     let turn = |index: &Index, minutes| {
-        index.wave_gate(&key("late"), 1, &[SourceName::secret("db")], &digester(), (at(minutes), longest))
+        index.wave_gate(&key("late"), 1, &[SourceName::secret("db")], &digester(), (at(minutes), rollout_timeout))
     };
     let (after, halted) = (|| WaveGate::After(key("web")), || WaveGate::Halted(key("web")));
 

@@ -157,8 +157,8 @@ async fn r1_no_error_of_vault_rolls_anything_and_what_was_missed_is_rolled_once(
     world.vault_does("DELETE", "data", "app", Value::Null).await;
     says(&world, "one", "SecretDeleted").await;
     world.vault_does("DELETE", "metadata", "app", Value::Null).await;
-    says(&world, "one", "SecretMissing").await;
-    world.world.event("one", "SecretMissing").await;
+    says(&world, "one", "SecretNotFound").await;
+    world.world.event("one", "SecretNotFound").await;
     sleep(QUIET).await;
     assert_eq!(rollouts(&world, &["web"]).await, [0]);
     world.write("app", "2").await;
@@ -222,11 +222,11 @@ async fn a_secret_that_vault_denies_keeps_no_other_back() {
     });
     world.rollout("both", &spec).await;
     let _operator = world.operator(&[]).await;
-    says(&world, "both", "AccessDenied").await;
+    says(&world, "both", "PermissionDenied").await;
     world.world.noted(Deployment, "web").await;
     world.write("denied", "2").await;
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
     world.world.ready("web").await;
-    says(&world, "both", "AccessDenied").await;
+    says(&world, "both", "PermissionDenied").await;
 }

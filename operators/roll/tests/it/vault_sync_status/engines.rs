@@ -115,7 +115,7 @@ async fn r15_what_is_no_kv_is_told_rolls_nothing_and_makes_nothing() {
     for (name, engine, ..) in &wrong {
         let (_, kind) = ENGINES.into_iter().find(|(known, _)| known == engine).unwrap();
         for trigger in TriggerKind::ALL {
-            let told = world.condition(trigger, name, "Ready", "SecretMissing").await;
+            let told = world.condition(trigger, name, "Ready", "SecretNotFound").await;
             let part = format!("{engine}/ is an engine of type {kind}, not kv; mend the path. Nothing is rolled");
             assert!(told.contains(&part), "{name}: {told}");
         }

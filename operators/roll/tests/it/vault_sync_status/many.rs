@@ -93,10 +93,10 @@ async fn a8_r10_a_thousand_objects_over_ten_paths_cost_ten_reads_an_interval() {
 #[tokio::test]
 async fn a8_r13_a_thousand_objects_on_one_path_cost_one_read_and_are_rolled_at_the_rate() {
     const DEPLOYMENTS: usize = 10;
-    const IN_A_MINUTE: usize = 4;
+    const PER_MINUTE: usize = 4;
     let (world, log) = crowd(1, DEPLOYMENTS).await;
     let begun = Instant::now();
-    let rate = format!("--in-a-minute={IN_A_MINUTE}");
+    let rate = format!("--max-rollouts-per-minute={PER_MINUTE}");
     let _operator = world.operator(&[INTERVAL, &rate]).await;
     all_in_sync(&world).await;
     asks_once_an_interval(&log, 1, begun).await;
@@ -122,7 +122,7 @@ async fn a8_r13_a_thousand_objects_on_one_path_cost_one_read_and_are_rolled_at_t
         })
         .await;
     };
-    so_many(IN_A_MINUTE).await;
+    so_many(PER_MINUTE).await;
     // Workloads that wait say so.
     until("the others wait", async || {
         let mut waiting = 0;
@@ -130,17 +130,17 @@ async fn a8_r13_a_thousand_objects_on_one_path_cost_one_read_and_are_rolled_at_t
             let events = world.world.events(&format!("web{number}")).await;
             waiting += usize::from(events.iter().any(|(reason, _)| reason == "WaitingForRate"));
         }
-        if waiting == DEPLOYMENTS - IN_A_MINUTE { Ok(()) } else { Err(waiting.to_string()) }
+        if waiting == DEPLOYMENTS - PER_MINUTE { Ok(()) } else { Err(waiting.to_string()) }
     })
     .await;
-    so_many(IN_A_MINUTE + 1).await;
+    so_many(PER_MINUTE + 1).await;
     let times = times().await;
-    for (first, next) in times.iter().zip(times.iter().skip(IN_A_MINUTE)) {
+    for (first, next) in times.iter().zip(times.iter().skip(PER_MINUTE)) {
         assert!(next.duration_since(*first) >= SignedDuration::from_mins(1), "{times:?}");
     }
     let mut templates = 0;
     for number in 0..DEPLOYMENTS {
         templates += world.world.templates(&format!("web{number}")).await;
     }
-    assert!(templates <= DEPLOYMENTS + 2 * IN_A_MINUTE, "{templates} templates of {DEPLOYMENTS} Deployments");
+    assert!(templates <= DEPLOYMENTS + 2 * PER_MINUTE, "{templates} templates of {DEPLOYMENTS} Deployments");
 }

@@ -28,9 +28,9 @@ async fn r1_a3_no_error_of_vault_rolls_anything_and_all_goes_on_by_itself() {
     let operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
 
     world.vault.policy("rollout", r#"path "nowhere/*" { capabilities = ["read"] }"#).await.unwrap();
-    let told = world.says("vss", "AccessDenied").await;
+    let told = world.says("vss", "PermissionDenied").await;
     assert!(told.contains("policy"), "{told}");
-    world.world.event("vss", "AccessDenied").await;
+    world.world.event("vss", "PermissionDenied").await;
     assert_eq!(world.version("vss").await, 1, "what the pods run with is not forgotten");
     // A change in the meantime is not lost, and not seen either.
     world.write("app", "2").await;

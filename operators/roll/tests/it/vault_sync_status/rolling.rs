@@ -140,7 +140,7 @@ async fn a12_r11_deletions_roll_nothing_and_a_secret_made_again_does() {
     assert_eq!(world.world.templates("web").await, 1);
 
     world.vault_does("DELETE", "metadata", "app", nothing).await;
-    world.says("vss", "SecretMissing").await;
+    world.says("vss", "SecretNotFound").await;
     assert_eq!(world.world.templates("web").await, 1);
     world.write("app", "1").await;
     world.world.rolled("web", 1).await;

@@ -35,7 +35,7 @@ async fn a11_r9_what_kopf_has_left_goes_and_nothing_holds_a_deletion_up() {
         })
         .await;
     }
-    world.says("one", "SecretMissing").await;
+    world.says("one", "SecretNotFound").await;
     operator.stop().await;
     world.merge("one", json!({ "metadata": { "finalizers": null } })).await;
     world.delete("one").await;

@@ -20,7 +20,7 @@ async fn r4_a_token_that_is_replaced_counts_at_once() {
 
     let token = std::fs::read_to_string(world.token_file()).unwrap();
     world.vault.request("POST", "auth/token/revoke", &json!({ "token": token })).await.unwrap();
-    world.says("vss", "AccessDenied").await;
+    world.says("vss", "PermissionDenied").await;
     world.write("app", "2").await;
     sleep(QUIET).await;
     assert_eq!((world.world.templates("web").await, world.version("vss").await), (1, json!(1)));
