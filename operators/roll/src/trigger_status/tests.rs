@@ -111,7 +111,13 @@ fn each_state_has_its_word() {
             error(),
             vec![reasons::SECRET_DELETED],
         ),
-        (failing(reasons::PERMISSION_DENIED), "False", reasons::PERMISSION_DENIED, error(), vec![reasons::PERMISSION_DENIED]),
+        (
+            failing(reasons::PERMISSION_DENIED),
+            "False",
+            reasons::PERMISSION_DENIED,
+            error(),
+            vec![reasons::PERMISSION_DENIED],
+        ),
     ] {
         let told =
             status_update(&key(), &shown(Status::default()), &target_statuses(state.clone()), Time::at(100)).unwrap();
