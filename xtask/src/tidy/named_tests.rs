@@ -61,6 +61,7 @@ const OF_ROLL: Short = &[
 ];
 
 const OF_ZOPP: Short = &[
+    ("chart/", "bins/konverge/tests/shipped/"),
     ("cli/", "stores/zopp/cli/tests/it/"),
     ("client/", "stores/zopp/client/tests/it/"),
     ("server/", "stores/zopp/server/tests/it/"),

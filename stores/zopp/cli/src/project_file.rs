@@ -73,7 +73,11 @@ pub fn find(directory: &Path) -> Result<Defaults, ProjectFileError> {
     Ok(Defaults::default())
 }
 
-fn parse(file: &Path, text: &str) -> Result<Defaults, ProjectFileError> {
+/// Reads the text of a project file, in the format that the extension of `file` names.
+///
+/// # Errors
+/// If the text is malformed; the error names the file.
+pub fn parse(file: &Path, text: &str) -> Result<Defaults, ProjectFileError> {
     let parsed: Result<ProjectFile, String> = match file.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => toml::from_str(text).map_err(|error| error.to_string()),
         Some("json") => serde_json::from_str(text).map_err(|error| error.to_string()),

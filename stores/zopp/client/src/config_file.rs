@@ -140,7 +140,15 @@ pub fn load(file: &Path) -> Result<ConfigFile, FileError> {
         }
         Err(source) => return Err(FileError::Unreadable { file: file.to_owned(), source }),
     };
-    read::parse(&content, file)
+    parse(&content, file)
+}
+
+/// Reads the content of a file of either generation. `file` is named in errors.
+///
+/// # Errors
+/// If it is not JSON, or a field is missing or of another type.
+pub fn parse(content: &[u8], file: &Path) -> Result<ConfigFile, FileError> {
+    read::parse(content, file)
 }
 
 impl ConfigFile {

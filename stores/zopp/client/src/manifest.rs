@@ -202,8 +202,10 @@ pub(crate) fn pin_of(manifest: &Manifest) -> ManifestPin {
 #[cfg(test)]
 mod tests {
     use konverge_zopp_proto::secrets::SealedManifest;
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::trust::Trust;
 
     struct Case {
         dek: Dek,
@@ -338,6 +340,45 @@ mod tests {
         assert!(of("C", vec![]).is_ok(), "it does not exist");
         for (key, secrets) in [("A", vec![]), ("A", vec![secret("A", 9)]), ("C", vec![secret("C", 1)])] {
             assert!(matches!(of(key, secrets), Err(ManifestFault::Differs(_))), "{key}");
+        }
+    }
+
+    proptest! {
+        /// Whatever states a server gives, in whatever order, and whichever of them it gives again.
+        #[test]
+        fn what_is_accepted_never_goes_back(
+            given in prop::collection::vec((1..4_u8, 1..8_u64, any::<bool>(), prop::bool::weighted(0.1)), 1..40),
+        ) {
+            let trust = Trust::default();
+            for (environment, serial, is_protected, is_left_out) in given {
+                let protection = if is_protected { Protection::On } else { Protection::Off };
+                let mut case = Case::new(protection);
+                case.manifest.environment_id = format!("e{environment}");
+                case.manifest.serial = serial;
+                case.answer.environment_id.clone_from(&case.manifest.environment_id);
+                case.seal();
+                if is_left_out {
+                    case.answer.manifest = None;
+                }
+                let before = trust.manifest(&name());
+                let pin = pin_of(&case.manifest);
+                match check(before.as_ref(), &case.dek, &name(), &case.answer, Extent::Whole) {
+                    Ok(proof) => {
+                        prop_assert!(before.as_ref().is_none_or(|before| !before.is_newer_than(&pin)));
+                        prop_assert_eq!(proof.pin().is_none(), is_left_out);
+                        proof.pin().into_iter().for_each(|pin| trust.saw_manifest(&name(), pin));
+                    }
+                    Err(ManifestFault::Missing) => prop_assert!(is_left_out && before.is_some()),
+                    Err(ManifestFault::WentBack { .. }) => {
+                        prop_assert!(before.as_ref().is_some_and(|before| before.is_newer_than(&pin)));
+                    }
+                    Err(other) => prop_assert!(false, "{other}"),
+                }
+                // Also what is seen late, by another reader of the same file, takes nothing back.
+                trust.saw_manifest(&name(), pin);
+                let after = trust.manifest(&name()).expect("it was seen");
+                prop_assert!(before.is_none_or(|before| !before.is_newer_than(&after)));
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Helpers for tests of zopp's parts: a certificate authority for one run, a server that lies, and a PostgreSQL for one process.
+//! Helpers for tests of zopp's parts: a certificate authority for one run, a server that lies, a PostgreSQL for one
+//! process, and a list of all calls.
 //!
 //! ```
 //! # fn main() -> Result<(), konverge_zopp_testing::CertificateError> {
@@ -9,9 +10,11 @@
 //! # }
 //! ```
 
+mod calls;
 mod lying;
 mod postgres;
 
+pub use calls::{CallTypes, Canonical, calls};
 pub use lying::{LyingServer, SeenCall};
 pub use postgres::postgres_database;
 pub use rcgen::Error as CertificateError;

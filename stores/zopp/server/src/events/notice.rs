@@ -100,6 +100,8 @@ fn json(payload: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
@@ -146,6 +148,20 @@ mod tests {
             ("other", r#"{"event_type":"Created","key":"A","version":1,"timestamp":9}"#),
         ] {
             assert_eq!(parse(channel, payload), None, "{channel} {payload}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_a_notice_or_nothing(channel in "(zopp_env_|konverge_zopp)?.{0,40}", payload in ".*") {
+            let _ = parse(&channel, &payload);
+        }
+
+        #[test]
+        fn a_change_is_heard_as_it_was_told(key in ".*", version: i64, timestamp: i64, deleted: bool) {
+            let event = Event::Changed { key, version, deleted, timestamp };
+            let notice = of_event(ID, &event).unwrap();
+            prop_assert_eq!(parse(&notice.channel, &notice.payload), Some(Heard::Event(ID.into(), event)));
         }
     }
 }

@@ -136,8 +136,9 @@ async fn table_rows(
     while let Some(row) = rows.try_next().await? {
         let mut cells = Vec::with_capacity(table.columns.len());
         for (index, column) in table.columns.iter().enumerate() {
-            let read = Cell::read(&row, index, column.kind.read_as())?;
-            let Some(cell) = convert(column, read) else {
+            // SQLite keeps values of any type, and texts that are none, in any column.
+            let read = Cell::read(&row, index, column.kind.read_as()).ok();
+            let Some(cell) = read.and_then(|read| convert(column, read)) else {
                 let id = match cells.first() {
                     Some(Cell::Text(Some(id))) => id.clone(),
                     _ => "?".to_owned(),

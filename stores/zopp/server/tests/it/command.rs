@@ -21,7 +21,7 @@ use crate::harness::{DEADLINE, Person, join_request};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zopp-server");
 
 /// Without a word about its database.
-fn program(directory: &Path) -> Command {
+pub(crate) fn program(directory: &Path) -> Command {
     let mut command = Command::new(PROGRAM);
     command.current_dir(directory).env_clear();
     command
@@ -37,7 +37,7 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
     command(directory).args(arguments).output().unwrap()
 }
 
-fn stdout(output: &Output) -> String {
+pub(crate) fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap()
 }
@@ -49,12 +49,12 @@ fn complaint(output: &Output) -> String {
 }
 
 /// A running `serve`, killed when dropped.
-struct Serving {
-    child: Child,
+pub(crate) struct Serving {
+    pub(crate) child: Child,
     /// Its output before it served.
     first_words: String,
     log: Lines<BufReader<ChildStderr>>,
-    client: ZoppServiceClient<Channel>,
+    pub(crate) client: ZoppServiceClient<Channel>,
 }
 
 impl Serving {
@@ -62,7 +62,7 @@ impl Serving {
         Self::start_as(command(directory)).await
     }
 
-    async fn start_as(command: Command) -> Self {
+    pub(crate) async fn start_as(command: Command) -> Self {
         Self::start_at(command, "localhost:0").await
     }
 
@@ -86,19 +86,19 @@ impl Serving {
         Self { child, first_words, log, client: ZoppServiceClient::new(channel) }
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
-    async fn join(&mut self, token: &str) -> Person {
+    pub(crate) async fn join(&mut self, token: &str) -> Person {
         let seed = SigningSeed::generate().unwrap();
         let answer = self.client.join(join_request(token, "owner@example.com", &seed)).await.unwrap().into_inner();
         Person::new(answer.user_id, answer.principal_id, seed, self.client.clone())
     }
 }
 
-async fn set_up(owner: &mut Person) {
+pub(crate) async fn set_up(owner: &mut Person) {
     owner.create_workspace("acme").await;
     let project = konverge_zopp_proto::CreateProjectRequest { workspace_name: "acme".into(), name: "backend".into() };
     owner.client.create_project(owner.sign("CreateProject", project)).await.unwrap();

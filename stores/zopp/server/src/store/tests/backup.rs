@@ -186,3 +186,45 @@ async fn a_restore_refuses_by_name_and_leaves_nothing_behind() {
         assert_eq!(names(&directory).len(), before, "{from}: {:?}", names(&directory));
     }
 }
+
+/// A backup of which bytes were altered or lost, at so many places.
+const DAMAGES: usize = 60;
+
+#[tokio::test]
+async fn a_damaged_backup_is_refused_or_restored_whole() {
+    let database = Database::sqlite();
+    let store = database.open().await;
+    filled(&store).await;
+    let (directory, backup) = new_file();
+    store.back_up(&backup).await.unwrap();
+    let whole = std::fs::read(&backup).unwrap();
+    let tables = tables().await;
+    let rows: usize = contents(&store, &tables).await.iter().map(|(_, rows)| rows.len()).sum();
+    let damaged = directory.path().join("damaged.db");
+    let mut refused = 0;
+    for number in 0..DAMAGES {
+        let mut bytes = whole.clone();
+        // Spread over the file, of which the first page matters most.
+        let at = if number % 3 == 0 { number * 5 } else { whole.len() / DAMAGES * number + number };
+        match number % 4 {
+            0 => bytes[at] ^= 0xff,
+            1 => bytes[at..at + 16].fill(0),
+            2 => bytes.truncate(at),
+            _ => drop(bytes.drain(at..at + 1)),
+        }
+        std::fs::write(&damaged, bytes).unwrap();
+        let to = Database::sqlite();
+        match Store::restore(&damaged, &to.location, &row(Action::DatabaseRestore)).await {
+            Ok(_) => {
+                let restored = to.open().await;
+                let there: usize = contents(&restored, &tables).await.iter().map(|(_, rows)| rows.len()).sum();
+                assert_eq!(there, rows + 1, "damage {number} at {at}: all rows, and the record of the restore");
+            }
+            Err(error) => {
+                refused += 1;
+                assert_eq!(names(&to.directory), [""; 0], "damage {number} at {at}: {error}");
+            }
+        }
+    }
+    assert!(refused > DAMAGES / 3, "{refused}");
+}

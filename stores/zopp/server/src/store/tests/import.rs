@@ -13,140 +13,17 @@ on_both! {
     a_database_of_the_original_is_not_served_and_the_command_is_named,
 }
 
-const USER: &str = "01890a5d-ac96-774b-bcce-b30209900001";
-const OTHER_USER: &str = "01890a5d-ac96-774b-bcce-b30209900002";
-const LAPTOP: &str = "01890a5d-ac96-774b-bcce-b30209900003";
-const OPERATOR: &str = "01890a5d-ac96-774b-bcce-b30209900004";
-const WORKSPACE: &str = "01890a5d-ac96-774b-bcce-b30209900005";
-const PROJECT: &str = "01890a5d-ac96-774b-bcce-b30209900006";
-const ENVIRONMENT: &str = "01890a5d-ac96-774b-bcce-b30209900007";
-const INVITE: &str = "01890a5d-ac96-774b-bcce-b30209900008";
-const GROUP: &str = "01890a5d-ac96-774b-bcce-b30209900009";
-const EXPORT: &str = "01890a5d-ac96-774b-bcce-b3020990000a";
-const MADE: &str = "2026-01-05T12:34:56.789+00:00";
+mod original;
 
-/// The tables of the first generation. The capital words stand for the types, which differ between the databases.
-const FIRST: &str = "
-    CREATE TABLE _sqlx_migrations (version BIGINT PRIMARY KEY, description TEXT NOT NULL, success BOOLEAN NOT NULL, checksum BYTES NOT NULL,
-        execution_time BIGINT NOT NULL);
-    CREATE TABLE users (id UUID PRIMARY KEY, email TEXT NOT NULL UNIQUE, STAMPS);
-    CREATE TABLE principals (id UUID PRIMARY KEY, user_id UUID REFERENCES users (id), name TEXT NOT NULL, public_key BYTES NOT NULL,
-        x25519_public_key BYTES, STAMPS);
-    CREATE TABLE workspaces (id UUID PRIMARY KEY, name TEXT NOT NULL UNIQUE, owner_user_id UUID NOT NULL REFERENCES users (id),
-        kdf_salt BYTES NOT NULL, kdf_m_cost_kib INTEGER NOT NULL, kdf_t_cost INTEGER NOT NULL, kdf_p_cost INTEGER NOT NULL, STAMPS);
-    CREATE TABLE workspace_members (workspace_id UUID, user_id UUID, created_at TIME NOT NULL);
-    CREATE TABLE workspace_principals (workspace_id UUID, principal_id UUID, ephemeral_pub BYTES NOT NULL, kek_wrapped BYTES NOT NULL,
-        kek_nonce BYTES NOT NULL, created_at TIME NOT NULL);
-    CREATE TABLE invites (id UUID PRIMARY KEY, token TEXT NOT NULL UNIQUE, kek_encrypted BYTES, kek_nonce BYTES, expires_at TIME NOT NULL,
-        created_by_user_id UUID, revoked FLAG NOT NULL, STAMPS);
-    CREATE TABLE invite_workspaces (invite_id UUID, workspace_id UUID, created_at TIME NOT NULL);
-    CREATE TABLE projects (id UUID PRIMARY KEY, workspace_id UUID NOT NULL, name TEXT NOT NULL, STAMPS);
-    CREATE TABLE environments (id UUID PRIMARY KEY, workspace_id UUID NOT NULL, project_id UUID NOT NULL, name TEXT NOT NULL,
-        dek_wrapped BYTES NOT NULL, dek_nonce BYTES NOT NULL, version BIGINT NOT NULL DEFAULT 0, STAMPS);
-    CREATE TABLE secrets (id UUID PRIMARY KEY, workspace_id UUID NOT NULL, env_id UUID NOT NULL, key_name TEXT NOT NULL,
-        nonce BYTES NOT NULL, ciphertext BYTES NOT NULL, STAMPS)";
-
-/// The tables of its successor, beside those.
-const SECOND: &str = "
-    ROLE_TYPE;
-    CREATE TABLE workspace_permissions (workspace_id UUID, principal_id UUID, role ROLE NOT NULL, STAMPS);
-    CREATE TABLE user_workspace_permissions (workspace_id UUID, user_id UUID, role ROLE NOT NULL, STAMPS);
-    CREATE TABLE environment_permissions (environment_id UUID, principal_id UUID, role ROLE NOT NULL, created_at TIME NOT NULL);
-    CREATE TABLE groups (id UUID PRIMARY KEY, workspace_id UUID NOT NULL, name TEXT NOT NULL, description TEXT, STAMPS);
-    CREATE TABLE group_members (group_id UUID, user_id UUID, created_at TIME NOT NULL);
-    CREATE TABLE group_project_permissions (project_id UUID, group_id UUID, role ROLE NOT NULL, STAMPS);
-    CREATE TABLE audit_logs (id UUID PRIMARY KEY, timestamp TIME NOT NULL, principal_id UUID NOT NULL, user_id UUID, action TEXT NOT NULL,
-        resource_type TEXT NOT NULL, resource_id TEXT NOT NULL, workspace_id UUID, project_id UUID, environment_id UUID,
-        result TEXT NOT NULL, reason TEXT, details JSON, client_ip TEXT);
-    CREATE TABLE principal_exports (id UUID PRIMARY KEY, export_code TEXT NOT NULL UNIQUE, token_hash TEXT NOT NULL UNIQUE,
-        verification_salt BYTES NOT NULL, user_id UUID NOT NULL, principal_id UUID NOT NULL, encrypted_data BYTES NOT NULL,
-        salt BYTES NOT NULL, nonce BYTES NOT NULL, expires_at TIME NOT NULL, consumed FLAG NOT NULL, failed_attempts INTEGER NOT NULL,
-        created_at TIME NOT NULL)";
-
-/// What the original keeps, that is: an address in capitals, an invite with its token, the version of an environment.
-const CONTENT: &str = "
-    INSERT INTO _sqlx_migrations VALUES (20251230171100, 'init', TRUE, bytes(1), 1);
-    INSERT INTO users VALUES ('USER', 'Owner@Example.com', 'MADE', 'MADE'), ('OTHER_USER', 'member@example.com', 'MADE', 'MADE');
-    INSERT INTO principals VALUES ('LAPTOP', 'USER', 'laptop', bytes(32), bytes(31), 'MADE', 'MADE'),
-        ('OPERATOR', NULL, 'operator', bytes(33), NULL, 'MADE', 'MADE');
-    INSERT INTO workspaces VALUES ('WORKSPACE', 'acme', 'USER', bytes(16), 65536, 3, 1, 'MADE', 'MADE');
-    INSERT INTO workspace_members VALUES ('WORKSPACE', 'USER', 'MADE'), ('WORKSPACE', 'OTHER_USER', 'MADE');
-    INSERT INTO workspace_principals VALUES ('WORKSPACE', 'LAPTOP', bytes(32), bytes(48), bytes(24), 'MADE');
-    INSERT INTO invites VALUES ('INVITE', 'the token', bytes(48), bytes(24), '2126-01-05T12:34:56+00:00', 'USER', FALSE, 'MADE', 'MADE');
-    INSERT INTO invite_workspaces VALUES ('INVITE', 'WORKSPACE', 'MADE');
-    INSERT INTO projects VALUES ('PROJECT', 'WORKSPACE', 'backend', 'MADE', 'MADE');
-    INSERT INTO environments VALUES ('ENVIRONMENT', 'WORKSPACE', 'PROJECT', 'production', bytes(48), bytes(24), 42, 'MADE', 'MADE');
-    INSERT INTO secrets VALUES ('01890a5d-ac96-774b-bcce-b30209900010', 'WORKSPACE', 'ENVIRONMENT', 'A', bytes(24), bytes(20), 'MADE', 'MADE'),
-        ('01890a5d-ac96-774b-bcce-b30209900011', 'WORKSPACE', 'ENVIRONMENT', 'B', bytes(24), bytes(30), 'MADE', 'MADE')";
-
-const SECOND_CONTENT: &str = "
-    INSERT INTO workspace_permissions VALUES ('WORKSPACE', 'OPERATOR', 'read', 'MADE', 'MADE');
-    INSERT INTO user_workspace_permissions VALUES ('WORKSPACE', 'OTHER_USER', 'write', 'MADE', 'MADE');
-    INSERT INTO environment_permissions VALUES ('ENVIRONMENT', 'LAPTOP', 'admin', 'MADE');
-    INSERT INTO groups VALUES ('GROUP', 'WORKSPACE', 'ops', NULL, 'MADE', 'MADE');
-    INSERT INTO group_members VALUES ('GROUP', 'USER', 'MADE');
-    INSERT INTO group_project_permissions VALUES ('PROJECT', 'GROUP', 'admin', 'MADE', 'MADE');
-    INSERT INTO audit_logs VALUES ('01890a5d-ac96-774b-bcce-b30209900012', 'MADE', 'LAPTOP', 'USER', 'secret.read', 'secret', 'A', 'WORKSPACE',
-        NULL, NULL, 'success', NULL, NULL, NULL);
-    INSERT INTO principal_exports VALUES ('EXPORT', 'exp_aaaaaaaa', 'the hash', bytes(16), 'USER', 'LAPTOP', bytes(40), bytes(16), bytes(24),
-        '2126-01-05T12:34:56+00:00', FALSE, 0, 'MADE')";
+use original::{
+    CONTENT, ENVIRONMENT, EXPORT, FIRST, GROUP, INVITE, LAPTOP, OPERATOR, OTHER_USER, PROJECT, SECOND, SECOND_CONTENT,
+    USER, WORKSPACE, statements,
+};
 
 /// Runs statements in the database's own spelling.
-async fn run(database: &Database, statements: &[&str]) {
+async fn run(database: &Database, parts: &[&str]) {
     let is_sqlite = matches!(database.location, Location::Sqlite { .. });
-    for statement in statements.iter().flat_map(|all| all.split(';')) {
-        let mut sql = statement.to_owned();
-        let stamps = "created_at TIME NOT NULL, updated_at TIME NOT NULL";
-        let ids = [
-            ("'OTHER_USER'", OTHER_USER),
-            ("'USER'", USER),
-            ("'LAPTOP'", LAPTOP),
-            ("'OPERATOR'", OPERATOR),
-            ("'WORKSPACE'", WORKSPACE),
-            ("'PROJECT'", PROJECT),
-            ("'ENVIRONMENT'", ENVIRONMENT),
-            ("'INVITE'", INVITE),
-            ("'GROUP'", GROUP),
-            ("'EXPORT'", EXPORT),
-            ("'MADE'", MADE),
-        ];
-        for (word, id) in ids {
-            sql = sql.replace(word, &format!("'{id}'"));
-        }
-        sql = sql.replace("STAMPS", stamps);
-        while let Some((before, (length, after))) = sql
-            .split_once("bytes(")
-            .and_then(|(before, rest)| Some((before.to_owned(), rest.split_once(')')?)))
-            .map(|(before, (length, after))| (before, (length.parse::<usize>().unwrap(), after.to_owned())))
-        {
-            let hex = format!("{length:02x}").repeat(length);
-            let literal = if is_sqlite { format!("x'{hex}'") } else { format!("'\\x{hex}'::bytea") };
-            sql = before + &literal + &after;
-        }
-        let types = if is_sqlite {
-            [
-                (" UUID", " TEXT"),
-                (" BYTES", " BLOB"),
-                (" TIME ", " TEXT "),
-                (" FLAG", " INTEGER"),
-                ("ROLE_TYPE", "SELECT 1"),
-                (" ROLE ", " TEXT "),
-                (" JSON", " TEXT"),
-            ]
-        } else {
-            [
-                (" UUID", " UUID"),
-                (" BYTES", " BYTEA"),
-                (" TIME ", " TIMESTAMPTZ "),
-                (" FLAG", " BOOLEAN"),
-                ("ROLE_TYPE", "CREATE TYPE role AS ENUM ('admin', 'write', 'read')"),
-                (" ROLE ", " role "),
-                (" JSON", " JSONB"),
-            ]
-        };
-        for (word, own) in types {
-            sql = sql.replace(word, own);
-        }
+    for sql in statements(parts, is_sqlite) {
         let done = match &database.location {
             Location::Sqlite { path, .. } => {
                 let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
@@ -306,4 +183,65 @@ async fn an_invalid_time_is_named_with_its_row() {
     let refused = Store::import(&database.location, &to.location, &row(Action::DatabaseImport)).await.unwrap_err();
     let ImportError::Row { table, id, column } = &refused else { panic!("{refused}") };
     assert_eq!((*table, id.as_str(), *column), ("projects", INVITE, "created_at"));
+}
+
+/// What SQLite keeps in a column, whatever its type says.
+const ODD_VALUES: [&str; 8] =
+    ["NULL", "''", "'not what it should be'", "-1", "9223372036854775807", "1.5", "x'00ff'", "char(0, 55296, 1114111)"];
+
+/// Of all pairs of a column and a value, every so manieth: another one of the same column each time.
+const EVERY: usize = 5;
+
+#[tokio::test]
+async fn an_odd_value_is_taken_or_named_and_nothing_half_is_left() {
+    let original = Database::sqlite();
+    run(&original, &[FIRST, SECOND, CONTENT, SECOND_CONTENT]).await;
+    let Location::Sqlite { path, .. } = &original.location else { panic!("a file") };
+    let url = format!("sqlite://{}", path.display());
+    let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
+    let columns: Vec<(String, String)> = sqlx::query_as(
+        "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c \
+         WHERE m.type = 'table' AND m.name <> '_sqlx_migrations' ORDER BY 1, c.cid",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    pool.close().await;
+    let pairs = columns.iter().flat_map(|column| ODD_VALUES.map(|value| (column, value)));
+    let (mut taken, mut refused) = (0, 0);
+    for ((table, column), value) in pairs.step_by(EVERY) {
+        let odd = tempfile::tempdir().unwrap();
+        let file = odd.path().join("original.db");
+        std::fs::copy(path, &file).unwrap();
+        let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", file.display())).await.unwrap();
+        let update = AssertSqlSafe(format!("UPDATE {table} SET {column} = {value}"));
+        let updated = sqlx::query(update).execute(&pool).await;
+        pool.close().await;
+        // The original's own rules keep the rest out.
+        if !updated.is_ok_and(|updated| updated.rows_affected() > 0) {
+            continue;
+        }
+        let to = Database::sqlite();
+        let imported = Store::import(&Location::file(&file), &to.location, &row(Action::DatabaseImport)).await;
+        let place = format!("{table}.{column} = {value}");
+        match imported {
+            Ok(_) => {
+                taken += 1;
+                let store = to.open().await;
+                let broken: Vec<(String,)> = sql::query_as("SELECT \"table\" FROM pragma_foreign_key_check")
+                    .fetch_all(&store.writer)
+                    .await
+                    .unwrap();
+                assert_eq!(broken, [], "{place}");
+            }
+            Err(error) => {
+                refused += 1;
+                // By its table, or by that of a row that refers to it.
+                let text = error.to_string();
+                assert!(columns.iter().any(|(table, _)| text.starts_with(&format!("{table}: "))), "{place}: {text}");
+                assert_eq!(std::fs::read_dir(to.directory.path()).unwrap().count(), 0, "{place}");
+            }
+        }
+    }
+    assert!(taken > 20 && refused > 20, "{taken} {refused}");
 }
