@@ -27,6 +27,7 @@ mod semver;
 mod step;
 mod tidy;
 mod tools;
+mod zopp;
 
 use std::process::ExitCode;
 
@@ -69,6 +70,12 @@ enum Command {
     /// The contract of openZro's management API, on the double and on the real server where this machine has one
     Openzro {
         /// Run it on the real server and write what it answered into the record that the double is held to
+        #[arg(long)]
+        record: bool,
+    },
+    /// The published server and command line of zopp beside ours; builds them, once, from the crate registry
+    Zopp {
+        /// Write the record of the run
         #[arg(long)]
         record: bool,
     },
@@ -178,6 +185,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { cluster, filter, .. } => recipes::all_tests(cluster.kubeconfig.as_deref(), filter.as_deref()),
         Command::Openbao { filter } => openbao::test(filter.as_deref()),
         Command::Openzro { record } => openzro::test(record),
+        Command::Zopp { record } => zopp::test(record),
         Command::Bench { arguments } => recipes::bench(&arguments),
         Command::Ci => ci::run(),
         Command::Setup => recipes::setup(),

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
-use crate::step::{cargo, run};
+use crate::step::{cargo, run, today};
 
 /// The tests write the record instead of checking it, with this as its date.
 const RECORD_VARIABLE: &str = "KONVERGE_OPENZRO_RECORD";
@@ -26,12 +26,4 @@ fn contract() -> Command {
     let mut tests = cargo(["test", "--package", "konverge-openzro", "--test", "it", "contract", "--", "--nocapture"]);
     tests.env_remove(RECORD_VARIABLE);
     tests
-}
-
-fn today() -> Result<String> {
-    let output = Command::new("date").arg("+%Y-%m-%d").output().context("cannot start date")?;
-    if !output.status.success() {
-        bail!("date failed: {}", output.status);
-    }
-    Ok(String::from_utf8(output.stdout).context("the date is no text")?.trim().to_owned())
 }

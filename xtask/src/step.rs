@@ -41,3 +41,12 @@ pub(crate) fn step(what: &str, next: &str, work: impl FnOnce() -> Result<()>) ->
     eprintln!("== {what}: {:.0} s", began.elapsed().as_secs_f32());
     Ok(())
 }
+
+/// Today's date, as records of real servers state it.
+pub(crate) fn today() -> Result<String> {
+    let output = Command::new("date").arg("+%Y-%m-%d").output().context("cannot start date")?;
+    if !output.status.success() {
+        bail!("date failed: {}", output.status);
+    }
+    Ok(String::from_utf8(output.stdout).context("the date is no text")?.trim().to_owned())
+}

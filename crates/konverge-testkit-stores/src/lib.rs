@@ -1,17 +1,21 @@
 //! Servers of outside systems for tests: [`VaultServer`], a Vault or an `OpenBao`; [`ObjectStoreServer`], an S3 server; [`OpenZroServer`], the
-//! management server of openZro; and [`HttpFront`], which breaks requests and answers on the way to any of them.
+//! management server of openZro; [`PublishedZopp`], the original's zopp; and [`HttpFront`], which breaks requests and answers on the way to any of
+//! them.
 //!
 //! They stand apart from `konverge-testkit`, because a test of an operator needs none of them: they are built with Go from pinned
-//! modules, once per machine, except openZro's, which a machine has or lacks. Their processes end with the test process, as those of the test kit do.
+//! modules, once per machine, except openZro's, which a machine has or lacks, and zopp, which cargo builds on request. Their processes end with the
+//! test process, as those of the test kit do.
 
 mod certificate;
 mod http_front;
 mod object_store_server;
 mod openzro_server;
+mod published_zopp;
 mod vault_server;
 
 pub use certificate::Certificate;
 pub use http_front::{Fault, HttpFront, Seen};
 pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use openzro_server::{OpenZroAccount, OpenZroServer, OpenZroServerError, personal_access_token};
+pub use published_zopp::{PublishedZopp, PublishedZoppError, PublishedZoppServer};
 pub use vault_server::{VaultOptions, VaultServer, VaultServerError, VaultStorage};

@@ -1,4 +1,4 @@
-//! Building servers from pinned Go modules, once per machine.
+//! Building servers from pinned sources, once per machine: the cache, and how Go modules get into it.
 //!
 //! For the crates of this workspace that add servers of their own; not a part of the stable API.
 
@@ -39,6 +39,9 @@ pub struct Program {
     /// For the linker, beyond leaving debug information out.
     pub linker: String,
 }
+
+/// The subfolder that a build fills, named as `cargo install` names it.
+pub const OUTPUT: &str = "bin";
 
 /// The oldest Go that builds it, as `go.mod` says.
 const GO_AT_LEAST: (u32, u32) = (1, 26);
@@ -100,43 +103,57 @@ pub enum BuildError {
 /// The cache is keyed by the module's files and the Go version, so another clone finds the same build.
 pub fn ensure(module: &Module) -> Result<PathBuf, BuildError> {
     let go = go_version()?;
-    let root = environment::cache().ok_or(BuildError::NoCache)?.join(module.name);
-    let folder = root.join(module.key(&go));
-    if module.is_complete(&folder) {
+    cached(module.name, &module.key(&go), |folder| module.is_complete(folder), |workspace| build(module, workspace))
+}
+
+/// The folder of the cache that belongs to `name` and `key`, whether or not it exists. `None` without a place for the cache.
+pub fn folder(name: &str, key: &str) -> Option<PathBuf> {
+    environment::cache().map(|cache| cache.join(name).join(key))
+}
+
+/// The folder of the cache that belongs to `name` and `key`. If it is not complete, `make` gets an empty folder to work in and fills its
+/// subfolder [`OUTPUT`], which becomes the folder. Two processes that ask at once build once.
+pub fn cached<E: From<BuildError>>(
+    name: &str,
+    key: &str,
+    is_complete: impl Fn(&Path) -> bool,
+    make: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<PathBuf, E> {
+    let folder = folder(name, key).ok_or(BuildError::NoCache)?;
+    if is_complete(&folder) {
         return Ok(folder);
     }
-    fs::create_dir_all(&root).map_err(|source| BuildError::Write { path: root.clone(), source })?;
-    let lock_path = folder.with_extension("lock");
-    let write = |source| BuildError::Write { path: lock_path.clone(), source };
-    let lock = File::create(&lock_path).map_err(write)?;
+    let root = folder.parent().unwrap_or(&folder);
+    fs::create_dir_all(root).map_err(not_written(root))?;
+    let lock_path = root.join(format!("{key}.lock"));
+    let lock = File::create(&lock_path).map_err(not_written(&lock_path))?;
     if lock.try_lock().is_err() {
-        eprintln!("konverge: another process is building the {}; waiting for it", module.name);
-        lock.lock().map_err(write)?;
+        eprintln!("konverge: another process is building the {name}; waiting for it");
+        lock.lock().map_err(not_written(&lock_path))?;
     }
-    if !module.is_complete(&folder) {
-        build(module, &root, &folder)?;
+    if !is_complete(&folder) {
+        // Beside its place, so that the last step is a rename and a half-built folder is never taken for a whole one.
+        let workspace = tempfile::Builder::new().prefix(".building-").tempdir_in(root).map_err(not_written(root))?;
+        make(workspace.path())?;
+        fs::rename(workspace.path().join(OUTPUT), &folder).map_err(not_written(&folder))?;
     }
     Ok(folder)
 }
 
-fn build(module: &Module, root: &Path, folder: &Path) -> Result<(), BuildError> {
+fn not_written(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+    let path = path.to_owned();
+    |source| BuildError::Write { path, source }
+}
+
+fn build(module: &Module, workspace: &Path) -> Result<(), BuildError> {
     eprintln!("konverge: {}", module.announcement);
-    let write = |path: &Path| {
-        let path = path.to_owned();
-        |source| BuildError::Write { path, source }
-    };
-    // Beside its place, so that the last step is a rename and a half-built folder is never taken for a whole one.
-    let workspace = tempfile::Builder::new().prefix(".building-").tempdir_in(root).map_err(write(root))?;
     let files = [("go.mod", module.go_mod), ("go.sum", module.go_sum)];
     for (name, content) in files.iter().chain(module.sources) {
-        let path = workspace.path().join(name);
-        fs::write(&path, content).map_err(write(&path))?;
+        let path = workspace.join(name);
+        fs::write(&path, content).map_err(not_written(&path))?;
     }
-    let output = workspace.path().join("bin");
-    for program in &module.programs {
-        compile(workspace.path(), &output, program)?;
-    }
-    fs::rename(&output, folder).map_err(write(folder))
+    let output = workspace.join(OUTPUT);
+    module.programs.iter().try_for_each(|program| compile(workspace, &output, program))
 }
 
 fn compile(workspace: &Path, output: &Path, program: &Program) -> Result<(), BuildError> {

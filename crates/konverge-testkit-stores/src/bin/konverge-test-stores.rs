@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use konverge_testkit_stores::VaultServer;
+use konverge_testkit_stores::{PublishedZopp, VaultServer};
 
 /// Servers of outside systems for tests.
 #[derive(Parser)]
@@ -19,12 +19,17 @@ enum Command {
     Vault,
     /// Build an OpenBao into the cache, if it is not there, and print its path: what `BAO_BIN` takes to have tests use it for Vault
     Openbao,
+    /// Build the published server and command line of zopp into the cache, if they are not there, and print their folder
+    Zopp,
 }
 
 fn main() -> ExitCode {
     let program = match Cli::parse().command {
-        Command::Vault => VaultServer::program(),
-        Command::Openbao => VaultServer::open_bao(),
+        Command::Vault => VaultServer::program().map_err(|error| error.to_string()),
+        Command::Openbao => VaultServer::open_bao().map_err(|error| error.to_string()),
+        Command::Zopp => {
+            PublishedZopp::ensure().map(|found| found.folder().to_owned()).map_err(|error| error.to_string())
+        }
     };
     match program {
         Ok(path) => {

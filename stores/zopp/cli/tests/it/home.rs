@@ -3,15 +3,17 @@
 use std::{
     fs,
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Arc,
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) struct Home {
-    directory: TempDir,
+    program: PathBuf,
+    directory: Arc<TempDir>,
     variables: Vec<(String, String)>,
 }
 
@@ -24,7 +26,14 @@ pub(crate) struct Ended {
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), variables: Vec::new() }
+        let program = env!("CARGO_BIN_EXE_zopp").into();
+        Self { program, directory: Arc::new(tempfile::tempdir().unwrap()), variables: Vec::new() }
+    }
+
+    /// The same home, in which another `zopp` is run.
+    pub(crate) fn with_program(&self, program: &Path) -> Self {
+        let (directory, variables) = (Arc::clone(&self.directory), self.variables.clone());
+        Self { program: program.to_owned(), directory, variables }
     }
 
     /// Sets a variable for all commands from now on.
@@ -49,7 +58,7 @@ impl Home {
 
     /// A command in this home, not yet started.
     pub(crate) fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_zopp"));
+        let mut command = Command::new(&self.program);
         command
             .args(line.split_whitespace())
             .env_clear()

@@ -12,6 +12,7 @@ mod k8s;
 mod lying_server;
 mod manifests;
 mod people;
+mod published;
 mod run;
 mod server;
 mod team;

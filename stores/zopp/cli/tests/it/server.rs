@@ -5,6 +5,8 @@ use std::thread::JoinHandle;
 use konverge_zopp_server::{
     admin,
     args::InviteCommand,
+    policy::{FirstGeneration, Policy},
+    rbac::Role,
     serve::{Options, Server as ZoppServer, TlsFiles},
     store::{Location, Store},
 };
@@ -14,6 +16,8 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::home::Home;
+
+const DATABASE: &str = "zopp.db";
 
 /// Ends, with all its streams and its database, when it is dropped.
 pub(crate) struct Server {
@@ -27,7 +31,24 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        Self::start_with(tempfile::tempdir().unwrap(), TlsFiles::default())
+        Self::start_with(tempfile::tempdir().unwrap(), TlsFiles::default(), Policy::default())
+    }
+
+    /// Also for clients of the first generation, which expect that each member of a workspace may do everything.
+    pub(crate) fn start_for_first_generation() -> Self {
+        let first_generation = Some(FirstGeneration { member_role: Some(Role::Admin) });
+        let policy = Policy { first_generation, ..Policy::default() };
+        Self::start_with(tempfile::tempdir().unwrap(), TlsFiles::default(), policy)
+    }
+
+    /// On what was read out of a database of the original.
+    pub(crate) fn import(original: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) =
+            (Location::parse(original).unwrap().existing(), Location::file(directory.path().join(DATABASE)));
+        let imported = Runtime::new().unwrap().block_on(admin::import(&from, &to, &mut Vec::new()));
+        imported.unwrap_or_else(|error| panic!("{error}"));
+        Self::start_with(directory, TlsFiles::default(), Policy::default())
     }
 
     /// With TLS for `localhost`, and only for clients whose certificate is from the authority.
@@ -44,14 +65,14 @@ impl Server {
             key: write("key.pem", &issued.key),
             client_authority: write("ca.pem", &authority.pem()),
         };
-        Self::start_with(directory, tls)
+        Self::start_with(directory, tls, Policy::default())
     }
 
-    fn start_with(directory: TempDir, tls: TlsFiles) -> Self {
-        let database = Location::file(directory.path().join("zopp.db"));
+    fn start_with(directory: TempDir, tls: TlsFiles, policy: Policy) -> Self {
+        let database = Location::file(directory.path().join(DATABASE));
         let runtime = Runtime::new().unwrap();
         let uses_tls = tls.certificate.is_some();
-        let server = runtime.block_on(ZoppServer::bind(Options { tls, ..Options::local(database) })).unwrap();
+        let server = runtime.block_on(ZoppServer::bind(Options { tls, policy, ..Options::local(database) })).unwrap();
         let url = if uses_tls {
             format!("https://localhost:{}", server.address().port())
         } else {
@@ -61,6 +82,11 @@ impl Server {
         let (handle, stopped) = (runtime.handle().clone(), stop.clone());
         let serving = std::thread::spawn(move || handle.block_on(server.run(stopped)).unwrap());
         Self { url, store, runtime, stop, serving: Some(serving), _directory: directory }
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// The home of somebody who is not on the server yet.
