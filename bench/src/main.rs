@@ -1,7 +1,7 @@
 //! Benchmarks against the limit: each figure is held against what the same machine does in the same run without us.
 //!
 //! The main job is measured on the stage of the demo; the [`framework`] beside its peers, on a control plane of its own; [`push`] beside
-//! a loop of the same requests to the same Vault; [`roll`] beside a loop of the same patches.
+//! a loop of the same requests to the same Vault; [`roll`] beside a loop of the same patches; [`zopp`] beside the published server.
 
 mod framework;
 mod memory;
@@ -12,13 +12,14 @@ mod rest;
 mod roll;
 mod samples;
 mod scene;
+mod zopp;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
-use crate::{framework::Scale, push::PushScale, report::Report, roll::RollScale, scene::Scene};
+use crate::{framework::Scale, push::PushScale, report::Report, roll::RollScale, scene::Scene, zopp::ZoppScale};
 
 /// Measures, and fails when a figure is above its bound.
 #[derive(Parser)]
@@ -39,6 +40,8 @@ struct Cli {
     push: PushScale,
     #[command(flatten)]
     roll: RollScale,
+    #[command(flatten)]
+    zopp: ZoppScale,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,6 +58,8 @@ enum Subject {
     Push,
     /// Rollouts of what uses a changed Secret
     Roll,
+    /// The secrets manager beside the published server
+    Zopp,
 }
 
 #[tokio::main]
@@ -79,6 +84,9 @@ async fn run(arguments: &Cli, report: &mut Report) -> Result<()> {
     }
     if wanted(Subject::Roll) {
         roll::measure(&arguments.roll, arguments.changes, report).await?;
+    }
+    if wanted(Subject::Zopp) {
+        zopp::measure(&arguments.zopp, report).await?;
     }
     if ![Subject::Propagation, Subject::Rest, Subject::Memory].into_iter().any(wanted) {
         return Ok(());

@@ -28,13 +28,18 @@ pub struct Server {
 impl Server {
     /// Starts a server with an empty database in the run's folder, and waits until it is ready.
     pub async fn start(run: &RunDirectory) -> Result<Self> {
+        Self::start_on(run, format!("sqlite://{}?mode=rwc", run.path().join("zopp.db").display()), &[]).await
+    }
+
+    /// Starts a server on the database of this address, with further flags of `serve`, and waits until it is ready.
+    pub async fn start_on(run: &RunDirectory, database: String, flags: &[&str]) -> Result<Self> {
         let program = binary("zopp-server")?;
-        let database = format!("sqlite://{}?mode=rwc", run.path().join("zopp.db").display());
         let (port, health) = (free_port()?, free_port()?);
         let spec = ProcessSpec::new("zopp-server", &program)
             .args(["--database-url", &database, "serve"])
             .args(["--addr".to_owned(), format!("127.0.0.1:{port}")])
             .args(["--health-addr".to_owned(), format!("127.0.0.1:{health}")])
+            .args(flags)
             .env("RUST_LOG", "info");
         let mut server = Self { process: Process::start(run, spec)?, program, database, port, health_port: health };
         server.ready().await?;
@@ -49,6 +54,11 @@ impl Server {
     /// Its process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// Its resident set in bytes, as the kernel accounts it.
+    pub fn resident(&self) -> Result<f64> {
+        Ok(self.process.resident()?)
     }
 
     /// Kills it. Its data stays.
