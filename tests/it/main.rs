@@ -6,6 +6,7 @@ mod demo_on_named_cluster;
 mod deploy;
 mod outages;
 mod path;
+mod published_zopp;
 mod pull_bad_input;
 mod pull_faults;
 mod quiet;
