@@ -3,12 +3,14 @@
 //! Its pages are files of the repository, in `docs` and beside the code that they describe. mdBook takes pages of one folder, so they are copied to
 //! where they stand in the repository, together with the manifests that they link: a link works in the repository and on the site.
 
+mod dead_links;
+
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{
     environment, paths, step,
@@ -56,6 +58,13 @@ pub(crate) fn build(into: Option<PathBuf>) -> Result<()> {
     step::run("site", mdbook, "Correct the page that it names.")?;
     let site = into.join("site");
     fs::write(site.join("index.html"), INDEX).with_context(|| format!("cannot write to {}", site.display()))?;
+    step::step("links of the site", "Correct the page, or what the generator makes of it.", || {
+        let dead = dead_links::find(&site)?;
+        if !dead.is_empty() {
+            bail!("dead links:\n{}", dead.join("\n"));
+        }
+        Ok(())
+    })?;
     eprintln!("\nThe site is in {}.", site.display());
     Ok(())
 }

@@ -131,7 +131,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 /// Returns the path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
     for part in path.components() {
         match part {
