@@ -4,14 +4,15 @@
 //! --job "pull --server …" ─▶ words, as a shell makes them ─▶ Job: its settings ─▶ Together: one process
 //! ```
 //!
-//! Read in this order: [`Job`], what an operator's crate says about itself; [`Shared`], which of its flags are another matter among
-//! others; `lines`, how a command line becomes jobs; [`Run`], the command.
+//! Read in this order: [`Program`], the parts of a single operator's program; [`Job`], what an operator's crate says about itself; [`Shared`], which of
+//! its flags are another matter among others; `lines`, how a command line becomes jobs; [`Run`], the command.
 //!
 //! Guarantee: what is wrong with a command line is told by the name of its job, without the line, which may hold credentials.
 
 mod job;
 mod lines;
 mod probe;
+mod program;
 pub mod reference;
 mod run;
 mod shared;
@@ -19,5 +20,6 @@ mod shared;
 pub use job::{Job, Ready};
 pub use lines::flags_of;
 pub use probe::{Page, Probe};
+pub use program::{Base, Log, Program, ProgramError, run_program, run_task};
 pub use run::{Run, about};
 pub use shared::Shared;

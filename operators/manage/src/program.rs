@@ -9,8 +9,9 @@ use konverge::{
     Error, Home, Operator, Part, Setup, StartError,
     generate::Access,
     remote::{Remote, Remotes, Settings as RemoteSettings},
-    runtime::{Manager, telemetry},
+    runtime::Manager,
 };
+use konverge_jobs::{ProgramError, run_program};
 
 use crate::{
     account::Account,
@@ -31,31 +32,21 @@ pub const PROGRAM: &str = "openzro-operator";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Logging cannot be set up.
+    /// The program cannot start, or could not go on.
     #[error(transparent)]
-    Telemetry(#[from] telemetry::TelemetryError),
+    Program(#[from] ProgramError),
     /// The way to the management server cannot be used.
     #[error(transparent)]
     Server(#[from] konverge_openzro::ConfigError),
     /// The operator cannot be put together.
     #[error(transparent)]
     Start(#[from] konverge::StartError),
-    /// It started and then could not go on.
-    #[error(transparent)]
-    Run(#[from] konverge::runtime::manager::RunError),
 }
 
 /// Runs the operator until it is told to stop. Settings that can never work end it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
-    telemetry::exit_code(PROGRAM, start(config).await)
-}
-
-async fn start(config: Config) -> Result<(), RunError> {
-    let filter = telemetry::init(config.log_format())?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
-    let mut manager = job(&config).await?;
-    manager.log_filter(filter);
-    Ok(manager.run().await?)
+    let (log, settings) = (config.log_format().into(), config.to_string());
+    run_program(PROGRAM, log, &settings, async { job(&config).await }).await
 }
 
 /// The operator, ready to run, in a process that logs already.

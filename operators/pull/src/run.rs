@@ -3,15 +3,10 @@
 use std::{process::ExitCode, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
-use konverge_apply::events::EventSink;
 use konverge_core::digest::DigestKey;
+use konverge_jobs::{Base, Program, ProgramError, run_program};
 use konverge_runtime::{
     Controller, Manager, Queue,
-    client::{self, ClientError, ClientOptions},
-    http_server::BindError,
-    lease::Elector,
-    manager::RunError,
-    telemetry::{self, TelemetryError},
     watch::{self, WatchOptions},
 };
 use konverge_zopp_client::{
@@ -41,37 +36,21 @@ const WAITING: usize = 256;
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Logging cannot be set up.
+    /// The program cannot start, or could not go on.
     #[error(transparent)]
-    Telemetry(#[from] TelemetryError),
+    Program(#[from] ProgramError),
     /// There are no usable credentials.
     #[error("cannot use the zopp credentials: {0}")]
     Credentials(#[from] CredentialsError),
     /// The server's address or certificate is unusable.
     #[error(transparent)]
     Server(#[from] ConfigError),
-    /// The Kubernetes configuration is unusable.
-    #[error(transparent)]
-    Kubernetes(#[from] ClientError),
-    /// The address for health and metrics is taken.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// It started and then could not go on.
-    #[error(transparent)]
-    Run(#[from] RunError),
 }
 
 /// Runs the operator until it is told to stop. Settings that can never work end it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
-    telemetry::exit_code(PROGRAM, start(config).await)
-}
-
-async fn start(config: Config) -> Result<(), StartError> {
-    let filter = telemetry::init(config.log_format)?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
-    let mut manager = job(config).await?;
-    manager.log_filter(filter);
-    Ok(manager.run().await?)
+    let (format, settings) = (config.log_format, config.to_string());
+    run_program(PROGRAM, format.into(), &settings, job(config)).await
 }
 
 /// The operator, ready to run, in a process that logs already.
@@ -101,21 +80,14 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
 
 /// The operator, ready to run, with a zopp client that is made already. Nothing is sent before it runs.
 pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartError> {
-    let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
-    let mut manager = Manager::listen(config.health_addr, metrics.clone()).await?;
-    let options = ClientOptions::default().with(|options| options.kubeconfig = config.kubeconfig);
-    let of_each_replica = client::build(&options, metrics.client()).await?;
-    let mut kubernetes = of_each_replica.clone();
-    if config.leader_election {
-        let elector = Elector::build(&options, &metrics, PROGRAM).await?;
-        kubernetes = elector.leadership().gate(kubernetes);
-        manager = manager.leader_election(elector);
-    }
-
+    let program = Program {
+        name: PROGRAM,
+        lease: config.leader_election.then_some(PROGRAM),
+        address: config.health_addr,
+        kubeconfig: config.kubeconfig,
+    };
+    let Base { mut manager, metrics, client: kubernetes, events, .. } = program.assemble().await?;
     let counts = metrics.register(Metrics::new);
-    let (events, publish) = EventSink::new(of_each_replica, PROGRAM, manager.stop_tasks().cancelled_owned());
-    metrics.register(|registry| events.register(registry));
-    manager.stopping_task("events", publish);
 
     let reachability = Reachability::default();
     let reachable = reachability.clone();

@@ -4,18 +4,12 @@ use std::{process::ExitCode, sync::Arc};
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
-use konverge_apply::{
-    events::EventSink,
-    ledger::{ClusterIdentity, DeletionDeadline},
-};
+use konverge_apply::ledger::{ClusterIdentity, DeletionDeadline};
 use konverge_core::digest::DigestKey;
+use konverge_jobs::{Base, Log, Program, ProgramError, run_program, run_task};
 use konverge_runtime::{
     Controller, Manager, Queue,
-    client::{self, ClientError, ClientOptions},
-    http_server::{Authentication, BindError, Listen, MetricsServer, MetricsServerError},
-    lease::Elector,
-    manager::RunError,
-    telemetry::{self, FilterError, TelemetryError},
+    http_server::{Authentication, Listen, MetricsServer, MetricsServerError},
     tls::{Certificate, FilesError},
     watch::{self, Guarded, WatchHealth, WatchOptions},
 };
@@ -55,30 +49,18 @@ pub(crate) const LEASE: &str = "vault-sync-operator.io";
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Logging cannot be set up.
+    /// The program cannot start, or could not go on.
     #[error(transparent)]
-    Telemetry(#[from] TelemetryError),
-    /// The log cannot be filtered.
-    #[error(transparent)]
-    Filter(#[from] FilterError),
+    Program(#[from] ProgramError),
     /// The way to Vault cannot be used.
     #[error(transparent)]
     Vault(#[from] EnvironmentError),
-    /// The Kubernetes configuration is unusable.
-    #[error(transparent)]
-    Kubernetes(#[from] ClientError),
-    /// An address is taken.
-    #[error(transparent)]
-    Bind(#[from] BindError),
     /// Metrics cannot be served.
     #[error(transparent)]
     MetricsServer(#[from] MetricsServerError),
     /// The certificate for metrics cannot be used.
     #[error(transparent)]
     Certificate(#[from] FilesError),
-    /// It started and then could not go on.
-    #[error(transparent)]
-    Run(#[from] RunError),
     /// Objects could not be released.
     #[error(transparent)]
     Drain(#[from] DrainError),
@@ -87,26 +69,18 @@ pub enum StartError {
 /// Runs the operator until it is told to stop. An error that no server can mend ends it at once with status 1; a
 /// server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
-    telemetry::exit_code(PROGRAM, start(config).await)
+    let log = Log { format: config.log.format(), filter: config.log.filter() };
+    let settings = config.to_string();
+    match config.task {
+        Task::Run => run_program(PROGRAM, log, &settings, job(config)).await,
+        Task::Drain => run_task(PROGRAM, log, &settings, drain(config)).await,
+    }
 }
 
-async fn start(config: Config) -> Result<(), StartError> {
-    let filter = telemetry::init(config.log.format())?;
-    if let Some(level) = config.log.filter().filter(|_| std::env::var_os("RUST_LOG").is_none()) {
-        filter.set(&level)?;
-    }
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), %config, "starting");
-    if config.task == Task::Drain {
-        let client = client::build(
-            &options(&config),
-            konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION")).client(),
-        )
-        .await?;
-        return Ok(drain::drain(&client, config.push.namespace.as_deref(), &config.push.kinds).await?);
-    }
-    let mut manager = job(config).await?;
-    manager.log_filter(filter);
-    Ok(manager.run().await?)
+/// Releases all objects, for an uninstall.
+async fn drain(config: Config) -> Result<(), StartError> {
+    let client = program(&config).client().await?;
+    Ok(drain::drain(&client, config.push.namespace.as_deref(), &config.push.kinds).await?)
 }
 
 /// The operator, ready to run, in a process that logs already.
@@ -134,32 +108,21 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
     Ok(manager)
 }
 
-fn options(config: &Config) -> ClientOptions {
-    ClientOptions::default().with(|options| options.kubeconfig.clone_from(&config.server.kubeconfig))
+/// The settings of any operator's program.
+fn program(config: &Config) -> Program {
+    Program {
+        name: PROGRAM,
+        lease: config.server.leader_elect.then_some(LEASE),
+        address: listen(config.server.health_probe_bind_address),
+        kubeconfig: config.server.kubeconfig.clone(),
+    }
 }
 
 /// The operator, ready to run, with a client of Vault that is made already. Nothing is sent to Vault before it runs.
 pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartError> {
-    let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
-    let mut manager = Manager::listen(listen(config.server.health_probe_bind_address), metrics.clone()).await?;
-    let options = options(&config);
-    let of_each_replica = client::build(&options, metrics.client()).await?;
-    let mut kubernetes = of_each_replica.clone();
-    let mut leadership = None;
-    if config.server.leader_elect {
-        let elector = Elector::build(&options, &metrics, LEASE).await?;
-        kubernetes = elector.leadership().gate(kubernetes);
-        leadership = Some(elector.leadership());
-        manager = manager.leader_election(elector);
-    }
-
+    let Base { mut manager, metrics, client: kubernetes, leadership, events, .. } = program(&config).assemble().await?;
     manager.metrics_server(metrics_server(&config, &kubernetes)?).await?;
-
     let counts = counts(&metrics, &vault);
-    let (events, publish) = EventSink::new(of_each_replica, PROGRAM, manager.stop_tasks().cancelled_owned());
-    metrics.register(|registry| events.register(registry));
-    manager.stopping_task("events", publish);
-
     let policy = policy(&config);
     let bindings = Arc::new(Bindings::within(policy.rules.clone(), policy.cluster.clone(), counts.reasons()));
     let (looks, gauge) = (Arc::clone(&bindings), counts.clone());

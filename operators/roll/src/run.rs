@@ -13,13 +13,9 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_apply::events::EventSink;
 use konverge_core::error::in_one_line;
+use konverge_jobs::{Base, Program, ProgramError, run_program};
 use konverge_runtime::{
     Controller, Manager,
-    client::{self, ClientError, ClientOptions},
-    http_server::BindError,
-    lease::Elector,
-    manager::RunError,
-    telemetry::{self, TelemetryError},
     watch::{self, Guarded, WatchHealth, WatchOptions, once_allowed},
 };
 use konverge_vault::{
@@ -61,54 +57,31 @@ pub(crate) const PROGRAM: &str = "vault-rollout-operator";
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Logging cannot be set up.
+    /// The program cannot start, or could not go on.
     #[error(transparent)]
-    Telemetry(#[from] TelemetryError),
-    /// The Kubernetes configuration is unusable.
-    #[error(transparent)]
-    Kubernetes(#[from] ClientError),
+    Program(#[from] ProgramError),
     /// The way to Vault cannot be used.
     #[error(transparent)]
     Vault(#[from] EnvironmentError),
-    /// An address is taken.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// It started and then could not go on.
-    #[error(transparent)]
-    Run(#[from] RunError),
 }
 
 /// Runs the operator until it is told to stop. A setting that cannot work ends it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
-    telemetry::exit_code(PROGRAM, start(config).await)
-}
-
-async fn start(config: Config) -> Result<(), StartError> {
-    let filter = telemetry::init(config.log_format)?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "starting");
-    let mut manager = assemble(config).await?;
-    manager.log_filter(filter);
-    Ok(manager.run().await?)
+    let (format, settings) = (config.log_format, format!("{config:?}"));
+    run_program(PROGRAM, format.into(), &settings, assemble(config)).await
 }
 
 /// The operator, ready to run. Nothing is asked of the API server before it runs.
 pub async fn assemble(config: Config) -> Result<Manager, StartError> {
-    let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
-    let mut manager = Manager::listen(config.bind_address, metrics.clone()).await?;
-    let options = ClientOptions::default().with(|options| options.kubeconfig.clone_from(&config.kubeconfig));
-    let of_each_replica = client::build(&options, metrics.client()).await?;
-    let mut client = of_each_replica.clone();
-    if config.leader_elect {
-        let elector = Elector::build(&options, &metrics, PROGRAM).await?;
-        client = elector.leadership().gate(client);
-        manager = manager.leader_election(elector);
-    }
+    let program = Program {
+        name: PROGRAM,
+        lease: config.leader_elect.then_some(PROGRAM),
+        address: config.bind_address,
+        kubeconfig: config.kubeconfig.clone(),
+    };
+    let Base { mut manager, metrics, client, client_of_each_replica, events, .. } = program.assemble().await?;
     let counts = metrics.register(Metrics::new);
-    let (events, publish) = EventSink::new(of_each_replica.clone(), PROGRAM, manager.stop_tasks().cancelled_owned());
-    metrics.register(|registry| events.register(registry));
-    manager.stopping_task("events", publish);
-
-    let key = load_digest_key(&mut manager, of_each_replica, &config);
+    let key = load_digest_key(&mut manager, client_of_each_replica, &config);
     let index = Arc::new(Index::new(config.others(), breaker_settings(&config)));
     let (measured, gauges) = (Arc::clone(&index), counts.clone());
     metrics.before_scrape(move || gauges.measure(&measured, Time::now()));
