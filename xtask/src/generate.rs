@@ -23,6 +23,9 @@ const DEFINITIONS: [(&str, &str); 3] =
 /// The chart of everything, by an example of the program that runs the jobs.
 const WHOLE_CHART: (&str, &str) = ("konverge-cli", "deploy/charts/konverge");
 
+/// The roles of the operators, by an example of the same program.
+const ROLES: (&str, &str) = ("konverge-cli", "deploy/rbac");
+
 /// The generated pages of the docs, by an example of the same program.
 const REFERENCE: (&str, &str) = ("konverge-cli", "docs/reference");
 
@@ -33,8 +36,9 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let definitions = DEFINITIONS.map(|(package, folder)| (package, folder, vec!["--example", "generate", "--"]));
     let whole_chart = (WHOLE_CHART.0, WHOLE_CHART.1, vec!["--example", "chart", "--"]);
     let reference = (REFERENCE.0, REFERENCE.1, vec!["--example", "reference", "--"]);
-    for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions).chain([whole_chart, reference])
-    {
+    let roles = (ROLES.0, ROLES.1, vec!["--example", "roles", "--"]);
+    let ours = [whole_chart, roles, reference];
+    for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions).chain(ours) {
         let mut generate = cargo(["run", "--quiet", "--package", package]);
         generate.args(how).args(["--into", folder]);
         if check {

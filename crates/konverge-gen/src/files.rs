@@ -46,6 +46,41 @@ pub enum FilesError {
     Outdated(Vec<String>),
 }
 
+/// The command line of a program that generates files.
+///
+/// ```no_run
+/// use clap::Parser;
+/// use konverge_gen::{Files, files::{Destination, FilesError}};
+///
+/// fn main() -> Result<(), FilesError> {
+///     let mut files = Files::default();
+///     files.text("greeting.txt", "hello");
+///     Destination::parse().put(&files)
+/// }
+/// ```
+#[cfg(feature = "cli")]
+#[derive(Debug, Clone, clap::Parser)]
+pub struct Destination {
+    /// The folder of the files
+    #[arg(long)]
+    pub into: PathBuf,
+    /// Write nothing and fail if a file would change
+    #[arg(long)]
+    pub check: bool,
+}
+
+#[cfg(feature = "cli")]
+impl Destination {
+    /// Writes the files into the folder. With `check`, compares them with the files there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be read or written, or if the check finds a difference.
+    pub fn put(&self, files: &Files) -> Result<(), FilesError> {
+        if self.check { files.check(&self.into) } else { files.write(&self.into) }
+    }
+}
+
 impl Files {
     /// Adds a file with this text.
     pub fn text(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> &mut Self {

@@ -11,11 +11,14 @@ use kube::{Api, api::PostParams};
 
 use crate::{Cluster, Failure, Finding, Installation, cluster::asked, cluster::of_namespace};
 
+/// The order of the verbs of a rule.
+const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
 /// Questions at the same time.
 const AT_ONCE: usize = 8;
 
 /// One verb on one resource: everywhere and on all objects, unless it says otherwise.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
     group: &'static str,
     resource: &'static str,
@@ -58,6 +61,37 @@ impl Permission {
     /// Returns the namespace that it is confined to, if any.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+
+    /// Returns the rules of a role that grants these permissions and nothing else. The verbs on one resource are in one rule, and so are the
+    /// resources of a group with the same verbs. The order is that of the permissions.
+    pub fn rules<'a>(permissions: impl IntoIterator<Item = &'a Self>) -> Vec<PolicyRule> {
+        let mut of_resources: Vec<PolicyRule> = Vec::new();
+        for permission in permissions {
+            let rule = permission.rule();
+            let is_same = |known: &&mut PolicyRule| {
+                (&known.api_groups, &known.resources, &known.resource_names)
+                    == (&rule.api_groups, &rule.resources, &rule.resource_names)
+            };
+            match of_resources.iter_mut().find(is_same) {
+                Some(known) => known.verbs.extend(rule.verbs),
+                None => of_resources.push(rule),
+            }
+        }
+        let mut rules: Vec<PolicyRule> = Vec::new();
+        for mut rule in of_resources {
+            rule.verbs.sort_by_key(|verb| VERBS.iter().position(|known| known == verb));
+            rule.verbs.dedup();
+            let is_same = |known: &&mut PolicyRule| {
+                (&known.api_groups, &known.resource_names, &known.verbs)
+                    == (&rule.api_groups, &rule.resource_names, &rule.verbs)
+            };
+            match rules.iter_mut().find(is_same).filter(|known| known.resource_names.is_none()) {
+                Some(known) => known.resources.get_or_insert_default().extend(rule.resources.unwrap_or_default()),
+                None => rules.push(rule),
+            }
+        }
+        rules
     }
 
     /// Returns the rule of a role that grants it.
@@ -166,6 +200,37 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn verbs_and_resources_that_belong_together_share_a_rule_in_the_order_of_the_permissions() {
+        let of = |resource, verb| Permission::new("apps", resource, verb);
+        let lease = || Permission::new("", "configmaps", "patch").on("one");
+        let permissions = [
+            of("deployments", "watch"),
+            of("daemonsets", "watch"),
+            of("jobs", "get"),
+            of("deployments", "get"),
+            of("daemonsets", "get"),
+            lease(),
+            Permission::new("", "secrets", "patch"),
+            Permission::new("", "configmaps", "get").on("one"),
+            lease(),
+            Permission::new("", "secrets", "patch").on("two"),
+        ];
+        let rules = Permission::rules(&permissions).into_iter().map(|rule| {
+            let names = rule.resource_names.unwrap_or_default();
+            (rule.resources.unwrap_or_default().join(" "), names.join(" "), rule.verbs.join(" "))
+        });
+        let rules: Vec<_> = rules.collect();
+        let expected = [
+            ("deployments daemonsets", "", "get watch"),
+            ("jobs", "", "get"),
+            ("configmaps", "one", "get patch"),
+            ("secrets", "", "patch"),
+            ("secrets", "two", "patch"),
+        ];
+        assert_eq!(rules, expected.map(|(resources, names, verbs)| (resources.into(), names.into(), verbs.into())));
+    }
 
     #[test]
     fn how_a_permission_is_told_and_asked_for() {

@@ -1,30 +1,19 @@
 //! Writes the definitions of roll's own kinds into a folder, or with `--check` fails where one is not as it would be. `cargo xtask generate`
 //! runs it.
 
-use std::{error::Error, path::PathBuf};
+use std::error::Error;
 
 use clap::Parser;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use konverge_gen::{Files, remove_unknown_formats};
+use konverge_gen::{Files, files::Destination, remove_unknown_formats};
 use konverge_roll::{vault_rollout, vault_sync_status};
 
-#[derive(Parser)]
-struct Arguments {
-    /// The folder
-    #[arg(long)]
-    into: PathBuf,
-    /// Write nothing and fail if something would change
-    #[arg(long)]
-    check: bool,
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments = Arguments::parse();
+    let destination = Destination::parse();
     let mut files = Files::default();
     files.objects("vaultrollouts.yaml", &[applicable(vault_rollout::definition())])?;
     files.objects("vaultsyncstatus.yaml", &[applicable(vault_sync_status::definition())])?;
-    let done = if arguments.check { files.check(&arguments.into) } else { files.write(&arguments.into) };
-    Ok(done?)
+    Ok(destination.put(&files)?)
 }
 
 /// The definition without the formats that make the API server warn.

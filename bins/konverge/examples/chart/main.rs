@@ -3,29 +3,20 @@
 
 mod rules;
 mod schema;
+mod uses;
 #[expect(dead_code, reason = "its tables are for the reference pages")]
 mod watched;
 
-use std::{error::Error, fs, path::PathBuf};
+use std::{error::Error, fs};
 
 use clap::Parser;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use konverge_gen::{Files, remove_unknown_formats};
+use konverge_gen::{Files, files::Destination, remove_unknown_formats};
 use serde_json::{Value, json};
 
-#[derive(Parser)]
-struct Arguments {
-    /// The folder of the chart
-    #[arg(long)]
-    into: PathBuf,
-    /// Write nothing and fail if a file would change
-    #[arg(long)]
-    check: bool,
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments = Arguments::parse();
-    let values: Value = serde_saphyr::from_str(&fs::read_to_string(arguments.into.join("values.yaml"))?)?;
+    let destination = Destination::parse();
+    let values: Value = serde_saphyr::from_str(&fs::read_to_string(destination.into.join("values.yaml"))?)?;
     let mut files = Files::default();
     files.objects("Chart.yaml", &[about()])?;
     files.text("templates/_rules.tpl", rules::template()?);
@@ -45,8 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let dashboard = serde_json::to_string_pretty(&watching.dashboard())?;
         files.text(format!("files/dashboards/{}.json", job.job), dashboard + "\n");
     }
-    let done = if arguments.check { files.check(&arguments.into) } else { files.write(&arguments.into) };
-    Ok(done?)
+    Ok(destination.put(&files)?)
 }
 
 fn about() -> Value {

@@ -3,32 +3,24 @@
 
 mod framework;
 mod pages;
+#[path = "../chart/uses.rs"]
+mod uses;
 #[path = "../chart/watched.rs"]
 #[expect(dead_code, reason = "the names of files are for the chart")]
 mod watched;
 
-use std::{error::Error, path::PathBuf};
+use std::error::Error;
 
 use clap::Parser;
-use konverge_gen::Files;
+use konverge_gen::{Files, files::Destination};
 
 // The command line of this package's own program.
 #[path = "../../src/main.rs"]
 #[expect(dead_code, reason = "only its command line is used, not its main")]
 mod program;
 
-#[derive(Parser)]
-struct Arguments {
-    /// The folder
-    #[arg(long)]
-    into: PathBuf,
-    /// Write nothing and fail if a page would change
-    #[arg(long)]
-    check: bool,
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments = Arguments::parse();
+    let destination = Destination::parse();
     let mut files = Files::default();
     files.text("annotations.md", pages::annotations());
     files.text("flags.md", pages::flags());
@@ -36,6 +28,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     files.text("metrics.md", pages::metrics());
     files.text("alerts.md", pages::alerts()?);
     files.text("roles.md", pages::roles()?);
-    let done = if arguments.check { files.check(&arguments.into) } else { files.write(&arguments.into) };
-    Ok(done?)
+    Ok(destination.put(&files)?)
 }

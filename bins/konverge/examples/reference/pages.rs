@@ -10,7 +10,7 @@ use konverge_gen::{reference, watching::Alert};
 use konverge_jobs::reference::{Annotation, Reason};
 use konverge_kubectl::Permission;
 
-use crate::{framework, program, watched};
+use crate::{framework, program, uses, watched};
 
 const GENERATED: &str = "<!-- Generated; change the code instead. -->\n";
 
@@ -182,18 +182,11 @@ pub(crate) fn roles() -> Result<String, clap::Error> {
         "{GENERATED}# Roles\n\nThe permissions that each operator uses with leader election and every kind. *Cluster* means all namespaces; with `--namespace` it \
          is that namespace. The chart and the files in `deploy/rbac` grant exactly these. `kubectl konverge doctor` checks them.\n"
     );
-    let none = BTreeMap::new();
     let arguments = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
-    let pull = konverge_pull::config::Config::of_container(&arguments(&["--leader-election"]), &none)?;
-    let push = konverge_push::config::Config::of_container(&arguments(&["--leader-elect"]), &none)?;
-    let roll = konverge_roll::config::Config::of_container(
-        &arguments(&["--leader-elect", "--vault-addr=https://vault"]),
-        &none,
-    )?;
     for ((job, program), permissions) in OPERATORS.iter().zip([
-        konverge_pull::inspect::needed(&pull, HOME),
-        konverge_push::inspect::needed(&push, HOME),
-        konverge_roll::inspect::used(&roll, HOME),
+        uses::pull(&arguments(&["--leader-election"]))?,
+        uses::push(&arguments(&["--leader-elect"]))?,
+        uses::roll(&arguments(&["--leader-elect", "--vault-addr=https://vault"]))?,
     ]) {
         let _ = write!(text, "\n## {job}\n\nOf `{program}`.\n\n");
         let mut verbs: BTreeMap<[String; 4], BTreeSet<String>> = BTreeMap::new();
@@ -216,14 +209,11 @@ pub(crate) fn roles() -> Result<String, clap::Error> {
     Ok(text)
 }
 
-/// Stands for the operator's own namespace.
-const HOME: &str = "own namespace";
-
 /// Returns the place, group, resource and name of a permission, and its verb.
 fn place_and_verb(permission: &Permission) -> ([String; 4], String) {
     let rule = permission.rule();
     let one = |texts: Option<Vec<String>>| texts.into_iter().flatten().next().unwrap_or_default();
-    let place = permission.namespace().unwrap_or("cluster").to_owned();
+    let place = permission.namespace().map_or("cluster", |_| "own namespace").to_owned();
     let resource = if rule.non_resource_urls.is_some() { one(rule.non_resource_urls) } else { one(rule.resources) };
     ([place, one(rule.api_groups), resource, one(rule.resource_names)], rule.verbs.concat())
 }

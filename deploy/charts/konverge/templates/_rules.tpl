@@ -2,7 +2,7 @@
 {{- define "konverge.rules.pull.all.cluster" }}
 - apiGroups: [""]
   resources: ["secrets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create","patch"]
@@ -34,27 +34,27 @@
 {{- if has "deployments" .kinds }}
 - apiGroups: ["apps"]
   resources: ["deployments"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "statefulsets" .kinds }}
 - apiGroups: ["apps"]
   resources: ["statefulsets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "daemonsets" .kinds }}
 - apiGroups: ["apps"]
   resources: ["daemonsets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "cronjobs" .kinds }}
 - apiGroups: ["batch"]
   resources: ["cronjobs"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "jobs" .kinds }}
 - apiGroups: ["batch"]
   resources: ["jobs"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "secrets" .kinds }}
 - apiGroups: [""]
@@ -64,7 +64,7 @@
 {{- if has "vaultpushes" .kinds }}
 - apiGroups: ["konverge.dev"]
   resources: ["vaultpushes"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 - apiGroups: ["konverge.dev"]
   resources: ["vaultpushes/status"]
   verbs: ["patch"]
@@ -85,12 +85,12 @@
   resources: ["configmaps"]
   verbs: ["create"]
 - apiGroups: [""]
-  resources: ["secrets"]
-  verbs: ["create","delete"]
-- apiGroups: [""]
   resources: ["configmaps"]
   resourceNames: ["vault-sync-operator-orphans"]
   verbs: ["get","patch"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["create","delete"]
 - apiGroups: ["coordination.k8s.io"]
   resources: ["leases"]
   verbs: ["create"]
@@ -112,27 +112,27 @@
 {{- if has "deployments" .kinds }}
 - apiGroups: ["apps"]
   resources: ["deployments"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "statefulsets" .kinds }}
 - apiGroups: ["apps"]
   resources: ["statefulsets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "daemonsets" .kinds }}
 - apiGroups: ["apps"]
   resources: ["daemonsets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "cronjobs" .kinds }}
 - apiGroups: ["batch"]
   resources: ["cronjobs"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "rollouts" .kinds }}
 - apiGroups: ["argoproj.io"]
   resources: ["rollouts"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if .vault }}
 - apiGroups: ["konverge.dev"]
@@ -143,7 +143,7 @@
   verbs: ["patch"]
 - apiGroups: ["stable.example.com"]
   resources: ["vaultsyncstatus"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 - apiGroups: ["stable.example.com"]
   resources: ["vaultsyncstatus/status"]
   verbs: ["patch"]
@@ -172,7 +172,7 @@
 {{- define "konverge.rules.pull.one.watched" }}
 - apiGroups: [""]
   resources: ["secrets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: ["create","patch"]
@@ -217,27 +217,27 @@
 {{- if has "deployments" .kinds }}
 - apiGroups: ["apps"]
   resources: ["deployments"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "statefulsets" .kinds }}
 - apiGroups: ["apps"]
   resources: ["statefulsets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "daemonsets" .kinds }}
 - apiGroups: ["apps"]
   resources: ["daemonsets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "cronjobs" .kinds }}
 - apiGroups: ["batch"]
   resources: ["cronjobs"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "jobs" .kinds }}
 - apiGroups: ["batch"]
   resources: ["jobs"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "secrets" .kinds }}
 - apiGroups: [""]
@@ -247,7 +247,7 @@
 {{- if has "vaultpushes" .kinds }}
 - apiGroups: ["konverge.dev"]
   resources: ["vaultpushes"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 - apiGroups: ["konverge.dev"]
   resources: ["vaultpushes/status"]
   verbs: ["patch"]
@@ -258,12 +258,12 @@
   resources: ["configmaps"]
   verbs: ["create"]
 - apiGroups: [""]
-  resources: ["secrets"]
-  verbs: ["create","delete","list"]
-- apiGroups: [""]
   resources: ["configmaps"]
   resourceNames: ["vault-sync-operator-orphans"]
   verbs: ["get","patch"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["list","create","delete"]
 - apiGroups: ["coordination.k8s.io"]
   resources: ["leases"]
   verbs: ["create"]
@@ -287,27 +287,27 @@
 {{- if has "deployments" .kinds }}
 - apiGroups: ["apps"]
   resources: ["deployments"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "statefulsets" .kinds }}
 - apiGroups: ["apps"]
   resources: ["statefulsets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "daemonsets" .kinds }}
 - apiGroups: ["apps"]
   resources: ["daemonsets"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "cronjobs" .kinds }}
 - apiGroups: ["batch"]
   resources: ["cronjobs"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "rollouts" .kinds }}
 - apiGroups: ["argoproj.io"]
   resources: ["rollouts"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if .vault }}
 - apiGroups: ["konverge.dev"]
@@ -318,7 +318,7 @@
   verbs: ["patch"]
 - apiGroups: ["stable.example.com"]
   resources: ["vaultsyncstatus"]
-  verbs: ["get","list","patch","watch"]
+  verbs: ["get","list","watch","patch"]
 - apiGroups: ["stable.example.com"]
   resources: ["vaultsyncstatus/status"]
   verbs: ["patch"]
