@@ -3,7 +3,8 @@
 //! Read in this order: [`ControlPlane`], what a test starts; [`Assets`], where its programs come from; [`Process`], how a server
 //! under test is started, killed and started again; [`eventually`], how a test waits; [`AuditLog`], how it proves what was
 //! asked of the API server; [`fault_proxy`], what goes wrong between the two; [`crash`], which crashes an operator at each of its
-//! writes. Apart from all these stands [`double`], a scripted API server for unit tests without network.
+//! writes. Apart from all these are [`double`], a scripted API server for unit tests
+//! without network, and [`OutsideServer`], the frame of a server that an operator keeps in sync.
 //!
 //! Guarantees: what is started ends with the test process, however that ends; the user's own cluster is never used unasked; in a
 //! named cluster nothing is changed that was there, and what is made is labelled, so that [`take_away`] finds it; a control
@@ -18,11 +19,13 @@ mod control_plane;
 pub mod crash;
 pub mod double;
 mod environment;
+mod events;
 pub mod fault_proxy;
 mod foreign;
 mod guard;
 mod history;
 mod logs;
+mod outside_server;
 mod pattern;
 mod process;
 mod replacing_policy;
@@ -38,9 +41,11 @@ pub use control_plane::{
     NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, RouteError, Snapshot, StartError, client_for,
     create_for_run, http_get, run_name, take_away, take_away_run,
 };
+pub use events::events_about;
 pub use foreign::{FOREIGN_SECRET_SIZE, create_foreign_secrets};
 pub use guard::RunDirectory;
 pub use history::History;
+pub use outside_server::{NextCall, OutsideServer};
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use replacing_policy::{Replaced, ReplacingPolicy};

@@ -7,6 +7,6 @@ mod cloud;
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let cloud = cloud::FakeCloud::start_at("127.0.0.1:8000").await;
-    println!("the cloud listens at {}; Ctrl-C ends it", cloud.url);
+    println!("the cloud listens at {}; Ctrl-C ends it", cloud.server.url());
     tokio::signal::ctrl_c().await
 }

@@ -7,6 +7,6 @@ mod list;
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let list = list::FakeList::start_at("127.0.0.1:8000").await;
-    println!("the list listens at {}; Ctrl-C ends it", list.url);
+    println!("the list listens at {}; Ctrl-C ends it", list.url());
     tokio::signal::ctrl_c().await
 }

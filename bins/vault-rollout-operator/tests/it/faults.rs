@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::events::v1::Event;
 use konverge_testkit::{
-    ApiRequest, Verb, eventually,
+    ApiRequest, Verb, events_about, eventually,
     fault_proxy::{FaultProxy, Plan},
 };
-use kube::{Api, api::ListParams};
 
 use crate::{
     stage::{SOON, Stage, until},
+    view::View,
     way::{OBJECTS, all_are_rolled, are_rolled, rotate, set},
 };
 
@@ -132,14 +131,14 @@ async fn f11_told_to_slow_down_with_its_lease_it_keeps_it_and_each_change_is_one
 }
 
 /// Reasons, texts and how often each was told, of the events about a Deployment.
-async fn told(events: &Api<Event>, name: &str) -> Vec<(String, String, i32)> {
-    let about = |event: &Event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name);
-    let all = events.list(&ListParams::default()).await.unwrap().items.into_iter().filter(about);
-    all.map(|event| {
-        let times = event.series.map_or(1, |series| series.count);
-        (event.reason.unwrap_or_default(), event.note.unwrap_or_default(), times)
-    })
-    .collect()
+async fn told(view: &View, name: &str) -> Vec<(String, String, i32)> {
+    let events = events_about(&view.client, &view.namespace, name).await.unwrap().into_iter();
+    events
+        .map(|event| {
+            let times = event.series.map_or(1, |series| series.count);
+            (event.reason.unwrap_or_default(), event.note.unwrap_or_default(), times)
+        })
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,14 +149,13 @@ async fn f02_a_rollout_whose_answer_was_lost_is_told_once() {
     rotate(&view, 1).await;
     are_rolled(&view, 1).await;
     fired(&proxy, 3).await;
-    let events = Api::<Event>::namespaced(view.client.clone(), &view.namespace);
     for number in 0..OBJECTS {
         let name = format!("web-{number}");
         let rolled = eventually(SOON, || async {
-            let told: Vec<_> = told(&events, &name).await;
+            let told: Vec<_> = told(&view, &name).await;
             told.iter().any(|(reason, ..)| reason == "RolledOut").then_some(())
         });
-        assert!(rolled.await.is_ok(), "{:?}", told(&events, &name).await);
+        assert!(rolled.await.is_ok(), "{:?}", told(&view, &name).await);
     }
     // All further events have arrived by the time that the next change was rolled.
     rotate(&view, 2).await;
@@ -172,7 +170,7 @@ async fn f02_a_rollout_whose_answer_was_lost_is_told_once() {
         let name = format!("web-{number}");
         let because = format!("rolled: Secret/db-{number} changed (roll.konverge.dev/on-change)");
         let is_told_twice = async || {
-            let told = told(&events, &name).await;
+            let told = told(&view, &name).await;
             let rolled: Vec<_> = told.iter().filter(|(reason, ..)| reason == "RolledOut").collect();
             assert!(rolled.iter().all(|(_, text, _)| *text == because), "{rolled:?}");
             Ok(rolled.iter().map(|(.., times)| times).sum::<i32>() == 2)

@@ -6,8 +6,8 @@ use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
     batch::v1::CronJob,
     core::v1::Secret,
-    events::v1::Event,
 };
+use konverge_testkit::events_about;
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
@@ -154,11 +154,8 @@ impl View {
 
     /// Reasons and texts of the operator's events about an object.
     pub(crate) async fn events(&self, name: &str) -> Result<BTreeSet<(String, String)>> {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
-        let events = api.list(&ListParams::default()).await?.items.into_iter();
+        let events = events_about(&self.client, &self.namespace, name).await?.into_iter();
         let ours = events.filter(|event| event.reporting_controller.as_deref() == Some(ACCOUNT));
-        let about =
-            ours.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
-        Ok(about.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect())
+        Ok(ours.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect())
     }
 }

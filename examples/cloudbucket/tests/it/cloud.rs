@@ -1,30 +1,27 @@
 //! A cloud with a bucket API that fails when a test says so.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use axum::{
     Router,
     body::Bytes,
-    extract::{Path, Request, State},
-    http::{Method, StatusCode},
-    middleware::{Next, from_fn_with_state},
+    extract::{Path, State},
+    http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
 };
 use cloudbucket_operator::cloud::{Listed, Phase, Settings, Shown};
+use konverge_testkit::OutsideServer;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio_util::task::AbortOnDropHandle;
 
 /// The cloud, ended when dropped.
 pub(crate) struct FakeCloud {
-    pub(crate) url: String,
+    pub(crate) server: OutsideServer,
     state: Shared,
-    _serving: AbortOnDropHandle<()>,
 }
 
 type Shared = Arc<Mutex<Inner>>;
@@ -33,20 +30,7 @@ type Shared = Arc<Mutex<Inner>>;
 struct Inner {
     buckets: BTreeMap<String, Listed>,
     created: usize,
-    /// Calls that were served, by method.
-    calls: HashMap<Method, usize>,
-    fault: Option<(Method, Fault)>,
     keeps_deleting: bool,
-    is_away: bool,
-}
-
-/// What goes wrong with the next call of a method.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    /// It is served, and the client is told that the cloud fails.
-    LostReply,
-    /// It is refused, with a `Retry-After` of so many seconds.
-    TooManyRequests(u64),
 }
 
 impl FakeCloud {
@@ -59,12 +43,8 @@ impl FakeCloud {
         let router = Router::new()
             .route("/v1/buckets", get(list).post(create))
             .route("/v1/buckets/{id}", get(show).patch(update).delete(remove))
-            .layer(from_fn_with_state(Arc::clone(&state), failing))
             .with_state(Arc::clone(&state));
-        let listener = TcpListener::bind(address).await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, state, _serving: AbortOnDropHandle::new(serving) }
+        Self { server: OutsideServer::start(address, router).await.unwrap(), state }
     }
 
     /// The buckets by name.
@@ -84,11 +64,6 @@ impl FakeCloud {
         lock(&self.state).create(name, "", settings);
     }
 
-    /// Lets the next call of this method fail.
-    pub(crate) fn fail(&self, method: Method, fault: Fault) {
-        lock(&self.state).fault = Some((method, fault));
-    }
-
     /// Keeps buckets in deletion from being gone, or lets them go.
     pub(crate) fn keep_deleting(&self, keep: bool) {
         let mut inner = lock(&self.state);
@@ -96,16 +71,6 @@ impl FakeCloud {
         if !keep {
             inner.buckets.retain(|_, bucket| bucket.shown.phase != Phase::Deleting);
         }
-    }
-
-    /// Answers each call with 503, or serves again.
-    pub(crate) fn be_away(&self, is_away: bool) {
-        lock(&self.state).is_away = is_away;
-    }
-
-    /// How many calls of this method were served.
-    pub(crate) fn calls(&self, method: &Method) -> usize {
-        lock(&self.state).calls.get(method).copied().unwrap_or_default()
     }
 }
 
@@ -122,23 +87,6 @@ impl Inner {
 
 fn lock(state: &Shared) -> MutexGuard<'_, Inner> {
     state.lock().unwrap()
-}
-
-async fn failing(State(state): State<Shared>, request: Request, next: Next) -> Response {
-    let method = request.method().clone();
-    if lock(&state).is_away {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
-    }
-    let fault = lock(&state).fault.take_if(|(of, _)| *of == method).map(|(_, fault)| fault);
-    if let Some(Fault::TooManyRequests(seconds)) = fault {
-        return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", seconds.to_string())]).into_response();
-    }
-    *lock(&state).calls.entry(method).or_default() += 1;
-    let answer = next.run(request).await;
-    match fault {
-        Some(Fault::LostReply) => StatusCode::BAD_GATEWAY.into_response(),
-        _ => answer,
-    }
 }
 
 fn json(code: StatusCode, body: &impl Serialize) -> Response {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use cloudbucket_operator::{
     DeletionPolicy,
     cloud::{Phase, Settings, Shown},
@@ -14,12 +14,9 @@ use konverge::{
     kube::api::{Patch, PatchParams},
     serde_json::json,
 };
-use konverge_testkit::RoleUse;
+use konverge_testkit::{NextCall, RoleUse};
 
-use crate::{
-    cloud::Fault,
-    stage::{LIMIT, SETTINGS, Stage},
-};
+use crate::stage::{LIMIT, SETTINGS, Stage};
 
 /// The time that the cloud is away in a test: long enough for pauses that grow to exceed [`BACK_WITHIN`].
 const AWAY: Duration = Duration::from_secs(12);
@@ -62,7 +59,7 @@ async fn a_bucket_follows_its_object_from_beginning_to_end() {
     assert_eq!(stage.cloud.buckets()["backups"].phase, Phase::Deleting);
     stage.cloud.keep_deleting(false);
     stage.gone("backups").await;
-    assert_eq!(stage.cloud.calls(&Method::DELETE), 1, "what is being deleted is not deleted again");
+    assert_eq!(stage.cloud.server.calls(&Method::DELETE), 1, "what is being deleted is not deleted again");
 
     operator.terminate(LIMIT).await.unwrap();
     let rules = cloudbucket_operator::operator().grant("operator").everywhere;
@@ -76,17 +73,17 @@ async fn bad_days_lose_no_bucket_and_make_no_second_one() {
     let operator = stage.start().await;
 
     // The cloud has created the bucket, and the reply is lost. The operator dies before it tries again.
-    stage.cloud.fail(Method::POST, Fault::LostReply);
+    stage.cloud.server.fail(Method::POST, NextCall::LosesItsReply);
     stage.create("backups", DeletionPolicy::Delete).await;
     stage.until("the bucket is there", async || stage.cloud.buckets().contains_key("backups")).await;
     drop(operator);
     let _operator = stage.start().await;
     let bucket = stage.says("backups", "Ready", "Reconciled").await;
     assert_eq!(bucket.status.unwrap().id.as_deref(), Some("b-1"));
-    assert_eq!(stage.cloud.calls(&Method::POST), 1);
+    assert_eq!(stage.cloud.server.calls(&Method::POST), 1);
 
     // The cloud is asked too often.
-    stage.cloud.fail(Method::POST, Fault::TooManyRequests(3));
+    stage.cloud.server.fail(Method::POST, NextCall::IsLimited(Duration::from_secs(3)));
     stage.create("logs", DeletionPolicy::Orphan).await;
     stage.says("logs", "Reconciling", "CloudBusy").await;
     stage.says("logs", "Ready", "Reconciled").await;
@@ -115,7 +112,7 @@ async fn after_an_outage_of_the_cloud_all_buckets_are_in_order_within_seconds() 
         stage.says(name, "Ready", "Reconciled").await;
     }
 
-    stage.cloud.be_away(true);
+    stage.cloud.server.go_away(StatusCode::SERVICE_UNAVAILABLE, "");
     let began = Instant::now();
     let change = |versioning: bool| Patch::Merge(json!({ "spec": { "versioning": versioning } }));
     for name in &names[..3] {
@@ -125,7 +122,7 @@ async fn after_an_outage_of_the_cloud_all_buckets_are_in_order_within_seconds() 
         stage.says(name, "Reconciling", "CloudUnavailable").await;
     }
     tokio::time::sleep_until((began + AWAY).into()).await;
-    stage.cloud.be_away(false);
+    stage.cloud.server.come_back();
     let back = Instant::now();
     for (index, name) in names.iter().enumerate() {
         stage.says(name, "Ready", "Reconciled").await;

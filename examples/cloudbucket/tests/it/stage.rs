@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use cloudbucket_operator::{Bucket, BucketSpec, DeletionPolicy, cloud::Settings};
-use konverge::{
-    k8s_openapi::api::events::v1::Event,
-    kube::{
-        Api, Client, ResourceExt,
-        api::{DeleteParams, ListParams, PostParams},
-    },
+use konverge::kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, PostParams},
 };
-use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, eventually};
+use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, events_about, eventually};
 
 use crate::cloud::FakeCloud;
 
@@ -42,7 +39,7 @@ impl Stage {
 
     /// Starts the operator. It asks the cloud about each bucket once a second.
     pub(crate) async fn start(&self) -> Process {
-        let arguments = ["--leader-election", "--cloud-url", &self.cloud.url, "--look-every", "1"];
+        let arguments = ["--leader-election", "--cloud-url", &self.cloud.server.url(), "--look-every", "1"];
         self.operator.start(PROGRAM, env!("CARGO_BIN_EXE_cloudbucket-operator"), &arguments).await.unwrap()
     }
 
@@ -87,13 +84,9 @@ impl Stage {
 
     /// Waits for an event of this reason about the object.
     pub(crate) async fn told(&self, name: &str, reason: &str) {
-        let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         self.until(&format!("{name} is told {reason}"), async || {
-            let events = events.list(&ListParams::default()).await.unwrap();
-            events.iter().any(|event| {
-                let about = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
-                about == Some(name) && event.reason.as_deref() == Some(reason)
-            })
+            let events = events_about(&self.client, &self.namespace, name).await.unwrap();
+            events.iter().any(|event| event.reason.as_deref() == Some(reason))
         })
         .await;
     }

@@ -1,8 +1,8 @@
 //! From an annotation to an entry of the list, through bad days, and back to nothing.
 
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use konverge::serde_json::json;
-use konverge_testkit::RoleUse;
+use konverge_testkit::{NextCall, RoleUse};
 
 use crate::stage::{LIMIT, Stage};
 
@@ -47,22 +47,22 @@ async fn bad_days_lose_no_entry_and_make_no_second_one() {
     let operator = stage.start().await;
 
     // The list has created the entry, and the reply is lost. The operator dies before it tries again.
-    stage.list.lose_reply_of(Method::POST);
+    stage.list.server.fail(Method::POST, NextCall::LosesItsReply);
     stage.create("web", Some("web")).await;
     stage.lists(&[("web", "shop")]).await;
     drop(operator);
     let _operator = stage.start().await;
     stage.change("web", json!({"labels": {"team": "search"}})).await;
     stage.lists(&[("web", "search")]).await;
-    assert_eq!(stage.list.calls(&Method::POST), 1, "the entry was found by its mark");
+    assert_eq!(stage.list.server.calls(&Method::POST), 1, "the entry was found by its mark");
 
     // While a proxy answers in place of the list, the entry stays, and the operator catches up afterwards.
-    stage.list.be_away(true);
+    stage.list.server.go_away(StatusCode::NOT_FOUND, "<html>no such page</html>");
     stage.change("web", json!({"labels": {"team": "shop"}})).await;
     stage.told("web", "ApiFailed").await;
-    stage.list.be_away(false);
+    stage.list.server.come_back();
     stage.lists(&[("web", "shop")]).await;
-    assert_eq!((stage.list.calls(&Method::POST), stage.list.calls(&Method::DELETE)), (1, 0));
+    assert_eq!((stage.list.server.calls(&Method::POST), stage.list.server.calls(&Method::DELETE)), (1, 0));
 
     // An entry that a person made is neither taken over nor deleted, and nothing holds the Deployment.
     stage.list.create_by_hand("theirs", &[("team", "theirs")]);

@@ -1,30 +1,27 @@
 //! A list of labels that fails when a test says so.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use axum::{
     Router,
     body::Bytes,
-    extract::{Path, Request, State},
-    http::{Method, StatusCode},
-    middleware::{Next, from_fn_with_state},
+    extract::{Path, State},
+    http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
 };
+use konverge_testkit::OutsideServer;
 use labelcopy_operator::list::{Entry, Listed};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_util::task::AbortOnDropHandle;
 
 /// The list, ended when dropped.
 pub(crate) struct FakeList {
-    pub(crate) url: String,
+    pub(crate) server: OutsideServer,
     state: Shared,
-    _serving: AbortOnDropHandle<()>,
 }
 
 type Shared = Arc<Mutex<Inner>>;
@@ -33,11 +30,6 @@ type Shared = Arc<Mutex<Inner>>;
 struct Inner {
     entries: BTreeMap<String, Listed>,
     created: usize,
-    /// Calls that were served, by method.
-    calls: HashMap<Method, usize>,
-    /// The method whose next call is served without telling the client.
-    loses_reply_of: Option<Method>,
-    is_away: bool,
 }
 
 impl FakeList {
@@ -50,12 +42,12 @@ impl FakeList {
         let router = Router::new()
             .route("/v1/entries", get(list).post(create))
             .route("/v1/entries/{id}", get(show).put(update).delete(remove))
-            .layer(from_fn_with_state(Arc::clone(&state), failing))
             .with_state(Arc::clone(&state));
-        let listener = TcpListener::bind(address).await.unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, state, _serving: AbortOnDropHandle::new(serving) }
+        Self { server: OutsideServer::start(address, router).await.unwrap(), state }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.server.url() + "/v1"
     }
 
     /// The labels of each entry by its name.
@@ -73,21 +65,6 @@ impl FakeList {
     /// Creates an entry as a person does in the list itself.
     pub(crate) fn create_by_hand(&self, name: &str, labels: &[(&str, &str)]) {
         lock(&self.state).create(Entry { name: name.to_owned(), labels: owned(labels) }, "");
-    }
-
-    /// Serves the next call of this method, and tells the client that the list fails.
-    pub(crate) fn lose_reply_of(&self, method: Method) {
-        lock(&self.state).loses_reply_of = Some(method);
-    }
-
-    /// Answers each call with the page of a proxy, or serves again.
-    pub(crate) fn be_away(&self, is_away: bool) {
-        lock(&self.state).is_away = is_away;
-    }
-
-    /// How many calls of this method were served.
-    pub(crate) fn calls(&self, method: &Method) -> usize {
-        lock(&self.state).calls.get(method).copied().unwrap_or_default()
     }
 }
 
@@ -110,18 +87,6 @@ pub(crate) fn owned(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 fn lock(state: &Shared) -> MutexGuard<'_, Inner> {
     state.lock().unwrap()
-}
-
-async fn failing(State(state): State<Shared>, request: Request, next: Next) -> Response {
-    let method = request.method().clone();
-    if lock(&state).is_away {
-        // A list that is away must not look like one without entries.
-        return (StatusCode::NOT_FOUND, "<html>no such page</html>").into_response();
-    }
-    let loses_reply = lock(&state).loses_reply_of.take_if(|of| *of == method).is_some();
-    *lock(&state).calls.entry(method).or_default() += 1;
-    let answer = next.run(request).await;
-    if loses_reply { StatusCode::BAD_GATEWAY.into_response() } else { answer }
 }
 
 fn answer(code: StatusCode, body: &impl Serialize) -> Response {

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use konverge::{
-    k8s_openapi::api::{apps::v1::Deployment, events::v1::Event},
+    k8s_openapi::api::apps::v1::Deployment,
     kube::{
         Api, Client, ResourceExt,
-        api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+        api::{DeleteParams, Patch, PatchParams, PostParams},
     },
     serde_json::{Value, from_value, json},
 };
-use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, eventually};
+use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, events_about, eventually};
 use labelcopy_operator::ENTRY;
 
 use crate::list::{FakeList, owned};
@@ -41,7 +41,7 @@ impl Stage {
 
     /// Starts the operator. It reads the list once a second.
     pub(crate) async fn start(&self) -> Process {
-        let arguments = ["--leader-election", "--list-url", &self.list.url, "--read-every", "1"];
+        let arguments = ["--leader-election", "--list-url", &self.list.url(), "--read-every", "1"];
         self.operator.start(PROGRAM, env!("CARGO_BIN_EXE_labelcopy-operator"), &arguments).await.unwrap()
     }
 
@@ -106,13 +106,9 @@ impl Stage {
 
     /// Waits for an event of this reason about the Deployment.
     pub(crate) async fn told(&self, name: &str, reason: &str) {
-        let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         self.until(&format!("{name} is told {reason}"), async || {
-            let events = events.list(&ListParams::default()).await.unwrap();
-            events.iter().any(|event| {
-                let about = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
-                about == Some(name) && event.reason.as_deref() == Some(reason)
-            })
+            let events = events_about(&self.client, &self.namespace, name).await.unwrap();
+            events.iter().any(|event| event.reason.as_deref() == Some(reason))
         })
         .await;
     }

@@ -6,10 +6,9 @@ use clap::Parser;
 use konverge::{
     CustomStatus, Object,
     apply::Writable,
-    k8s_openapi::api::events::v1::Event,
     kube::{
         Api, Client, Resource, ResourceExt,
-        api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+        api::{DeleteParams, Patch, PatchParams, PostParams},
         core::{NamespaceResourceScope, object::HasStatus},
     },
 };
@@ -17,7 +16,7 @@ use konverge_core::SecretValue;
 use konverge_manage::{config::Config, metrics::Metrics, program};
 use konverge_openzro::{Collection, Credential, OpenZro, OpenZroConfig};
 use konverge_openzro_testing::Double;
-use konverge_testkit::{ControlPlane, InstalledOperator, Options, client_for, eventually};
+use konverge_testkit::{ControlPlane, InstalledOperator, Options, client_for, events_about, eventually};
 use konverge_testkit_stores::{HttpFront, OpenZroServer};
 use serde_json::Value;
 
@@ -161,12 +160,9 @@ impl Stage {
 
     /// Waits for an event of this reason about an object of this name.
     pub(crate) async fn told(&self, name: &str, reason: &str) {
-        let events = Api::<Event>::all(self.client.clone());
         self.until(&format!("{name} is told {reason}"), async || {
-            events.list(&ListParams::default()).await.unwrap().iter().any(|event| {
-                let about = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
-                about == Some(name) && event.reason.as_deref() == Some(reason)
-            })
+            let events = events_about(&self.client, &self.namespace, name).await.unwrap();
+            events.iter().any(|event| event.reason.as_deref() == Some(reason))
         })
         .await;
     }

@@ -7,10 +7,10 @@ use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
 use konverge_pull::{config::Config, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options, until_true};
+use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options, events_about, until_true};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::{sync::OnceCell, task::JoinHandle};
@@ -173,10 +173,7 @@ impl World {
     }
 
     pub(crate) async fn all_events(&self, name: &str) -> Vec<Event> {
-        let events = Api::<Event>::namespaced(self.kubernetes.clone(), &self.namespace);
-        let mut all = events.list(&ListParams::default()).await.unwrap().items;
-        all.retain(|event| event.regarding.as_ref().and_then(|of| of.name.as_deref()) == Some(name));
-        all
+        events_about(&self.kubernetes, &self.namespace, name).await.unwrap()
     }
 
     /// Whether nobody writes the Secret for a while; the audit log tells also of a write that changes nothing.

@@ -12,7 +12,7 @@ use konverge_core::SecretValue;
 use konverge_push::{inspect::record_of, object::Kind, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, fault_proxy::FaultProxy, http_get};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{
     Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig,
@@ -368,31 +368,21 @@ impl World {
 
     /// Waits for an event with this reason; gives its text.
     pub(crate) async fn event(&self, name: &str, reason: &str) -> String {
-        let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
         until(&format!("{name} has an event {reason}"), async || {
-            let events = api.list(&kube::api::ListParams::default()).await.unwrap().items;
+            let events = self.events(name).await;
             let seen: Vec<_> = events.iter().filter_map(|event| event.reason.clone()).collect();
-            let is_it = |event: &&k8s_openapi::api::events::v1::Event| {
-                event.reason.as_deref() == Some(reason)
-                    && event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name)
-            };
-            let found = events.iter().find(is_it).and_then(|event| event.note.clone());
-            found.ok_or_else(|| format!("{seen:?}"))
+            let found = events.into_iter().find(|event| event.reason.as_deref() == Some(reason));
+            found.and_then(|event| event.note).ok_or_else(|| format!("{seen:?}"))
         })
         .await
     }
 
     /// Waits until the event with this reason was renewed; gives how often it was seen.
     pub(crate) async fn renewed(&self, name: &str, reason: &str) -> i32 {
-        let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
         until(&format!("the event {reason} of {name} is renewed"), async || {
-            let events = api.list(&kube::api::ListParams::default()).await.unwrap().items.into_iter();
-            let mut about = events.filter(|event| {
-                event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name)
-                    && event.reason.as_deref() == Some(reason)
-            });
-            let found = about.next();
-            let series = found.as_ref().and_then(|event| event.series.as_ref());
+            let events = self.events(name).await;
+            let found = events.iter().find(|event| event.reason.as_deref() == Some(reason));
+            let series = found.and_then(|event| event.series.as_ref());
             series.map(|series| series.count).ok_or_else(|| format!("{found:?}"))
         })
         .await
@@ -400,11 +390,11 @@ impl World {
 
     /// What the events about an object say.
     pub(crate) async fn notes(&self, name: &str) -> Vec<String> {
-        let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
-        let events = api.list(&kube::api::ListParams::default()).await.unwrap().items.into_iter();
-        let about =
-            events.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
-        about.filter_map(|event| event.note).collect()
+        self.events(name).await.into_iter().filter_map(|event| event.note).collect()
+    }
+
+    async fn events(&self, name: &str) -> Vec<k8s_openapi::api::events::v1::Event> {
+        events_about(&self.client, &self.namespace, name).await.unwrap()
     }
 
     /// What the operator writes on objects from now on until `during` is over, events apart.

@@ -9,11 +9,10 @@ use std::{
 use k8s_openapi::api::{
     apps::v1::ReplicaSet,
     core::v1::{Pod, Secret},
-    events::v1::Event,
 };
 use konverge_roll::run::assemble;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, fault_proxy::FaultProxy, http_get, metric};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, metric};
 use konverge_workload::WorkloadKind;
 use kube::{
     Api, Client,
@@ -332,12 +331,9 @@ impl World {
 
     /// Reasons and texts of the events about an object.
     pub(crate) async fn events(&self, name: &str) -> BTreeSet<(String, String)> {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
-        let events = api.list(&ListParams::default()).await.unwrap().items.into_iter();
+        let events = events_about(&self.client, &self.namespace, name).await.unwrap().into_iter();
         let ours = events.filter(|event| event.reporting_controller.as_deref() == Some(ACCOUNT));
-        let about =
-            ours.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
-        about.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
+        ours.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
     }
 
     /// Waits until the operator has nothing more to read. An event during the first read of a Secret may have it read once more, half a second later at the earliest.
