@@ -5,7 +5,7 @@ use std::{
     fmt, mem,
 };
 
-use konverge_core::reverse_index::ReverseIndex;
+use konverge_core::{claims::Claims, reverse_index::ReverseIndex};
 
 use crate::binding::Binding;
 
@@ -67,7 +67,7 @@ impl Interest {
 pub(crate) struct Relations {
     /// The interests without their claims and references, which the indexes have.
     interests: BTreeMap<Subject, Interest>,
-    claims: ReverseIndex<Subject, (String, String)>,
+    claims: Claims<Subject, (String, String)>,
     references: ReverseIndex<Subject, (String, String)>,
     /// By scope and id: the object whose item it is.
     holders: BTreeMap<(String, String), Subject>,
@@ -79,16 +79,17 @@ impl Relations {
     pub(crate) fn set(&mut self, subject: &Subject, interest: Option<Interest>) -> BTreeSet<Subject> {
         let is_gone = interest.is_none();
         let mut interest = interest.unwrap_or_default();
-        let all = |items: &mut BTreeSet<(String, String)>| mem::take(items).into_iter().map(|item| (item, ()));
-        let released = self.claims.set(subject, all(&mut interest.claims)).removed;
-        let unused = self.references.set(subject, all(&mut interest.references)).removed;
+        let released = self.claims.set(subject, mem::take(&mut interest.claims));
+        let references = mem::take(&mut interest.references).into_iter().map(|item| (item, ()));
+        let unused = self.references.set(subject, references).removed;
         if is_gone {
             self.interests.remove(subject);
             self.holders.retain(|_, holder| holder != subject);
         } else {
             self.interests.insert(subject.clone(), interest);
         }
-        let claimants = released.iter().chain(&unused).flat_map(|item| self.claims.referrers(item));
+        let items = released.iter().chain(unused.iter().map(|item| &**item));
+        let claimants = items.flat_map(|item| self.claims.claimants(item));
         claimants.filter(|claimant| *claimant != subject).cloned().collect()
     }
 
@@ -110,20 +111,20 @@ impl Relations {
         let holder = self.holders.get(&(scope.to_owned(), id.to_owned()));
         let by_name = names.into_iter().chain([id]).flat_map(|name| {
             let item = (scope.to_owned(), name.to_owned());
-            self.claims.referrers(&item).chain(self.references.referrers(&item))
+            self.claims.claimants(&item).chain(self.references.referrers(&item))
         });
         holder.into_iter().chain(by_name).cloned().collect()
     }
 
     /// Returns the objects that claim an item of the scope.
     pub(crate) fn in_scope(&self, scope: &str) -> BTreeSet<Subject> {
-        let claims = self.claims.all_targets().filter(|(of, _)| of == scope);
-        claims.flat_map(|item| self.claims.referrers(item)).cloned().collect()
+        let claims = self.claims.things().filter(|(of, _)| of == scope);
+        claims.flat_map(|item| self.claims.claimants(item)).cloned().collect()
     }
 
     /// Returns the scopes in which objects claim something or refer to something.
     pub(crate) fn scopes(&self) -> BTreeSet<String> {
-        self.claims.all_targets().chain(self.references.all_targets()).map(|(scope, _)| scope.clone()).collect()
+        self.claims.things().chain(self.references.all_targets()).map(|(scope, _)| scope.clone()).collect()
     }
 
     /// Returns the oldest object that claims one of these, by name or id, if it is older than `subject`.
@@ -139,12 +140,8 @@ impl Relations {
             let interest = self.interests.get(subject)?;
             Some((interest.created, !(interest.is_recorded || has_item(subject)), interest.uid.as_str()))
         };
-        let others = claims
-            .into_iter()
-            .flat_map(|claim| self.claims.referrers(&(scope.to_owned(), claim.to_owned())))
-            .filter(|other| *other != subject);
-        let oldest = others.filter_map(|other| Some((age(other)?, other))).min()?;
-        (oldest.0 < age(subject)?).then(|| oldest.1.clone())
+        let items = claims.into_iter().map(|claim| (scope.to_owned(), claim.to_owned()));
+        self.claims.preceding(subject, items, age).cloned()
     }
 
     /// Returns the other objects that refer to the item and are not being deleted themselves.

@@ -25,7 +25,7 @@ use crate::{
     record::Record,
 };
 pub use binding::{Announced, Binding, FailureCount, ParsedSpec, Push, Shown, Verified};
-use claims::Claims;
+use claims::{Claims, location_of};
 pub use claims::{Share, key_of};
 pub use looks::{Looking, Sharer};
 use selections::{SelectionChange, Selections};
@@ -89,7 +89,7 @@ impl Bindings {
         let binding = inner.bindings.remove(key)?;
         inner.reasons.moved(binding.announced.reason, None);
         inner.index(key);
-        Some(inner.claims.release_all(key))
+        Some(inner.claims.release_unless(key, |_| false))
     }
 
     /// A complete list of a kind was seen: these are known and not in it, so they are gone.
@@ -256,7 +256,7 @@ impl Bindings {
 
     /// Lays claim to a location. Of two objects that were never there, the first gets it; one that has it keeps it.
     pub fn claim(&self, key: &ObjectRef, location: &str, share: Share) -> Result<(), ObjectRef> {
-        self.lock().claims.claim(key, location, share)
+        self.lock().claims.claim(key, location.to_owned(), share)
     }
 
     /// Gives up the locations that an object has claimed and neither requests nor has recorded, such as a path that it could not have. Returns
@@ -266,12 +266,12 @@ impl Bindings {
         let Inner { bindings, claims, .. } = &mut *inner;
         let record = bindings.get(key).and_then(|binding| binding.record.as_ref());
         let is_recorded = |location: &str| record.is_some_and(|record| record.paths.contains_key(location));
-        claims.release_unless(key, |location| is_wanted(location) || is_recorded(location))
+        claims.release_unless(key, |claimed| is_wanted(location_of(claimed)) || is_recorded(location_of(claimed)))
     }
 
     /// Gives up a location. Returns the objects that waited for it.
     pub fn release(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
-        self.lock().claims.release(key, location)
+        self.lock().claims.release(key, &location.to_owned())
     }
 
     /// The objects whose last run failed.
@@ -312,10 +312,10 @@ impl Inner {
         for (location, written) in recorded.filter(|(location, _)| is_allowed(&self.rules, &place, location)) {
             let location = location.to_string();
             let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
-            self.claims.recall(key, &location, share);
             for name in written.keys.iter().flatten() {
-                self.claims.recall(key, &key_of(&location, name), Share::Whole);
+                self.claims.recall(key, key_of(&location, name), Share::Whole);
             }
+            self.claims.recall(key, location, share);
         }
         let selects = selector.is_some();
         let is_new = self.selections.set(key, selector);

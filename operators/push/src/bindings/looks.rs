@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use konverge_core::digest::ContentDigest;
 use tokio::time::Instant;
 
-use super::{Bindings, Verified};
+use super::{Bindings, Share, Verified};
 use crate::{object::ObjectRef, record::Written};
 
 /// Another object with keys at a location, and its content there.
@@ -57,7 +57,7 @@ impl Bindings {
     /// The other objects whose keys were all at the location.
     pub fn sharers(&self, key: &ObjectRef, location: &str) -> Vec<Sharer> {
         let inner = self.lock();
-        let found = inner.claims.sharing(key, location).filter_map(|other| {
+        let found = inner.claims.sharing(key, &location.to_owned(), Share::Keys).filter_map(|other| {
             let binding = inner.bindings.get(other).filter(|binding| binding.verified.is_some())?;
             let written = binding.record.as_ref()?.paths.get(location)?.clone();
             Some(Sharer { key: other.clone(), uid: binding.uid.clone(), written, held: *binding.held.get(location)? })
@@ -68,7 +68,7 @@ impl Bindings {
     /// All of a location was deleted while other objects may have had keys there. Returns these objects, which need a verification now.
     pub fn doubt_sharers(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
         let mut inner = self.lock();
-        let sharers: Vec<_> = inner.claims.sharing(key, location).cloned().collect();
+        let sharers: Vec<_> = inner.claims.sharing(key, &location.to_owned(), Share::Keys).cloned().collect();
         for sharer in &sharers {
             if let Some(binding) = inner.bindings.get_mut(sharer) {
                 binding.verified = None;
