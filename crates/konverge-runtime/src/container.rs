@@ -2,7 +2,27 @@
 
 use std::{collections::BTreeMap, ffi::OsString};
 
-use clap::{ArgAction, ArgMatches, Command, Error, parser::ValueSource};
+use clap::{ArgAction, ArgMatches, Command, CommandFactory, Error, FromArgMatches, parser::ValueSource};
+
+/// Returns the settings of a program with these arguments and variables. `normalised` changes a whole line before it is read, for programs that
+/// accept more than clap does.
+///
+/// # Errors
+///
+/// Returns an error if the program would not start with them.
+pub fn settings<C: CommandFactory + FromArgMatches>(
+    arguments: &[String],
+    variables: &BTreeMap<String, String>,
+    normalised: impl Fn(&Command, Vec<OsString>) -> Vec<OsString>,
+) -> Result<C, Error> {
+    let command = C::command();
+    let matches = matches(&command, variables, |added| {
+        let given = arguments.iter().map(OsString::from);
+        let line = [OsString::from(command.get_name())].into_iter().chain(added).chain(given);
+        normalised(&command, line.collect())
+    });
+    C::from_arg_matches(&matches?)
+}
 
 /// Returns the limits that a program with this command line and these variables finds. `line` makes the whole line, beginning with the program's name, of what
 /// comes before the container's own arguments. An error if it would not start with them.

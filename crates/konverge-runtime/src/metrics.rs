@@ -15,13 +15,31 @@ use prometheus_client::{
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 
 pub use client::{ClientMetrics, ClientMetricsService};
 pub use controller::ControllerMetrics;
 
 use crate::{cache::CacheMetrics, checks::Checks, lease::LeaseMetrics, queue::QueueMetrics};
+
+/// Makes metrics that are registered from the beginning.
+pub trait RegistryExt {
+    /// Makes a metric and registers it.
+    fn add<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        self.add_metric(name, help, M::default())
+    }
+
+    /// Registers a metric. Returns a handle to it.
+    fn add_metric<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M;
+}
+
+impl RegistryExt for Registry {
+    fn add_metric<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.register(name, help, metric.clone());
+        metric
+    }
+}
 
 /// Where all series of a process are. Clones are handles to the same ones.
 #[derive(Clone)]

@@ -1,8 +1,8 @@
 //! The operator's settings: flags, each with a variable of its own.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::Parser;
 use konverge_runtime::{
     container,
     http_server::Listen,
@@ -90,11 +90,7 @@ pub struct Config {
 impl Config {
     /// The settings of an operator that runs elsewhere with these arguments and variables. An error if it would not start with them.
     pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
-        let matches = container::matches(&Self::command(), variables, |added| {
-            let given = arguments.iter().map(OsString::from);
-            [OsString::from("zopp-operator")].into_iter().chain(added).chain(given).collect()
-        });
-        Self::from_arg_matches(&matches?)
+        container::settings(arguments, variables, |_, line| line)
     }
 
     /// How to reach the zopp server, held to what the settings pin.

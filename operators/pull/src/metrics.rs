@@ -3,6 +3,7 @@
 use std::{sync::atomic::AtomicU64, time::Duration};
 
 use konverge_apply::announce::ReasonGauge;
+use konverge_runtime::metrics::RegistryExt;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -33,38 +34,21 @@ pub struct Metrics {
 impl Metrics {
     /// Makes the metrics and registers them under the prefix `konverge_pull`.
     pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            bindings: ReasonGauge::default(),
-            syncs: Family::default(),
-            propagation: Histogram::new(PROPAGATION_BUCKETS),
-            streams: Gauge::default(),
-            stream_ends: Counter::default(),
-            polls: Counter::default(),
-            missed_events: Counter::default(),
-            stalest: Gauge::default(),
-        };
         let registry = registry.sub_registry_with_prefix("konverge_pull");
-        metrics.bindings.register(registry, "bindings", "Annotated Secrets, by what was last said of them");
-        registry.register("syncs", "Reconciliations of a Secret, by result", metrics.syncs.clone());
-        registry.register(
-            "propagation_seconds",
-            "From the moment a change was heard of until the Secret held it",
-            metrics.propagation.clone(),
-        );
-        registry.register("streams", "Open streams; one for each distinct environment", metrics.streams.clone());
-        registry.register("stream_ends", "Streams that ended or could not be opened", metrics.stream_ends.clone());
-        registry.register("polls", "Polls beneath the streams", metrics.polls.clone());
-        registry.register(
-            "missed_events",
-            "Changes that a poll found and the stream had not told",
-            metrics.missed_events.clone(),
-        );
-        registry.register(
-            "stalest_seconds",
-            "How long ago the environment was read that was not read for the longest time; rises when something is silent",
-            metrics.stalest.clone(),
-        );
-        metrics
+        let bindings = ReasonGauge::default();
+        bindings.register(registry, "bindings", "Annotated Secrets, by what was last said of them");
+        let propagation = "From the moment a change was heard of until the Secret held it";
+        let stalest = "How long ago the environment was read that was not read for the longest time; rises when something is silent";
+        Self {
+            bindings,
+            syncs: registry.add("syncs", "Reconciliations of a Secret, by result"),
+            propagation: registry.add_metric("propagation_seconds", propagation, Histogram::new(PROPAGATION_BUCKETS)),
+            streams: registry.add("streams", "Open streams; one for each distinct environment"),
+            stream_ends: registry.add("stream_ends", "Streams that ended or could not be opened"),
+            polls: registry.add("polls", "Polls beneath the streams"),
+            missed_events: registry.add("missed_events", "Changes that a poll found and the stream had not told"),
+            stalest: registry.add("stalest_seconds", stalest),
+        }
     }
 
     /// The environment that was not read for the longest time was read this long ago.

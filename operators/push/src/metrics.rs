@@ -12,6 +12,7 @@ use std::{
 };
 
 use konverge_apply::announce::ReasonGauge;
+use konverge_runtime::metrics::RegistryExt;
 use konverge_vault::{LoginCounts, VaultError};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -116,37 +117,27 @@ impl Originals {
 
 impl Ours {
     fn new(registry: &mut Registry) -> Self {
+        let propagation = "From the moment a change of a Secret was seen until its version was in Vault";
+        let drift = "Times that somebody else had changed or deleted in Vault what was ours";
+        let adoptions = "Times that what nobody had marked as theirs was replaced";
+        let conflicts = "Times that a path was somebody else's, or was written by somebody else meanwhile";
+        let orphans = "Objects that are gone and whose paths in Vault could not be cleared yet";
+        let oldest_look = "Since the longest of those that have an interval was last found in step with Vault";
+        let bindings = ReasonGauge::default();
         let metrics = Self {
-            propagation: Histogram::new(PROPAGATION_BUCKETS),
-            reads: Counter::default(),
-            writes: Counter::default(),
-            deletes: Counter::default(),
-            delete_errors: Counter::default(),
-            drift: Counter::default(),
-            adoptions: Counter::default(),
-            conflicts: Counter::default(),
-            orphans: Gauge::default(),
-            oldest_look: Gauge::default(),
-            renewals: Counter::default(),
-            bindings: ReasonGauge::default(),
+            propagation: registry.add_metric("propagation_seconds", propagation, Histogram::new(PROPAGATION_BUCKETS)),
+            reads: registry.add("vault_reads", "Secrets read from Vault"),
+            writes: registry.add("vault_writes", "Secrets written to Vault"),
+            deletes: registry.add("vault_deletes", "Secrets deleted from Vault"),
+            delete_errors: registry.add("vault_delete_errors", "Deletions in Vault that failed"),
+            drift: registry.add("drift", drift),
+            adoptions: registry.add("adoptions", adoptions),
+            conflicts: registry.add("conflicts", conflicts),
+            orphans: registry.add("orphans", orphans),
+            oldest_look: registry.add("oldest_look_seconds", oldest_look),
+            renewals: registry.add("token_renewals", "Renewals of the token for Vault"),
+            bindings,
         };
-        let help = "From the moment a change of a Secret was seen until its version was in Vault";
-        registry.register("propagation_seconds", help, metrics.propagation.clone());
-        registry.register("vault_reads", "Secrets read from Vault", metrics.reads.clone());
-        registry.register("vault_writes", "Secrets written to Vault", metrics.writes.clone());
-        registry.register("vault_deletes", "Secrets deleted from Vault", metrics.deletes.clone());
-        registry.register("vault_delete_errors", "Deletions in Vault that failed", metrics.delete_errors.clone());
-        let help = "Times that somebody else had changed or deleted in Vault what was ours";
-        registry.register("drift", help, metrics.drift.clone());
-        let help = "Times that what nobody had marked as theirs was replaced";
-        registry.register("adoptions", help, metrics.adoptions.clone());
-        let help = "Times that a path was somebody else's, or was written by somebody else meanwhile";
-        registry.register("conflicts", help, metrics.conflicts.clone());
-        let help = "Objects that are gone and whose paths in Vault could not be cleared yet";
-        registry.register("orphans", help, metrics.orphans.clone());
-        let help = "Since the longest of those that have an interval was last found in step with Vault";
-        registry.register("oldest_look_seconds", help, metrics.oldest_look.clone());
-        registry.register("token_renewals", "Renewals of the token for Vault", metrics.renewals.clone());
         metrics.bindings.register(registry, "bindings", "Objects that ask for a push, by what was last said of them");
         metrics
     }

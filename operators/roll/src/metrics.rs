@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock, atomic::Ordering};
 
+use konverge_runtime::metrics::RegistryExt;
 use konverge_workload::WorkloadKind;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -37,7 +38,7 @@ pub struct Metrics {
 }
 
 /// Reads of sources.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Reads {
     checks: Counter,
     failed: Family<Reason, Counter>,
@@ -53,7 +54,7 @@ struct Rollouts {
 }
 
 /// Measures of what is known, taken before each scrape.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Levels {
     pending: Gauge,
     oldest: Gauge,
@@ -67,54 +68,51 @@ struct Levels {
 }
 
 impl Reads {
-    fn register(&self, registry: &mut Registry) {
-        registry.register("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault", self.checks.clone());
-        let help = "Reads of Secrets and ConfigMaps that failed, by reason";
-        registry.register("failed_checks", help, self.failed.clone());
-        registry.register("changes", "Reads that found other content than before", self.changes.clone());
+    fn new(registry: &mut Registry) -> Self {
+        Self {
+            checks: registry.add("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault"),
+            failed: registry.add("failed_checks", "Reads of Secrets and ConfigMaps that failed, by reason"),
+            changes: registry.add("changes", "Reads that found other content than before"),
+        }
     }
 }
 
 impl Rollouts {
-    fn new() -> Self {
-        Self { patches: Family::default(), held: Family::default(), delay: Histogram::new(DELAY_BUCKETS) }
-    }
-
-    fn register(&self, registry: &mut Registry) {
-        registry.register("rollouts", "Patches of pod templates, by kind and result", self.patches.clone());
-        registry.register("suppressed", "Rollouts that were put off, by reason", self.held.clone());
+    fn new(registry: &mut Registry) -> Self {
+        let delay = Histogram::new(DELAY_BUCKETS);
         let help = "From when a change was seen to when the pod template was patched";
-        registry.register("delay_seconds", help, self.delay.clone());
+        Self {
+            patches: registry.add("rollouts", "Patches of pod templates, by kind and result"),
+            held: registry.add("suppressed", "Rollouts that were put off, by reason"),
+            delay: registry.add_metric("delay_seconds", help, delay),
+        }
     }
 }
 
 impl Levels {
-    fn register(&self, registry: &mut Registry) {
-        registry.register("pending", "Workloads that wait to be rolled", self.pending.clone());
-        let help = "How long the one has waited that has waited longest";
-        registry.register("oldest_pending_seconds", help, self.oldest.clone());
-        registry.register("workloads", "Workloads that take part", self.workloads.clone());
-        let help = "Secrets and ConfigMaps, and secrets in Vault, that they are rolled for";
-        registry.register("sources", help, self.sources.clone());
-        let help = "Those of them that are not followed because they change again and again";
-        registry.register("runaway_sources", help, self.runaway.clone());
-        let help = "Questions to Vault for versions since the start";
-        registry.register("vault_questions", help, self.vault_questions.clone());
-        let help = "Secrets in Vault that somebody is rolled for and that Vault does not tell of";
-        registry.register("vault_failing", help, self.vault_failing.clone());
-        registry.register("triggers", "Objects that ask for rollouts of others", self.triggers.clone());
+    fn new(registry: &mut Registry) -> Self {
+        let sources = "Secrets and ConfigMaps, and secrets in Vault, that they are rolled for";
+        let runaway = "Those of them that are not followed because they change again and again";
+        let failing = "Secrets in Vault that somebody is rolled for and that Vault does not tell of";
+        Self {
+            pending: registry.add("pending", "Workloads that wait to be rolled"),
+            oldest: registry.add("oldest_pending_seconds", "How long the one has waited that has waited longest"),
+            workloads: registry.add("workloads", "Workloads that take part"),
+            sources: registry.add("sources", sources),
+            runaway: registry.add("runaway_sources", runaway),
+            vault_questions: registry.add("vault_questions", "Questions to Vault for versions since the start"),
+            count_questions: Arc::default(),
+            vault_failing: registry.add("vault_failing", failing),
+            triggers: registry.add("triggers", "Objects that ask for rollouts of others"),
+        }
     }
 }
 
 impl Metrics {
     /// Makes the metrics and registers them under `konverge_roll`.
     pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Self { reads: Reads::default(), rollouts: Rollouts::new(), levels: Levels::default() };
         let registry = registry.sub_registry_with_prefix("konverge_roll");
-        metrics.reads.register(registry);
-        metrics.rollouts.register(registry);
-        metrics.levels.register(registry);
-        metrics
+        Self { reads: Reads::new(registry), rollouts: Rollouts::new(registry), levels: Levels::new(registry) }
     }
 
     /// Takes the measure of what is known, before it is scraped.

@@ -1,8 +1,7 @@
 //! The settings of an operator that runs elsewhere.
 
-use std::{collections::BTreeMap, ffi::OsString};
+use std::collections::BTreeMap;
 
-use clap::{CommandFactory, FromArgMatches};
 use konverge_runtime::container;
 
 use super::{Config, go_flags};
@@ -10,13 +9,7 @@ use super::{Config, go_flags};
 impl Config {
     /// The settings of an operator with these arguments and variables. An error if it would not start with them.
     pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
-        let own = Self::command();
-        let matches = container::matches(&own, variables, |added| {
-            let given = arguments.iter().map(OsString::from);
-            let line = [OsString::from("vault-sync-operator")].into_iter().chain(added).chain(given);
-            go_flags::normalised(&own, line)
-        });
-        Self::from_arg_matches(&matches?)
+        container::settings(arguments, variables, |own, line| go_flags::normalised(own, line))
     }
 }
 

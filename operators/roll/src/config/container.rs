@@ -1,8 +1,7 @@
 //! The settings of an operator that runs elsewhere.
 
-use std::{collections::BTreeMap, ffi::OsString};
+use std::collections::BTreeMap;
 
-use clap::{CommandFactory, FromArgMatches};
 use konverge_runtime::container;
 
 use super::Config;
@@ -10,11 +9,7 @@ use super::Config;
 impl Config {
     /// The settings of an operator with these arguments and variables. An error if it would not start with them.
     pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
-        let matches = container::matches(&Self::command(), variables, |added| {
-            let given = arguments.iter().map(OsString::from);
-            [OsString::from("vault-rollout-operator")].into_iter().chain(added).chain(given).collect()
-        });
-        Self::from_arg_matches(&matches?)
+        container::settings(arguments, variables, |_, line| line)
     }
 }
 
