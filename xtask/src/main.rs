@@ -1,6 +1,13 @@
 //! Every developer command. `cargo xtask help` lists them; CI calls the same ones.
 
 mod again;
+// The test kit's, so that the demo's servers are built while cargo builds our programs, into the same cache.
+#[path = "../../crates/konverge-testkit/src/assets.rs"]
+#[expect(dead_code, unreachable_pub, reason = "a library has these, and only the build is used here")]
+mod assets;
+#[path = "../../crates/konverge-testkit/src/build.rs"]
+#[expect(dead_code, unreachable_pub, reason = "a library has these, and only the build is used here")]
+mod build;
 mod ci;
 mod cluster;
 mod commit;

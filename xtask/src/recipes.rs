@@ -4,12 +4,14 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
+    thread,
 };
 
 use anyhow::{Context, Result};
 
 use crate::{
     again,
+    assets::{Assets, Binary},
     cluster::Named,
     paths, postgres,
     step::{cargo, program, run, step},
@@ -23,12 +25,13 @@ const TESTS_AT_ONCE: usize = 4;
 const READ_ABOVE: &str = "What failed, and why, is above.";
 
 pub(crate) fn demo(kubeconfig: Option<&Path>, keep: bool) -> Result<()> {
-    build_for_demo()?;
+    let cluster = Named::find(kubeconfig);
+    build_all_for_demo(cluster.is_none())?;
     let mut demo = program(&paths::built("debug", "demo"));
     if keep {
         demo.arg("--keep");
     }
-    if let Some(cluster) = Named::find(kubeconfig) {
+    if let Some(cluster) = cluster {
         cluster.tell(&mut demo);
     }
     // Replaces our process, so a signal to us ends the demo, which then removes everything that it created.
@@ -130,6 +133,19 @@ pub(crate) fn advisories() -> Result<()> {
 pub(crate) fn unused() -> Result<()> {
     let machete = with_tool(&tools::MACHETE)?;
     run("unused dependencies", machete, "Remove what it names from that Cargo.toml.")
+}
+
+/// Our programs and, at the same time, the servers that the first job needs. The demo itself builds the others once that job has been shown.
+fn build_all_for_demo(with_control_plane: bool) -> Result<()> {
+    thread::scope(|scope| {
+        let servers = with_control_plane.then(|| scope.spawn(|| Assets::find(&[Binary::Etcd, Binary::ApiServer])));
+        build_for_demo()?;
+        let Some(servers) = servers else { return Ok(()) };
+        match servers.join() {
+            Ok(found) => found.map(drop).context("there is no control plane"),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// With the features of the whole workspace, so that tests need not build them again; without what the demo does not use.

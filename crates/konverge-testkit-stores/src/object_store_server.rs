@@ -125,6 +125,7 @@ fn module() -> Module {
             name: PROGRAM,
             package: "github.com/versity/versitygw/cmd/versitygw".to_owned(),
             linker: String::new(),
+            tags: "",
         }],
     }
 }

@@ -73,12 +73,15 @@ pub struct Assets {
 }
 
 impl Assets {
-    /// The folder that `KUBEBUILDER_ASSETS` names if it is set, else the cache, which is filled by a build of some minutes if it
-    /// is empty. `needed` must be there. Blocks while it builds.
+    /// The folder that `KUBEBUILDER_ASSETS` names if it is set, else the cache. Programs in `needed` that the cache lacks are built, which
+    /// takes minutes; others are not. Blocks while it builds.
     pub fn find(needed: &[Binary]) -> Result<Self, AssetsError> {
         match env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()) {
             Some(folder) => Self::in_folder(Path::new(&folder), needed),
-            None => Ok(Self { folder: build::ensure(&module())? }),
+            None => {
+                let names: Vec<_> = needed.iter().map(|binary| binary.name()).collect();
+                Ok(Self { folder: build::ensure_programs(&module(), &names)? })
+            }
         }
     }
 
@@ -112,12 +115,13 @@ fn module() -> Module {
             kubernetes => format!("k8s.io/kubernetes/cmd/{}", kubernetes.name()),
         },
         linker: linker.clone(),
+        tags: "",
     };
     Module {
         name: "control-plane",
         announcement: format!(
             "building etcd and Kubernetes {full} from Go modules, because no registry has them as binaries. This happens once \
-             per machine and takes five to ten minutes."
+             per machine and takes some minutes."
         ),
         go_mod: GO_MOD,
         go_sum: GO_SUM,

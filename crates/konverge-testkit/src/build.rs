@@ -38,6 +38,8 @@ pub struct Program {
     pub package: String,
     /// For the linker, beyond leaving debug information out.
     pub linker: String,
+    /// Build tags, separated by commas.
+    pub tags: &'static str,
 }
 
 /// The subfolder that a build fills, named as `cargo install` names it.
@@ -98,28 +100,68 @@ pub enum BuildError {
     },
 }
 
-/// The folder with the programs; builds them if they are not in the cache. Two processes that ask at once build once.
+/// The folder with all programs of the module; builds those that are not in the cache. Two processes that ask at once build once.
 ///
 /// The cache is keyed by the module's files and the Go version, so another clone finds the same build.
 pub fn ensure(module: &Module) -> Result<PathBuf, BuildError> {
-    let go = go_version()?;
-    cached(module.name, &module.key(&go), |folder| module.is_complete(folder), |workspace| build(module, workspace))
+    let names: Vec<_> = module.programs.iter().map(|program| program.name).collect();
+    ensure_programs(module, &names)
+}
+
+/// The same for the programs of these names only. The folder can hold others.
+pub fn ensure_programs(module: &Module, names: &[&str]) -> Result<PathBuf, BuildError> {
+    ensure_in(&cache()?, module, names)
+}
+
+fn ensure_in(cache: &Path, module: &Module, names: &[&str]) -> Result<PathBuf, BuildError> {
+    let key = module.key(&go_version()?);
+    let mut is_announced = false;
+    // One after the other: a process that needs no other program does not wait for the others.
+    for program in module.programs.iter().filter(|program| names.contains(&program.name)) {
+        let is_complete = |folder: &Path| folder.join(program.name).is_file();
+        cached_in(cache, module.name, &key, is_complete, |workspace| {
+            if !is_announced {
+                eprintln!("konverge: {}", module.announcement);
+                is_announced = true;
+            }
+            build(module, program, workspace)
+        })?;
+    }
+    Ok(folder_in(cache, module.name, &key))
+}
+
+fn cache() -> Result<PathBuf, BuildError> {
+    environment::cache().ok_or(BuildError::NoCache)
 }
 
 /// The folder of the cache that belongs to `name` and `key`, whether or not it exists. `None` without a place for the cache.
 pub fn folder(name: &str, key: &str) -> Option<PathBuf> {
-    environment::cache().map(|cache| cache.join(name).join(key))
+    Some(folder_in(&environment::cache()?, name, key))
+}
+
+fn folder_in(cache: &Path, name: &str, key: &str) -> PathBuf {
+    cache.join(name).join(key)
 }
 
 /// The folder of the cache that belongs to `name` and `key`. If it is not complete, `make` gets an empty folder to work in and fills its
-/// subfolder [`OUTPUT`], which becomes the folder. Two processes that ask at once build once.
+/// subfolder [`OUTPUT`], whose files go into the folder. Two processes that ask at once build once.
 pub fn cached<E: From<BuildError>>(
     name: &str,
     key: &str,
     is_complete: impl Fn(&Path) -> bool,
     make: impl FnOnce(&Path) -> Result<(), E>,
 ) -> Result<PathBuf, E> {
-    let folder = folder(name, key).ok_or(BuildError::NoCache)?;
+    cached_in(&cache()?, name, key, is_complete, make)
+}
+
+fn cached_in<E: From<BuildError>>(
+    cache: &Path,
+    name: &str,
+    key: &str,
+    is_complete: impl Fn(&Path) -> bool,
+    make: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<PathBuf, E> {
+    let folder = folder_in(cache, name, key);
     if is_complete(&folder) {
         return Ok(folder);
     }
@@ -132,12 +174,22 @@ pub fn cached<E: From<BuildError>>(
         lock.lock().map_err(not_written(&lock_path))?;
     }
     if !is_complete(&folder) {
-        // Beside its place, so that the last step is a rename and a half-built folder is never taken for a whole one.
+        // Beside its place, so that the last step is a rename and a file that is half written is never taken for a whole one.
         let workspace = tempfile::Builder::new().prefix(".building-").tempdir_in(root).map_err(not_written(root))?;
         make(workspace.path())?;
-        fs::rename(workspace.path().join(OUTPUT), &folder).map_err(not_written(&folder))?;
+        take_over(&workspace.path().join(OUTPUT), &folder).map_err(not_written(&folder))?;
     }
     Ok(folder)
+}
+
+/// Moves the files of a folder into another one, which can hold others.
+fn take_over(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        fs::rename(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
 }
 
 fn not_written(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
@@ -145,15 +197,13 @@ fn not_written(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
     |source| BuildError::Write { path, source }
 }
 
-fn build(module: &Module, workspace: &Path) -> Result<(), BuildError> {
-    eprintln!("konverge: {}", module.announcement);
+fn build(module: &Module, program: &Program, workspace: &Path) -> Result<(), BuildError> {
     let files = [("go.mod", module.go_mod), ("go.sum", module.go_sum)];
     for (name, content) in files.iter().chain(module.sources) {
         let path = workspace.join(name);
         fs::write(&path, content).map_err(not_written(&path))?;
     }
-    let output = workspace.join(OUTPUT);
-    module.programs.iter().try_for_each(|program| compile(workspace, &output, program))
+    compile(workspace, &workspace.join(OUTPUT), program)
 }
 
 fn compile(workspace: &Path, output: &Path, program: &Program) -> Result<(), BuildError> {
@@ -162,7 +212,10 @@ fn compile(workspace: &Path, output: &Path, program: &Program) -> Result<(), Bui
     let began = Instant::now();
     eprintln!("konverge: building {name}");
     let mut command = Command::new("go");
-    command.args(["build", "-trimpath", "-ldflags", &linker, "-o"]).arg(output.join(name)).arg(&program.package);
+    command
+        .args(["build", "-trimpath", "-tags", program.tags, "-ldflags", &linker, "-o"])
+        .arg(output.join(name))
+        .arg(&program.package);
     // The module is complete: nothing may change it, and a newer toolchain is not fetched behind our back.
     command.env("GOFLAGS", "-mod=readonly").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env("GOWORK", "off");
     let mut child =
@@ -188,10 +241,6 @@ fn compile(workspace: &Path, output: &Path, program: &Program) -> Result<(), Bui
 }
 
 impl Module {
-    fn is_complete(&self, folder: &Path) -> bool {
-        self.programs.iter().all(|program| folder.join(program.name).is_file())
-    }
-
     /// Sixteen hex digits of a hash over all that decides what the programs are.
     fn key(&self, go: &str) -> String {
         let digest = Sha256::new().chain_update(self.go_mod).chain_update(self.go_sum).chain_update(go);
@@ -232,6 +281,42 @@ mod tests {
         ] {
             assert_eq!(is_new_enough(version), expected, "{version}");
         }
+    }
+
+    #[test]
+    fn only_the_programs_that_are_needed_are_built() {
+        let program =
+            |name| Program { name, package: ".".to_owned(), linker: format!("-X main.name={name}"), tags: "greeting" };
+        let module = Module {
+            name: "greetings",
+            announcement: "building greetings".to_owned(),
+            go_mod: "module example.com/greetings\n\ngo 1.26\n",
+            go_sum: "",
+            sources: &[(
+                "main.go",
+                "//go:build greeting\n\npackage main\n\nvar name string\n\nfunc main() { println(name) }\n",
+            )],
+            programs: vec![program("one"), program("two")],
+        };
+        let cache = tempfile::tempdir().unwrap();
+        let built = |folder: &Path| -> Vec<_> {
+            let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<_> = names.collect();
+            names.sort();
+            names
+        };
+        let folder = ensure_in(cache.path(), &module, &["two"]).unwrap();
+        assert_eq!(built(&folder), ["two"]);
+        let changed = |name: &str| fs::metadata(folder.join(name)).unwrap().modified().unwrap();
+        let before = changed("two");
+        assert_eq!(ensure_in(cache.path(), &module, &["one", "two"]).unwrap(), folder);
+        assert_eq!((built(&folder), changed("two")), (vec!["one".to_owned(), "two".to_owned()], before));
+        for name in ["one", "two"] {
+            let output = Command::new(folder.join(name)).output().unwrap();
+            assert_eq!(String::from_utf8(output.stderr).unwrap().trim(), name);
+        }
+        // Nothing else is left beside the lock.
+        assert_eq!(built(&cache.path().join("greetings")).len(), 2);
     }
 
     #[test]

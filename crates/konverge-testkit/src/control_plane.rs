@@ -165,6 +165,7 @@ impl ControlPlane {
         }
         let mut needed = vec![Binary::Etcd, Binary::ApiServer];
         needed.extend(options.controller_manager.then_some(Binary::ControllerManager));
+        needed.extend(options.kubectl.then_some(Binary::Kubectl));
         // The build blocks for minutes, once per machine.
         let assets = tokio::task::spawn_blocking(move || Assets::find(&needed)).await.map_err(io::Error::other)??;
         let kubectl = Some(assets.path(Binary::Kubectl)).filter(|path| path.is_file());
@@ -188,7 +189,7 @@ impl ControlPlane {
         &self.run
     }
 
-    /// kubectl of the cluster's version, if it came with the control plane.
+    /// kubectl of the cluster's version, if it came with the control plane. With [`Options::kubectl`] it does.
     pub fn kubectl(&self) -> Option<&Path> {
         self.kubectl.as_deref()
     }

@@ -52,7 +52,7 @@ fn vault() -> Module {
         go_mod: include_str!("../../vault/go.mod"),
         go_sum: include_str!("../../vault/go.sum"),
         sources: &[("main.go", include_str!("../../vault/main.go"))],
-        programs: vec![Program { name: VAULT, package: ".".to_owned(), linker: String::new() }],
+        programs: vec![Program { name: VAULT, package: ".".to_owned(), linker: String::new(), tags: "" }],
     }
 }
 
@@ -67,6 +67,6 @@ fn bao() -> Module {
         go_mod: include_str!("../../openbao/go.mod"),
         go_sum: include_str!("../../openbao/go.sum"),
         sources: &[],
-        programs: vec![Program { name: BAO, package: "github.com/openbao/openbao".to_owned(), linker }],
+        programs: vec![Program { name: BAO, package: "github.com/openbao/openbao".to_owned(), linker, tags: "" }],
     }
 }

@@ -84,7 +84,11 @@ fn setup() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn up(services: &[Route]) -> Result<(), Box<dyn std::error::Error>> {
-    let control_plane = ControlPlane::start(Options::ours().with(|options| options.controller_manager = true)).await?;
+    let options = Options::ours().with(|options| {
+        options.controller_manager = true;
+        options.kubectl = true;
+    });
+    let control_plane = ControlPlane::start(options).await?;
     println!("export KUBECONFIG={}", control_plane.kubeconfig().display());
     if let Some(kubectl) = control_plane.kubectl() {
         println!("# kubectl of the same version: {}", kubectl.display());

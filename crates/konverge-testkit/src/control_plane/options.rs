@@ -37,6 +37,8 @@ pub struct Options {
     pub cluster: Cluster,
     /// Start kube-controller-manager too, where the control plane is ours.
     pub controller_manager: bool,
+    /// Build kubectl too if it is missing, where the control plane is ours.
+    pub kubectl: bool,
 }
 
 impl Options {

@@ -12,7 +12,12 @@ pub(crate) fn helm() -> PathBuf {
         go_mod: include_str!("go.mod"),
         go_sum: include_str!("go.sum"),
         sources: &[],
-        programs: vec![Program { name: "helm", package: "helm.sh/helm/v4/cmd/helm".to_owned(), linker: String::new() }],
+        programs: vec![Program {
+            name: "helm",
+            package: "helm.sh/helm/v4/cmd/helm".to_owned(),
+            linker: String::new(),
+            tags: "",
+        }],
     };
     build::ensure(&module).unwrap().join("helm")
 }

@@ -18,7 +18,7 @@ use clap::Parser;
 use futures::FutureExt;
 use konverge_core::error::in_one_line;
 use konverge_e2e::{Cast, Signals, Stage, binary, quoted};
-use konverge_testkit::{Cluster, run_name, take_away};
+use konverge_testkit::{Assets, AssetsError, Binary, Cluster, run_name, take_away};
 use tokio::time::timeout;
 
 /// Far beyond what a change takes; only a broken way takes longer.
@@ -126,9 +126,22 @@ fn told(began: Instant, what: &str) {
     println!("  {what} ({:.2} s)", began.elapsed().as_secs_f32());
 }
 
+/// The kubectl of the control plane's version. It is built only now, because nothing before needs it.
+fn kubectl(stage: &Stage) -> Result<String> {
+    if !stage.control_plane.is_ours() {
+        return Ok("kubectl".to_owned());
+    }
+    match Assets::find(&[Binary::Kubectl]) {
+        Ok(assets) => Ok(shown(&assets.path(Binary::Kubectl))),
+        // Other test kits' folders need not hold it.
+        Err(AssetsError::Missing { .. }) => Ok("kubectl".to_owned()),
+        Err(error) => Err(error).context("there is no kubectl to play with"),
+    }
+}
+
 fn explain(cast: &Cast, namespace: &str) -> Result<()> {
     let stage = cast.stage();
-    let kubectl = stage.control_plane.kubectl().map_or_else(|| "kubectl".to_owned(), shown);
+    let kubectl = kubectl(stage)?;
     println!("\nEverything is left running. In another terminal:\n");
     println!("  export KUBECONFIG={}", shown(stage.control_plane.kubeconfig()));
     let zopp = pull::explain_exports(stage)?;
