@@ -1,13 +1,19 @@
-//! Everything that users install: the programs by their version, and the chart `deploy/charts/konverge` as Helm renders and installs it.
+//! Everything that users install: the programs by their version, the alerts as Prometheus evaluates them, and the
+//! chart `deploy/charts/konverge` as Helm renders and installs it.
 //!
 //! A test program of its own, so that `cargo test --workspace --test shipped` builds nothing else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod alerts;
 #[path = "../../../../crates/konverge/tests/helm/mod.rs"]
 mod helm;
 mod installed;
+mod node;
+#[path = "../../../../crates/konverge-new/tests/page/mod.rs"]
+mod page;
 mod rendered;
+mod tutorials;
 mod values;
 mod versions;
 

@@ -6,7 +6,10 @@ use clap::Parser;
 use konverge_new::New;
 use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, eventually};
 
-use crate::crates::{cargo, passes, program, target};
+use crate::{
+    crates::{cargo, passes, program, target},
+    page::{Block, blocks, shows},
+};
 
 const PAGE: &str = include_str!("../../../../docs/first-operator.md");
 
@@ -34,78 +37,6 @@ struct Cli {
     new: New,
 }
 
-/// A block of code, and the comment before it that says what it is for.
-struct Block {
-    purpose: &'static str,
-    text: String,
-}
-
-impl Block {
-    /// The commands, each with the lines of output that the page shows.
-    fn commands(&self) -> Vec<(&str, Vec<&str>)> {
-        let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
-        for line in self.text.lines() {
-            match (line.strip_prefix("$ "), commands.last_mut()) {
-                (Some(command), _) => commands.push((command, Vec::new())),
-                (None, Some((_, output))) => output.push(line),
-                (None, None) => panic!("a block of commands begins with {line:?}"),
-            }
-        }
-        commands
-    }
-}
-
-fn blocks() -> Vec<Block> {
-    let (mut blocks, mut purpose, mut lines) = (Vec::new(), "", PAGE.lines());
-    while let Some(line) = lines.next() {
-        if let Some(comment) = line.strip_prefix("<!-- ") {
-            purpose = comment.strip_suffix(" -->").unwrap();
-        } else if line.starts_with("```") {
-            let text: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
-            let is_commands = line == "```console";
-            assert!(is_commands || purpose.starts_with("file: "), "no file is named for {text:?}");
-            blocks.push(Block { purpose: std::mem::take(&mut purpose), text: text.join("\n") + "\n" });
-        }
-    }
-    blocks
-}
-
-/// Whether the lines are in the output, in this order. `…` stands for any text.
-fn shows(output: &str, lines: &[&str]) -> bool {
-    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut rest = output.lines().map(words);
-    lines.iter().all(|line| rest.any(|shown| fits(&words(line), &shown)))
-}
-
-fn fits(pattern: &str, line: &str) -> bool {
-    let Some((first, others)) = pattern.split_once('…') else { return pattern == line };
-    let Some(mut rest) = line.strip_prefix(first) else { return false };
-    let mut others: Vec<_> = others.split('…').collect();
-    let last = others.pop().unwrap_or_default();
-    for part in others {
-        let Some((_, after)) = rest.split_once(part) else { return false };
-        rest = after;
-    }
-    rest.ends_with(last)
-}
-
-#[test]
-fn a_pattern_fits_what_it_describes() {
-    for (pattern, line, expected) in [
-        ("first", "first", true),
-        ("first", "first ", false),
-        ("…", "", true),
-        ("pod/first-… 0/1 …", "pod/first-ab 0/1 6s", true),
-        ("pod/first-… 1/1 …", "pod/first-ab 0/1 6s", false),
-        ("a…b", "ab", true),
-        ("a…b", "a", false),
-    ] {
-        assert_eq!(fits(pattern, line), expected, "{pattern} {line}");
-    }
-    assert!(shows("one\n  two   three\nfour\n", &["two three", "four"]));
-    assert!(!shows("one\ntwo\n", &["two", "one"]));
-}
-
 /// Makes the crate of the page with its files.
 fn make(folder: &Path, blocks: &[Block]) {
     let (_, arguments) = COMMANDS_OF_THE_READER[1].split_once(" -- ").unwrap();
@@ -127,7 +58,10 @@ fn make(folder: &Path, blocks: &[Block]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_operator_is_as_the_page_says() {
-    let blocks = blocks();
+    let blocks = blocks(PAGE);
+    for block in &blocks {
+        assert!(block.is_commands || block.purpose.starts_with("file: "), "no file is named for {:?}", block.text);
+    }
     let of_the_reader = blocks.iter().filter(|block| block.purpose.is_empty()).flat_map(Block::commands);
     let of_the_reader: Vec<_> = of_the_reader.map(|(command, _)| command).collect();
     assert_eq!(of_the_reader, COMMANDS_OF_THE_READER, "change the test together with the page");
@@ -139,12 +73,15 @@ async fn the_first_operator_is_as_the_page_says() {
     passes(&folder, &["run", "--quiet", "--", "generate", "--into", "deploy"]);
     passes(&folder, &["test", "--quiet"]);
 
-    let plane = ControlPlane::start(Options::ours().with(|options| options.controller_manager = true)).await.unwrap();
+    let options = Options::ours().with(|options| {
+        options.controller_manager = true;
+        options.kubectl = true;
+    });
+    let plane = ControlPlane::start(options).await.unwrap();
     let bash = |command: &str| {
         let mut bash = program("bash", &folder);
-        if let Some(kubectl) = plane.kubectl() {
-            bash.env("PATH", format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap()));
-        }
+        let kubectl = plane.kubectl().unwrap().parent().unwrap().display();
+        bash.env("PATH", format!("{kubectl}:{}", std::env::var("PATH").unwrap()));
         said(bash.args(["-c", command]).env("KUBECONFIG", plane.kubeconfig())).1
     };
     let mut operator = None;
@@ -155,7 +92,7 @@ async fn the_first_operator_is_as_the_page_says() {
                 .any(|verb| command.starts_with(&format!("kubectl {verb}")));
             let mut output = String::new();
             let found = eventually(LIMIT, || {
-                output = bash(command);
+                output = bash(&command);
                 std::future::ready((!may_be_repeated || shows(&output, &lines)).then_some(()))
             });
             let _ = found.await;

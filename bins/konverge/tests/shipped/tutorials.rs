@@ -1,0 +1,199 @@
+//! The tutorials, followed word for word: their files are written, their commands are run in a shell, and their output is compared.
+
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command, sync::Arc, time::Duration};
+
+use konverge_e2e::{Server, User, binary};
+use konverge_testkit::{ControlPlane, Options, eventually};
+use konverge_testkit_stores::{VaultOptions, VaultServer};
+use kube::config::Kubeconfig;
+use tempfile::TempDir;
+
+use crate::{
+    helm::helm,
+    node::Node,
+    page::{blocks, shows},
+};
+
+const ALL_IN_ONE: &str = include_str!("../../../../docs/tutorials/all-in-one.md");
+const PULL: &str = include_str!("../../../../docs/tutorials/pull.md");
+const PUSH: &str = include_str!("../../../../docs/tutorials/push.md");
+const ROLL: &str = include_str!("../../../../docs/tutorials/roll.md");
+const VAULT_LOGIN: &str = include_str!("../../../../docs/how-to/vault-login.md");
+
+/// Far longer than a reader would wait.
+const SOON: Duration = Duration::from_mins(2);
+
+/// The beginnings of commands that only look, and are repeated until they show what the page shows.
+const LOOKS: [&str; 5] = ["kubectl get ", "kubectl konverge ", "vault kv ", "kubectl wait ", "helm test "];
+
+/// A reader at a terminal, with a cluster of their own. Its node runs the programs that the chart installs.
+struct Reader {
+    // In the order in which they are to end.
+    _node: Node,
+    plane: Arc<ControlPlane>,
+    folder: TempDir,
+    /// What the reader writes instead of a word of the page.
+    words: Vec<(&'static str, String)>,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Reader {
+    async fn new() -> Self {
+        let options = Options::ours().with(|options| {
+            options.controller_manager = true;
+            options.kubectl = true;
+        });
+        let plane = Arc::new(ControlPlane::start(options).await.unwrap());
+        let node = Node::start(plane.clone(), plane.admin_client().await.unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        let copied = Command::new("cp").arg("-r").arg(root.join("deploy")).arg(folder.path()).status().unwrap();
+        assert!(copied.success());
+        let programs = folder.path().join("bin");
+        fs::create_dir(&programs).unwrap();
+        for (name, path) in [
+            ("helm", helm()),
+            ("kubectl", plane.kubectl().unwrap().to_owned()),
+            ("kubectl-konverge", binary("kubectl-konverge").unwrap()),
+            ("vault", root.join("bins/konverge/tests/shipped/vault.sh")),
+            ("zopp", binary("zopp").unwrap()),
+        ] {
+            symlink(path, programs.join(name)).unwrap();
+        }
+        let home = folder.path().to_str().unwrap().to_owned();
+        Self { _node: node, plane, folder, words: Vec::new(), variables: vec![("HOME", home)] }
+    }
+
+    /// Writes the files of a part of a page and runs its commands, in their order.
+    async fn follow(&mut self, part: &str) {
+        let mut count = 0;
+        for block in blocks(part) {
+            if let Some(file) = block.purpose.strip_prefix("file: ") {
+                fs::write(self.folder.path().join(file), self.filled_in(&block.text)).unwrap();
+            } else if block.purpose.starts_with("apply") {
+                fs::write(self.folder.path().join("block.yaml"), self.filled_in(&block.text)).unwrap();
+                self.run("kubectl apply -f block.yaml", &[]).await;
+            } else if block.purpose != "runs until it is stopped" {
+                assert!(block.is_commands, "no file is named for {:?}", block.text);
+                for (command, lines) in block.commands() {
+                    self.run(&self.filled_in(&command), &lines).await;
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 1, "{part}");
+    }
+
+    /// Runs a command until it succeeds and shows these lines; once, if it changes something.
+    async fn run(&mut self, command: &str, lines: &[&str]) {
+        let mut said = (false, String::new());
+        let looks = LOOKS.iter().any(|look| command.starts_with(look));
+        let done = eventually(SOON, || {
+            said = self.shell(command);
+            std::future::ready((!looks || said.0 && shows(&said.1, lines)).then_some(()))
+        });
+        let _ = done.await;
+        let (succeeded, output) = said;
+        let logs = self.plane.run_directory().path().display();
+        assert!(succeeded, "{command} failed:\n{output}\nLogs are in {logs}.");
+        assert!(shows(&output, lines), "{command} said:\n{output}\nThe page shows:\n{}", lines.join("\n"));
+        // The page names the id by this word.
+        if let Some((_, rest)) = output.split_once("(ID: ") {
+            self.words.push(("PRINCIPAL-ID", rest.split(')').next().unwrap().to_owned()));
+        }
+    }
+
+    fn shell(&self, command: &str) -> (bool, String) {
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.folder.path().join("bin").display());
+        let mut bash = Command::new("bash");
+        bash.args(["-o", "pipefail", "-ec", command]).current_dir(self.folder.path()).env_clear();
+        bash.env("PATH", path).env("KUBECONFIG", self.plane.kubeconfig()).envs(self.variables.iter().cloned());
+        let output = bash.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text.into_owned())
+    }
+
+    /// Changes a file as the page asks its reader to.
+    fn edit(&self, file: &str) {
+        let path = self.folder.path().join(file);
+        let before = fs::read_to_string(&path).unwrap();
+        let after = self.filled_in(&before);
+        assert_ne!(before, after, "{file} has nothing to change");
+        fs::write(path, after).unwrap();
+    }
+
+    fn filled_in(&self, text: &str) -> String {
+        self.words.iter().fold(text.to_owned(), |text, (word, meant)| text.replace(word, meant))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tutorial_of_roll_leads_to_its_end() {
+    Reader::new().await.follow(ROLL).await;
+}
+
+/// Gives a reader what a tutorial asks for: a zopp server with an environment that they may administer.
+async fn with_zopp(reader: &mut Reader) -> Server {
+    let run = reader.plane.run_directory().clone();
+    let server = Server::start(&run).await.unwrap();
+    let user = User::new(run.path().join("home"), server.url()).unwrap();
+    let invite = server.invite().await.unwrap();
+    user.zopp(["join", &invite, "alice@example.com", "--principal", "laptop"]).await.unwrap();
+    user.zopp(["workspace", "create", "acme"]).await.unwrap();
+    user.zopp(["project", "create", "backend", "-w", "acme"]).await.unwrap();
+    user.create_environment("acme/backend/production").await.unwrap();
+    reader.variables.retain(|(name, _)| *name != "HOME");
+    reader.variables.push(("HOME", user.home().to_str().unwrap().to_owned()));
+    reader.variables.push(("ZOPP_SERVER", server.url()));
+    reader.words.push(("https://zopp.example.com", server.url()));
+    server
+}
+
+/// The same for Vault, with a KV engine at `secret/`.
+async fn with_vault(reader: &mut Reader) -> VaultServer {
+    let vault = VaultServer::start(VaultOptions::default()).await.unwrap();
+    vault.mount_kv("secret", 2).await.unwrap();
+    reader.variables.push(("VAULT_ADDR", vault.address().to_owned()));
+    reader.variables.push(("VAULT_TOKEN", vault.root_token().to_owned()));
+    let kubeconfig = Kubeconfig::read_from(reader.plane.kubeconfig()).unwrap();
+    let server = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.clone().unwrap();
+    reader.words.push(("https://API-SERVER:6443", server));
+    reader.words.push(("https://vault.example.com:8200", vault.address().to_owned()));
+    vault
+}
+
+/// The parts of the page about the login to Vault: before and after the operator runs.
+fn login() -> (&'static str, &'static str) {
+    VAULT_LOGIN.split_once("\n## 4. Check\n").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tutorial_of_pull_leads_to_its_end() {
+    let mut reader = Reader::new().await;
+    let _server = with_zopp(&mut reader).await;
+    reader.follow(PULL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tutorial_of_push_and_the_login_that_it_needs_lead_to_their_end() {
+    let mut reader = Reader::new().await;
+    let _vault = with_vault(&mut reader).await;
+    let (login, check) = login();
+    reader.follow(login).await;
+    reader.follow(PUSH).await;
+    // push runs now.
+    reader.run("kubectl konverge doctor", &[]).await;
+    assert!(check.contains("$ kubectl konverge doctor\n"), "{check}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tutorial_of_all_in_one_leads_to_its_end() {
+    let mut reader = Reader::new().await;
+    let (_server, _vault) = (with_zopp(&mut reader).await, with_vault(&mut reader).await);
+    let (credentials, _) = PULL.split_once("\n2. ").unwrap();
+    reader.follow(credentials).await;
+    reader.follow(login().0).await;
+    // The reader changes the addresses in the file, as the page asks.
+    reader.edit("deploy/konverge.yaml");
+    reader.follow(ALL_IN_ONE).await;
+}
