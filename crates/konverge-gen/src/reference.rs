@@ -1,7 +1,10 @@
 //! Pages in which people look things up.
 
+mod fields;
+
 use std::{collections::BTreeSet, fmt::Write};
 
+pub use self::fields::fields;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
 /// A table of the flags that a command shows: name, variable, default, meaning.

@@ -1,8 +1,10 @@
-//! Writes the generated pages of the docs into a folder: annotations, flags, reasons, metrics, alerts and roles. With `--check` it writes nothing, and
+//! Writes the generated pages of the docs into a folder: annotations, custom resources, flags, reasons, metrics, alerts and
+//! roles. With `--check` it writes nothing, and
 //! fails if a page differs. `cargo xtask generate` runs it.
 
 mod framework;
 mod pages;
+mod resources;
 #[path = "../chart/uses.rs"]
 mod uses;
 #[path = "../chart/watched.rs"]
@@ -27,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     files.text("reasons.md", pages::reasons()?);
     files.text("metrics.md", pages::metrics());
     files.text("alerts.md", pages::alerts()?);
+    files.text("custom-resources.md", resources::page()?);
     files.text("roles.md", pages::roles()?);
     Ok(destination.put(&files)?)
 }
