@@ -142,7 +142,7 @@ fn values_of_the_chart_that_pages_set_are_there() {
     let mut count = 0;
     for page in pages() {
         for set in page.text.split("--set ").skip(1) {
-            let path = set.split('=').next().unwrap();
+            let path = set.split('=').next().unwrap().trim_start_matches('\'');
             count += 1;
             // Labels are free.
             let path = path.split_once(".labels.").map_or(path, |(labels, _)| labels);
