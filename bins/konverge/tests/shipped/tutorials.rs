@@ -18,6 +18,7 @@ const ALL_IN_ONE: &str = include_str!("../../../../docs/tutorials/all-in-one.md"
 const PULL: &str = include_str!("../../../../docs/tutorials/pull.md");
 const PUSH: &str = include_str!("../../../../docs/tutorials/push.md");
 const ROLL: &str = include_str!("../../../../docs/tutorials/roll.md");
+const UNINSTALL: &str = include_str!("../../../../docs/how-to/uninstall.md");
 const VAULT_LOGIN: &str = include_str!("../../../../docs/how-to/vault-login.md");
 
 /// Far longer than a reader would wait.
@@ -184,6 +185,21 @@ async fn the_tutorial_of_push_and_the_login_that_it_needs_lead_to_their_end() {
     // push runs now.
     reader.run("kubectl konverge doctor", &[]).await;
     assert!(check.contains("$ kubectl konverge doctor\n"), "{check}");
+
+    // An object that push has written for, when push is removed as its page says.
+    for command in [
+        "kubectl create namespace shop",
+        "kubectl create secret generic db --namespace shop --from-literal=password=three",
+        "kubectl annotate secret db --namespace shop vault-sync.io/path=secret/data/shop/last",
+    ] {
+        reader.run(command, &[]).await;
+    }
+    reader.run("vault kv get secret/shop/last", &["password    three"]).await;
+    let (_, uninstall) = UNINSTALL.split_once("\n## Push\n").unwrap();
+    let (uninstall, _) = uninstall.split_once("\nWithout Helm:\n").unwrap();
+    reader.follow(uninstall).await;
+    reader.run("kubectl delete namespace shop --timeout=60s", &[]).await;
+    reader.run("vault kv get secret/shop/last", &["password    three"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
