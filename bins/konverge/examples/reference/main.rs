@@ -1,6 +1,5 @@
 //! Writes the generated pages of the docs into a folder: annotations, custom resources, flags, reasons, metrics, alerts and
-//! roles. With `--check` it writes nothing, and
-//! fails if a page differs. `cargo xtask generate` runs it.
+//! roles. With `--check` it writes nothing, and fails if a page differs. `cargo xtask generate` runs it.
 
 mod framework;
 mod pages;
