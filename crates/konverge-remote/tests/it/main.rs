@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod enumeration;
+mod inherited;
+mod parts;
 mod sharing;
 mod world;

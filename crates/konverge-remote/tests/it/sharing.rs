@@ -8,14 +8,14 @@ use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
 
 use crate::world::{CLUSTER, Desired, Fault, INTERVAL, Item, Object, Server, Shared, process};
 
-type Marked = Remotes<Server<true, true>>;
+pub(crate) type Marked = Remotes<Server<true, true>>;
 
-fn want(name: &str, content: u32) -> Desired {
+pub(crate) fn want(name: &str, content: u32) -> Desired {
     Desired { name: name.to_owned(), content }
 }
 
 /// An object with a record and a status of its own.
-fn object(name: &'static str, uid: &'static str) -> Object {
+pub(crate) fn object(name: &'static str, uid: &'static str) -> Object {
     Object { name, uid, ..Object::new(&Shared::default()) }
 }
 
@@ -25,7 +25,7 @@ fn woken(changes: &mut UnboundedReceiver<Subject>) -> BTreeSet<String> {
 }
 
 /// How many lists and how many writes the server has served.
-fn costs(server: &Shared) -> (usize, usize) {
+pub(crate) fn costs(server: &Shared) -> (usize, usize) {
     let world = server.lock();
     (world.lists, world.writes)
 }
@@ -37,7 +37,7 @@ async fn settled(remotes: &Marked, object: &Object, created: i64, name: &str) ->
     object.reconcile(remotes, &binding, &want(name, 1)).await.unwrap()
 }
 
-fn reason<T: std::fmt::Debug>(result: Result<T, Failure>) -> &'static str {
+pub(crate) fn reason<T: std::fmt::Debug>(result: Result<T, Failure>) -> &'static str {
     result.unwrap_err().reason()
 }
 

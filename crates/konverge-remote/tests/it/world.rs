@@ -13,6 +13,8 @@ use tokio::time::sleep;
 
 pub(crate) const CLUSTER: &str = "c-1";
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
+/// The content by which a former operator of the same objects is recognized.
+pub(crate) const FORMER: u32 = 1234;
 
 /// How a call goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +209,10 @@ impl<const MARKED: bool, const UNIQUE: bool> Remote for Server<MARKED, UNIQUE> {
 
     fn mark(item: &Item) -> Option<Mark> {
         item.mark.clone()
+    }
+
+    fn is_of_former_operator(item: &Item) -> bool {
+        item.content == FORMER
     }
 
     fn differences(item: &Item, desired: &Desired, mark: &Mark) -> Result<Vec<&'static str>, Failure> {
