@@ -332,6 +332,7 @@ impl ZoppService for Service {
             ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
             kek_wrapped: wrapped.sealed.ciphertext,
             kek_nonce: wrapped.sealed.nonce.to_vec(),
+            ..WorkspaceKeys::default()
         }))
     }
 

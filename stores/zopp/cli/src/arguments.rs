@@ -59,6 +59,9 @@ pub struct ServerArguments {
     /// never chosen unless you say so [default: as remembered, else v2]
     #[arg(long, global = true, value_name = "v1|v2", env = "ZOPP_GENERATION", value_parser = generation)]
     pub generation: Option<Profile>,
+    /// Refuse a workspace key that is not pinned unless a principal that this device knows signed it; else the first key is believed
+    #[arg(long, global = true, env = "ZOPP_REQUIRE_SIGNED_KEYS", value_parser = clap::builder::FalseyValueParser::new())]
+    pub require_signed_keys: bool,
     /// How long the server may take to answer
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..))]

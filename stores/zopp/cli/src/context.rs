@@ -6,7 +6,7 @@ use konverge_zopp_client::{
     Client, ClientCertificate, ClientConfig, ConfigFile, Connection, Fingerprint, Identity, Trust,
     config::{canonical_address, is_unprotected},
     config_file::{self, FileError, Lock},
-    trust::Learnt,
+    trust::{Basis, Learnt},
 };
 
 use crate::{arguments::ServerArguments, failure::Failure, output::visible};
@@ -30,6 +30,7 @@ impl Context {
         config.client_certificate = self.server.client_certificate()?;
         config.call_timeout = self.timeout();
         config.profile = self.server.generation;
+        config.require_signed_keys = self.server.require_signed_keys;
         config.trust = self.trust()?.clone();
         Ok(Connection::new(&config)?)
     }
@@ -150,7 +151,10 @@ impl Context {
 
 /// On standard error: pins of first use are the moment in which a lying server is believed.
 fn tell_first_uses(address: &str, learnt: &Learnt) {
-    for (name, pin) in learnt.workspaces.iter().filter(|(_, pin)| pin.first_use) {
+    for (name, pin) in learnt.workspaces.iter().filter(|(_, pin)| matches!(pin.basis, Basis::Followed(_))) {
+        eprintln!("Note: the key of workspace '{}' was replaced, and is now:\n  {}", visible(name), pin.fingerprint);
+    }
+    for (name, pin) in learnt.workspaces.iter().filter(|(_, pin)| pin.basis == Basis::FirstUse) {
         let name = visible(name);
         eprintln!(
             "Note: this device sees the key of workspace '{name}' on {address} for the first time, and pins it:\n  {}\n  Compare it with \

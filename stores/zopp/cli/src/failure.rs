@@ -4,7 +4,7 @@ use std::{error::Error, fmt::Write, process::ExitCode};
 
 use konverge_zopp_client::{
     CallError, ConfigError, CredentialsError, FetchError, ManifestFault, config_file::FileError, error::NO_TLS,
-    keys::KeyAccessError, trust::PinMismatch, writer::WriteError,
+    key_rotation::RotationError, keys::KeyAccessError, trust::PinMismatch, writer::WriteError,
 };
 use tonic::Code;
 
@@ -45,6 +45,12 @@ impl Failure {
         Self { next: Some(next.into()), ..self }
     }
 
+    /// With words for what was done before it failed.
+    #[must_use]
+    pub fn after(self, done: &str) -> Self {
+        Self { what: format!("{done}{}", self.what), ..self }
+    }
+
     /// The text, without the leading `Error:`.
     pub fn text(&self) -> String {
         let mut text = self.what.clone();
@@ -78,6 +84,7 @@ pub fn failed<E: Refusal>(what: impl Into<String>, need: Option<Need>) -> impl F
         let next = error.call().and_then(|call| next_step(call, need.as_ref()));
         let next = next.or_else(|| error.pin().map(after_mismatch));
         let next = next.or_else(|| error.fault().map(|_| AFTER_FAULT.to_owned()));
+        let next = next.or_else(|| error.unvouched().map(pin_first));
         Failure { next, ..Failure::new(what).because(error) }
     }
 }
@@ -89,6 +96,11 @@ pub trait Refusal: Error + Send + Sync + 'static {
 
     /// The key that is not the pinned one, if it is that.
     fn pin(&self) -> Option<&PinMismatch> {
+        None
+    }
+
+    /// The workspace whose key nobody vouches for, if it is that.
+    fn unvouched(&self) -> Option<&str> {
         None
     }
 
@@ -115,6 +127,8 @@ impl Refusal for KeyAccessError {
             Self::NoExchangeKey { .. }
             | Self::OtherKey(_)
             | Self::BadSignature { .. }
+            | Self::Chain { .. }
+            | Self::Unvouched { .. }
             | Self::AmbiguousName { .. }
             | Self::Open { .. } => None,
         }
@@ -123,6 +137,13 @@ impl Refusal for KeyAccessError {
     fn pin(&self) -> Option<&PinMismatch> {
         match self {
             Self::OtherKey(mismatch) => Some(mismatch),
+            _ => None,
+        }
+    }
+
+    fn unvouched(&self) -> Option<&str> {
+        match self {
+            Self::Unvouched { workspace } => Some(workspace),
             _ => None,
         }
     }
@@ -153,9 +174,39 @@ impl Refusal for WriteError {
         }
     }
 
+    fn unvouched(&self) -> Option<&str> {
+        match self {
+            Self::Access(access) => access.unvouched(),
+            _ => None,
+        }
+    }
+
     fn fault(&self) -> Option<&ManifestFault> {
         match self {
             Self::NotCurrent(fault) => Some(fault),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for RotationError {
+    fn call(&self) -> Option<&CallError> {
+        match self {
+            Self::Access(access) => access.call(),
+            _ => None,
+        }
+    }
+
+    fn pin(&self) -> Option<&PinMismatch> {
+        match self {
+            Self::Access(access) => access.pin(),
+            _ => None,
+        }
+    }
+
+    fn unvouched(&self) -> Option<&str> {
+        match self {
+            Self::Access(access) => access.unvouched(),
             _ => None,
         }
     }
@@ -176,6 +227,10 @@ impl Refusal for FetchError {
     fn pin(&self) -> Option<&PinMismatch> {
         self.source().and_then(|source| source.downcast_ref())
     }
+
+    fn unvouched(&self) -> Option<&str> {
+        self.source().and_then(|source| source.downcast_ref::<KeyAccessError>()).and_then(Refusal::unvouched)
+    }
 }
 
 /// The next step for a key that differs from the pinned one. Nothing that a server says may lead to the new key by itself.
@@ -190,6 +245,15 @@ fn after_mismatch(mismatch: &PinMismatch) -> String {
     format!(
         "Nothing was sent. Ask another member, not the server, for the fingerprint on their device. Only if it is the new one: {}",
         visible(&command)
+    )
+}
+
+/// The next step for a key that nobody vouches for.
+fn pin_first(workspace: &str) -> String {
+    format!(
+        "Ask another member for the fingerprint on their device (zopp workspace fingerprint), and pin it: zopp workspace fingerprint -w {} \
+         --pin <fingerprint>",
+        visible(workspace)
     )
 }
 

@@ -55,7 +55,6 @@ signed_calls! {
     list_workspaces(Empty) -> WorkspaceList = "ListWorkspaces";
     get_workspace_keys(GetWorkspaceKeysRequest) -> WorkspaceKeys = "GetWorkspaceKeys";
 
-    create_invite(CreateInviteRequest) -> InviteToken = "CreateInvite";
     list_invites(Empty) -> InviteList = "ListInvites";
     revoke_invite(RevokeInviteRequest) -> Empty = "RevokeInvite";
 
@@ -72,7 +71,6 @@ signed_calls! {
     get_project(GetProjectRequest) -> Project = "GetProject";
     delete_project(DeleteProjectRequest) -> Empty = "DeleteProject";
 
-    create_environment(CreateEnvironmentRequest) -> Environment = "CreateEnvironment";
     list_environments(ListEnvironmentsRequest) -> EnvironmentList = "ListEnvironments";
     get_environment(GetEnvironmentRequest) -> Environment = "GetEnvironment";
     delete_environment(DeleteEnvironmentRequest) -> Empty = "DeleteEnvironment";

@@ -30,6 +30,9 @@ pub struct ClientConfig {
     pub keepalive_timeout: Duration,
     /// The server's generation. `None` is what is remembered of the server, else the second; [`Profile::V1`] must be requested.
     pub profile: Option<Profile>,
+    /// Whether a workspace's key that is not pinned must be signed by this principal or by one whose keys are pinned. Otherwise the first key is
+    /// believed.
+    pub require_signed_keys: bool,
     /// The pins of the server. The default remembers nothing, and pins what it sees first.
     pub trust: Trust,
 }
@@ -55,6 +58,7 @@ impl ClientConfig {
             keepalive_interval: Duration::from_secs(10),
             keepalive_timeout: Duration::from_secs(5),
             profile: None,
+            require_signed_keys: false,
             trust: Trust::default(),
         }
     }

@@ -10,6 +10,7 @@ use futures::{Stream, StreamExt};
 use http::uri::PathAndQuery;
 use konverge_zopp_crypto::{
     Profile,
+    key_link::KEY_GENERATION_KEY,
     signature::{KEY_PROOF_KEY, PRINCIPAL_ID_KEY, REQUEST_HASH_KEY, SIGNATURE_KEY, Signed, TIMESTAMP_KEY},
     wrap_signature::WRAP_SIGNATURE_KEY,
 };
@@ -57,6 +58,7 @@ struct Shared {
     server: Arc<str>,
     call_timeout: Duration,
     profile_override: Option<Profile>,
+    require_signed_keys: bool,
     trust: Trust,
     /// When the server last said that it does not know the calls of Konverge's own.
     own_calls_unknown_since: Mutex<Option<Instant>>,
@@ -69,13 +71,15 @@ pub(crate) struct Rpc {
     pub(crate) path: &'static str,
 }
 
-/// Signatures that go with a request, beside that of its caller. Stock servers ignore them.
+/// Signatures and the like that go with a request, beside that of its caller. Stock servers ignore them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Proofs {
     /// That the caller holds the key that its request registers.
     pub(crate) key: Option<[u8; 64]>,
     /// By whom the workspace key in it was wrapped.
     pub(crate) wrap: Option<[u8; 64]>,
+    /// The generation of the workspace key from which it was made.
+    pub(crate) generation: Option<u32>,
 }
 
 /// The caller: the principal's id and its signature over the call.
@@ -98,6 +102,7 @@ impl Connection {
                 server,
                 call_timeout: config.call_timeout,
                 profile_override: config.profile,
+                require_signed_keys: config.require_signed_keys,
                 trust: config.trust.clone(),
                 own_calls_unknown_since: Mutex::default(),
             }),
@@ -112,6 +117,11 @@ impl Connection {
     /// The pins of the server.
     pub fn trust(&self) -> &Trust {
         &self.shared.trust
+    }
+
+    /// Whether a key that nobody known signed is refused.
+    pub(crate) fn requires_signed_keys(&self) -> bool {
+        self.shared.require_signed_keys
     }
 
     /// Whether the server may know the calls of Konverge's own. A server that did not is asked again after a while: it may be upgraded.
@@ -153,6 +163,9 @@ impl Connection {
             if let Some(proof) = proof {
                 insert_hex(request.metadata_mut(), key, &hex::encode(proof));
             }
+        }
+        if let Some(generation) = proofs.generation {
+            request.metadata_mut().insert(KEY_GENERATION_KEY, generation.into());
         }
         let call = async {
             grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;

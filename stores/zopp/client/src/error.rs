@@ -277,7 +277,9 @@ impl FetchError {
             }
             KeyAccessError::AmbiguousName { name } => Self::AmbiguousName { environment: name },
             KeyAccessError::OtherKey(source) => Self::OtherKey { environment: environment_name, source },
-            source @ KeyAccessError::BadSignature { .. } => Self::ForgedKey { environment: environment_name, source },
+            source @ (KeyAccessError::BadSignature { .. }
+            | KeyAccessError::Chain { .. }
+            | KeyAccessError::Unvouched { .. }) => Self::ForgedKey { environment: environment_name, source },
             KeyAccessError::Open { what, source } => Self::Key { environment: environment_name, what, source },
         }
     }

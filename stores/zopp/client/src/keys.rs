@@ -4,11 +4,17 @@ use konverge_zopp_crypto::{
     Dek, EnvironmentName, Fingerprint, Kek, OpenError, SigningPublic, WrapToSign, X25519Private,
 };
 use konverge_zopp_proto::{
-    Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, WorkspaceKeys, identity::GetKeySignatureRequest,
+    Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, WorkspaceKeys,
+    identity::{GetKeyChainRequest, GetKeySignatureRequest},
 };
 use tonic::Code;
 
-use crate::{client::Client, error::CallError, trust::PinMismatch};
+use crate::{
+    client::Client,
+    error::CallError,
+    key_chain::{self, ChainFault},
+    trust::PinMismatch,
+};
 
 /// A workspace's id and its key.
 pub struct WorkspaceKey {
@@ -16,6 +22,8 @@ pub struct WorkspaceKey {
     pub id: String,
     /// Opens the keys of the workspace's environments.
     pub kek: Kek,
+    /// How often it was replaced, from 1; `None` if the server cannot tell.
+    pub generation: Option<u32>,
 }
 
 impl WorkspaceKey {
@@ -51,6 +59,23 @@ pub enum KeyAccessError {
         /// The ID of the principal that the server names.
         principal: String,
     },
+    /// Nobody whom this device knows vouches for the key, and that is required.
+    #[error(
+        "the key of workspace '{workspace}' is not pinned, and no principal that this device knows signed it, which --require-signed-keys \
+         demands"
+    )]
+    Unvouched {
+        /// The workspace.
+        workspace: String,
+    },
+    /// The server says that the pinned key was replaced, and cannot show it.
+    #[error("the server says that the key of workspace '{workspace}' was replaced, and {source}. The server may lie")]
+    Chain {
+        /// The workspace.
+        workspace: String,
+        /// What is wrong with the chain.
+        source: ChainFault,
+    },
     /// Two environments could have this context of encryption, and a server could give one's key and values for the other's.
     #[error(
         "workspace or project name in '{name}' contains \":\", which makes it look like another environment's to the encryption; make a \
@@ -83,13 +108,43 @@ impl Client {
         let kek =
             Kek::unwrap_with(private, &keys.ephemeral_pub, &keys.kek_nonce, &keys.kek_wrapped, &keys.workspace_id)
                 .map_err(|source| KeyAccessError::Open { what: "workspace key", source })?;
-        let key = WorkspaceKey { id: keys.workspace_id.clone(), kek };
+        let generation = Some(keys.generation).filter(|generation| *generation > 0);
+        let key = WorkspaceKey { id: keys.workspace_id.clone(), kek, generation };
         let trust = self.connection().trust();
-        if trust.workspace(workspace).is_none() && self.is_vouched_for(workspace, private, &keys).await? {
-            trust.pin_workspace(workspace, key.fingerprint());
+        match trust.workspace(workspace) {
+            None if self.is_vouched_for(workspace, private, &keys).await? => {
+                trust.pin_workspace(workspace, key.fingerprint());
+            }
+            None if self.connection().requires_signed_keys() => return Err(unvouched(workspace)),
+            Some(pinned) if pinned != key.fingerprint() => self.follow(workspace, pinned, &key).await?,
+            _ => {}
         }
         trust.check_workspace(workspace, key.fingerprint())?;
         Ok(key)
+    }
+
+    /// Pins the key if the chain of its generations leads to it from the pinned one. A chain that does not reach the pinned key is no error here:
+    /// the key differs from the pinned one, as before.
+    async fn follow(&self, workspace: &str, pinned: Fingerprint, key: &WorkspaceKey) -> Result<(), KeyAccessError> {
+        let request = GetKeyChainRequest { workspace_name: workspace.to_owned() };
+        let chain = match self.get_key_chain(request).await {
+            Err(error) if error.is_unknown_call() => return Ok(()),
+            chain => chain?,
+        };
+        let fault = |source| KeyAccessError::Chain { workspace: workspace.to_owned(), source };
+        let Some(links) = key_chain::follow(key, &chain.links, pinned).map_err(fault)? else { return Ok(()) };
+        let trust = self.connection().trust();
+        for link in links {
+            let offered = Fingerprint::of_principal(&link.signer_public_key, &link.signer_x25519_public_key);
+            if link.signer_public_key != self.identity().signing_seed().public().to_bytes() {
+                if self.connection().requires_signed_keys() && trust.principal(&link.signer_id).is_none() {
+                    return Err(unvouched(workspace));
+                }
+                trust.check_principal(&link.signer_id, offered)?;
+            }
+        }
+        trust.follow_workspace(workspace, pinned, key.fingerprint());
+        Ok(())
     }
 
     /// Whether a principal that this device trusts wrapped the key: this one, or one whose public keys are pinned. Keys that are not signed, or
@@ -154,6 +209,10 @@ impl Client {
         Dek::unwrap_with(&workspace.kek, &environment.dek_nonce, &environment.dek_wrapped, name)
             .map_err(|source| KeyAccessError::Open { what: "environment key", source })
     }
+}
+
+fn unvouched(workspace: &str) -> KeyAccessError {
+    KeyAccessError::Unvouched { workspace: workspace.to_owned() }
 }
 
 /// The context of encryption joins the names with `:`. A workspace or project with a `:` in its name shares the context of an environment

@@ -22,7 +22,7 @@
 //!
 //! # Reading order
 //! [`config`] → [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
-//! [`registration`], [`lifecycle`] and [`secrets`] → [`keys`] → [`manifest`] → [`environment`] and [`writer`].
+//! [`registration`], [`lifecycle`] and [`secrets`] → [`keys`] and [`key_rotation`] → [`manifest`] → [`environment`] and [`writer`].
 
 pub mod calls;
 mod channel;
@@ -35,6 +35,8 @@ pub mod environment;
 pub mod error;
 mod health;
 pub mod identity;
+mod key_chain;
+pub mod key_rotation;
 pub mod keys;
 pub mod lifecycle;
 pub mod manifest;
@@ -52,6 +54,8 @@ pub use connection::Connection;
 pub use environment::{ContentFingerprint, EnvironmentReader, Snapshot, WatchEvent};
 pub use error::{CallError, FetchError};
 pub use identity::{CredentialsError, Identity};
+pub use key_chain::ChainFault;
+pub use key_rotation::KeyRotation;
 pub use konverge_zopp_crypto::{EnvironmentName, Fingerprint, FingerprintError, Profile};
 pub use manifest::ManifestFault;
 pub use trust::{ServerRecord, Trust};

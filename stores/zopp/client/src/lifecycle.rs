@@ -25,7 +25,9 @@ own_calls! {
     transfer_ownership(TransferOwnershipRequest) -> TransferOwnershipResponse = "TransferOwnership";
     delete_workspace(DeleteWorkspaceRequest) -> DeleteWorkspaceResponse = "DeleteWorkspace";
     remove_user(RemoveUserRequest) -> RemoveUserResponse = "RemoveUser";
-    create_limited_invite(CreateInviteRequest) -> Invite = "CreateInvite";
     list_counted_invites(ListInvitesRequest) -> ListInvitesResponse = "ListInvites";
     get_key_signature(GetKeySignatureRequest) -> GetKeySignatureResponse = "GetKeySignature";
+    get_key_state(GetKeyStateRequest) -> GetKeyStateResponse = "GetKeyState";
+    rotate_workspace_key(RotateWorkspaceKeyRequest) -> RotateWorkspaceKeyResponse = "RotateWorkspaceKey";
+    get_key_chain(GetKeyChainRequest) -> GetKeyChainResponse = "GetKeyChain";
 }

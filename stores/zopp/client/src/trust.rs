@@ -136,8 +136,19 @@ impl ManifestPin {
 pub struct Pin {
     /// The fingerprint.
     pub fingerprint: Fingerprint,
+    /// Why it is believed.
+    pub basis: Basis,
+}
+
+/// Why a fingerprint is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
     /// Nobody vouched for it: it was the first that was seen.
-    pub first_use: bool,
+    FirstUse,
+    /// This device made the key, or a person vouched for it.
+    Vouched,
+    /// It replaced the key with this fingerprint, which was the pinned one.
+    Followed(Fingerprint),
 }
 
 impl Trust {
@@ -223,6 +234,19 @@ impl Trust {
         pin(&mut record.principals, &mut learnt.principals, id, fingerprint)
     }
 
+    /// Pins the key that replaced the pinned one.
+    pub(crate) fn follow_workspace(&self, name: &str, former: Fingerprint, new: Fingerprint) {
+        let State { record, learnt } = &mut *self.state();
+        // A pin that was not saved yet keeps its reason.
+        let basis = match learnt.workspaces.get(name) {
+            Some(Pin { basis: Basis::Followed(first), .. }) => Basis::Followed(*first),
+            Some(pin) => pin.basis,
+            None => Basis::Followed(former),
+        };
+        learnt.workspaces.insert(name.to_owned(), Pin { fingerprint: new, basis });
+        record.workspaces.insert(name.to_owned(), new);
+    }
+
     /// Returns the newest manifest that was seen of an environment.
     pub fn manifest(&self, name: &EnvironmentName) -> Option<ManifestPin> {
         self.state().record.environments.get(&name.to_string()).cloned()
@@ -299,7 +323,7 @@ fn check(
         Some(pinned) => Err(PinMismatch { what: what(), pinned: *pinned, offered }),
         None => {
             known.insert(name.to_owned(), offered);
-            learnt.insert(name.to_owned(), Pin { fingerprint: offered, first_use: true });
+            learnt.insert(name.to_owned(), Pin { fingerprint: offered, basis: Basis::FirstUse });
             Ok(())
         }
     }
@@ -311,7 +335,7 @@ fn pin(
     name: &str,
     fingerprint: Fingerprint,
 ) -> Option<Fingerprint> {
-    learnt.insert(name.to_owned(), Pin { fingerprint, first_use: false });
+    learnt.insert(name.to_owned(), Pin { fingerprint, basis: Basis::Vouched });
     known.insert(name.to_owned(), fingerprint).filter(|before| *before != fingerprint)
 }
 
@@ -321,11 +345,13 @@ fn merge(
     what: impl Fn(&str) -> String,
 ) -> Result<(), PinMismatch> {
     let mut result = Ok(());
-    for (name, Pin { fingerprint, first_use }) in learnt {
-        match record.get(&name) {
-            Some(pinned) if first_use && *pinned != fingerprint => {
+    for (name, Pin { fingerprint, basis }) in learnt {
+        match (record.get(&name), basis) {
+            (Some(pinned), Basis::FirstUse) if *pinned != fingerprint => {
                 result = Err(PinMismatch { what: what(&name), pinned: *pinned, offered: fingerprint });
             }
+            // Another program followed further, or a person decided otherwise. From that pin, this one is followed again.
+            (Some(pinned), Basis::Followed(former)) if *pinned != former => {}
             _ => drop(record.insert(name, fingerprint)),
         }
     }
@@ -392,7 +418,7 @@ mod tests {
         assert_eq!((error.pinned, error.offered), (fingerprint(1), fingerprint(2)));
         trust.check_workspace("other", fingerprint(2)).unwrap();
         let learnt = trust.take_learnt().unwrap();
-        assert_eq!(learnt.workspaces["acme"], Pin { fingerprint: fingerprint(1), first_use: true });
+        assert_eq!(learnt.workspaces["acme"], Pin { fingerprint: fingerprint(1), basis: Basis::FirstUse });
         assert_eq!(trust.take_learnt(), None);
     }
 
@@ -414,6 +440,22 @@ mod tests {
         assert!(late.take_learnt().unwrap().merge_into(&mut record).is_err());
         assert_eq!(record.workspaces["acme"], fingerprint(2));
         assert_eq!(record.principals["p"], fingerprint(4), "what does not differ is kept");
+    }
+
+    #[test]
+    fn a_replaced_key_is_followed_and_a_later_pin_is_not_undone() {
+        let mut record = ServerRecord::default();
+        record.workspaces.insert("acme".to_owned(), fingerprint(1));
+        let (slow, quick) = (Trust::new(record.clone()), Trust::new(record.clone()));
+        slow.follow_workspace("acme", fingerprint(1), fingerprint(2));
+        for (former, new) in [(1, 2), (2, 3)] {
+            quick.follow_workspace("acme", fingerprint(former), fingerprint(new));
+        }
+        assert_eq!(quick.workspace("acme"), Some(fingerprint(3)));
+        quick.take_learnt().unwrap().merge_into(&mut record).unwrap();
+        assert_eq!(record.workspaces["acme"], fingerprint(3), "several steps at once");
+        slow.take_learnt().unwrap().merge_into(&mut record).unwrap();
+        assert_eq!(record.workspaces["acme"], fingerprint(3), "not back to generation 2");
     }
 
     #[test]

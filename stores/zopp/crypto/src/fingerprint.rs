@@ -30,6 +30,9 @@ pub struct Fingerprint([u8; LENGTH]);
 pub struct FingerprintError;
 
 impl Fingerprint {
+    /// Bytes of a fingerprint.
+    pub const LENGTH: usize = LENGTH;
+
     /// Returns the fingerprint of a workspace: of its ID and its key together.
     pub fn of_workspace(workspace_id: &str, kek: &Kek) -> Self {
         Self::of("konverge.zopp.v1 workspace key", &[workspace_id.as_bytes(), kek.expose()])
@@ -38,6 +41,16 @@ impl Fingerprint {
     /// Returns the fingerprint of a principal: of both its public keys. The second one may be missing (empty).
     pub fn of_principal(signing: &[u8], exchange: &[u8]) -> Self {
         Self::of("konverge.zopp.v1 principal keys", &[signing, exchange])
+    }
+
+    /// Returns the fingerprint of these bytes, as [`Fingerprint::to_bytes`] gives them; `None` for another number of bytes.
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().map(Self).ok()
+    }
+
+    /// Returns its bytes.
+    pub fn to_bytes(self) -> [u8; Self::LENGTH] {
+        self.0
     }
 
     fn of(purpose: &str, parts: &[&[u8]]) -> Self {

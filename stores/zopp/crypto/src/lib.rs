@@ -23,7 +23,7 @@
 //!   clients compare and pin [`fingerprint`]s.
 //!
 //! # Reading order
-//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`wrap_signature`] → [`manifest`] → [`invite`] → [`export`] →
+//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`wrap_signature`] → [`key_link`] → [`manifest`] → [`invite`] → [`export`] →
 //! [`fingerprint`].
 
 pub mod envelope;
@@ -31,6 +31,7 @@ pub mod export;
 pub mod fingerprint;
 pub mod hierarchy;
 pub mod invite;
+pub mod key_link;
 pub mod keys;
 pub mod manifest;
 pub mod signature;
@@ -39,6 +40,7 @@ pub mod wrap_signature;
 pub use envelope::{OpenError, SealError, Sealed};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use hierarchy::{EnvironmentName, WrappedKek};
+pub use key_link::{KeyLink, LinkError};
 pub use keys::{
     Dek, EntropyError, InviteSecret, Kek, KeyError, SigningPublic, SigningSeed, X25519Private, X25519Public,
 };

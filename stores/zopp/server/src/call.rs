@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use konverge_zopp_crypto::{
+    key_link::KEY_GENERATION_KEY,
     signature::PRINCIPAL_ID_KEY,
     wrap_signature::{SIGNATURE_LENGTH, WRAP_SIGNATURE_KEY},
 };
@@ -46,6 +47,8 @@ pub(crate) struct Call {
     pub caller: Caller,
     /// The signature over the workspace key that the request hands over, as it came.
     pub wrap_signature: Option<Vec<u8>>,
+    /// The generation of the workspace key from which the request was made, as it says.
+    key_generation: Option<u32>,
     record: Record,
     row: AuditRow,
     /// Of the requests that the caller may have under way.
@@ -116,7 +119,8 @@ impl Call {
             ..blank_row(action, resource_type)
         };
         let (state, wrap_signature) = (Arc::clone(state), wrap_signature(request)?);
-        Ok(Self { state, caller, wrap_signature, record, row, _share: Some(Arc::new(share)) })
+        let key_generation = key_generation(request)?;
+        Ok(Self { state, caller, wrap_signature, key_generation, record, row, _share: Some(Arc::new(share)) })
     }
 
     /// The same call once it is answered, for the stream that follows.
@@ -177,6 +181,7 @@ impl Call {
             Access::Member => Need::Member(workspace.id.clone()),
             Access::KeyHolder => Need::KeyHolder(workspace.id.clone()),
         });
+        self.rely_on_generation(&workspace.id);
         let scope = Scope { workspace_id: workspace.id.clone(), project_id: None, environment_id: None };
         Ok(Place { workspace, scope })
     }
@@ -184,6 +189,14 @@ impl Call {
     /// Makes the change depend on the caller's being in a workspace that a client named by its id.
     pub(crate) fn rely_on_membership(&mut self, workspace_id: &str) {
         self.row.authority.add(Need::Member(workspace_id.to_owned()));
+        self.rely_on_generation(workspace_id);
+    }
+
+    /// Makes the change depend on the generation of the workspace's key that the request names, if it names one.
+    fn rely_on_generation(&mut self, workspace_id: &str) {
+        if let Some(generation) = self.key_generation {
+            self.row.authority.add(Need::Generation(workspace_id.to_owned(), generation));
+        }
     }
 
     /// The project of that name in a workspace.
@@ -280,6 +293,14 @@ pub(crate) fn wrap_signature<M>(request: &Request<M>) -> Result<Option<Vec<u8>>,
         Status::invalid_argument(format!("{WRAP_SIGNATURE_KEY} must be {} hexadecimal digits", 2 * SIGNATURE_LENGTH))
     })?;
     Ok(Some(signature))
+}
+
+/// The generation of the workspace key from which a request was made. Stock clients name none.
+fn key_generation<M>(request: &Request<M>) -> Result<Option<u32>, Status> {
+    let Some(text) = request.metadata().get(KEY_GENERATION_KEY) else { return Ok(None) };
+    let number = text.to_str().ok().and_then(|text| text.parse().ok());
+    let invalid = || Status::invalid_argument(format!("{KEY_GENERATION_KEY} must be a number"));
+    number.ok_or_else(invalid).map(Some)
 }
 
 /// The address a request came from.

@@ -22,6 +22,7 @@ mod identity_service;
 mod limit_hits;
 pub mod limits;
 mod metrics;
+mod own_service;
 pub mod policy;
 pub mod rbac;
 mod revocations;

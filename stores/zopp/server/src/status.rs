@@ -24,6 +24,9 @@ pub(crate) fn from_store(error: StoreError) -> Status {
         StoreError::Revoked(Revoked::Principal) => disabled(),
         StoreError::Revoked(Revoked::Workspace) => Status::not_found("workspace not found or access denied"),
         StoreError::Revoked(Revoked::Role(role)) => denied(role),
+        StoreError::Revoked(Revoked::Key) => Status::aborted(
+            "the workspace's key was replaced meanwhile, and this request was made with the former one; try again",
+        ),
         StoreError::Limit(reached) => exhausted(&reached, None),
         StoreError::Corrupt(_) | StoreError::Database(_) => {
             tracing::error!(error = &error as &dyn std::error::Error, "a request failed in the database");

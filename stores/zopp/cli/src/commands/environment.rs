@@ -170,7 +170,7 @@ async fn create(client: &Client, name: EnvironmentName, unprotected: bool) -> Ou
         dek_wrapped: sealed.ciphertext,
         dek_nonce: sealed.nonce.to_vec(),
     };
-    let environment = client.create_environment(request).await.map_err(failed(what, need))?;
+    let environment = client.create_environment(request, &workspace).await.map_err(failed(what, need))?;
     if !unprotected {
         protect::protect_new(client, &name).await?;
     }

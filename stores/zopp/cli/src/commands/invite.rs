@@ -182,14 +182,14 @@ async fn create(
     let (kek_encrypted, kek_nonce) = (sealed.ciphertext, sealed.nonce.to_vec());
     let token = secret.token();
     if let Some(max_uses) = max_uses {
-        let (workspace_id, token) = (key.id, token.clone());
+        let (workspace_id, token) = (key.id.clone(), token.clone());
         let request =
             identity::CreateInviteRequest { workspace_id, expires_at, token, kek_encrypted, kek_nonce, max_uses };
-        client.create_limited_invite(request).await.map_err(failed(what, need))?;
+        client.create_limited_invite(request, &key).await.map_err(failed(what, need))?;
     } else {
-        let (workspace_ids, token) = (vec![key.id], token.clone());
+        let (workspace_ids, token) = (vec![key.id.clone()], token.clone());
         let request = CreateInviteRequest { workspace_ids, expires_at, token, kek_encrypted, kek_nonce };
-        client.create_invite(request).await.map_err(failed(what, need))?;
+        client.create_invite(request, &key).await.map_err(failed(what, need))?;
     }
     Ok(Box::new(Created { code: secret.to_code(), token, workspace, expires_at: time(expires_at), code_only }))
 }

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use konverge_zopp_client::config_file::Principal;
 use konverge_zopp_crypto::{SigningSeed, X25519Private};
 
-use super::Outcome;
+use super::{Outcome, workspace::rotate::RekeyArguments};
 use crate::{context::Context, scope::WorkspaceArguments};
 
 mod create;
@@ -51,7 +51,7 @@ pub enum PrincipalCommand {
         #[command(flatten)]
         workspace: WorkspaceArguments,
     },
-    /// Take a workspace from a principal: its key, its roles, and from a person's device the access
+    /// Take a workspace from a principal: its key, its roles, and from a person's device the access. Then replace the keys
     WorkspaceRemove {
         /// The workspace
         #[command(flatten)]
@@ -59,6 +59,9 @@ pub enum PrincipalCommand {
         /// The principal's ID
         #[arg(long, value_name = "UUID")]
         principal: String,
+        /// The keys afterwards
+        #[command(flatten)]
+        keys: RekeyArguments,
     },
     /// Show the fingerprint of a principal's keys, for the one who gives it access to a workspace
     Fingerprint {
@@ -108,8 +111,8 @@ pub(super) async fn execute(context: &Context, command: PrincipalCommand) -> Out
         PrincipalCommand::Export(arguments) => transfer::export(context, arguments).await,
         PrincipalCommand::Import(arguments) => transfer::import(context, arguments).await,
         PrincipalCommand::ServiceList { workspace } => remote::service_list(context, workspace.resolve()?).await,
-        PrincipalCommand::WorkspaceRemove { workspace, principal } => {
-            remote::workspace_remove(context, workspace.resolve()?, principal).await
+        PrincipalCommand::WorkspaceRemove { workspace, principal, keys } => {
+            remote::workspace_remove(context, workspace.resolve()?, principal, keys).await
         }
         PrincipalCommand::Disable { principal, even_if_last_key } => {
             remote::disable(context, principal, even_if_last_key).await

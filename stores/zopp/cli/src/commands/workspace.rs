@@ -1,7 +1,7 @@
 //! `zopp workspace`.
 
 use clap::Subcommand;
-use konverge_zopp_client::{Client, Fingerprint, keys::WorkspaceKey};
+use konverge_zopp_client::{Client, Fingerprint, key_rotation::Recipient, keys::WorkspaceKey};
 use konverge_zopp_crypto::{Kek, X25519Public};
 use konverge_zopp_proto::{
     CreateWorkspaceRequest, Empty, GetPrincipalRequest, GrantPrincipalWorkspaceAccessRequest, Workspace,
@@ -13,6 +13,9 @@ use konverge_zopp_proto::{
 use serde::Serialize;
 use tonic::Code;
 
+pub(super) mod rotate;
+
+use self::rotate::{RekeyArguments, Rekeying, Replaced, RotateArguments, text_after_removal};
 use super::{Outcome, join::WrappedFields};
 use crate::{
     context::{Context, tell_replaced},
@@ -28,6 +31,14 @@ Examples:
 
 This device pins the key when it creates or joins the workspace, else at first use. A server
 that gives another key, to read what you write or to make values up, is refused.";
+
+const REMOVE_EXAMPLES: &str = "\
+Example:
+  zopp workspace remove-member bob@example.com -w acme
+
+The workspace and its environments get new keys: see zopp workspace rotate-key --help. Nothing can
+take back what the user read: change the values that matter. Your own address makes you leave, and
+the keys stay.";
 
 const GRANT_EXAMPLES: &str = "\
 Example:
@@ -70,16 +81,20 @@ pub enum WorkspaceCommand {
         #[arg(long, value_name = "FINGERPRINT")]
         fingerprint: Option<Fingerprint>,
     },
-    /// Take a user out of the workspace: all devices, roles, groups, and the invites that the user made or used
-    #[command(
-        after_help = "Example:\n  zopp workspace remove-member bob@example.com -w acme\n\nYour own address makes you leave."
-    )]
+    /// Replace the workspace's key and the keys of its environments
+    #[command(after_help = rotate::EXAMPLES)]
+    RotateKey(RotateArguments),
+    /// Take a user out of the workspace: all devices, roles, groups, and the invites that the user made or used. Then replace the keys
+    #[command(after_help = REMOVE_EXAMPLES)]
     RemoveMember {
         /// The user's e-mail address
         email: String,
         /// The workspace
         #[command(flatten)]
         workspace: WorkspaceArguments,
+        /// The keys afterwards
+        #[command(flatten)]
+        keys: RekeyArguments,
     },
     /// Delete a workspace that you own, with its projects, groups, roles, invites and services
     #[command(
@@ -145,6 +160,9 @@ struct RemovedMember {
     email: String,
     keys_removed: u32,
     invites_revoked: u32,
+    /// Missing: the keys stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_keys: Option<Replaced>,
 }
 
 /// `workspace delete`
@@ -173,8 +191,9 @@ pub(super) async fn execute(context: &Context, command: WorkspaceCommand) -> Out
         WorkspaceCommand::GrantPrincipalAccess { workspace, principal, fingerprint } => {
             grant(context, &client, workspace.resolve()?, principal, fingerprint).await
         }
-        WorkspaceCommand::RemoveMember { email, workspace } => {
-            remove_member(&client, workspace.resolve()?, email).await
+        WorkspaceCommand::RotateKey(arguments) => rotate::execute(context, &client, arguments).await,
+        WorkspaceCommand::RemoveMember { email, workspace, keys } => {
+            remove_member(context, &client, workspace.resolve()?, email, keys).await
         }
         WorkspaceCommand::Delete { name, even_if_not_empty } => delete(&client, name, even_if_not_empty).await,
         WorkspaceCommand::Transfer { email, workspace } => transfer(&client, workspace.resolve()?, email).await,
@@ -194,7 +213,7 @@ async fn create(context: &Context, client: &Client, name: String) -> Outcome {
     let id = uuid::Uuid::now_v7().to_string();
     let kek = Kek::generate().map_err(|source| Failure::new(what.clone()).because(source))?;
     let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } = wrap(&kek, &own_public(client)?, &id)?;
-    let key = WorkspaceKey { id: id.clone(), kek };
+    let key = WorkspaceKey { id: id.clone(), kek, generation: None };
     let request = CreateWorkspaceRequest { id, name: name.clone(), ephemeral_pub, kek_wrapped, kek_nonce };
     let workspace = client.create_workspace(request).await.map_err(failed(what, None))?;
     let before = context.trust()?.pin_workspace(&name, key.fingerprint());
@@ -266,18 +285,35 @@ fn vouch(
     }
 }
 
-async fn remove_member(client: &Client, workspace: String, email: String) -> Outcome {
+async fn remove_member(
+    context: &Context,
+    client: &Client,
+    workspace: String,
+    email: String,
+    keys: RekeyArguments,
+) -> Outcome {
     let what = format!("cannot remove {email} from workspace '{workspace}'");
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
+    let is_of = |user: Option<&str>| user.is_some_and(|user| user.eq_ignore_ascii_case(&email));
+    let rekeying = if is_of(client.identity().email()) {
+        None
+    } else {
+        let is_leaving = |recipient: &Recipient| is_of(recipient.email.as_deref());
+        Some(Rekeying::check(context, client, &workspace, keys, is_leaving).await?)
+    };
     let request = RemoveMemberRequest { workspace_name: workspace.clone(), user_email: email.clone() };
     let answer = client.remove_member(request).await.map_err(failed(what, need))?;
     let RemoveMemberResponse { keys_removed, invites_revoked } = answer;
-    let text = format!(
-        "User {email} removed from workspace '{workspace}'\nKeys removed:    {keys_removed}\nInvites revoked: \
-         {invites_revoked}\nThe user may still know the workspace's key, and services that the user made still have it: change the \
-         values that matter, and look at zopp principal service-list -w {workspace}"
+    let mut text = format!(
+        "User {email} removed from workspace '{workspace}'\nKeys removed:    {keys_removed}\nInvites revoked: {invites_revoked}\nServices \
+         that the user made still have access: look at zopp principal service-list -w {workspace}"
     );
-    Ok(plain(RemovedMember { workspace, email, keys_removed, invites_revoked }, text))
+    let mut new_keys = None;
+    if let Some(rekeying) = rekeying {
+        new_keys = rekeying.replace().await.map_err(|failure| failure.after(&format!("{email} was removed, but ")))?;
+        text = format!("{text}\n{}", text_after_removal(new_keys.as_ref(), &workspace));
+    }
+    Ok(plain(RemovedMember { workspace, email, keys_removed, invites_revoked, new_keys }, text))
 }
 
 async fn delete(client: &Client, name: String, even_if_not_empty: bool) -> Outcome {
@@ -322,7 +358,7 @@ pub(super) async fn grant_access(
         kek_wrapped,
         kek_nonce,
     };
-    client.grant_principal_workspace_access(request, &key.id, recipient).await.map_err(failed(what, need))?;
+    client.grant_principal_workspace_access(request, &key, recipient).await.map_err(failed(what, need))?;
     Ok(())
 }
 

@@ -150,7 +150,7 @@ fn a_member_is_removed_and_a_workspace_handed_on() {
     let stderr = bob.fails("workspace remove-member alice@example.com", 1);
     assert!(stderr.contains("(PermissionDenied)"), "{stderr}");
     assert!(world.alice.fails("workspace remove-member alice@example.com", 1).contains("transfer the ownership first"));
-    let stderr = world.alice.fails("workspace remove-member nobody@example.com", 1);
+    let stderr = world.alice.fails("workspace remove-member nobody@example.com --keep-keys", 1);
     assert!(stderr.contains("is no member of workspace"), "{stderr}");
 
     assert_eq!(
@@ -192,7 +192,7 @@ fn revoking_the_ceilings_of_a_device_tells_what_it_may_now() {
     );
     let object = bob.json(&format!("principal revoke-all --principal {tablet}"));
     assert_eq!(object["role_afterwards"], "admin");
-    bob.ok(&format!("principal workspace-remove --principal {tablet}"));
+    bob.ok(&format!("principal workspace-remove --principal {tablet} --keep-keys"));
     world.alice.ok("principal use tablet");
     assert!(world.alice.fails("secret list", 1).contains("(NotFound)"));
 }

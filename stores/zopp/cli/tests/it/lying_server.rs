@@ -51,6 +51,7 @@ fn forge_key(liar: &LyingServer, recipient: X25519Public) {
             ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
             kek_wrapped: wrapped.sealed.ciphertext,
             kek_nonce: wrapped.sealed.nonce.to_vec(),
+            ..WorkspaceKeys::default()
         })
     });
 }
@@ -59,7 +60,7 @@ pub(crate) fn config(home: &Home) -> Value {
     serde_json::from_slice(&std::fs::read(home.config_file()).unwrap()).unwrap()
 }
 
-fn exchange_key(home: &Home) -> X25519Public {
+pub(crate) fn exchange_key(home: &Home) -> X25519Public {
     let text = config(home)["principals"][0]["x25519_public_key"].as_str().unwrap().to_owned();
     X25519Public::from_slice(&hex::decode(text).unwrap()).unwrap()
 }
@@ -206,6 +207,7 @@ fn a_key_that_this_device_wrapped_itself_is_known_by_its_signature() {
         ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
         kek_wrapped: wrapped.sealed.ciphertext,
         kek_nonce: wrapped.sealed.nonce.to_vec(),
+        ..WorkspaceKeys::default()
     };
     liar.lie(GET_KEYS, move |_: GetWorkspaceKeysRequest, _: Result<WorkspaceKeys, Status>| Ok(keys.clone()));
     let public_key = seed.public().to_bytes().to_vec();

@@ -9,6 +9,7 @@ mod formats;
 mod home;
 mod identity;
 mod k8s;
+mod key_rotation;
 mod lying_server;
 mod manifests;
 mod people;

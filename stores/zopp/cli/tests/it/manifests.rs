@@ -114,6 +114,19 @@ fn filled_world() -> (World, LyingServer) {
     (world, liar)
 }
 
+/// The answer by which the server shows the environment today.
+fn current_state(world: &World, liar: &LyingServer) -> ReadEnvironmentResponse {
+    let answers = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let kept = std::sync::Arc::clone(&answers);
+    liar.lie(READ_ENVIRONMENT, move |_: ReadEnvironmentRequest, answer: Answer| {
+        *kept.lock().unwrap() = answer.as_ref().ok().cloned();
+        answer
+    });
+    world.alice.ok("secret export");
+    liar.tell_the_truth(READ_ENVIRONMENT);
+    answers.lock().unwrap().take().unwrap()
+}
+
 #[test]
 fn a_key_that_is_left_out_is_missed() {
     let (world, liar) = filled_world();
@@ -153,14 +166,7 @@ fn an_old_ciphertext_is_refused() {
 #[test]
 fn an_older_state_with_its_own_manifest_is_refused() {
     let (world, liar) = filled_world();
-    let old = std::sync::Arc::new(std::sync::Mutex::new(None));
-    let kept = std::sync::Arc::clone(&old);
-    liar.lie(READ_ENVIRONMENT, move |_: ReadEnvironmentRequest, answer: Answer| {
-        *kept.lock().unwrap() = answer.as_ref().ok().cloned();
-        answer
-    });
-    world.alice.ok("secret export");
-    let old: ReadEnvironmentResponse = old.lock().unwrap().take().unwrap();
+    let old = current_state(&world, &liar);
     world.alice.ok("secret set B new");
     lie(&liar, move |_| Ok(old.clone()));
     all_refuse(&liar, &world.alice, "an older state than it gave before");
@@ -249,15 +255,7 @@ fn an_environment_can_be_made_without_protection() {
 #[test]
 fn an_environment_that_is_made_anew_is_read_and_the_former_one_is_not() {
     let (world, liar) = filled_world();
-    let old = std::sync::Arc::new(std::sync::Mutex::new(None));
-    let kept = std::sync::Arc::clone(&old);
-    liar.lie(READ_ENVIRONMENT, move |_: ReadEnvironmentRequest, answer: Answer| {
-        *kept.lock().unwrap() = answer.as_ref().ok().cloned();
-        answer
-    });
-    world.alice.ok("secret export");
-    let old: ReadEnvironmentResponse = old.lock().unwrap().take().unwrap();
-    liar.tell_the_truth(READ_ENVIRONMENT);
+    let old = current_state(&world, &liar);
     world.alice.ok("environment delete dev");
     world.alice.ok("environment create dev");
     world.alice.ok("secret set N new");
@@ -310,15 +308,7 @@ fn an_import_is_one_change_and_a_change_that_never_fits_ends() {
 #[test]
 fn a_new_key_opens_the_same_values_and_the_former_state_is_refused() {
     let (world, liar) = filled_world();
-    let old = std::sync::Arc::new(std::sync::Mutex::new(None));
-    let kept = std::sync::Arc::clone(&old);
-    liar.lie(READ_ENVIRONMENT, move |_: ReadEnvironmentRequest, answer: Answer| {
-        *kept.lock().unwrap() = answer.as_ref().ok().cloned();
-        answer
-    });
-    world.alice.ok("secret export");
-    let old: ReadEnvironmentResponse = old.lock().unwrap().take().unwrap();
-    liar.tell_the_truth(READ_ENVIRONMENT);
+    let old = current_state(&world, &liar);
     let wrapped = || world.alice.json("environment get dev")["dek_wrapped"].as_str().unwrap().to_owned();
     let before = wrapped();
     assert_eq!(world.alice.json("environment rotate-key dev")["values"], 2);

@@ -211,6 +211,7 @@ impl ZoppService for Server {
             ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
             kek_wrapped: wrapped.sealed.ciphertext,
             kek_nonce: wrapped.sealed.nonce.to_vec(),
+            ..WorkspaceKeys::default()
         }))
     }
 

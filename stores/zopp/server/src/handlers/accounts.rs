@@ -148,7 +148,13 @@ async fn register_service(call: &mut Call, message: proto::RegisterRequest) -> R
         message.kek_wrapped.as_deref().unwrap_or_default(),
         message.kek_nonce.as_deref().unwrap_or_default(),
     )?;
-    let wrap = signed_by_caller(call, wrap, &place.workspace.id, principal.x25519_public_key.as_deref())?;
+    let wrap = signed_by_caller(
+        call,
+        call.wrap_signature.clone(),
+        wrap,
+        &place.workspace.id,
+        principal.x25519_public_key.as_deref(),
+    )?;
     let audit = call.audit(&principal.name);
     let principal_id = call
         .state

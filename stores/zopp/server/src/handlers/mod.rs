@@ -9,6 +9,7 @@ pub(crate) mod environments;
 pub(crate) mod exports;
 pub(crate) mod groups;
 pub(crate) mod invites;
+pub(crate) mod key_rotation;
 pub(crate) mod lifecycle;
 pub(crate) mod permissions;
 pub(crate) mod principals;

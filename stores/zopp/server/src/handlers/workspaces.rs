@@ -21,7 +21,13 @@ pub(crate) async fn create(
     let id = validate::id("id", &message.id)?;
     let name = validate::name("workspace name", &message.name)?;
     let wrap = key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?;
-    let wrap = signed_by_caller(call, wrap, &id, call.caller.principal.x25519_public_key.as_deref())?;
+    let wrap = signed_by_caller(
+        call,
+        call.wrap_signature.clone(),
+        wrap,
+        &id,
+        call.caller.principal.x25519_public_key.as_deref(),
+    )?;
     let mut kdf_salt = [0; 32];
     getrandom::fill(&mut kdf_salt).map_err(|error| {
         tracing::error!(%error, "the operating system gave no random bytes");
@@ -52,23 +58,26 @@ pub(crate) async fn keys(
     message: proto::GetWorkspaceKeysRequest,
 ) -> Result<proto::WorkspaceKeys, Status> {
     let place = call.workspace(&message.workspace_name, Access::Member).await?;
-    let wrap = call
-        .state
-        .store
-        .key_wrap(&place.workspace.id, &call.caller.principal.id)
-        .await
-        .map_err(from_store)?
-        .ok_or_else(|| {
-            Status::not_found(format!(
-                "workspace {:?} has no key for this principal; ask a member to grant it access",
-                message.workspace_name
-            ))
-        })?;
+    let (store, name) = (&call.state.store, &message.workspace_name);
+    // Before the key: a key that is replaced in between is newer than its number says, and what is made of it is refused once.
+    let generation = store.key_generation(&place.workspace.id).await.map_err(from_store)?;
+    let generation = generation.ok_or_else(|| Status::not_found("workspace not found or access denied"))?;
+    let wrap = store.key_wrap(&place.workspace.id, &call.caller.principal.id).await.map_err(from_store)?;
+    let wrap = wrap.ok_or_else(|| {
+        Status::not_found(match generation {
+            1 => format!("workspace {name:?} has no key for this principal; ask a member to grant it access"),
+            _ => format!(
+                "workspace {name:?} has no key for this principal; the key was replaced (it is generation {generation} now), and this \
+                 principal may have been left out: ask for access, which an admin grants"
+            ),
+        })
+    })?;
     Ok(proto::WorkspaceKeys {
         workspace_id: place.workspace.id,
         ephemeral_pub: wrap.ephemeral_pub,
         kek_wrapped: wrap.kek_wrapped,
         kek_nonce: wrap.kek_nonce,
+        generation,
     })
 }
 
@@ -92,7 +101,8 @@ pub(crate) async fn grant_access(
     validate::id("principal_id", &message.principal_id)?;
     let target = target.ok_or_else(|| not_found(&message.principal_id))?;
     let wrap = key_wrap(&message.ephemeral_pub, &message.kek_wrapped, &message.kek_nonce)?;
-    let wrap = signed_by_caller(call, wrap, &place.workspace.id, target.x25519_public_key.as_deref())?;
+    let signature = call.wrap_signature.clone();
+    let wrap = signed_by_caller(call, signature, wrap, &place.workspace.id, target.x25519_public_key.as_deref())?;
     let audit = call.audit(&target.id);
     let caller = &call.caller.principal;
     let admitted = call.state.store.grant_access(caller, &place.workspace.id, &target, &wrap, &audit).await;
@@ -127,11 +137,12 @@ pub(crate) fn key_wrap(ephemeral_pub: &[u8], kek_wrapped: &[u8], kek_nonce: &[u8
 /// The wrap with the caller's signature, if there is one. A wrong one is refused: its recipient would refuse the key.
 pub(crate) fn signed_by_caller(
     call: &Call,
+    signature: Option<Vec<u8>>,
     wrap: KeyWrap,
     workspace_id: &str,
     recipient: Option<&[u8]>,
 ) -> Result<KeyWrap, Status> {
-    let Some(signature) = call.wrap_signature.clone() else { return Ok(wrap) };
+    let Some(signature) = signature else { return Ok(wrap) };
     let signed = WrapToSign {
         workspace_id,
         recipient: recipient.unwrap_or_default(),

@@ -51,6 +51,7 @@ actions! {
     WorkspaceRemoveMember = "workspace.remove_member",
     WorkspaceTransfer = "workspace.transfer_ownership",
     WorkspaceDelete = "workspace.delete",
+    WorkspaceRotateKey = "workspace.rotate_key",
     ProjectCreate = "project.create",
     ProjectDelete = "project.delete",
     EnvironmentCreate = "environment.create",

@@ -29,6 +29,8 @@ pub enum Need {
     KeyHolder(String),
     /// The caller has at least this role at this place.
     Role(Scope, Role),
+    /// The key of the workspace of this ID is of this generation: the request carries something that was made of it.
+    Generation(String, u32),
 }
 
 /// Why a change was not written although it had been allowed.
@@ -40,6 +42,8 @@ pub enum Revoked {
     Workspace,
     /// The role is too low now.
     Role(Role),
+    /// The workspace's key was replaced.
+    Key,
 }
 
 impl Authority {
@@ -75,6 +79,9 @@ impl Authority {
                     let grants = load(connection, principal_id, user_id.as_deref(), scope).await?;
                     (grants.allow(*role), Revoked::Role(*role))
                 }
+                (Need::Generation(workspace_id, generation), _) => {
+                    (is_of_generation(connection, workspace_id, *generation).await?, Revoked::Key)
+                }
             };
             if !fulfilled {
                 return Err(StoreError::Revoked(revoked));
@@ -99,6 +106,15 @@ async fn is_member(
 async fn holds_key(connection: &mut Connection, workspace_id: &str, principal_id: &str) -> Result<bool, StoreError> {
     let query = "SELECT 1 FROM workspace_principals WHERE workspace_id = ? AND principal_id = ?";
     exists(connection, query, &[workspace_id, principal_id]).await
+}
+
+async fn is_of_generation(
+    connection: &mut Connection,
+    workspace_id: &str,
+    generation: u32,
+) -> Result<bool, StoreError> {
+    let query = sql::query("SELECT 1 FROM workspaces WHERE id = ? AND key_generation = ?");
+    Ok(query.bind(workspace_id).bind(i64::from(generation)).fetch_optional(connection).await?.is_some())
 }
 
 /// Does the query, with these texts bound, find a row?

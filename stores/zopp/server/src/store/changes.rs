@@ -145,7 +145,9 @@ impl Store {
             all_existed &= !created;
         }
         if let Some((dek_wrapped, dek_nonce)) = &change.new_dek {
-            let replace = "UPDATE environments SET dek_wrapped = ?, dek_nonce = ? WHERE id = ? RETURNING key_count";
+            let replace = "UPDATE environments SET dek_wrapped = ?1, dek_nonce = ?2, \
+                           made_under = (SELECT key_generation FROM workspaces WHERE id = environments.workspace_id) \
+                           WHERE id = ?3 RETURNING key_count";
             let replace = sql::query_as(replace).bind(dek_wrapped).bind(dek_nonce).bind(environment_id);
             let (keys,): (i64,) = replace.fetch_one(&mut *transaction).await?;
             if !(all_existed && change.delete.is_empty() && usize::try_from(keys) == Ok(change.set.len())) {

@@ -73,8 +73,8 @@ impl Store {
         let count = "SELECT count(*) FROM environments WHERE workspace_id = ?";
         bound(&mut transaction, sql::query_as(count).bind(new.workspace_id), reached).await?;
         sql::query(
-            "INSERT INTO environments (id, workspace_id, project_id, name, dek_wrapped, dek_nonce, created_at, updated_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+            "INSERT INTO environments (id, workspace_id, project_id, name, dek_wrapped, dek_nonce, created_at, updated_at, made_under) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, (SELECT key_generation FROM workspaces WHERE id = ?2))",
         )
         .bind(&environment.id)
         .bind(new.workspace_id)

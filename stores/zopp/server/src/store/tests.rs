@@ -7,6 +7,7 @@ mod backup;
 mod concurrency;
 mod erasure;
 mod import;
+mod key_rotation;
 mod migrations;
 mod rollback;
 

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tonic::transport::Channel;
 
-use crate::harness::{DEADLINE, Person, join_request};
+use crate::harness::{DEADLINE, Person, join_request, now, upsert};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zopp-server");
 
@@ -190,14 +190,20 @@ async fn a_database_file_that_others_can_read_is_warned_of_at_each_start() {
     assert!(warning.contains("WARN") && warning.contains("mode=644"), "{warning}");
 }
 
-#[tokio::test]
-async fn a_backup_of_a_running_server_is_restored_by_name() {
-    let directory = tempfile::tempdir().unwrap();
-    let token = stdout(&run(directory.path(), &["invite", "create", "--plain"]));
-    let mut serving = Serving::start(directory.path()).await;
+/// A server in this directory, and the owner of a workspace in which secret `A` is.
+async fn serve_with_a_secret(directory: &Path) -> (Serving, Person) {
+    let token = stdout(&run(directory, &["invite", "create", "--plain"]));
+    let mut serving = Serving::start(directory).await;
     let mut owner = serving.join(token.trim()).await;
     set_up(&mut owner).await;
     owner.set("A").await.unwrap();
+    (serving, owner)
+}
+
+#[tokio::test]
+async fn a_backup_of_a_running_server_is_restored_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (serving, mut owner) = serve_with_a_secret(directory.path()).await;
     let said = stdout(&run(directory.path(), &["backup", "copy.db"]));
     assert!(said.contains("rows written to copy.db"), "{said}");
     owner.set("B").await.unwrap();
@@ -230,6 +236,11 @@ async fn a_backup_of_a_running_server_is_restored_by_name() {
     let said = stdout(&elsewhere(&["restore", "--in-place"]));
     assert!(said.contains("clients read again: 1\n"), "{said}");
     assert!(owner.list().await.unwrap().version > restored + 1);
+    // A captured change may be one that the restored database does not know any more.
+    let captured = owner.sign_at("UpsertSecret", upsert("D"), now() - 20);
+    let refused = owner.client.upsert_secret(captured).await.unwrap_err();
+    assert!(refused.message().contains("before the server's database was restored"), "{refused}");
+    owner.set("D").await.unwrap();
 }
 
 #[test]
@@ -252,11 +263,7 @@ fn the_operator_disables_and_removes_by_name() {
 #[tokio::test]
 async fn what_was_acknowledged_is_there_after_a_kill() {
     let directory = tempfile::tempdir().unwrap();
-    let token = stdout(&run(directory.path(), &["invite", "create", "--plain"]));
-    let mut serving = Serving::start(directory.path()).await;
-    let mut owner = serving.join(token.trim()).await;
-    set_up(&mut owner).await;
-    owner.set("A").await.unwrap();
+    let (mut serving, mut owner) = serve_with_a_secret(directory.path()).await;
     serving.signal("KILL");
     serving.child.wait().await.unwrap();
 

@@ -18,6 +18,7 @@ mod health;
 mod hostile;
 mod identity;
 mod invites;
+mod key_rotation;
 mod lifecycle;
 mod limits;
 mod permissions;

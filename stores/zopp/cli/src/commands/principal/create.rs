@@ -219,7 +219,7 @@ pub(super) async fn register(
         kek_nonce: Some(kek_nonce),
         ..registration(name, (seed, exchange), String::new())
     };
-    let id = client.register(request, seed, Some(&key.id)).await.map_err(failed(what, need))?.principal_id;
+    let id = client.register(request, seed, Some(&key)).await.map_err(failed(what, need))?.principal_id;
     let mut known = ServerRecord::default();
     known.generation = context.trust()?.generation();
     known.workspaces.insert(workspace.to_owned(), key.fingerprint());

@@ -1,6 +1,6 @@
 //! The verbs that change or read principals on the server.
 
-use konverge_zopp_client::CallError;
+use konverge_zopp_client::{CallError, key_rotation::Recipient};
 use konverge_zopp_proto::{
     ListWorkspaceServicePrincipalsRequest, RemovePrincipalFromWorkspaceRequest, RenamePrincipalRequest,
     RevokeAllPrincipalPermissionsRequest, Role, ServicePrincipal,
@@ -10,7 +10,12 @@ use serde::Serialize;
 use tonic::Code;
 
 use crate::{
-    commands::{Outcome, join::refuse_duplicate, permission::RoleName},
+    commands::{
+        Outcome,
+        join::refuse_duplicate,
+        permission::RoleName,
+        workspace::rotate::{RekeyArguments, Rekeying, Replaced, text_after_removal},
+    },
     context::Context,
     failure::{Failure, failed},
     output::{listing, plain},
@@ -58,6 +63,9 @@ struct Removed {
     /// The highest role that the principal has anywhere in the workspace afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     role_afterwards: Option<RoleName>,
+    /// Missing: the keys stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_keys: Option<Replaced>,
 }
 
 /// `principal disable`, `principal enable`
@@ -120,15 +128,26 @@ fn blocks(principals: &[ServicePrincipalObject]) -> String {
     principals.iter().map(block).collect::<Vec<_>>().join("\n\n")
 }
 
-pub(super) async fn workspace_remove(context: &Context, workspace: String, principal_id: String) -> Outcome {
+pub(super) async fn workspace_remove(
+    context: &Context,
+    workspace: String,
+    principal_id: String,
+    keys: RekeyArguments,
+) -> Outcome {
     let client = context.client()?;
+    let is_leaving = |recipient: &Recipient| recipient.principal_id == principal_id;
+    let rekeying = Rekeying::check(context, &client, &workspace, keys, is_leaving).await?;
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", &client);
     let what = format!("cannot remove principal {principal_id} from workspace '{workspace}'");
     let request =
         RemovePrincipalFromWorkspaceRequest { workspace_name: workspace.clone(), principal_id: principal_id.clone() };
     client.remove_principal_from_workspace(request).await.map_err(failed(what, need))?;
+    let new_keys = rekeying.replace().await;
+    let new_keys = new_keys.map_err(|failure| failure.after(&format!("principal {principal_id} was removed, but ")))?;
+    // Standard output has the one line of the original's command.
+    eprintln!("{}", text_after_removal(new_keys.as_ref(), &workspace));
     let text = format!("Principal {principal_id} removed from workspace {workspace}");
-    Ok(plain(Removed { workspace, principal_id, permissions_revoked: None, role_afterwards: None }, text))
+    Ok(plain(Removed { workspace, principal_id, permissions_revoked: None, role_afterwards: None, new_keys }, text))
 }
 
 pub(super) async fn revoke_all(context: &Context, workspace: String, principal_id: String) -> Outcome {
@@ -147,7 +166,10 @@ pub(super) async fn revoke_all(context: &Context, workspace: String, principal_i
              disable (one's own), zopp principal workspace-remove (any)"
         );
     }
-    Ok(plain(Removed { workspace, principal_id, permissions_revoked: Some(count), role_afterwards }, text))
+    Ok(plain(
+        Removed { workspace, principal_id, permissions_revoked: Some(count), role_afterwards, new_keys: None },
+        text,
+    ))
 }
 
 pub(super) async fn disable(context: &Context, principal_id: String, even_if_last_key: bool) -> Outcome {
@@ -157,7 +179,7 @@ pub(super) async fn disable(context: &Context, principal_id: String, even_if_las
     let principal = client.disable_principal(request).await.map_err(own(what))?.name;
     let text = format!(
         "Principal '{principal}' disabled: the server accepts nothing from it any more\nWhoever has its keys may know the keys of its \
-         workspaces: change the values that it could read"
+         workspaces: replace them (zopp workspace rotate-key, in each), and change the values that it could read"
     );
     Ok(plain(Switched { principal_id, principal, disabled: true }, text))
 }

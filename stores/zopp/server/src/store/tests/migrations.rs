@@ -17,7 +17,8 @@ const CONTENT: [&str; 8] = [
     "INSERT INTO users VALUES ('u', 'a@example.com', 1, 1)",
     "INSERT INTO principals (id, user_id, name, public_key, x25519_public_key, created_at, updated_at) \
          VALUES ('p', 'u', 'laptop', x'01', x'02', 1, 1), ('q', 'u', 'copy', x'01', x'02', 1, 1)",
-    "INSERT INTO workspaces VALUES ('w', 'acme', 'u', x'00', 1, 1, 1, 1, 1)",
+    "INSERT INTO workspaces (id, name, owner_user_id, kdf_salt, kdf_m_cost_kib, kdf_t_cost, kdf_p_cost, created_at, updated_at) \
+         VALUES ('w', 'acme', 'u', x'00', 1, 1, 1, 1, 1)",
     "INSERT INTO workspace_members VALUES ('w', 'u', 1)",
     "INSERT INTO projects VALUES ('r', 'w', 'backend', 1, 1)",
     "INSERT INTO environments (id, workspace_id, project_id, name, dek_wrapped, dek_nonce, version, created_at, updated_at) \

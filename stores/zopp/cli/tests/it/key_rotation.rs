@@ -1,0 +1,356 @@
+//! New keys of a workspace: who gets them, who follows, and which server is refused with what it makes up.
+
+use konverge_zopp_crypto::{Kek, KeyLink, SigningSeed};
+use konverge_zopp_proto::{
+    GetWorkspaceKeysRequest, WorkspaceKeys,
+    identity::{
+        GetKeyChainRequest, GetKeyChainResponse, GetKeyStateRequest, GetKeyStateResponse, KeyHolder,
+        KeyLink as WireLink, RotateWorkspaceKeyRequest, RotateWorkspaceKeyResponse,
+    },
+    secrets::{ReadEnvironmentRequest, ReadEnvironmentResponse},
+};
+use konverge_zopp_testing::LyingServer;
+use tonic::Status;
+
+use crate::{
+    home::Home,
+    lying_server::{config, exchange_key, lying_world},
+    world::World,
+};
+
+const GET_KEYS: &str = "/zopp.ZoppService/GetWorkspaceKeys";
+const GET_CHAIN: &str = "/konverge.zopp.v1.Identity/GetKeyChain";
+const GET_STATE: &str = "/konverge.zopp.v1.Identity/GetKeyState";
+const ROTATE: &str = "/konverge.zopp.v1.Identity/RotateWorkspaceKey";
+const READ: &str = "/konverge.zopp.secrets.v1.Secrets/ReadEnvironment";
+const CHANGE: &str = "/konverge.zopp.secrets.v1.Secrets/ChangeSecrets";
+
+/// Bob, who joined by Alice's invite and may write.
+fn bob(world: &World, liar: &LyingServer) -> Home {
+    let mut bob = world.other_home();
+    bob.set("ZOPP_SERVER", &liar.url());
+    let code = world.alice.ok("invite create --plain");
+    bob.ok(&format!("join {} bob@example.com --principal phone", code.trim()));
+    world.alice.ok("permission user-set --email bob@example.com --role write");
+    bob
+}
+
+fn fingerprint(home: &Home) -> String {
+    home.ok("workspace fingerprint").trim().to_owned()
+}
+
+fn pinned(home: &Home, liar: &LyingServer) -> String {
+    config(home)["servers"][liar.url()]["workspaces"]["acme"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn all_devices_follow_a_new_key_and_the_former_one_opens_nothing() {
+    let (world, liar) = lying_world();
+    let (alice, bob) = (&world.alice, bob(&world, &liar));
+    alice.ok("environment create staging");
+    alice.ok("secret set A 1");
+    let before = fingerprint(&bob);
+    let old = GetKeys::keep(&liar, &bob);
+
+    // Bob wrapped his key himself, so Alice's device has nothing but the server's word for it.
+    let stderr = alice.fails("workspace rotate-key", 1);
+    let of_bob = bob.ok("principal fingerprint").trim().to_owned();
+    assert!(stderr.contains("phone (bob@example.com") && stderr.contains(&of_bob), "{stderr}");
+    assert_eq!(pinned(alice, &liar), before, "nothing was changed");
+    let answer = alice.json(&format!("workspace rotate-key --fingerprint {of_bob}"));
+    assert_eq!((&answer["key"]["generation"], &answer["key"]["holders"]), (&2.into(), &2.into()));
+    assert_eq!(answer["environments"], serde_json::json!(["acme/backend/dev", "acme/backend/staging"]));
+    let after = pinned(alice, &liar);
+    assert!(after != before && answer["key"]["fingerprint"] == after.as_str());
+
+    let got = bob.run("secret get A");
+    assert_eq!((got.code, got.stdout.as_slice()), (0, b"1\n".as_slice()), "{}", got.stderr);
+    assert!(got.stderr.contains("was replaced") && got.stderr.contains(&after), "{}", got.stderr);
+    assert_eq!(pinned(&bob, &liar), after);
+    assert_eq!(bob.run("secret set B 2").stderr, "", "told once");
+    assert_eq!(alice.ok("secret export"), "A=1\nB=2\n");
+
+    // Known by now: no fingerprint is needed for a second time, and two generations are followed at once.
+    for _ in 0..2 {
+        alice.ok("workspace rotate-key");
+    }
+    assert_eq!(bob.ok("secret export"), "A=1\nB=2\n");
+    // The former key, given again.
+    old.give(&liar);
+    let stderr = bob.fails("secret get A", 1);
+    assert!(stderr.contains("another key of workspace 'acme'"), "{stderr}");
+}
+
+/// The answer with somebody's wrapped key, kept to be given again later.
+struct GetKeys(std::sync::Arc<std::sync::Mutex<Option<WorkspaceKeys>>>);
+
+impl GetKeys {
+    fn keep(liar: &LyingServer, home: &Home) -> Self {
+        let kept = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let also = std::sync::Arc::clone(&kept);
+        liar.lie(GET_KEYS, move |_: GetWorkspaceKeysRequest, answer: Result<WorkspaceKeys, Status>| {
+            *also.lock().unwrap() = answer.as_ref().ok().cloned();
+            answer
+        });
+        fingerprint(home);
+        liar.tell_the_truth(GET_KEYS);
+        Self(kept)
+    }
+
+    fn give(&self, liar: &LyingServer) {
+        let keys = self.0.lock().unwrap().clone().unwrap();
+        liar.lie(GET_KEYS, move |_: GetWorkspaceKeysRequest, _: Result<WorkspaceKeys, Status>| Ok(keys.clone()));
+    }
+}
+
+/// The server gives a key of its own as generation 2, with this link to it.
+fn forge_generation(liar: &LyingServer, home: &Home, link: impl Fn(&str, &Kek) -> WireLink + Send + Sync + 'static) {
+    let (recipient, forged) = (exchange_key(home), std::sync::Arc::new(Kek::generate().unwrap()));
+    let of_link = std::sync::Arc::clone(&forged);
+    liar.lie(GET_KEYS, move |_: GetWorkspaceKeysRequest, answer: Result<WorkspaceKeys, Status>| {
+        let workspace_id = answer?.workspace_id;
+        let wrapped = forged.wrap_for(&recipient, &workspace_id).unwrap();
+        Ok(WorkspaceKeys {
+            workspace_id,
+            ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
+            kek_wrapped: wrapped.sealed.ciphertext,
+            kek_nonce: wrapped.sealed.nonce.to_vec(),
+            generation: 2,
+        })
+    });
+    liar.lie(GET_CHAIN, move |_: GetKeyChainRequest, answer: Result<GetKeyChainResponse, Status>| {
+        let workspace_id = answer?.workspace_id;
+        let links = vec![link(&workspace_id, &of_link)];
+        Ok(GetKeyChainResponse { workspace_id, links })
+    });
+}
+
+fn wire(link: KeyLink, workspace_id: &str, signer: &SigningSeed) -> WireLink {
+    WireLink {
+        generation: link.generation,
+        signature: link.sign(workspace_id, signer).to_vec(),
+        former_fingerprint: link.former.to_bytes().to_vec(),
+        fingerprint: link.new.to_bytes().to_vec(),
+        former_nonce: link.sealed.nonce.to_vec(),
+        former_sealed: link.sealed.ciphertext,
+        signer_id: "0190a5d0-ac96-774b-bcce-b302099a8057".into(),
+        signer_public_key: signer.public().to_bytes().to_vec(),
+        ..WireLink::default()
+    }
+}
+
+#[test]
+fn a_generation_that_a_server_makes_up_is_refused() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let before = pinned(alice, &liar);
+    let refused = |reason: &str| {
+        liar.take_seen();
+        let stderr = alice.fails("secret set A 1", 1);
+        assert!(stderr.contains(reason), "{stderr}");
+        assert!(liar.take_seen().iter().all(|call| call.path != CHANGE), "nothing was sent");
+        assert_eq!(pinned(alice, &liar), before);
+    };
+    // It does not know the former key, so it takes one of its own for it.
+    let seed = SigningSeed::generate().unwrap();
+    forge_generation(&liar, alice, move |id, new| {
+        wire(KeyLink::new(id, 2, &Kek::generate().unwrap(), new).unwrap(), id, &seed)
+    });
+    refused("another key of workspace 'acme'");
+    // It names the pinned one as the former key, which it cannot seal.
+    let (seed, former) = (SigningSeed::generate().unwrap(), before.parse().unwrap());
+    forge_generation(&liar, alice, move |id, new| {
+        let link = KeyLink::new(id, 2, &Kek::generate().unwrap(), new).unwrap();
+        wire(KeyLink { former, ..link }, id, &seed)
+    });
+    refused("names other keys than it connects");
+    let seed = SigningSeed::generate().unwrap();
+    forge_generation(&liar, alice, move |id, new| {
+        let link = wire(KeyLink::new(id, 2, &Kek::generate().unwrap(), new).unwrap(), id, &seed);
+        WireLink { signature: vec![0; 64], ..link }
+    });
+    refused("the link to generation 2 does not hold");
+    liar.tell_the_truth(GET_KEYS);
+    alice.ok("secret set A 1");
+}
+
+#[test]
+fn a_recipient_that_a_server_adds_gets_no_key() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    liar.lie(GET_STATE, |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        let seed = SigningSeed::generate().unwrap();
+        let own = KeyHolder {
+            principal_id: "0190a5d0-ac96-774b-bcce-b302099a8057".into(),
+            principal_name: "tablet".into(),
+            user_email: Some("alice@example.com".into()),
+            public_key: seed.public().to_bytes().to_vec(),
+            x25519_public_key: konverge_zopp_crypto::X25519Private::generate().unwrap().public().to_bytes().to_vec(),
+            ..answer.holders[0].clone()
+        };
+        answer.holders.push(own);
+        Ok(answer)
+    });
+    liar.take_seen();
+    let stderr = alice.fails("workspace rotate-key", 1);
+    assert!(stderr.contains("tablet (alice@example.com"), "{stderr}");
+    assert!(liar.take_seen().iter().all(|call| call.path != ROTATE), "nothing was sent");
+}
+
+#[test]
+fn who_is_removed_loses_the_keys_and_the_others_read_on() {
+    let (world, liar) = lying_world();
+    let (alice, bob) = (&world.alice, bob(&world, &liar));
+    let (robot_id, mut robot) = world.robot("robot");
+    robot.set("ZOPP_SERVER", &liar.url());
+    alice.ok(&format!("permission set --principal {robot_id} --role read"));
+    alice.ok("secret set A 1");
+    let invite = alice.ok("invite create --plain");
+    let removed = alice.json("workspace remove-member bob@example.com");
+    assert_eq!(removed["new_keys"]["key"]["generation"], 2);
+    assert_eq!(removed["new_keys"]["environments"], serde_json::json!(["acme/backend/dev"]));
+    assert!(bob.fails("secret get A", 1).contains("not found or access denied"));
+    assert_eq!(robot.ok("secret get A"), "1\n", "Alice wrapped its key, so it is known");
+    let stderr = world.other_home().fails(&format!("join {} eve@example.com --principal x", invite.trim()), 1);
+    assert!(stderr.contains("invite not found"), "the invite carried the former key: {stderr}");
+
+    let removed = alice.json(&format!("principal workspace-remove --principal {robot_id}"));
+    assert_eq!(removed["new_keys"]["key"]["generation"], 3);
+    let text = alice.ok("workspace rotate-key");
+    assert!(text.contains("change the values that matter"), "{text}");
+}
+
+#[test]
+fn a_removal_that_could_not_be_followed_by_new_keys_removes_nobody() {
+    let (world, liar) = lying_world();
+    let (alice, _bob) = (&world.alice, bob(&world, &liar));
+    let carol = world.other_home();
+    let code = alice.ok("invite create --plain");
+    carol.ok(&format!("join {} carol@example.com --principal watch", code.trim()));
+    let stderr = alice.fails("workspace remove-member carol@example.com", 1);
+    assert!(
+        stderr.contains("nobody was removed") && stderr.contains("phone") && stderr.contains("--keep-keys"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("watch ("), "she is leaving: {stderr}");
+    let removed = alice.ok("workspace remove-member carol@example.com --keep-keys");
+    assert!(removed.contains("zopp workspace rotate-key -w acme"), "{removed}");
+    alice.ok("workspace rotate-key --accept-recipients");
+}
+
+#[test]
+fn an_interrupted_rotation_is_resumed_and_a_principal_that_was_left_out_is_told() {
+    let (world, liar) = lying_world();
+    let (robot_id, mut robot) = world.robot("robot");
+    robot.set("ZOPP_SERVER", &liar.url());
+    let alice = &world.alice;
+    alice.ok(&format!("permission set --principal {robot_id} --role read"));
+    alice.ok("environment create staging");
+    alice.ok("secret set A 1");
+    alice.ok("secret set A 2 -e staging");
+    // As if the program ended after the first environment.
+    liar.lie(
+        READ,
+        |request: ReadEnvironmentRequest, answer: Result<ReadEnvironmentResponse, Status>| {
+            if request.environment_name == "staging" { Err(Status::unavailable("gone")) } else { answer }
+        },
+    );
+    let stderr = alice.fails(&format!("workspace rotate-key --without {robot_id}"), 1);
+    assert!(stderr.contains("1 of 2 environments") && stderr.contains("--resume"), "{stderr}");
+    liar.tell_the_truth(READ);
+    let left = alice.json("workspace rotate-key --resume");
+    assert_eq!(left, serde_json::json!({ "workspace": "acme", "environments": ["acme/backend/staging"] }));
+    assert_eq!(alice.json("workspace rotate-key --resume")["environments"], serde_json::json!([]));
+    assert_eq!(alice.ok("secret get A -e staging"), "2\n");
+    let stderr = robot.fails("secret get A", 1);
+    assert!(stderr.contains("not found or access denied") || stderr.contains("the key was replaced"), "{stderr}");
+    alice.ok(&format!("workspace grant-principal-access --principal {robot_id}"));
+    alice.ok(&format!("permission set --principal {robot_id} --role read"));
+    assert_eq!(robot.ok("secret get A"), "1\n");
+}
+
+#[test]
+fn what_was_made_of_the_former_key_is_refused() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let old = GetKeys::keep(&liar, alice);
+    alice.ok("workspace rotate-key");
+    // As a command that read the key just before it was replaced.
+    let mut content = config(alice);
+    content["servers"] = serde_json::json!({});
+    alice.write(".zopp/config.json", content.to_string());
+    liar.lie(
+        "/konverge.zopp.v1.Identity/GetKeySignature",
+        |_: konverge_zopp_proto::identity::GetKeySignatureRequest,
+         _: Result<konverge_zopp_proto::identity::GetKeySignatureResponse, Status>| {
+            Err(Status::not_found("no signature"))
+        },
+    );
+    old.give(&liar);
+    for line in [
+        "environment create prod",
+        "invite create",
+        "invite create --uses 1",
+        "principal create robot --service -w acme",
+    ] {
+        let stderr = alice.fails(line, 1);
+        assert!(stderr.contains("the workspace's key was replaced meanwhile"), "{line}: {stderr}");
+    }
+    assert_eq!(alice.json("environment list")["environments"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_workspace_that_changes_during_a_rotation_is_read_again() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let attempts = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&attempts);
+    liar.lie(ROTATE, move |_: RotateWorkspaceKeyRequest, answer: Result<RotateWorkspaceKeyResponse, Status>| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        answer
+    });
+    let state = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    liar.lie(GET_STATE, move |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        // Once without the environment.
+        if state.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 {
+            answer.environments.clear();
+        }
+        Ok(answer)
+    });
+    let rotated = alice.json("workspace rotate-key");
+    assert_eq!(rotated["key"]["generation"], 2);
+    assert_eq!(attempts.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[test]
+fn keys_that_nobody_known_signed_are_refused_where_signatures_are_required() {
+    let (world, liar) = lying_world();
+    let (alice, mut bob) = (&world.alice, bob(&world, &liar));
+    alice.ok("secret set A 1");
+    let before = fingerprint(&bob);
+    let forget = |home: &Home| {
+        let mut content = config(home);
+        content["servers"] = serde_json::json!({});
+        home.write(".zopp/config.json", content.to_string());
+    };
+    bob.set("ZOPP_REQUIRE_SIGNED_KEYS", "1");
+    assert_eq!(bob.ok("secret get A"), "1\n", "it is pinned");
+    forget(&bob);
+    assert_eq!(bob.ok("secret get A"), "1\n", "he signed his own wrap when he joined");
+    // A service whose key Alice wrapped, and whose file knows nothing of her.
+    let (robot_id, mut robot) = world.robot("robot");
+    robot.set("ZOPP_SERVER", &liar.url());
+    alice.ok(&format!("permission set --principal {robot_id} --role read"));
+    forget(&robot);
+    let stderr = robot.fails("--require-signed-keys secret get A", 1);
+    assert!(stderr.contains("--require-signed-keys demands") && stderr.contains("--pin <fingerprint>"), "{stderr}");
+    robot.ok(&format!("workspace fingerprint --pin {before}"));
+    assert_eq!(robot.ok("--require-signed-keys secret get A"), "1\n");
+    // A replaced key, by somebody unknown.
+    alice.ok("workspace rotate-key --accept-recipients");
+    let stderr = robot.fails("--require-signed-keys secret get A", 1);
+    assert!(stderr.contains("--require-signed-keys demands"), "{stderr}");
+    assert_eq!(robot.ok("secret get A"), "1\n", "followed without the flag");
+}
