@@ -7,8 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::{
     address::TrustedProxy,
     limits::Limits,
-    policy::Policy,
-    rbac::Role,
+    policy::{MemberRole, Policy},
     serve::TlsFiles,
     store::{Location, LocationError},
 };
@@ -173,9 +172,10 @@ pub struct ServeArguments {
     #[arg(long, env = "ZOPP_ALLOW_V1")]
     pub allow_v1: bool,
 
-    /// With --allow-v1: the role that each member of a workspace has without any grant, because 0.1.1 knows no roles
-    #[arg(long, env = "ZOPP_V1_MEMBER_ROLE", value_enum, default_value_t = MemberRole::Write)]
-    pub v1_member_role: MemberRole,
+    /// With --allow-v1: the role that each member of a workspace has without any grant, because 0.1.1 knows no roles; the database keeps it for
+    /// all replicas [default: as kept, else write]
+    #[arg(long, env = "ZOPP_V1_MEMBER_ROLE", value_enum)]
+    pub v1_member_role: Option<MemberRole>,
 
     /// Proxy, or network of proxies, whose word about the address of a client is taken (X-Forwarded-For); may be given repeatedly
     #[arg(long = "trusted-proxy", env = "ZOPP_TRUSTED_PROXIES", value_name = "ADDRESS[/BITS]", value_delimiter = ',')]
@@ -204,31 +204,6 @@ pub struct ServeArguments {
     /// PostgreSQL by which replicas tell each other of changes [default: the database, if it is PostgreSQL]
     #[arg(long, env = "ZOPP_EVENTS_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub events_database_url: Option<String>,
-}
-
-/// The role of members without any grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MemberRole {
-    /// No role.
-    None,
-    /// To read secrets.
-    Read,
-    /// To read and change secrets.
-    Write,
-    /// Everything.
-    Admin,
-}
-
-impl MemberRole {
-    /// The role, if it is one.
-    pub const fn role(self) -> Option<Role> {
-        match self {
-            Self::None => None,
-            Self::Read => Some(Role::Read),
-            Self::Write => Some(Role::Write),
-            Self::Admin => Some(Role::Admin),
-        }
-    }
 }
 
 /// How changes are told between servers.

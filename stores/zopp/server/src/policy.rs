@@ -1,5 +1,7 @@
 //! The policy for new identities, and for clients of the first generation.
 
+use clap::ValueEnum;
+
 use crate::rbac::Role;
 
 /// One hour.
@@ -21,8 +23,35 @@ pub struct Policy {
 /// How clients of the first generation are served. They know no roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstGeneration {
-    /// The role that each member of a workspace has without any grant, whichever client is used.
-    pub member_role: Option<Role>,
+    /// The role that each member of a workspace has without any grant, whichever client is used. `None` is the one that the database keeps from
+    /// an earlier start of any replica, else the default.
+    pub member_role: Option<MemberRole>,
+}
+
+/// The role of members without any grant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum MemberRole {
+    /// No role.
+    None,
+    /// To read secrets.
+    Read,
+    /// To read and change secrets.
+    #[default]
+    Write,
+    /// Everything.
+    Admin,
+}
+
+impl MemberRole {
+    /// The role, if it is one.
+    pub const fn role(self) -> Option<Role> {
+        match self {
+            Self::None => None,
+            Self::Read => Some(Role::Read),
+            Self::Write => Some(Role::Write),
+            Self::Admin => Some(Role::Admin),
+        }
+    }
 }
 
 impl Policy {
@@ -34,14 +63,14 @@ impl Policy {
         now.saturating_add(i64::from(self.invite_max_hours) * HOUR)
     }
 
-    /// Says loudly what is dangerous.
-    pub(crate) fn warn(self) {
-        if let Some(FirstGeneration { member_role }) = self.first_generation {
+    /// Says loudly what is dangerous. `member_role` is that of the first generation, if it is served.
+    pub(crate) fn warn(self, member_role: Option<MemberRole>) {
+        if let Some(member_role) = member_role {
             let role = match member_role {
-                None => "no role",
-                Some(Role::Read) => "the role read",
-                Some(Role::Write) => "the role write",
-                Some(Role::Admin) => "the role admin",
+                MemberRole::None => "no role",
+                MemberRole::Read => "the role read",
+                MemberRole::Write => "the role write",
+                MemberRole::Admin => "the role admin",
             };
             tracing::warn!(
                 "--allow-v1 is on: requests of zopp 0.1.1 are signed over nothing but the time, so anybody who sees one can act as its \

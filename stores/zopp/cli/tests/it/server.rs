@@ -5,8 +5,7 @@ use std::thread::JoinHandle;
 use konverge_zopp_server::{
     admin,
     args::InviteCommand,
-    policy::{FirstGeneration, Policy},
-    rbac::Role,
+    policy::{FirstGeneration, MemberRole, Policy},
     serve::{Options, Server as ZoppServer, TlsFiles},
     store::{Location, Store},
 };
@@ -36,7 +35,7 @@ impl Server {
 
     /// Also for clients of the first generation, which expect that each member of a workspace may do everything.
     pub(crate) fn start_for_first_generation() -> Self {
-        let first_generation = Some(FirstGeneration { member_role: Some(Role::Admin) });
+        let first_generation = Some(FirstGeneration { member_role: Some(MemberRole::Admin) });
         let policy = Policy { first_generation, ..Policy::default() };
         Self::start_with(tempfile::tempdir().unwrap(), TlsFiles::default(), policy)
     }

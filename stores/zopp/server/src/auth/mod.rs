@@ -155,6 +155,12 @@ async fn verify(
     }
     let mut used = None;
     if repeat == Repeat::Refused {
+        // It may have taken effect after the backup was made, and the restored database does not know.
+        if store.restored_at().await.map_err(from_store)?.is_some_and(|restored_at| signed.timestamp < restored_at) {
+            return Err(Status::unauthenticated(
+                "this change was signed before the server's database was restored; sign it again, with a clock that is right",
+            ));
+        }
         let digest = match signed.profile() {
             // All requests of a second have the same signature.
             Profile::V1 => replay::digest_of_request(principal_id, &signed.signature, &request_hash),

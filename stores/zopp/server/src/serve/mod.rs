@@ -34,7 +34,7 @@ use crate::{
     limit_hits::LimitHits,
     limits::Limits,
     metrics::Metrics,
-    policy::Policy,
+    policy::{FirstGeneration, Policy},
     revocations::Revocations,
     secrets_service::SecretsService,
     service::Service,
@@ -155,9 +155,11 @@ impl Server {
             (Some(events), Location::Postgres(database)) if events == database => store.announcing(),
             _ => store,
         };
-        options.policy.warn();
-        let member_role = options.policy.first_generation.and_then(|first| first.member_role);
-        store.set_member_role(member_role).await.map_err(StartError::Read)?;
+        let member_role = match options.policy.first_generation {
+            Some(FirstGeneration { member_role }) => store.choose_member_role(member_role).await.map(Some),
+            None => store.remove_member_role().await.map(|()| None),
+        };
+        options.policy.warn(member_role.map_err(StartError::Read)?);
         if tls.is_none() && !address.ip().is_loopback() {
             tracing::warn!(
                 %address,

@@ -18,6 +18,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use super::{
     AuditRow, Location, OpenError, SQLITE_BEGIN, Store, StoreError, audit,
     open::{MadeBy, made_by},
+    settings::remember_restore,
     sql::{self, Pool, Transaction},
     transfer,
 };
@@ -251,6 +252,7 @@ async fn move_versions(mut transaction: Transaction, audit: &AuditRow) -> Result
     }
     let floor = floor(now, newest.unwrap_or_default());
     let moved = sql::query("UPDATE environments SET version = ?").bind(floor).execute(&mut *transaction).await?;
+    remember_restore(&mut transaction).await?;
     let details = serde_json::json!({ "version": floor }).to_string();
     audit::insert(&mut transaction, &AuditRow { details: Some(details), ..audit.clone() }).await?;
     transaction.commit().await?;

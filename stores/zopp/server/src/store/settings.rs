@@ -1,30 +1,76 @@
 //! Decisions of the server's operator that count in each look at roles.
 
-use super::{Store, StoreError, grants::role_text, sql};
-use crate::rbac::Role;
+use clap::ValueEnum;
 
-/// The setting with the role that each member of a workspace has without any grant.
-const MEMBER_ROLE: &str = "member_role";
+use super::{
+    Store, StoreError,
+    grants::role_text,
+    sql::{self, Connection},
+};
+use crate::{clock, policy::MemberRole};
+
+/// The setting with the role that each member of a workspace has without any grant. Missing: no role.
+const IN_FORCE: &str = "member_role";
+/// The setting with the operator's choice. It outlives a start by which the role is not in force.
+const CHOICE: &str = "v1_member_role";
+
+/// The setting with the Unix second of the last restore.
+const RESTORED_AT: &str = "restored_at";
 
 impl Store {
-    /// Sets the role that each member of a workspace has without any grant, or that there is none. All replicas share it.
-    pub async fn set_member_role(&self, role: Option<Role>) -> Result<(), StoreError> {
-        let before: Option<(String,)> = sql::query_as("SELECT value FROM settings WHERE name = ?")
-            .bind(MEMBER_ROLE)
-            .fetch_optional(&self.readers)
-            .await?;
-        if before.as_ref().map(|(role,)| role.as_str()) == role.map(role_text) {
-            return Ok(());
-        }
+    /// When the database was last restored, as a Unix second.
+    pub async fn restored_at(&self) -> Result<Option<i64>, StoreError> {
+        let text = setting(&mut self.readers.acquire().await?, RESTORED_AT).await?;
+        text.map(|text| text.parse().map_err(|_| StoreError::Corrupt(RESTORED_AT))).transpose()
+    }
+
+    /// Puts the role that each member of a workspace has without any grant in force, for all replicas: the chosen one, else the one that was chosen
+    /// before, else the default. Returns it.
+    pub async fn choose_member_role(&self, chosen: Option<MemberRole>) -> Result<MemberRole, StoreError> {
         let mut transaction = self.begin().await?;
-        sql::query("DELETE FROM settings WHERE name = ?").bind(MEMBER_ROLE).execute(&mut *transaction).await?;
-        if let Some(role) = role {
-            sql::query("INSERT INTO settings (name, value) VALUES (?, ?)")
-                .bind(MEMBER_ROLE)
-                .bind(role_text(role))
-                .execute(&mut *transaction)
-                .await?;
-        }
+        let kept = match setting(&mut transaction, CHOICE).await? {
+            Some(text) => Some(MemberRole::from_str(&text, false).map_err(|_| StoreError::Corrupt("v1_member_role"))?),
+            None => None,
+        };
+        let role = chosen.or(kept).unwrap_or_default();
+        let choice = role.to_possible_value().map(|value| value.get_name().to_owned());
+        set(&mut transaction, CHOICE, choice.as_deref()).await?;
+        set(&mut transaction, IN_FORCE, role.role().map(role_text)).await?;
+        transaction.commit().await?;
+        Ok(role)
+    }
+
+    /// Leaves members of workspaces the roles that they are granted, and no other. The choice of [`Store::choose_member_role`] stays.
+    pub async fn remove_member_role(&self) -> Result<(), StoreError> {
+        let mut transaction = self.begin().await?;
+        set(&mut transaction, IN_FORCE, None).await?;
         Ok(transaction.commit().await?)
     }
+}
+
+/// Remembers that the database is restored now.
+pub(super) async fn remember_restore(connection: &mut Connection) -> Result<(), StoreError> {
+    set(connection, RESTORED_AT, Some(&clock::now().to_string())).await
+}
+
+async fn setting(connection: &mut Connection, name: &str) -> Result<Option<String>, StoreError> {
+    let row: Option<(String,)> =
+        sql::query_as("SELECT value FROM settings WHERE name = ?").bind(name).fetch_optional(connection).await?;
+    Ok(row.map(|(value,)| value))
+}
+
+/// Writes a setting, or removes it, unless it is so already.
+async fn set(connection: &mut Connection, name: &str, value: Option<&str>) -> Result<(), StoreError> {
+    if setting(connection, name).await?.as_deref() == value {
+        return Ok(());
+    }
+    sql::query("DELETE FROM settings WHERE name = ?").bind(name).execute(&mut *connection).await?;
+    if let Some(value) = value {
+        sql::query("INSERT INTO settings (name, value) VALUES (?, ?)")
+            .bind(name)
+            .bind(value)
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
 }

@@ -3,8 +3,9 @@
 use konverge_zopp_crypto::{Profile, SigningSeed, signature};
 use konverge_zopp_proto::{self as proto, identity, watch_secrets_response::Response};
 use konverge_zopp_server::{
-    policy::{FirstGeneration, Policy},
+    policy::{FirstGeneration, MemberRole, Policy},
     rbac::Role,
+    serve::Options,
 };
 use prost::Message;
 use tonic::{Code, Request};
@@ -23,15 +24,16 @@ fn signed<M: Message>(person: &Person, message: M, timestamp: i64) -> Request<M>
     request
 }
 
-async fn world(member_role: Option<Role>) -> World {
-    let first_generation = Some(FirstGeneration { member_role });
+async fn world(member_role: MemberRole) -> World {
+    let first_generation = Some(FirstGeneration { member_role: Some(member_role) });
     World::start_with(Policy { first_generation, ..Policy::default() }).await
 }
 
 #[tokio::test]
 async fn its_members_have_the_role_that_the_operator_chose() {
-    for role in [None, Some(Role::Read), Some(Role::Write), Some(Role::Admin)] {
+    for role in [MemberRole::None, MemberRole::Read, MemberRole::Write, MemberRole::Admin] {
         let world = world(role).await;
+        let role = role.role();
         let owner = world.owner().await;
         let member = world.member(&owner, "member@example.com", None).await;
         let client = || world.client();
@@ -59,7 +61,7 @@ async fn its_members_have_the_role_that_the_operator_chose() {
 
 #[tokio::test]
 async fn a_grant_and_a_ceiling_count_beside_the_role_of_members() {
-    let world = world(Some(Role::Read)).await;
+    let world = world(MemberRole::Read).await;
     let mut owner = world.owner().await;
     let member = world.member(&owner, "member@example.com", Some("write")).await;
     world.client().upsert_secret(signed(&member, upsert("A"), now())).await.unwrap();
@@ -70,7 +72,7 @@ async fn a_grant_and_a_ceiling_count_beside_the_role_of_members() {
 
 #[tokio::test]
 async fn its_role_ends_with_the_flag() {
-    let world = world(Some(Role::Admin)).await;
+    let world = world(MemberRole::Admin).await;
     let owner = world.owner().await;
     let mut member = world.member(&owner, "member@example.com", None).await;
     member.list().await.unwrap();
@@ -84,9 +86,39 @@ async fn its_role_ends_with_the_flag() {
     assert!(refused.message().contains("first-generation"), "{refused}");
 }
 
+/// Another start on the database of a server, with or without the first generation.
+async fn start_again(world: World, first_generation: Option<FirstGeneration>) -> World {
+    let directory = world.end().await;
+    let options = options(&directory).await;
+    let policy = Policy { first_generation, ..options.policy };
+    World::start_as(directory, Options { policy, ..options }).await
+}
+
+#[tokio::test]
+async fn its_role_is_kept_in_the_database_until_another_one_is_chosen() {
+    let unchosen = Some(FirstGeneration { member_role: None });
+    let world = world(MemberRole::Read).await;
+    let owner = world.owner().await;
+    let mut member = world.member(&owner, "member@example.com", None).await;
+    // A replica that starts without the choice takes nothing away from the others.
+    let world = start_again(world, unchosen).await;
+    member.client = world.client();
+    member.list().await.unwrap();
+    assert_eq!(code(member.set("A").await), Code::PermissionDenied, "the default would be to write");
+    let world = start_again(world, None).await;
+    member.client = world.client();
+    assert_eq!(code(member.list().await), Code::PermissionDenied);
+    let world = start_again(world, unchosen).await;
+    member.client = world.client();
+    member.list().await.unwrap();
+    let world = start_again(world, Some(FirstGeneration { member_role: Some(MemberRole::None) })).await;
+    member.client = world.client();
+    assert_eq!(code(member.list().await), Code::PermissionDenied);
+}
+
 #[tokio::test]
 async fn a_signature_of_the_time_is_for_its_calls_only_and_not_for_long() {
-    let world = world(Some(Role::Admin)).await;
+    let world = world(MemberRole::Admin).await;
     let owner = world.owner().await;
     // Of the second generation, and of our own.
     let request = proto::SetWorkspacePermissionRequest {
@@ -112,7 +144,7 @@ async fn a_signature_of_the_time_is_for_its_calls_only_and_not_for_long() {
 
 #[tokio::test]
 async fn requests_of_one_second_share_a_signature_and_none_counts_twice() {
-    let world = world(Some(Role::Write)).await;
+    let world = world(MemberRole::Write).await;
     let mut owner = world.owner().await;
     let second = now();
     for key in ["A", "B"] {
@@ -125,7 +157,7 @@ async fn requests_of_one_second_share_a_signature_and_none_counts_twice() {
 
 #[tokio::test]
 async fn its_watches_begin_where_the_client_was_and_its_devices_are_registered() {
-    let world = world(Some(Role::Write)).await;
+    let world = world(MemberRole::Write).await;
     let mut owner = world.owner().await;
     owner.set("A").await.unwrap();
     let [workspace_name, project_name, environment_name] = names();
