@@ -128,6 +128,9 @@ pub fn calls() -> Vec<CallTypes> {
         CreateInvite(CreateInviteRequest) -> Invite,
         ListInvites(ListInvitesRequest) -> ListInvitesResponse,
         GetKeySignature(GetKeySignatureRequest) -> GetKeySignatureResponse,
+        GetKeyState(GetKeyStateRequest) -> GetKeyStateResponse,
+        RotateWorkspaceKey(RotateWorkspaceKeyRequest) -> RotateWorkspaceKeyResponse,
+        GetKeyChain(GetKeyChainRequest) -> GetKeyChainResponse,
     };
     let environments = calls! { secrets:
         ReadEnvironment(ReadEnvironmentRequest) -> ReadEnvironmentResponse,
