@@ -7,6 +7,7 @@ use konverge_core::{
     error::{Classify, ErrorClass},
     reasons,
 };
+use kube::core::Status;
 
 /// The error of a run: a sentence for people, a reason for machines, and when to try again.
 ///
@@ -95,7 +96,13 @@ impl From<SetError> for Error {
 impl From<kube::Error> for Error {
     /// Converts the error of a request of the author's own to the API server. Its class is that of every answer of the API server.
     fn from(error: kube::Error) -> Self {
-        Self::new(class_of(&error), reasons::REQUEST_FAILED, "a request to the API server failed").caused_by(error)
+        // Another writer was faster. An object that exists already has the same code.
+        let is_conflict = |status: &Status| status.code == 409 && status.reason == "Conflict";
+        let reason = match &error {
+            kube::Error::Api(status) if is_conflict(status) => reasons::CONFLICT,
+            _ => reasons::REQUEST_FAILED,
+        };
+        Self::new(class_of(&error), reason, "a request to the API server failed").caused_by(error)
     }
 }
 
@@ -113,8 +120,6 @@ impl From<std::io::Error> for Error {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
 
     #[test]
@@ -122,6 +127,18 @@ mod tests {
         let class = |code| Error::from(kube::Error::Api(Status { code, ..Status::default() }.boxed())).class();
         for code in [400, 401, 403, 404, 409, 422, 429, 500, 503] {
             assert_eq!(class(code), konverge_core::api_server::class(code, None), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_lost_race_is_told_from_an_object_that_exists_already() {
+        for (code, reason, expected) in [
+            (409, "Conflict", "Conflict"),
+            (409, "AlreadyExists", "RequestFailed"),
+            (403, "Forbidden", "RequestFailed"),
+        ] {
+            let status = Status { code, reason: reason.to_owned(), ..Status::default() };
+            assert_eq!(Error::from(kube::Error::Api(status.boxed())).reason(), expected, "{code} {reason}");
         }
     }
 }

@@ -333,8 +333,8 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         let result = self.reconciler.apply(Arc::clone(context.object()), context.clone()).await;
         let result = result.map_err(|error| self.failed(error, &context));
         let failure = result.as_ref().err().map(Failure::of);
-        if request.attempt == 1 && failure.as_ref().is_some_and(Failure::is_of_the_api_server) {
-            // To report it takes the API server, which mostly answers again by the next attempt.
+        if request.attempt == 1 && failure.as_ref().is_some_and(Failure::is_passing) {
+            // To report an outage takes the API server, and a lost race is no failure: the next run decides with the fresh state.
             return result;
         }
         let reported = self.report(&context, failure).await;

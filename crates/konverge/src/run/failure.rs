@@ -73,9 +73,9 @@ impl Failure {
         Self { reason: error.reason(), message: in_one_line(error), is_stalled, is_told_again }
     }
 
-    /// Whether the API server did not answer, or asked to wait.
-    pub(super) fn is_of_the_api_server(&self) -> bool {
-        matches!(self.reason, reasons::API_SERVER_BUSY | reasons::API_SERVER_UNREACHABLE)
+    /// Whether the next attempt mostly succeeds: the API server did not answer or asked to wait, or another writer was faster.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self.reason, reasons::API_SERVER_BUSY | reasons::API_SERVER_UNREACHABLE | reasons::CONFLICT)
     }
 
     pub(super) fn verdict(&self) -> Verdict {

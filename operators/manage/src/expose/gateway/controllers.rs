@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::{api::core::v1::Service, jiff::Timestamp};
 use konverge::{
     Watch,
-    apply::{ConditionStatus, Conditions, Moment},
+    apply::{ConditionStatus, Conditions, Moment, StatusWriter},
     kube::{
         Api,
         api::{ApiResource, Patch, PatchParams, PostParams},
@@ -58,7 +58,7 @@ fn kind(version: &str, kind: &str, plural: &str) -> ApiResource {
     }
 }
 
-fn class_kind() -> ApiResource {
+pub(super) fn class_kind() -> ApiResource {
     kind("v1", "GatewayClass", "gatewayclasses")
 }
 
@@ -363,20 +363,8 @@ async fn write_conditions(
     if before == after {
         return Ok(());
     }
-    let mut patch = json!({
-        "apiVersion": kind.api_version, "kind": kind.kind, "metadata": { "name": object.name_any() },
-        "status": { "conditions": after },
-    });
-    let applier = context.applier();
-    let parameters = PatchParams { dry_run: applier.is_dry_run(), ..PatchParams::apply(applier.manager()).force() };
-    let client = context.client().clone();
-    let api: Api<DynamicObject> = match object.namespace() {
-        Some(namespace) => {
-            patch["metadata"]["namespace"] = json!(namespace);
-            Api::namespaced_with(client, &namespace, kind)
-        }
-        None => Api::all_with(client, kind),
-    };
-    api.patch_status(&object.name_any(), &parameters, &Patch::Apply(patch)).await?;
+    // For the version that was seen: a late write must not bring older conditions back.
+    let writer = StatusWriter::new(context.applier().clone());
+    writer.write_with(object, &json!({ "conditions": after }), kind).await?;
     Ok(())
 }

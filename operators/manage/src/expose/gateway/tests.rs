@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use konverge::testing::{TestRun, Write};
 use serde_json::{from_value, json};
 
 use super::*;
@@ -44,6 +45,28 @@ fn a_class_is_ours_by_its_controller_and_accepted_by_its_name() {
             (is, expected) => assert_eq!(is.ok(), expected.ok(), "{name} {spec}"),
         }
     }
+}
+
+/// Without the version, a process that was stopped before its write brought older conditions back.
+#[tokio::test]
+async fn conditions_are_written_for_the_version_seen_and_a_lost_race_is_no_event() {
+    let class = || {
+        let spec = json!({ "controllerName": CONTROLLER });
+        let mut class = object("GatewayClass", "", "openzro-public", spec);
+        class.metadata.namespace = None;
+        class
+    };
+    let run = || TestRun::dynamic(controllers::class_kind(), class());
+    let ran = run().apply(controllers::gateway_classes()).await.unwrap();
+    let write = ran.writes().iter().find(|write| write.subresource.as_deref() == Some("status")).unwrap();
+    assert!(write.body["metadata"]["resourceVersion"].is_string() && write.code == 200, "{write:?}");
+
+    let is_status = |write: &Write| (write.subresource.as_deref() == Some("status")).then_some(409);
+    let lost = run().refusing(is_status).apply(controllers::gateway_classes()).await.unwrap();
+    assert_eq!(lost.error().map(|error| error.reason), Some("Conflict"));
+    assert!(lost.events().is_empty(), "{:?}", lost.events());
+    let again = run().attempt(2).refusing(is_status).apply(controllers::gateway_classes()).await.unwrap();
+    assert_eq!(again.events().len(), 1, "a race that is lost again and again is told");
 }
 
 #[test]
