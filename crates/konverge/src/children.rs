@@ -463,11 +463,11 @@ impl<C: Object + Writable> Kind<C> {
         self.cache.is_missing()
     }
 
-    /// The children of this owner, by namespace and name.
+    /// The children of this owner, by namespace and name. A field manager's name proves nothing: any client can apply under it.
     pub(crate) fn children(&self, claim: &Claim<'_>) -> Result<Vec<Arc<C>>, Error> {
         let mut children = Vec::new();
         for object in self.labelled(claim.owner.uid()) {
-            if matches!(claim.recognize(&*object, &self.dynamic_type)?, Recognition::Proven | Recognition::Earlier) {
+            if claim.recognize(&*object, &self.dynamic_type)? == Recognition::Proven {
                 children.push(object);
             }
         }

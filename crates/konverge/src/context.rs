@@ -170,7 +170,8 @@ impl<K: Object> Context<K> {
         })
     }
 
-    /// The children of kind `C` that the object has, by namespace and name. An object that only claims to be one is left out.
+    /// The children of kind `C` that the object has, by namespace and name. An object that only claims to be one is left out. So is a child
+    /// whose proof was removed, until [`children`](Self::children) are applied again.
     pub fn owned<C: Child>(&self) -> Result<Vec<Arc<C>>, Error> {
         self.owned_kind(&())
     }

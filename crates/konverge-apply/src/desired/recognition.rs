@@ -20,8 +20,9 @@ use super::prune::Observed;
 pub enum Recognition {
     /// It is a child of the owner: it carries the proof, or no [`OwnerKey`] is in use and its label or controller reference tells.
     Proven,
-    /// Its label or controller reference names the owner, and our field manager has applied that label. A release that wrote no proof
-    /// leaves this behind. The next apply of a wanted child adds the proof.
+    /// Its label or controller reference names the owner, and a client has applied that label under our field manager's name. A release that
+    /// wrote no proof leaves this behind, or a client that removed it. The next apply of a wanted child adds the proof. Any client can use our
+    /// field manager's name, so such an object is never deleted, counted or waited for.
     Earlier,
     /// Its label or controller reference names the owner, and nothing shows that we wrote it.
     Unproven,

@@ -10,7 +10,7 @@ use konverge_testkit::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -74,10 +74,17 @@ async fn objects_with_a_forged_label_neither_stall_nor_block_their_victim() {
             "labels": {UID: victim.uid(), "app.kubernetes.io/managed-by": PROGRAM},
             // The proof of another object is worth nothing.
             "annotations": {PROOF: real.annotations()[PROOF]},
-            "finalizers": if number == 0 { vec!["attacker.example.com/hold"] } else { Vec::new() },
+            "finalizers": if number < 2 { vec!["attacker.example.com/hold"] } else { Vec::new() },
         }});
-        let forged: ConfigMap = serde_json::from_value(forged).unwrap();
-        children.create(&PostParams::default(), &forged).await.unwrap();
+        let mut forged: ConfigMap = serde_json::from_value(forged).unwrap();
+        if number % 2 == 0 {
+            children.create(&PostParams::default(), &forged).await.unwrap();
+        } else {
+            // Also the name of the operator's field manager is free to use.
+            forged.metadata.annotations = None;
+            let name = forged.name_any();
+            children.patch(&name, &PatchParams::apply(PROGRAM), &Patch::Apply(&forged)).await.unwrap();
+        }
     }
     // More than the budget would have to go if they counted.
     place.merge::<Probe>("victim", json!({"spec": {"behave": "none"}})).await;
