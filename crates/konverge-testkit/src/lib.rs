@@ -50,7 +50,7 @@ pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use replacing_policy::{Replaced, ReplacingPolicy};
 pub use scrape::metric;
-pub use wait::{NotInTime, eventually, until, until_true};
+pub use wait::{NotInTime, eventually, settles_at, until, until_true};
 
 /// Names a kubeconfig of a cluster to use instead of starting one.
 pub const KUBECONFIG_VARIABLE: &str = environment::KUBECONFIG_VARIABLE;

@@ -75,3 +75,23 @@ pub async fn until_true(what: &str, mut is_so: impl AsyncFnMut() -> Result<bool,
     })
     .await;
 }
+
+/// Waits until a number is as expected, such as a gauge, and then for `quiet` to see that it stays so.
+///
+/// # Panics
+/// As [`until`] does, and if the number has changed after `quiet`.
+pub async fn settles_at(what: &str, expected: f64, quiet: Duration, number: impl AsyncFn() -> f64) {
+    until(what, async || match number().await {
+        found if is_same(found, expected) => Ok(()),
+        found => Err(found),
+    })
+    .await;
+    sleep(quiet).await;
+    let found = number().await;
+    assert!(is_same(found, expected), "{what}: {expected} has become {found}");
+}
+
+/// Counts are whole numbers in a format for all numbers.
+fn is_same(one: f64, other: f64) -> bool {
+    (one - other).abs() < 0.5
+}

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use konverge::{Operator, prelude::*};
 use konverge_testkit::{
-    eventually,
+    History, eventually,
     fault_proxy::{FaultProxy, Plan},
 };
 use kube::{
@@ -215,23 +215,6 @@ impl Reconcile<Probe> for Repeats {
     }
 }
 
-/// Collects each generation that the status of the probe ever names.
-fn generations_in_status(place: &Place, name: &str) -> (Arc<Mutex<Vec<i64>>>, AbortOnDropHandle<()>) {
-    let (probes, collected) = (place.api::<Probe>(), Arc::<Mutex<Vec<i64>>>::default());
-    let (generations, selection) = (Arc::clone(&collected), format!("metadata.name={name}"));
-    let watching = async move {
-        let mut changes = watcher(probes, watcher::Config::default().fields(&selection)).applied_objects().boxed();
-        while let Some(probe) = changes.try_next().await.unwrap() {
-            let generation = probe.status.and_then(|status| status.observed_generation);
-            let mut collected = collected.lock().unwrap();
-            if generation.is_some() && collected.last() != generation.as_ref() {
-                collected.extend(generation);
-            }
-        }
-    };
-    (generations, AbortOnDropHandle::new(tokio::spawn(watching)))
-}
-
 /// Without a precondition the older status stayed in the end: a change of nothing but the status wakes no controller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_that_was_held_up_does_not_undo_that_of_the_successor() {
@@ -240,7 +223,9 @@ async fn a_status_that_was_held_up_does_not_undo_that_of_the_successor() {
     let arguments = ["--namespace", &place.namespace];
     let program = || Operator::new("konverge-late-status", "0").controller(Controller::new(Repeats));
     place.create_probe("late", "one").await;
-    let (generations, _watching) = generations_in_status(&place, "late");
+    let only = watcher::Config::default().fields("metadata.name=late");
+    let generation = |probe: &Probe| probe.status.as_ref()?.observed_generation;
+    let generations = History::of(place.api::<Probe>(), only, generation);
     let says = async |text: &str| {
         place.says("late", |all| all.get("Ready").is_some_and(|ready| ready.message == text)).await;
     };
@@ -268,7 +253,7 @@ async fn a_status_that_was_held_up_does_not_undo_that_of_the_successor() {
     says("four").await;
     late.end().await.unwrap();
     successor.end().await.unwrap();
-    let generations = generations.lock().unwrap().clone();
+    let generations = generations.values();
     assert!(generations.is_sorted(), "an older status came back: {generations:?}");
     assert_eq!(code, 409);
 }

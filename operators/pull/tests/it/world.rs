@@ -7,7 +7,7 @@ use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
 use konverge_pull::{config::Config, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options, events_about, until_true};
+use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options, events_about, metric, until_true};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
@@ -44,7 +44,11 @@ pub(crate) struct Operator {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let control_plane = control_plane().await;
+        Self::on(control_plane().await).await
+    }
+
+    /// The same on a control plane that is not that of the others.
+    pub(crate) async fn on(control_plane: &ControlPlane) -> Self {
         let (server, zopp) = Scripted::start().await;
         let namespace = control_plane.namespace("pull").await.unwrap();
         Self { server, namespace, zopp, kubernetes: control_plane.admin_client().await.unwrap() }
@@ -212,6 +216,11 @@ impl Operator {
         let text = self.metrics.encode().unwrap();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
         value.unwrap_or_default()
+    }
+
+    /// The sum of a metric over all its label sets that contain `label`.
+    pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
+        metric(&self.metrics.encode().unwrap(), name, label)
     }
 
     /// Waits until the metrics have this line.

@@ -1,9 +1,10 @@
 //! A replica that does not lead.
 
 use konverge_push::object::Kind;
+use konverge_testkit::settles_at;
 use serde_json::json;
 
-use crate::world::{QUIET, World, until};
+use crate::world::{QUIET, World};
 
 #[tokio::test]
 async fn the_queue_of_a_standby_forgets_objects_that_are_gone() {
@@ -24,13 +25,8 @@ async fn the_queue_of_a_standby_forgets_objects_that_are_gone() {
     world.secret("last", &[("n", "1")], push("last")).await;
     world.says(Kind::Secret, "last", "Synced").await;
     // Its watch shows the last one after all others.
-    let is_short = async || match standby.metric("workqueue_depth", "name=\"push\"") {
-        depth if (depth - 2.0).abs() < 0.5 => Ok(()),
-        depth => Err(depth.to_string()),
-    };
-    until("the standby has the keys of the first and the last", is_short).await;
-    tokio::time::sleep(QUIET).await;
-    is_short().await.unwrap();
+    let depth = async || standby.metric("workqueue_depth", "name=\"push\"");
+    settles_at("the standby has the keys of the first and the last", 2.0, QUIET, depth).await;
     // It is ready to take over.
     leader.stop().await;
     world.rotate("last", &[("n", "2")]).await;
