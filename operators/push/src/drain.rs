@@ -15,6 +15,9 @@ use crate::{
     object::{Kind, ObjectRef},
 };
 
+/// How often one object is tried that other clients change at the same time.
+const ATTEMPTS: u32 = 5;
+
 /// An incomplete uninstall. Released objects stay released, and the uninstall can be repeated.
 #[derive(Debug, thiserror::Error)]
 #[error("{}; run it again", listed(.0))]
@@ -79,7 +82,14 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
         for object in found {
             let key = ObjectRef { kind, namespace: object.namespace().unwrap_or_default(), name: object.name_any() };
             let uid = object.uid().unwrap_or_default();
-            match ledger.erase(&key, &uid).await {
+            let mut erased = ledger.erase(&key, &uid).await;
+            for _ in 1..ATTEMPTS {
+                // Another client has changed the object in between.
+                if erased.as_ref().is_err_and(LedgerError::is_outdated) {
+                    erased = ledger.erase(&key, &uid).await;
+                }
+            }
+            match erased {
                 Ok(()) => released += 1,
                 Err(source) => remains(Left::Release { object: key, source }),
             }
