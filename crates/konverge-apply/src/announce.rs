@@ -20,6 +20,7 @@ use crate::events::{EventSink, Notice};
 
 /// How bad something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Severity {
     /// The object is in sync.
     Good,

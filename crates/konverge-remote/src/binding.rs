@@ -52,6 +52,7 @@ impl Binding {
 
 /// Whether an item that somebody else made may be taken over. An item with the mark of another object or cluster never is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Adoption {
     /// Never.
     #[default]
@@ -64,6 +65,7 @@ pub enum Adoption {
 
 /// The fate of the item when its object is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeletionPolicy {
     /// An item that was made for the object is deleted; an adopted one stays.
     #[default]

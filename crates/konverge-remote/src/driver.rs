@@ -112,7 +112,8 @@ pub struct Standing<I> {
     pub origin: Origin,
 }
 
-/// How far a deletion is.
+/// How far a deletion is. No variant will be added, so that a match on it can be exhaustive: a
+/// caller that overlooks one would release an object too early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finalized {
     /// The object can go.

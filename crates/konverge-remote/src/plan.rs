@@ -42,6 +42,7 @@ pub struct Facts<'a, R: Remote> {
 
 /// The next step for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Step<I> {
     /// List again: a create may have been sent since the list began.
     Refresh,

@@ -34,6 +34,7 @@ pub struct Entry {
 /// Where an item comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Origin {
     /// It was made for the object, or is about to be.
     Made,

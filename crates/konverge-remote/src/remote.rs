@@ -83,6 +83,7 @@ pub trait Remote: Send + Sync + 'static {
 
 /// Whether an item is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Life {
     /// It is in use.
     Active,
@@ -92,6 +93,7 @@ pub enum Life {
 
 /// The answer to a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Deletion {
     /// The item is gone.
     Gone,

@@ -35,7 +35,8 @@ struct Pending {
     is_deleted: bool,
 }
 
-/// The meaning of an event of a watch, in the light of the process's own writes.
+/// The meaning of an event of a watch, in the light of the process's own writes. No variant will be added, so that a match on it can be
+/// exhaustive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
     /// A change of another client that is newer than everything this process has written.

@@ -8,7 +8,7 @@ use kube::Resource;
 
 use super::{Event, Guarded, Undecodable};
 
-/// Where a watch has seen an object.
+/// Where a watch has seen an object. No variant will be added, so that a match on it can be exhaustive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// In a list of everything that exists. It is the state of the API server even where a newer version was seen before: then the store
