@@ -5,7 +5,8 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRole,
 };
 use konverge_testkit::{
-    Cluster, ControlPlane, ManifestError, Options, RUN_LABEL, client_for, create_for_run, eventually, take_away_run,
+    Assets, Binary, Cluster, ControlPlane, ManifestError, Options, RUN_LABEL, client_for, create_for_run, eventually,
+    take_away_run,
 };
 use kube::{
     Api, ResourceExt,
@@ -221,4 +222,35 @@ fn what_is_missing_is_said_with_the_next_step() {
         command.env("KONVERGE_CACHE", Path::new(&file));
     });
     assert!(said.contains("cannot write") && said.contains("KONVERGE_CACHE"), "{said}");
+}
+
+/// Set in the process that the next test starts.
+const IN_A_PROCESS_OF_ITS_OWN: &str = "KONVERGE_TEST_WITH_GIVEN_PROGRAMS";
+
+/// A control plane starts with the two programs in the folder that `KUBEBUILDER_ASSETS` names, where none can be built.
+#[tokio::test]
+async fn etcd_and_an_api_server_in_a_folder_that_the_user_names_are_enough() {
+    if std::env::var_os(IN_A_PROCESS_OF_ITS_OWN).is_some() {
+        let control_plane = ControlPlane::start(Options::ours()).await.unwrap();
+        let client = control_plane.admin_client().await.unwrap();
+        let namespace = control_plane.namespace("given").await.unwrap();
+        Api::<Namespace>::all(client).get(&namespace).await.unwrap();
+        return;
+    }
+    let needed = [Binary::Etcd, Binary::ApiServer];
+    let known = Assets::find(&needed).unwrap();
+    let (given, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for binary in needed {
+        std::os::unix::fs::symlink(known.path(binary), given.path().join(binary.name())).unwrap();
+    }
+    // Where the cache should be is a file.
+    let no_cache = other.path().join("file");
+    std::fs::write(&no_cache, "").unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "control_plane::etcd_and_an_api_server_in_a_folder_that_the_user_names_are_enough"]);
+    command.env(IN_A_PROCESS_OF_ITS_OWN, "").env("KUBEBUILDER_ASSETS", given.path());
+    command.env("KONVERGE_CACHE", &no_cache).env("PATH", "/usr/bin:/bin");
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
