@@ -52,7 +52,8 @@ fn explain(restored: Restored, out: &mut impl Write) -> Result<(), AdminError> {
     writeln!(
         out,
         "Environments with a new version, which clients read again: {environments}\n\
-         All changes after {since} are lost. Check what came back with it: disabled principals, removed members, revoked invites and roles"
+         All changes after {since} are lost. Check what came back with it: disabled principals, removed members, revoked invites and roles\n\
+         Clients refuse each protected environment until a member accepts it: zopp environment protect NAME --accept-changes"
     )
     .map_err(AdminError::Print)
 }

@@ -218,6 +218,7 @@ async fn a_backup_of_a_running_server_is_restored_by_name() {
     assert!(complaint(&elsewhere(&["backup", "other.db"])).contains("new.db"), "a backup makes no database");
     let said = stdout(&elsewhere(&["restore", "copy.db"]));
     assert!(said.contains("clients read again: 1\n") && said.contains("are lost"), "{said}");
+    assert!(said.contains("zopp environment protect NAME --accept-changes"), "{said}");
     let mut command = program(directory.path());
     command.args(["--db", "new.db"]);
     let again = Serving::start_as(command).await;
