@@ -1,7 +1,9 @@
 //! Every shipped alert, evaluated by Prometheus' own engine: it fires once its expression has held for its time, and not before.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, time::Duration};
 
+use konverge_e2e::Stage;
+use konverge_testkit::{eventually, metric};
 use konverge_testkit_stores::promtool;
 use serde_json::{Value, json};
 
@@ -13,6 +15,9 @@ const ONSET: u64 = 10;
 
 /// So many minutes after its time an alert must have fired. A rate needs two samples, and some series grow for minutes up to the threshold.
 const GRACE: u64 = 65;
+
+/// An hour, in minutes.
+const HOUR: u64 = 60;
 
 /// An alert's name, and the series that cross its expression at [`ONSET`] in the notation of promtool.
 type Crossing = (&'static str, &'static [(&'static str, &'static str)]);
@@ -178,4 +183,67 @@ fn every_alert_fires_when_its_expression_has_held_for_its_time_and_not_before() 
             .collect();
         evaluate(&rules, &tests);
     }
+}
+
+/// What Prometheus would have stored, if it had scraped the first text up to the onset, and the second one from then on.
+fn stored(before: &str, after: &str) -> Vec<Value> {
+    let samples = |text: &str| -> Vec<(String, f64)> {
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let sample = |line: &str| {
+            // Behind the value there may be an exemplar.
+            let (name, value) = line.split(" # ").next()?.rsplit_once(' ')?;
+            let name = if name.contains('{') { name.to_owned() } else { format!("{name}{{}}") };
+            Some((name, value.parse().ok()?))
+        };
+        lines.map(|line| sample(line).unwrap_or_else(|| panic!("no sample: {line}"))).collect()
+    };
+    let old = samples(before);
+    let stored = samples(after).into_iter().map(|(name, value)| {
+        // A blank is repeated as often as it says; a value comes once more.
+        let known = old.iter().find(|(known, _)| *known == name);
+        let first = known.map_or_else(|| format!("_x{ONSET}"), |(_, value)| format!("{value}x{}", ONSET - 1));
+        series(&name, &format!("{first} {value}x3000"))
+    });
+    stored.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_fires_for_a_secret_that_a_running_operator_cannot_fill() {
+    let stage = Stage::set().await.unwrap();
+    let namespace = stage.control_plane.namespace("alerts").await.unwrap();
+    let mut environments = Vec::new();
+    for name in ["granted", "refused"] {
+        let environment = stage.environment(name).await.unwrap();
+        stage.user.set(&environment, "KEY", b"value").await.unwrap();
+        environments.push(environment);
+    }
+    let remove = ["permission", "env-remove", "-w", "acme", "-p", "backend", "-e", "refused", "--principal"];
+    stage.user.zopp(remove.into_iter().chain([stage.principal()])).await.unwrap();
+    let operator = stage.operator("zopp-operator", &namespace).await.unwrap();
+    let scraped = |reason: &str, count: f64| {
+        let (label, operator) = (format!("reason=\"{reason}\""), &operator);
+        async move {
+            let found = eventually(Duration::from_mins(1), || async {
+                let (_, text) = operator.get("/metrics").await.ok()?;
+                (metric(&text, "konverge_pull_bindings", &label) >= count).then_some(text)
+            });
+            found.await.unwrap_or_else(|error| panic!("{count} objects with {label}: {error}"))
+        }
+    };
+    stage.bind(&namespace, "granted", &environments[0]).await.unwrap();
+    let healthy = scraped("Synced", 1.0).await;
+    stage.bind(&namespace, "refused", &environments[1]).await.unwrap();
+    let faulty = scraped("PermissionDenied", 1.0).await;
+
+    let rules = shipped().into_iter().find(|rules| rules.program == "zopp-operator").unwrap().rules;
+    let alert = "PullSecretsOutOfSync";
+    let fires = ONSET + waits(rules.iter().find(|rule| name(rule) == alert).unwrap());
+    let test = |after: &str, tests: Value| json!({ "interval": "1m", "input_series": stored(&healthy, after), "promql_expr_test": tests });
+    evaluate(
+        &rules,
+        &[
+            test(&healthy, json!([state("pending", HOUR, &[]), state("firing", HOUR, &[])])),
+            test(&faulty, json!([state("firing", fires - 1, &[]), state("firing", fires, &[alert])])),
+        ],
+    );
 }
