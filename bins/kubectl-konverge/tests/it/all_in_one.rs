@@ -35,9 +35,9 @@ async fn each_job_of_one_process_is_found_with_its_own_settings() {
     let found = doctor(&plane).await.ends(1);
     let operator = format!("ok operator {home}/konverge: 2 of 2 ready");
     for (job, settings) in [
-        ("pull", ""),
+        ("pull", "ok settings one rule says who may have which environments: *=*/{namespace}/* "),
         ("push", "ok settings one rule says who may write where: *=secret/data/{namespace}/* "),
-        ("roll", "ok settings each workload once in 1m at most, no budget over all workloads "),
+        ("roll", "ok settings each workload once in 1m at most, at most 100 rollouts per minute, 25 concurrent rollouts "),
     ] {
         found.says(&[&format!("{job} {operator} {settings}ok permissions service account {home}/konverge may do all")]);
     }
