@@ -37,7 +37,10 @@ async fn each_job_of_one_process_is_found_with_its_own_settings() {
     for (job, settings) in [
         ("pull", "ok settings one rule says who may have which environments: *=*/{namespace}/* "),
         ("push", "ok settings one rule says who may write where: *=secret/data/{namespace}/* "),
-        ("roll", "ok settings each workload once in 1m at most, at most 100 rollouts per minute, 25 concurrent rollouts "),
+        (
+            "roll",
+            "ok settings each workload once in 1m at most, at most 100 rollouts per minute, 25 concurrent rollouts ",
+        ),
     ] {
         found.says(&[&format!("{job} {operator} {settings}ok permissions service account {home}/konverge may do all")]);
     }
