@@ -6,14 +6,17 @@
 //! - [`ClusterIdentity`]: the name of this cluster in the marks outside.
 //! - [`Journal`]: the record of many new objects in one write, until each object bears its own.
 //! - [`DeletionDeadline`]: how long a deletion waits for the system outside.
+//! - [`Drain`]: before an uninstall, the release of every object from the operator.
 //!
-//! Two more pieces need no IO, so they are in `konverge_core`: `contest`, the backoff against an actor that reverts what is written, and
-//! `reverse_index`, which finds the objects that claim a thing.
+//! Three more pieces need no IO, so they are in `konverge_core`: `contest`, the backoff against an actor that reverts what is written, `claims`,
+//! which object has a thing that several want, and `reverse_index`, which finds the objects that refer to a thing.
 
 mod deadline;
+mod drain;
 mod identity;
 mod journal;
 
 pub use deadline::{DeletionDeadline, deleting_for};
+pub use drain::{Drain, DrainError, DrainedObject};
 pub use identity::{CLUSTER_NAMESPACE, ClusterIdentity, Unnamed, cluster_uid};
 pub use journal::{BatchData, Intention, Journal, JournalError, JournalOptions};

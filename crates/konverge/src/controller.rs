@@ -13,7 +13,10 @@ use konverge_runtime::{
     cache::{Cache, Caching, Predicate, Selection, Store},
     object::{Object, ObjectKey},
 };
-use kube::{CustomResourceExt, Resource, core::object::HasStatus};
+use kube::{
+    CustomResourceExt, Resource,
+    core::{ApiResource, object::HasStatus},
+};
 use prometheus_client::registry::Registry;
 
 pub(crate) use settings::How;
@@ -23,7 +26,7 @@ use crate::{
     children::{Child, ChildKind, Kind},
     finalizers::Finalizers,
     inventory,
-    operator::{Home, Part, Setup, StartError},
+    operator::{Held, Home, Part, Setup, StartError},
     owner_keys,
     reconcile::Reconcile,
     report::{CustomStatus, Report},
@@ -377,6 +380,15 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
 impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
     fn crd(&self) -> Option<&CustomResourceDefinition> {
         self.crd.as_ref()
+    }
+
+    fn held(&self) -> Option<Held> {
+        let current = self.finalizers.iter().flat_map(Finalizers::names);
+        let mut finalizers: Vec<_> = self.former_finalizers.iter().copied().chain(current).collect();
+        finalizers.dedup();
+        let held =
+            Held { kind: ApiResource::erase::<K>(&self.kind), is_optional: self.caching.is_optional(), finalizers };
+        (!held.finalizers.is_empty()).then_some(held)
     }
 
     fn reasons(&self) -> Vec<(&'static str, &'static str)> {

@@ -121,7 +121,7 @@ pub use error::Error;
 pub use json_api::JsonApi;
 #[cfg(feature = "generate")]
 pub use operator::GenerateError;
-pub use operator::{Home, Operator, Part, Setup, StartError};
+pub use operator::{Held, Home, Operator, Part, Setup, StartError};
 pub use options::Options;
 #[cfg(feature = "serve")]
 pub use options::{MetricsOptions, ServerOptions};

@@ -9,11 +9,16 @@ mod telemetry;
 
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_apply::{
+    Applier,
+    ledger::{Drain, DrainError},
+};
 use konverge_gen::{Access, role::Grant};
+use kube::{Client, core::ApiResource};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::{crds, flags::Flags};
+use crate::{crds, flags::Flags, options::Options};
 
 #[cfg(feature = "generate")]
 pub use generate::GenerateError;
@@ -53,6 +58,11 @@ pub trait Part: Send {
         command
     }
 
+    /// Returns the kind of objects on which it sets finalizers, for [`Operator::drain`].
+    fn held(&self) -> Option<Held> {
+        None
+    }
+
     /// Changes the definition of a part of the program, its own or another's.
     fn amend(&self, home: &Home<'_>, definition: &mut CustomResourceDefinition) {
         let _ = (home, definition);
@@ -81,6 +91,17 @@ pub trait Part: Send {
     /// Puts itself into a program that is about to run: with tasks ([`Manager::task`](konverge_runtime::Manager::task)), tasks for one
     /// replica only ([`Manager::leader_task`](konverge_runtime::Manager::leader_task)), controllers, checks.
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>>;
+}
+
+/// A kind of objects on which a program sets finalizers.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The kind.
+    pub kind: ApiResource,
+    /// Whether the cluster need not know the kind.
+    pub is_optional: bool,
+    /// The finalizers, also those of earlier releases.
+    pub finalizers: Vec<&'static str>,
 }
 
 /// The identity of a program in the cluster.
@@ -170,6 +191,22 @@ impl Operator {
     #[must_use]
     pub fn webhooks(self, webhooks: impl Into<crate::WebhookSetup>) -> Self {
         self.part(crate::webhooks::Admission { setup: webhooks.into() })
+    }
+
+    /// Releases all objects of its kinds from its finalizers, before an uninstall. Systems outside stay as they are, and so do the records on the
+    /// objects: a later installation goes on where this one ended. The program has to be stopped before. Of the options, the namespaces and the dry
+    /// run count; with namespaces, kinds without one are left out.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names what is not released. All else is released then, and the drain can be repeated.
+    pub async fn drain(&self, client: &Client, options: &Options) -> Result<(), DrainError> {
+        let applier = Applier::new(client.clone(), self.program).with_dry_run(options.dry_run);
+        let mut drain = Drain::new(client, options.namespaces.iter().map(String::as_str));
+        for Held { kind, is_optional, finalizers } in self.parts.iter().filter_map(|part| part.held()) {
+            drain.finalizers(&applier, &kind, is_optional, &finalizers).await;
+        }
+        drain.end()
     }
 
     /// Returns the permissions of the program when it runs in `namespace`: those that its parts declare, its events, its lease.

@@ -21,6 +21,9 @@ const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "openzro-operator", version = konverge_version::line(), args_override_self = true)]
 pub struct Config {
+    /// What to do
+    #[arg(value_enum, default_value_t = Task::Run, hide_default_value = true)]
+    pub task: Task,
     /// The namespace of the operator [default: that of the pod or of the kubeconfig]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     pub runtime_namespace: Option<String>,
@@ -109,6 +112,15 @@ pub struct Config {
     /// Say what would be written, and write nothing (ours)
     #[arg(long, env = "OPENZRO_DRY_RUN")]
     pub dry_run: bool,
+}
+
+/// The task of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Task {
+    /// Works until it is told to stop.
+    Run,
+    /// Takes the finalizers off every object and ends, for an uninstall; openZro stays as it is.
+    Drain,
 }
 
 /// A personal access token in a setting. It has no `Debug` and no `Display`.

@@ -2,10 +2,13 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 use konverge_jobs::{Job, Ready, Shared};
 
-use crate::{config::Config, program};
+use crate::{
+    config::{Config, Task},
+    program,
+};
 
 const SHARED: Shared =
     Shared { addresses: &["health_probe_bind_address", "metrics_bind_address"], of_process: &["zap_encoder"] };
@@ -24,6 +27,10 @@ impl Job for Manage {
 
     fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error> {
         let config = Config::from_arg_matches(&SHARED.matches(self.name(), Config::command(), line)?)?;
+        if config.task == Task::Drain {
+            let cause = "drain is no job but ends; run openzro-operator drain";
+            return Err(Config::command().error(ErrorKind::ArgumentConflict, cause));
+        }
         let settings = config.to_string();
         Ok(Ready { settings, manager: Box::pin(async move { Ok(program::job(&config).await?) }) })
     }

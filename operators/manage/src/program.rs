@@ -7,17 +7,18 @@ use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge::{
     Error, Home, Operator, Part, Setup, StartError,
+    apply::ledger::DrainError,
     generate::Access,
     remote::{Remote, Remotes, Settings as RemoteSettings},
-    runtime::Manager,
+    runtime::{Manager, http_server::Listen},
 };
-use konverge_jobs::{ProgramError, run_program};
+use konverge_jobs::{Program, ProgramError, run_program, run_task};
 
 use crate::{
     account::Account,
     api,
     collections::Collections,
-    config::Config,
+    config::{Config, Task},
     control,
     expose::{self, gateway::controllers as gateway},
     metrics::Metrics,
@@ -41,12 +42,25 @@ pub enum RunError {
     /// The operator cannot be put together.
     #[error(transparent)]
     Start(#[from] konverge::StartError),
+    /// Objects could not be released.
+    #[error(transparent)]
+    Drain(#[from] DrainError),
 }
 
 /// Runs the operator until it is told to stop. Settings that can never work end it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
     let (log, settings) = (config.log_format().into(), config.to_string());
-    run_program(PROGRAM, log, &settings, async { job(&config).await }).await
+    match config.task {
+        Task::Run => run_program(PROGRAM, log, &settings, async { job(&config).await }).await,
+        Task::Drain => run_task(PROGRAM, log, &settings, drain(config)).await,
+    }
+}
+
+/// Releases all objects, for an uninstall.
+async fn drain(config: Config) -> Result<(), RunError> {
+    let options = config.options();
+    let program = Program { name: PROGRAM, lease: None, address: Listen::Nowhere, kubeconfig: config.kubeconfig };
+    Ok(everything()?.drain(&program.client().await?, &options).await?)
 }
 
 /// The operator, ready to run, in a process that logs already.
@@ -67,7 +81,16 @@ pub async fn job(config: &Config) -> Result<Manager, RunError> {
 
 /// The operator with all its parts, for manifests. It reaches no server.
 pub fn for_manifests() -> Result<Operator, konverge_openzro::ConfigError> {
-    let config = Config::parse_from([PROGRAM, "--openzro-api-key-file=/nowhere"]);
+    with_flags(&[])
+}
+
+/// The operator with every kind on which it sets finalizers with any setting. It reaches no server.
+pub fn everything() -> Result<Operator, konverge_openzro::ConfigError> {
+    with_flags(&["--gateway-api-enabled"])
+}
+
+fn with_flags(flags: &[&str]) -> Result<Operator, konverge_openzro::ConfigError> {
+    let config = Config::parse_from([PROGRAM, "--openzro-api-key-file=/nowhere"].iter().chain(flags));
     let account = config.account(&Metrics::default())?;
     Ok(operator(&config, account, Metrics::default()))
 }

@@ -4,7 +4,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
-use konverge_apply::ledger::{ClusterIdentity, DeletionDeadline};
+use konverge_apply::ledger::{ClusterIdentity, DeletionDeadline, DrainError};
 use konverge_core::digest::DigestKey;
 use konverge_jobs::{Base, Log, Program, ProgramError, run_program, run_task};
 use konverge_runtime::{
@@ -25,7 +25,7 @@ use crate::{
     bindings::Bindings,
     cluster_identity::identity,
     config::{Bind, Config, Task},
-    drain::{self, DrainError},
+    drain,
     journal::Journal,
     metrics::Metrics,
     object::{Kind, ObjectRef},
