@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 use clap::ValueEnum;
 use konverge_vault::{KvVersion, Mount, SecretPath};
 
-use crate::spec::{DeletionPolicy, Invalid, PushSpec, Selection, UpdatePolicy};
+use crate::spec::{DeletionPolicy, Engine, Invalid, PushSpec, Selection, UpdatePolicy};
 
 /// The path in Vault. An object with a non-empty path has opted in.
 pub const PATH: &str = "vault-sync.io/path";
@@ -84,7 +84,7 @@ fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<PushS
         deletion: deletion(value(DELETION_POLICY), value(PRESERVE), &mut notes)?,
         existing: word(EXISTING, value(EXISTING))?,
         binary: word(BINARY, value(BINARY))?,
-        mount: value(KV).map(mount).transpose()?,
+        engine: value(KV).map(mount).transpose()?.map_or(Engine::Unstated, Engine::Complete),
         paused: is_true(PAUSE, value(PAUSE), &mut notes),
         sync_now: value(SYNC_NOW).map(str::to_owned),
         update: UpdatePolicy::Replace,

@@ -101,7 +101,7 @@ impl Kind {
             annotations::SECRETS => "spec.keys and spec.templates",
             annotations::EXISTING => "spec.existing",
             annotations::BINARY => "spec.binary",
-            annotations::KV => "spec.engine",
+            annotations::KV => "spec.mount or spec.engineVersion",
             annotations::PAUSE => "spec.suspend or vault-sync.io/pause",
             annotations::RECONCILE => "spec.interval",
             other => other,

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use clap::ValueEnum;
-use konverge_vault::{Deletion, Mount};
+use konverge_vault::{Deletion, KvVersion, Mount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,14 +28,52 @@ pub struct PushSpec {
     pub binary: Option<BinaryPolicy>,
     /// How a path is written.
     pub update: UpdatePolicy,
-    /// The engine, if the operator must not ask Vault for it. Whether the path is beneath it is not checked.
-    pub mount: Option<Mount>,
+    /// The engine, as the object states it.
+    pub engine: Engine,
     /// Whether the operator leaves Vault as it is.
     pub paused: bool,
     /// The token of one request to compare now.
     pub sync_now: Option<String>,
     /// Corrections that the owner should know.
     pub notes: Vec<String>,
+}
+
+/// The engine of a path, as an object states it. It counts where the operator may not ask Vault.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// The object does not state it.
+    #[default]
+    Unstated,
+    /// An annotation states the mount with the prefix of the cluster, and the version.
+    Complete(Mount),
+    /// A `VaultPush` states the mount without the prefix of the cluster, and perhaps the version.
+    Beneath {
+        /// Where it is mounted, beneath the prefix.
+        mount: String,
+        /// Its version.
+        version: Option<KvVersion>,
+    },
+}
+
+impl Engine {
+    /// Returns the engine that counts where Vault does not tell.
+    pub fn claimed(&self, prefix: &str) -> Option<Mount> {
+        match self {
+            Self::Unstated => None,
+            Self::Complete(mount) => Some(mount.clone()),
+            Self::Beneath { mount, version } => {
+                Some(Mount::new(format!("{prefix}{mount}"), version.unwrap_or(KvVersion::Two)))
+            }
+        }
+    }
+
+    /// Whether the object states another engine than this one.
+    pub fn contradicts(&self, prefix: &str, actual: &Mount) -> bool {
+        match (self, self.claimed(prefix)) {
+            (Self::Beneath { version: None, .. }, Some(claimed)) => claimed.path() != actual.path(),
+            (_, claimed) => claimed.is_some_and(|claimed| claimed != *actual),
+        }
+    }
 }
 
 /// The Secrets and keys that an object requests.
@@ -183,3 +221,27 @@ macro_rules! as_written {
 }
 
 as_written!(DeletionPolicy, ExistingPolicy, BinaryPolicy);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_stated_with_the_prefix_of_the_cluster_or_without_it() {
+        let two = |path: &str| Mount::new(path, KvVersion::Two);
+        let one = |path: &str| Mount::new(path, KvVersion::One);
+        let beneath = |version| Engine::Beneath { mount: "kv".to_owned(), version };
+        for (engine, actual, claimed, contradicts) in [
+            (Engine::Unstated, two("clusters/a/kv"), None, false),
+            (Engine::Complete(two("kv")), two("kv"), Some(two("kv")), false),
+            (Engine::Complete(two("kv")), two("clusters/a/kv"), Some(two("kv")), true),
+            (beneath(None), one("clusters/a/kv"), Some(two("clusters/a/kv")), false),
+            (beneath(None), two("clusters/a/kv/inner"), Some(two("clusters/a/kv")), true),
+            (beneath(Some(KvVersion::One)), one("clusters/a/kv"), Some(one("clusters/a/kv")), false),
+            (beneath(Some(KvVersion::One)), two("clusters/a/kv"), Some(one("clusters/a/kv")), true),
+        ] {
+            assert_eq!(engine.claimed("clusters/a/"), claimed, "{engine:?}");
+            assert_eq!(engine.contradicts("clusters/a/", &actual), contradicts, "{engine:?} {actual:?}");
+        }
+    }
+}

@@ -6,6 +6,7 @@
 #![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
 #![allow(unreachable_pub, reason = "the derived schema has a copy of each type in a function")]
 
+mod pascal_case;
 mod schema;
 mod spelling;
 mod status;
@@ -31,12 +32,15 @@ use crate::spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
     kind = "VaultPush",
     plural = "vaultpushes",
     shortname = "vpush",
+    category = "konverge",
     namespaced,
     status = "VaultPushStatus",
     doc = "Secrets of this namespace that are pushed into Vault or OpenBao.",
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#,
-    printcolumn = r#"{"name": "Paths", "type": "string", "jsonPath": ".status.written"}"#,
+    printcolumn = r#"{"name": "Written", "type": "integer", "jsonPath": ".status.writtenPaths"}"#,
+    printcolumn = r#"{"name": "Paths", "type": "integer", "jsonPath": ".status.totalPaths"}"#,
+    printcolumn = r#"{"name": "Last Verified", "type": "date", "jsonPath": ".status.lastVerifiedTime"}"#,
     printcolumn = r#"{"name": "Path", "type": "string", "jsonPath": ".spec.path", "priority": 1}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
@@ -49,9 +53,11 @@ use crate::spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
         .message("where several Secrets share a path, each entry of keys must name its secret"),
     validation = Rule::new("!has(self.keys) || self.keys.all(key, !has(key.secret) || (has(self.secrets.names) && key.secret in self.secrets.names))")
         .message("a secret in keys must be one of secrets.names"),
-    validation = Rule::new("self.updatePolicy != 'Merge' || !has(self.deletionPolicy) || self.deletionPolicy in ['soft', 'keep']")
-        .message("with updatePolicy Merge the deletionPolicy is soft or keep: older versions hold keys of others"),
-    validation = Rule::new("self.updatePolicy != 'Merge' || !has(self.engine) || self.engine.version == 2")
+    validation = Rule::new("self.updatePolicy != 'Merge' || !has(self.deletionPolicy) || self.deletionPolicy in ['Soft', 'Keep']")
+        .message("with updatePolicy Merge the deletionPolicy is Soft or Keep: older versions hold keys of others"),
+    validation = Rule::new("!self.path.startsWith('data/') || (has(self.engineVersion) && self.engineVersion == 1)")
+        .message("write the path without data/, which belongs to the address of an engine of version 2"),
+    validation = Rule::new("self.updatePolicy != 'Merge' || !has(self.engineVersion) || self.engineVersion == 2")
         .message("updatePolicy Merge needs an engine of version 2, which has check-and-set"),
     validation = Rule::new("self.updatePolicy != 'IfNotExists' || !has(self.existing)")
         .message("existing says nothing with updatePolicy IfNotExists, which leaves alone what is there")
@@ -60,10 +66,17 @@ use crate::spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
 pub struct VaultPushSpec {
     /// Which Secrets of this namespace.
     pub secrets: SecretsSpec,
-    /// The path in Vault's API, such as secret/data/shop/{secret}. {namespace} and {name} are those of this object, and {secret} gives each
-    /// Secret a path of its own.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^([^{}]|\{(namespace|name|secret)\})+$"))]
+    /// Where the KV engine is mounted, without slashes around.
+    #[schemars(length(min = 1, max = 256), regex(pattern = "^[^/].*[^/]$|^[^/]$"))]
+    pub mount: String,
+    /// The path of the secret in the engine, without data/, such as shop/{secret}. {namespace} and {name} are those of this object, and {secret}
+    /// gives each Secret a path of its own.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^([^{}/]|\{(namespace|name|secret)\})([^{}]|\{(namespace|name|secret)\})*$"))]
     pub path: String,
+    /// The version of the KV engine. Vault is asked for it; this counts where the operator may not ask, and is 2 there if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2))]
+    pub engine_version: Option<u8>,
     /// Which keys of the Secrets, and what they are called in Vault. All under their own names if there are neither keys nor templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
@@ -81,16 +94,16 @@ pub struct VaultPushSpec {
     #[serde(default)]
     #[schemars(schema_with = "schema::update_policy")]
     pub update_policy: UpdatePolicy,
-    /// What becomes of what is no longer asked for: soft, destroy, metadata or keep. The operator's default if it is not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What becomes of what is no longer asked for: Soft, Destroy, Metadata or Keep. The operator's default if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "pascal_case")]
     #[schemars(schema_with = "schema::deletion_policy")]
     pub deletion_policy: Option<DeletionPolicy>,
-    /// What becomes of what is there and is nobody's: adopt or refuse. The operator's default if it is not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What becomes of what is there and is nobody's: Adopt or Refuse. The operator's default if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "pascal_case")]
     #[schemars(schema_with = "schema::existing_policy")]
     pub existing: Option<ExistingPolicy>,
-    /// How a value that is no text is written: base64 or refuse. The operator's default if it is not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How a value that is no text is written: Base64 or Refuse. The operator's default if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "pascal_case")]
     #[schemars(schema_with = "schema::binary_policy")]
     pub binary: Option<BinaryPolicy>,
     /// How often Vault is compared although nothing changed in the cluster, such as 5m; at least 30s, and not at all if it is not said.
@@ -100,9 +113,6 @@ pub struct VaultPushSpec {
     /// Whether Vault stays as it is for the time being. An object that is deleted is cleared all the same.
     #[serde(default)]
     pub suspend: bool,
-    /// The engine that holds the path, if Vault is not to be asked for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine: Option<EngineSpec>,
 }
 
 /// Which Secrets: by name, or by their labels.
@@ -137,15 +147,4 @@ pub struct KeySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub to: Option<String>,
-}
-
-/// An engine.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub struct EngineSpec {
-    /// Where it is mounted, without slashes around.
-    #[schemars(length(min = 1, max = 256), regex(pattern = "^[^/].*[^/]$|^[^/]$"))]
-    pub mount: String,
-    /// The version of KV.
-    #[schemars(range(min = 1, max = 2))]
-    pub version: u8,
 }

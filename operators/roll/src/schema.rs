@@ -7,7 +7,7 @@ pub(crate) fn kind(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn mode(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": ["version", "content"] })
+    json_schema!({ "type": "string", "enum": ["Version", "Content"] })
 }
 
 pub(crate) fn keys(_: &mut SchemaGenerator) -> Schema {

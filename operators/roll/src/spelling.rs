@@ -72,14 +72,20 @@ pub(crate) fn workload_kind(field: &str, text: &str) -> Result<WorkloadKind, Str
 
 /// The mode in which a secret counts, and the version of its engine. `fields` is what stands before the names of the fields.
 pub(crate) fn source_kind(fields: &str, engine_version: Option<u8>, mode: Option<&str>) -> Result<SourceKind, String> {
-    match (engine_version, mode) {
-        (Some(1), None | Some("content")) => Ok(SourceKind::VaultV1),
-        (Some(1), Some("version")) => {
-            Err(format!("{fields}.mode: an engine of version 1 has no versions; leave it out, or write content"))
+    // Objects that an earlier definition accepted have the modes in lower case.
+    let is_content = match mode {
+        None => None,
+        Some(mode) if mode.eq_ignore_ascii_case("Content") => Some(true),
+        Some(mode) if mode.eq_ignore_ascii_case("Version") => Some(false),
+        Some(other) => return Err(format!("{fields}.mode: {other:?} is neither Version nor Content")),
+    };
+    match (engine_version, is_content) {
+        (Some(1), None | Some(true)) => Ok(SourceKind::VaultV1),
+        (Some(1), Some(false)) => {
+            Err(format!("{fields}.mode: an engine of version 1 has no versions; leave it out, or write Content"))
         }
-        (None | Some(2), None | Some("version")) => Ok(SourceKind::Vault),
-        (None | Some(2), Some("content")) => Ok(SourceKind::VaultContent),
-        (None | Some(1 | 2), Some(other)) => Err(format!("{fields}.mode: {other:?} is neither version nor content")),
+        (None | Some(2), None | Some(false)) => Ok(SourceKind::Vault),
+        (None | Some(2), Some(true)) => Ok(SourceKind::VaultContent),
         (Some(other), _) => Err(format!("{fields}.engineVersion: {other} is neither 1 nor 2")),
     }
 }
@@ -89,7 +95,7 @@ pub(crate) fn keys(fields: &str, keys: Option<&[String]>, kind: SourceKind) -> R
     match keys {
         None | Some([]) => Ok(Keys::All),
         Some(_) if kind == SourceKind::Vault => {
-            Err(format!("{fields}.keys: which keys have changed is only known with {fields}.mode content"))
+            Err(format!("{fields}.keys: which keys have changed is only known with {fields}.mode Content"))
         }
         Some(keys) => Ok(Keys::Some(keys.iter().cloned().collect())),
     }

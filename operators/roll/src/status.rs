@@ -32,16 +32,19 @@ pub struct Status {
     /// With which versions the pods run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub baseline: Vec<Baseline>,
-    /// How many workloads run with what is in Vault, of all that are asked for, such as 3/4.
+    /// The number of workloads that the object names or selects.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_step: Option<String>,
-    /// How many workloads are to be rolled, and wait for something.
+    pub workloads: Option<u32>,
+    /// The number of workloads whose pods run with what is in Vault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pending: Option<u32>,
+    pub in_sync_workloads: Option<u32>,
+    /// The number of workloads that are to be rolled, and wait for something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_workloads: Option<u32>,
     /// When the workload was last rolled for this object's sake.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub last_rollout: Option<Timestamp>,
+    pub last_rollout_time: Option<Timestamp>,
     /// Ready, and while it is not: Reconciling or Stalled.
     pub conditions: Conditions,
 }

@@ -61,7 +61,7 @@ pub fn status_update(
         word = Word::new(word.how, reasons::INVALID_TIMESTAMP, format!("{}; but {note}", word.text));
     }
     let before = &shown.status;
-    let last_rollout = target_statuses.iter().filter_map(TargetStatus::rolled).max().max(before.last_rollout);
+    let last_rollout = target_statuses.iter().filter_map(TargetStatus::rolled).max().max(before.last_rollout_time);
     let every = spec.map(|spec| spec.every).unwrap_or_default();
     let recent = last_rollout.filter(|_| word.how <= How::Going).and_then(|rolled| {
         let rest = every.checked_sub(now.wall().duration_since(rolled).unsigned_abs())?;
@@ -78,6 +78,8 @@ pub fn status_update(
     let is_of_original = key.kind == TriggerKind::VaultSyncStatus;
     let moment = Moment { generation: shown.generation, now: now.wall() };
     let waiting = Waiting::of(target_statuses);
+    let in_sync = words.iter().flatten().filter(|word| word.how == How::Ready);
+    let count = |count: usize| u32::try_from(count).ok();
     let status = Status {
         vault_sync: sync_status.filter(|_| is_of_original).map(|sync_status| VaultSync { sync_status }),
         observed_generation: shown.generation,
@@ -88,12 +90,10 @@ pub fn status_update(
         } else {
             Vec::new()
         },
-        in_step: Some(&words).filter(|_| !is_of_original).map(|words| {
-            let in_step = words.iter().flatten().filter(|word| word.how == How::Ready);
-            format!("{}/{}", in_step.count(), words.len())
-        }),
-        pending: Some(waiting.workloads).filter(|count| !is_of_original && *count > 0),
-        last_rollout,
+        workloads: count(words.len()).filter(|_| !is_of_original),
+        in_sync_workloads: count(in_sync.count()).filter(|_| !is_of_original),
+        pending_workloads: Some(waiting.workloads).filter(|count| !is_of_original && *count > 0),
+        last_rollout_time: last_rollout,
         conditions: conditions(&word, before, target_statuses, &waiting, moment),
     };
     let news = news(&word, before, target_statuses);
@@ -154,7 +154,7 @@ fn conditions(
     let last = last.filter(|(in_step, _)| in_step.rolled.is_some()).max_by_key(|(in_step, _)| in_step.rolled);
     // Rolled for something else since, the workload tells of that, and what was said before stays.
     if let Some((in_step, TargetStatus { workload, source, .. })) =
-        last.filter(|(in_step, _)| in_step.rolled >= before.last_rollout)
+        last.filter(|(in_step, _)| in_step.rolled >= before.last_rollout_time)
     {
         let time = in_step.rolled.map(second).unwrap_or_default();
         let because = in_step.because.as_deref().unwrap_or("why is not recorded");
@@ -206,7 +206,7 @@ fn worst(shown: &WatchedTrigger, words: &[Option<Word>]) -> Option<Word> {
 
 fn news(word: &Word, before: &Status, target_statuses: &[TargetStatus]) -> Vec<Statement> {
     let mut news = Vec::new();
-    let rolled = target_statuses.iter().filter(|target| target.rolled() > before.last_rollout);
+    let rolled = target_statuses.iter().filter(|target| target.rolled() > before.last_rollout_time);
     let mut rolled: Vec<_> = rolled.collect();
     rolled.dedup_by_key(|target| &target.workload);
     if let Some(first) = rolled.first() {

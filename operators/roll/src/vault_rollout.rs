@@ -8,7 +8,7 @@ mod schema;
 mod spelling;
 
 pub use self::{
-    resource::{SecretSpec, TargetSpec, VaultRollout, VaultRolloutSpec},
+    resource::{TargetSpec, VaultRollout, VaultRolloutSpec, VaultSecretSpec},
     schema::definition,
     spelling::shown,
 };

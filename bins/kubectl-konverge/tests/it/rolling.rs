@@ -225,7 +225,7 @@ async fn r21_a_vault_rollout_tells_how_it_stands_and_a_workload_who_asks_for_it(
     let object = json!({
         "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultRollout", "metadata": { "name": "all" },
         "spec": {
-            "secrets": [{ "mount": "secret", "path": "app" }], "targets": [{ "kind": "Deployment", "name": "web" }],
+            "vaultSecrets": [{ "mount": "secret", "path": "app" }], "targets": [{ "kind": "Deployment", "name": "web" }],
         },
     });
     let resource = konverge_roll::trigger::TriggerKind::VaultRollout.resource();

@@ -175,7 +175,7 @@ impl World<'_> {
 
     /// Applies a `VaultPush` of one Secret.
     pub(crate) async fn vault_push(&self, name: &str, secret: &str, path: &str, update: &str) {
-        let spec = json!({ "secrets": { "names": [secret] }, "path": path, "updatePolicy": update });
+        let spec = json!({ "secrets": { "names": [secret] }, "mount": "secret", "path": path.strip_prefix("secret/data/").unwrap(), "updatePolicy": update });
         let metadata = json!({ "name": name, "namespace": self.namespace });
         let object =
             json!({ "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": metadata, "spec": spec });

@@ -154,7 +154,7 @@ impl Scenario for Followed {
             "is_stamped": seen.stamp.is_some(), "is_dated": seen.rolled.is_some(),
             "leftovers": object.metadata.annotations.unwrap_or_default().into_keys().collect::<Vec<_>>(),
             "version": status["baseline"][0]["version"], "conditions": conditions,
-            "is_dated_there": status["lastRollout"].is_string(),
+            "is_dated_there": status["lastRolloutTime"].is_string(),
         }))
     }
 }

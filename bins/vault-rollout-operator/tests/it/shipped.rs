@@ -127,7 +127,7 @@ impl View {
         let api = self.api("VaultRollout", "konverge.dev/v1alpha1");
         eventually(SOON, async || api.list(&ListParams::default()).await.ok().map(drop)).await.unwrap();
         let secrets = json!([{ "mount": "secret", "path": "app" }]);
-        let spec = json!({ "secrets": secrets, "targets": [{ "kind": "Deployment", "name": "app" }] });
+        let spec = json!({ "vaultSecrets": secrets, "targets": [{ "kind": "Deployment", "name": "app" }] });
         let metadata = json!({ "name": "app" });
         let object = json!({
             "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultRollout", "metadata": metadata, "spec": spec,
@@ -138,9 +138,9 @@ impl View {
     /// One for what secrets hold in engines of both versions.
     async fn of_content(&self) {
         let secrets = json!([
-            { "mount": "secret", "path": "content", "mode": "content" }, { "mount": "old", "path": "content", "engineVersion": 1 },
+            { "mount": "secret", "path": "content", "mode": "Content" }, { "mount": "old", "path": "content", "engineVersion": 1 },
         ]);
-        let spec = json!({ "secrets": secrets, "targets": [{ "kind": "Deployment", "name": "app" }] });
+        let spec = json!({ "vaultSecrets": secrets, "targets": [{ "kind": "Deployment", "name": "app" }] });
         let object = json!({
             "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultRollout", "metadata": { "name": "content" }, "spec": spec,
         });

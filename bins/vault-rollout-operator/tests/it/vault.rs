@@ -67,7 +67,7 @@ impl View {
                 "deployName": deployment, "deployNamespace": self.namespace, "secretEngine": ENGINE, "secretPath": path,
             }),
             TriggerKind::VaultRollout => json!({
-                "secrets": [{ "mount": ENGINE, "path": path }],
+                "vaultSecrets": [{ "mount": ENGINE, "path": path }],
                 "targets": [{ "kind": "Deployment", "name": deployment }],
             }),
         };

@@ -37,7 +37,7 @@ async fn an_engine_that_vault_does_not_tell_is_what_the_object_says() {
     view.secret("told", &[("n", "1")], None).await.unwrap();
     let asks = json!({ "vault-sync.io/path": told, "vault-sync.io/kv": "team/kv:2" });
     view.annotate("Secret", "told", asks).await.unwrap();
-    let spec = json!({ "secrets": { "names": ["told"] }, "path": pushed, "engine": { "mount": ENGINE, "version": 2 } });
+    let spec = json!({ "secrets": { "names": ["told"] }, "mount": ENGINE, "path": format!("{namespace}/pushed") });
     let object = json!({
         "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": { "name": "pushed" }, "spec": spec,
     });

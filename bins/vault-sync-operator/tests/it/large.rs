@@ -45,12 +45,12 @@ async fn what_is_multiplied_in_templates_and_lists_is_not_made_and_a_neighbour_n
     view.secret("big", &[("k", &"x".repeat(LARGE))], None).await.unwrap();
     // These would take 90 to 270 MB each.
     let texts = json!({ "t": "${k}".repeat(300) });
-    let one = json!({ "secrets": { "names": ["big"] }, "path": view.path("one"), "templates": texts });
+    let one = json!({ "secrets": { "names": ["big"] }, "mount": "secret", "path": view.path_in_engine("one"), "templates": texts });
     push(&view, "one", one).await;
     let keys: Vec<Value> = (0..100).map(|number| json!({ "from": "k", "to": format!("k-{number}") })).collect();
-    push(&view, "keys", json!({ "secrets": { "names": ["big"] }, "path": view.path("keys"), "keys": keys })).await;
+    push(&view, "keys", json!({ "secrets": { "names": ["big"] }, "mount": "secret", "path": view.path_in_engine("keys"), "keys": keys })).await;
     let apart =
-        json!({ "secrets": { "names": ["big", "small"] }, "path": view.path("apart/{secret}"), "templates": texts });
+        json!({ "secrets": { "names": ["big", "small"] }, "mount": "secret", "path": view.path_in_engine("apart/{secret}"), "templates": texts });
     push(&view, "apart", apart).await;
     let entries: Vec<Value> =
         (0..300).map(|number| json!({ "name": "big", "keys": ["k"], "prefix": number.to_string() })).collect();
@@ -109,11 +109,11 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
     let refused = format!("rules: [{{ when: {{ verbs: [get], name: {last} }}, then: {{ status: {{ code: 403 }} }} }}]");
     proxy.set(Plan::parse(&refused).unwrap()).unwrap();
     let before = operator.process.resident().unwrap();
-    push(&view, "all", json!({ "secrets": { "names": names }, "path": view.path("all/{secret}") })).await;
+    push(&view, "all", json!({ "secrets": { "names": names }, "mount": "secret", "path": view.path_in_engine("all/{secret}") })).await;
     push(
         &view,
         "shared",
-        json!({ "secrets": { "names": names }, "path": view.path("shared"), "keys": [{ "secret": names[0], "from": "n" }] }),
+        json!({ "secrets": { "names": names }, "mount": "secret", "path": view.path_in_engine("shared"), "keys": [{ "secret": names[0], "from": "n" }] }),
     )
     .await;
     let paths: Vec<String> = names.iter().map(|name| view.path(&format!("all/{name}"))).collect();
@@ -221,7 +221,7 @@ async fn what_was_begun_of_a_large_object_is_cleared_with_it_also_if_that_was_on
     let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
     let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, &vault);
     *process.lock().unwrap() = Some(Process::start(stage.plane.run_directory(), spec).unwrap());
-    let spec = json!({ "secrets": { "names": names }, "path": format!("old/{namespace}/{{secret}}") });
+    let spec = json!({ "secrets": { "names": names }, "mount": "old", "path": format!("{namespace}/{{secret}}") });
     push(&view, "all", spec).await;
     tokio::time::timeout(SOON, told.recv()).await.unwrap().unwrap();
     assert!(view.read(&paths[SECRETS - 2]).await.unwrap().is_some(), "it is written");

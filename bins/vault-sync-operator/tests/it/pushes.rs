@@ -22,7 +22,7 @@ pub(crate) async fn change(view: &View, step: usize) -> Result<()> {
                 label(view, name, "gold".into()).await?;
             }
             let selector = json!({ "matchLabels": { "tier": "gold" } });
-            let spec = json!({ "secrets": { "selector": selector }, "path": view.path("tiers/{secret}") });
+            let spec = json!({ "secrets": { "selector": selector }, "mount": "secret", "path": view.path_in_engine("tiers/{secret}") });
             let tiers = json!({
                 "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": { "name": "tiers" }, "spec": spec,
             });

@@ -96,7 +96,7 @@ async fn a_merge_is_tried_eight_times_in_one_go_before_its_secret_is_read_again(
     let vault = raced(stage, &view, &path, &faster).await;
     let _operator = stage.start_at(&namespace, &vault, |spec| spec).await;
     view.secret("db", &[("n", "0")], None).await.unwrap();
-    let spec = json!({ "secrets": { "names": ["db"] }, "path": path, "updatePolicy": "Merge" });
+    let spec = json!({ "secrets": { "names": ["db"] }, "mount": "secret", "path": path.strip_prefix("secret/data/"), "updatePolicy": "Merge" });
     let object = json!({
         "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": { "name": "push" }, "spec": spec,
     });

@@ -27,8 +27,8 @@ async fn one_list_that_lacks_a_secret_clears_nothing_and_a_second_one_does() {
         label(name, "gold".into()).await;
     }
     let spec = json!({
-        "secrets": { "selector": { "matchLabels": { "tier": "gold" } } }, "path": "secret/data/{namespace}/{secret}",
-        "deletionPolicy": "metadata",
+        "secrets": { "selector": { "matchLabels": { "tier": "gold" } } }, "mount": "secret", "path": "{namespace}/{secret}",
+        "deletionPolicy": "Metadata",
     });
     let object = json!({
         "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": { "name": "tiers" }, "spec": spec,

@@ -152,6 +152,11 @@ impl View {
         Self { namespace: namespace.to_owned(), client, vault }
     }
 
+    /// The same path as a `VaultPush` has it, beside the mount `secret`.
+    pub(crate) fn path_in_engine(&self, rest: &str) -> String {
+        format!("{}/{rest}", self.namespace)
+    }
+
     pub(crate) fn path(&self, rest: &str) -> String {
         format!("secret/data/{}/{rest}", self.namespace)
     }
@@ -213,7 +218,7 @@ impl View {
 
     /// Applies a `VaultPush` of one Secret.
     pub(crate) async fn vault_push(&self, name: &str, secret: &str, path: &str) -> Result<()> {
-        let spec = json!({ "secrets": { "names": [secret] }, "path": path, "updatePolicy": "Merge" });
+        let spec = json!({ "secrets": { "names": [secret] }, "mount": "secret", "path": path.strip_prefix("secret/data/").unwrap(), "updatePolicy": "Merge" });
         let object = json!({
             "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": { "name": name }, "spec": spec,
         });

@@ -27,7 +27,7 @@ fn a_path_makes_an_object_ours() {
         deletion: None,
         existing: None,
         binary: None,
-        mount: None,
+        engine: Engine::Unstated,
         paused: false,
         sync_now: None,
         update: UpdatePolicy::Replace,
@@ -145,7 +145,7 @@ fn engines() {
         ("a/../sys:1", None),
         ("sys:1", None),
     ] {
-        assert_eq!(with(KV, text).ok().and_then(|spec| spec.mount), expected, "{text}");
+        assert_eq!(with(KV, text).ok().and_then(|spec| spec.engine.claimed("clusters/x/")), expected, "{text}");
     }
     assert!(with(KV, "secret").unwrap_err().to_string().contains("secret:2"));
 }

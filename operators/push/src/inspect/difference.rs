@@ -78,7 +78,7 @@ async fn asked_for(
     let mut found = Vec::new();
     for (beneath, target) in desired(&push.wanted, &sources, binary) {
         let path = push.path(&prefix, &beneath).map_err(|error| refused(&VaultError::Path(error)))?;
-        let located = side.vault.locate_in(&path, push.spec.mount.as_ref()).await;
+        let located = side.vault.locate_in(&path, push.spec.engine.claimed(&prefix).as_ref()).await;
         let location = located.map_err(|error| refused(&error))?;
         let written = record.and_then(|record| record.paths.get(&location.to_string()));
         found.push(match target {

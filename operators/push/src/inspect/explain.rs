@@ -118,8 +118,9 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
 
 /// Returns the location of a path without asking Vault: an engine `secret`, or one with `data/` in the path, counts as version 2.
 fn location(push: &Push, cluster: Option<&str>, target: &str) -> Option<Location> {
-    let path = push.path(&cluster_prefix(cluster), target).ok()?;
-    let mount = push.spec.mount.clone().unwrap_or_else(|| Mount::guess(&path));
+    let prefix = cluster_prefix(cluster);
+    let path = push.path(&prefix, target).ok()?;
+    let mount = push.spec.engine.claimed(&prefix).unwrap_or_else(|| Mount::guess(&path));
     mount.location(&path).ok()
 }
 

@@ -67,10 +67,11 @@ impl PathClaims {
         statements: &mut Vec<Statement>,
     ) -> Result<Option<Prepared>, PushError> {
         let prefix = self.policy.prefix();
+        let claimed = push.spec.engine.claimed(&prefix);
         let mut prepared = Prepared { locations: Locations::new(), named: BTreeSet::new(), refused: BTreeSet::new() };
         for target in push.wanted.targets() {
             let location = match push.path(&prefix, target) {
-                Ok(path) => self.store.locate(&path, push.spec.mount.as_ref()).await,
+                Ok(path) => self.store.locate(&path, claimed.as_ref()).await,
                 Err(error) => Err(VaultError::Path(error)),
             };
             let location = match location {
@@ -83,7 +84,7 @@ impl PathClaims {
                 Err(error) => return Err(error.into()),
             };
             let is_first = prepared.named.is_empty();
-            if is_first && push.spec.mount.as_ref().is_some_and(|claimed| claimed != location.mount()) {
+            if is_first && push.spec.engine.contradicts(&prefix, location.mount()) {
                 statements.push(messages::other_engine(key.kind, location.mount()));
             }
             prepared.named.insert(location.to_string());

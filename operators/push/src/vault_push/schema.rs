@@ -68,7 +68,7 @@ macro_rules! words {
 
 words! {
     update_policy = "Replace": "Replace", "Merge", "IfNotExists";
-    deletion_policy: "soft", "destroy", "metadata", "keep";
-    existing_policy: "adopt", "refuse";
-    binary_policy: "base64", "refuse";
+    deletion_policy: "Soft", "Destroy", "Metadata", "Keep";
+    existing_policy: "Adopt", "Refuse";
+    binary_policy: "Base64", "Refuse";
 }

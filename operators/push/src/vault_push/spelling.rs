@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use konverge_runtime::watch::Guarded;
-use konverge_vault::{KvVersion, Mount, SecretPath};
+use konverge_vault::{KvVersion, SecretPath};
 use kube::{Resource, ResourceExt, core::DynamicObject};
 
 use super::{SecretsSpec, VaultPush, VaultPushSpec};
@@ -14,7 +14,7 @@ use crate::{
     desired::Wanted,
     object::ObjectRef,
     record::Record,
-    spec::{Invalid, PushSpec, Selection},
+    spec::{Engine, Invalid, PushSpec, Selection},
     template::Template,
 };
 
@@ -50,7 +50,8 @@ pub(crate) fn understood(key: &ObjectRef, object: &DynamicObject) -> Result<Arc<
 
 /// To pause it and to have it compared now, annotations do as elsewhere: its spec may be in the hands of a program.
 fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, String>) -> Result<Arc<Push>, Invalid> {
-    let path = spec.path.replace("{namespace}", &key.namespace).replace("{name}", &key.name);
+    let in_engine = spec.path.replace("{namespace}", &key.namespace).replace("{name}", &key.name);
+    let path = format!("{}/{in_engine}", spec.mount);
     let secrets = secrets(&spec.secrets)?;
     let templates = spec.templates.iter().flatten();
     let composition = Composition {
@@ -83,7 +84,7 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, St
         existing: spec.existing,
         binary: spec.binary,
         update: spec.update_policy,
-        mount: spec.engine.as_ref().map(|engine| mount(&engine.mount, engine.version)).transpose()?,
+        engine: engine(&spec.mount, spec.engine_version)?,
         paused: spec.suspend || annotations.get(PAUSE).is_some_and(|value| value == "true"),
         sync_now: annotations.get(SYNC_NOW).filter(|token| !token.is_empty()).cloned(),
         notes: Vec::new(),
@@ -133,9 +134,10 @@ fn interval(text: &str) -> Result<Option<std::time::Duration>, Invalid> {
         .ok_or_else(|| wrong(format!("interval is below {} s", shortest.as_secs())))
 }
 
-fn mount(path: &str, version: u8) -> Result<Mount, Invalid> {
-    SecretPath::parse(&format!("{path}/x")).map_err(|error| wrong(format!("engine.mount: {error}")))?;
-    Ok(Mount::new(path, if version == 1 { KvVersion::One } else { KvVersion::Two }))
+fn engine(mount: &str, version: Option<u8>) -> Result<Engine, Invalid> {
+    SecretPath::parse(&format!("{mount}/x")).map_err(|error| wrong(format!("mount: {error}")))?;
+    let version = version.map(|version| if version == 1 { KvVersion::One } else { KvVersion::Two });
+    Ok(Engine::Beneath { mount: mount.to_owned(), version })
 }
 
 #[cfg(test)]

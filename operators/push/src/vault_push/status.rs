@@ -29,14 +29,17 @@ pub struct VaultPushStatus {
     /// When all that it asks for was last found in Vault, as far as that was known at the last write of the status.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::time")]
-    pub verified: Option<Timestamp>,
+    pub last_verified_time: Option<Timestamp>,
     /// How the paths are cleared when they are not wanted any more.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "super::pascal_case")]
     #[schemars(schema_with = "super::schema::deletion_policy")]
     pub deletion_policy: Option<DeletionPolicy>,
-    /// How many of the paths are written, such as 2/3.
+    /// The number of paths.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub written: Option<String>,
+    pub total_paths: Option<u32>,
+    /// The number of paths that are written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_paths: Option<u32>,
     /// Each path that was ever written and is not cleared yet. One is here before it is written for the first time.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["location"]))]
     pub paths: Vec<PathStatus>,
@@ -99,7 +102,7 @@ impl From<VaultPushStatus> for Record {
             uid: status.uid,
             state: ready.map_or_else(|| PENDING.to_owned(), |ready| ready.reason.clone()),
             since: ready.map_or(Timestamp::UNIX_EPOCH, |ready| ready.last_transition_time.0),
-            verified: status.verified,
+            verified: status.last_verified_time,
             message: message.filter(|message| !is_ready && !message.is_empty()),
             answered: status.answered,
             deletion: status.deletion_policy.unwrap_or(DeletionPolicy::Soft),
@@ -129,9 +132,10 @@ impl From<&Record> for VaultPushStatus {
             observed_generation: record.generation,
             uid: record.uid.clone(),
             answered: record.answered.clone(),
-            verified: record.verified,
+            last_verified_time: record.verified,
             deletion_policy: Some(record.deletion),
-            written: Some(format!("{written}/{}", record.paths.len())),
+            total_paths: u32::try_from(record.paths.len()).ok(),
+            written_paths: u32::try_from(written).ok(),
             paths: record.paths.iter().map(|(location, path)| PathStatus::new(location, path)).collect(),
             conditions,
         }
@@ -212,7 +216,7 @@ mod tests {
             let said = ["Ready", "Reconciling", "Stalled"]
                 .map(|kind| status.conditions.get(kind).map(|condition| condition.status.as_str()));
             assert_eq!(said, expected, "{state}");
-            assert_eq!(status.written.as_deref(), Some("1/3"));
+            assert_eq!((status.written_paths, status.total_paths), (Some(1), Some(3)));
         }
     }
 }

@@ -226,7 +226,13 @@ impl World {
     }
 
     /// A `VaultPush` with this spec.
-    pub(crate) async fn vault_push(&self, name: &str, spec: Value) {
+    /// The path may be that of Vault's API, as an annotation has it.
+    pub(crate) async fn vault_push(&self, name: &str, mut spec: Value) {
+        let path = spec["path"].as_str().unwrap().to_owned();
+        if let Some((mount, path)) = path.split_once("/data/") {
+            spec["mount"] = mount.into();
+            spec["path"] = path.into();
+        }
         self.apply(Kind::VaultPush, name, json!({ "spec": spec })).await;
     }
 

@@ -17,21 +17,23 @@ use crate::{schema as fields, status::Status, wait::WaitForSpec};
     kind = "VaultRollout",
     plural = "vaultrollouts",
     shortname = "vroll",
+    category = "konverge",
     namespaced,
     status = "Status",
     doc = "Workloads that are rolled when secrets in Vault or OpenBao have changed.",
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#,
-    printcolumn = r#"{"name": "In Step", "type": "string", "jsonPath": ".status.inStep"}"#,
-    printcolumn = r#"{"name": "Last Rollout", "type": "date", "jsonPath": ".status.lastRollout"}"#,
-    printcolumn = r#"{"name": "Path", "type": "string", "jsonPath": ".spec.secrets[*].path", "priority": 1}"#,
+    printcolumn = r#"{"name": "In Sync", "type": "integer", "jsonPath": ".status.inSyncWorkloads"}"#,
+    printcolumn = r#"{"name": "Workloads", "type": "integer", "jsonPath": ".status.workloads"}"#,
+    printcolumn = r#"{"name": "Last Rollout", "type": "date", "jsonPath": ".status.lastRolloutTime"}"#,
+    printcolumn = r#"{"name": "Path", "type": "string", "jsonPath": ".spec.vaultSecrets[*].path", "priority": 1}"#,
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VaultRolloutSpec {
     /// The secrets in Vault. A change of any of them rolls all targets.
     #[schemars(length(min = 1, max = 32))]
-    pub secrets: Vec<SecretSpec>,
+    pub vault_secrets: Vec<VaultSecretSpec>,
     /// The workloads: by name, or by their labels.
     #[schemars(length(min = 1, max = 1000))]
     pub targets: Vec<TargetSpec>,
@@ -50,24 +52,24 @@ pub struct VaultRolloutSpec {
 /// A secret in Vault.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[x_kube(
-    validation = Rule::new("!has(self.keys) || (has(self.mode) && self.mode == 'content') || (has(self.engineVersion) && self.engineVersion == 1)")
-        .message("which keys have changed is only known with mode content"),
-    validation = Rule::new("!has(self.engineVersion) || self.engineVersion != 1 || !has(self.mode) || self.mode == 'content'")
-        .message("an engine of version 1 has no versions; leave mode out, or write content")
+    validation = Rule::new("!has(self.keys) || (has(self.mode) && self.mode == 'Content') || (has(self.engineVersion) && self.engineVersion == 1)")
+        .message("which keys have changed is only known with mode Content"),
+    validation = Rule::new("!has(self.engineVersion) || self.engineVersion != 1 || !has(self.mode) || self.mode == 'Content'")
+        .message("an engine of version 1 has no versions; leave mode out, or write Content")
 )]
 #[serde(rename_all = "camelCase")]
-pub struct SecretSpec {
+pub struct VaultSecretSpec {
     /// Where the KV engine is mounted, without slashes around.
     #[schemars(schema_with = "fields::mount")]
     pub mount: String,
     /// The path of the secret in the engine, without data/ or metadata/.
     #[schemars(schema_with = "fields::path")]
     pub path: String,
-    /// version: each new version counts, and is the default. content: only other values do, for which the operator has to be allowed to read them.
+    /// Version: each new version counts, and is the default. Content: only other values do, for which the operator has to be allowed to read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::mode")]
     pub mode: Option<String>,
-    /// With mode content, the keys whose values count; all if it is not said.
+    /// With mode Content, the keys whose values count; all if it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::keys")]
     pub keys: Option<Vec<String>>,

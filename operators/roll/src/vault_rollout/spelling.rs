@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_runtime::watch::Guarded;
 
-use super::resource::{SecretSpec, VaultRollout, VaultRolloutSpec};
+use super::resource::{VaultSecretSpec, VaultRollout, VaultRolloutSpec};
 use crate::{
     declarations::object_name,
     object::{SourceName, WorkloadRef},
@@ -21,9 +21,9 @@ pub fn shown(object: Guarded<VaultRollout>, settings: Settings) -> Option<(Trigg
 
 fn trigger_spec(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Result<TriggerSpec, String> {
     let mut sources = BTreeMap::new();
-    for (number, secret) in spec.secrets.iter().enumerate() {
-        let field = format!("spec.secrets[{number}]");
-        let SecretSpec { mount, path, mode, keys, engine_version } = secret;
+    for (number, secret) in spec.vault_secrets.iter().enumerate() {
+        let field = format!("spec.vaultSecrets[{number}]");
+        let VaultSecretSpec { mount, path, mode, keys, engine_version } = secret;
         let kind = spelling::source_kind(&field, *engine_version, mode.as_deref())?;
         let source =
             vault::source(kind, mount, path).map_err(|cause| format!("{field}.mount and {field}.path: {cause}"))?;
@@ -31,7 +31,7 @@ fn trigger_spec(home: &str, spec: &VaultRolloutSpec, settings: Settings) -> Resu
         add(&mut sources, source, keys);
     }
     if sources.is_empty() {
-        return Err("spec.secrets is empty".to_owned());
+        return Err("spec.vaultSecrets is empty".to_owned());
     }
     let (mut targets, mut choices) = (BTreeSet::new(), Vec::new());
     for (number, target) in spec.targets.iter().enumerate() {

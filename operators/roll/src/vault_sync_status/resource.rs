@@ -45,10 +45,10 @@ pub struct VaultSyncStatusSpec {
     /// What the workload is, if it is no Deployment.
     #[schemars(schema_with = "fields::kind")]
     pub deploy_kind: Option<String>,
-    /// version: each new version counts. content: only other values do, for which the operator has to be allowed to read them.
+    /// Version: each new version counts. Content: only other values do, for which the operator has to be allowed to read them.
     #[schemars(schema_with = "fields::mode")]
     pub mode: Option<String>,
-    /// With mode content, the keys whose values count; all if it is not said.
+    /// With mode Content, the keys whose values count; all if it is not said.
     #[schemars(schema_with = "fields::keys")]
     pub keys: Option<Vec<String>>,
     /// The version of the KV engine. With 1 it is always the content that counts.

@@ -10,7 +10,7 @@ use crate::status;
 /// definition has let in stays as it is.
 pub fn definition() -> CustomResourceDefinition {
     let mut definition = VaultSyncStatus::crd();
-    status::without(&mut definition, &["inStep", "pending"]);
+    status::without(&mut definition, &["workloads", "inSyncWorkloads", "pendingWorkloads"]);
     let schemas = definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(|schema| schema.required = None);
     for part in ["spec", "status"] {

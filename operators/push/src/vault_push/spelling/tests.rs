@@ -36,11 +36,12 @@ fn path(push: &Push, target: &str) -> String {
 
 #[test]
 fn the_least_that_can_be_said_is_said_as_an_annotation_would() {
-    let push = push_of(&json!({ "secrets": { "names": ["db"] }, "path": "secret/data/{namespace}/{name}" }));
+    let push = push_of(&json!({ "secrets": { "names": ["db"] }, "mount": "secret", "path": "{namespace}/{name}" }));
     let asked = &push.spec;
     assert_eq!((asked.update, asked.deletion, asked.existing, asked.every), (UpdatePolicy::Replace, None, None, None));
-    assert!(!asked.paused && asked.mount.is_none() && asked.binary.is_none());
-    assert_eq!(path(&push, ""), "clusters/one/secret/data/shop/all");
+    assert!(!asked.paused && asked.binary.is_none());
+    assert_eq!(path(&push, ""), "clusters/one/secret/shop/all");
+    assert_eq!(asked.engine, Engine::Beneath { mount: "secret".to_owned(), version: None });
     assert_eq!(push.wanted.targets(), [""].into());
     assert_eq!(push.wanted.names(), ["db"].into());
     assert!(push.wanted.selector().is_none());
@@ -55,9 +56,9 @@ fn all_that_can_be_said() {
                 { "key": "tier", "operator": "In", "values": ["a", "b"] }, { "key": "old", "operator": "DoesNotExist" },
             ],
         } },
-        "path": "kv/{secret}/x", "keys": [{ "from": "a", "to": "b" }], "keyPrefix": "p_", "templates": { "t": "${a}" },
-        "updatePolicy": "Merge", "deletionPolicy": "keep", "existing": "refuse", "interval": "1m30s", "suspend": true,
-        "engine": { "mount": "kv", "version": 2 },
+        "mount": "kv", "path": "{secret}/x", "keys": [{ "from": "a", "to": "b" }], "keyPrefix": "p_", "templates": { "t": "${a}" },
+        "updatePolicy": "Merge", "deletionPolicy": "Keep", "existing": "Refuse", "interval": "1m30s", "suspend": true,
+        "engineVersion": 1,
     }));
     let Wanted::Composed(composition) = &push.wanted else { panic!() };
     assert_eq!(composition.selector().unwrap().to_string(), "app=shop,tier in (a,b),!old");
@@ -66,7 +67,7 @@ fn all_that_can_be_said() {
     assert_eq!((asked.update, asked.deletion), (UpdatePolicy::Merge, Some(DeletionPolicy::Keep)));
     assert_eq!((asked.existing, asked.paused), (Some(ExistingPolicy::Refuse), true));
     assert_eq!(asked.every.unwrap().as_secs(), 90);
-    assert_eq!(asked.mount, Some(Mount::new("kv", KvVersion::Two)));
+    assert_eq!(asked.engine, Engine::Beneath { mount: "kv".to_owned(), version: Some(KvVersion::One) });
     let found = composition.of(["db".to_owned(), "api".to_owned()].into());
     assert_eq!(found.targets(), ["api", "db"].into());
 }
@@ -74,19 +75,19 @@ fn all_that_can_be_said() {
 #[test]
 fn what_cannot_be_followed_says_why() {
     let with = |change: &Value| {
-        let mut spec = json!({ "secrets": { "names": ["db", "api"] }, "path": "secret/data/x/{secret}" });
+        let mut spec = json!({ "secrets": { "names": ["db", "api"] }, "mount": "secret", "path": "x/{secret}" });
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         spec
     };
     for (change, reason, text) in [
         (json!({ "templates": { "t": "${other/a}" } }), "InvalidTemplate", "other is not one of secrets.names"),
         (json!({ "templates": { "t": "$a" } }), "InvalidTemplate", "write $$"),
-        (json!({ "templates": { "t": "${a}" }, "path": "x/y" }), "InvalidTemplate", "${secret/a}"),
+        (json!({ "templates": { "t": "${a}" }, "path": "y" }), "InvalidTemplate", "${secret/a}"),
         (json!({ "secrets": {} }), "InvalidSpec", "either names or a selector"),
         (json!({ "secrets": { "selector": {} } }), "InvalidSpec", "selector is empty"),
         (json!({ "interval": "1s" }), "InvalidSpec", "below 30 s"),
         (json!({ "interval": "soon" }), "InvalidSpec", "interval"),
-        (json!({ "engine": { "mount": "..", "version": 2 } }), "InvalidSpec", "engine.mount"),
+        (json!({ "mount": ".." }), "InvalidSpec", "mount"),
         (json!({ "updatePolicy": "Sometimes" }), "InvalidSpec", "Sometimes"),
         (json!({ "path": 7 }), "InvalidSpec", "string"),
     ] {
@@ -99,7 +100,7 @@ fn what_cannot_be_followed_says_why() {
 #[test]
 fn a_status_that_came_along_with_a_copy_is_no_record() {
     let key = ObjectRef { kind: Kind::VaultPush, namespace: "shop".to_owned(), name: "all".to_owned() };
-    let spec = json!({ "secrets": { "names": ["db"] }, "path": "secret/data/x" });
+    let spec = json!({ "secrets": { "names": ["db"] }, "mount": "secret", "path": "x" });
     let record = |uid: &str| {
         let metadata = json!({ "name": "all", "namespace": "shop", "uid": "1", "generation": 3 });
         let status = json!({ "uid": uid, "observedGeneration": 3, "paths": [{ "location": "secret/data/x", "mount": "secret", "kv": 2 }] });

@@ -111,7 +111,7 @@ async fn what_nobody_has_marked_is_taken_over_or_refused_and_version_one_is_not_
     world.write(&path, &[("a", "by hand"), ("x", "y")]).await;
     world.secret("db", &[("value", "1")], json!({})).await;
     let mut refusing = merging(&path, "a");
-    refusing["existing"] = "refuse".into();
+    refusing["existing"] = "Refuse".into();
     world.vault_push("push", refusing).await;
     let told = world.says(VaultPush, "push", "ExistsAlready").await;
     assert!(told.contains("spec.existing: adopt"), "{told}");

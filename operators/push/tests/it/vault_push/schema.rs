@@ -20,7 +20,7 @@ async fn every_rule_refuses_what_breaks_it_and_says_what_to_do() {
     let world = World::new().await;
     let selector = || json!({ "selector": { "matchLabels": { "a": "b" } } });
     let spec = |change: Value| {
-        let mut spec = json!({ "secrets": { "names": ["db"] }, "path": "secret/data/x" });
+        let mut spec = json!({ "secrets": { "names": ["db"] }, "mount": "secret", "path": "x" });
         spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         spec
     };
@@ -57,22 +57,22 @@ async fn every_rule_refuses_what_breaks_it_and_says_what_to_do() {
         (json!({ "templates": { "t": "${a" } }), "spec.templates"),
         (json!({ "templates": {} }), "spec.templates"),
         (json!({ "updatePolicy": "Sometimes" }), "spec.updatePolicy"),
-        (json!({ "deletionPolicy": "Soft" }), "spec.deletionPolicy"),
+        (json!({ "deletionPolicy": "soft" }), "spec.deletionPolicy"),
         (json!({ "existing": "overwrite" }), "spec.existing"),
         (json!({ "binary": "hex" }), "spec.binary"),
-        (json!({ "updatePolicy": "Merge", "deletionPolicy": "destroy" }), "older versions hold keys of others"),
+        (json!({ "updatePolicy": "Merge", "deletionPolicy": "Destroy" }), "older versions hold keys of others"),
+        (json!({ "updatePolicy": "Merge", "engineVersion": 1 }), "needs an engine of version 2"),
         (
-            json!({ "updatePolicy": "Merge", "engine": { "mount": "secret", "version": 1 } }),
-            "needs an engine of version 2",
-        ),
-        (
-            json!({ "updatePolicy": "IfNotExists", "existing": "adopt" }),
+            json!({ "updatePolicy": "IfNotExists", "existing": "Adopt" }),
             "existing says nothing with updatePolicy IfNotExists",
         ),
         (json!({ "interval": "29s" }), "the shortest interval is 30s"),
         (json!({ "interval": "1d" }), "spec.interval"),
-        (json!({ "engine": { "mount": "secret", "version": 3 } }), "spec.engine.version"),
-        (json!({ "engine": { "mount": "/secret", "version": 2 } }), "spec.engine.mount"),
+        (json!({ "engineVersion": 3 }), "spec.engineVersion"),
+        (json!({ "mount": "/secret" }), "spec.mount"),
+        (json!({ "mount": null }), "spec.mount"),
+        (json!({ "path": "/x" }), "spec.path"),
+        (json!({ "path": "data/x" }), "write the path without data/"),
         (json!({ "unknown": 1 }), "unknown"),
     ] {
         let error = said(&world, &spec(change.clone())).await.expect_err(&change.to_string());
@@ -80,12 +80,13 @@ async fn every_rule_refuses_what_breaks_it_and_says_what_to_do() {
     }
     for change in [
         json!({}),
-        json!({ "interval": "30s", "suspend": true, "keyPrefix": "", "binary": "refuse", "existing": "refuse" }),
+        json!({ "interval": "30s", "suspend": true, "keyPrefix": "", "binary": "Refuse", "existing": "Refuse" }),
         json!({ "secrets": several(), "path": "x/{namespace}/{name}/{secret}", "keys": [{ "from": "a" }, { "secret": "db", "from": "b", "to": "c d" }] }),
         json!({ "secrets": several(), "templates": { "t": "${db/a}$$${api/b.c_d-e}" } }),
-        json!({ "secrets": selector(), "path": "x/{secret}", "updatePolicy": "Merge", "deletionPolicy": "keep" }),
+        json!({ "secrets": selector(), "path": "x/{secret}", "updatePolicy": "Merge", "deletionPolicy": "Keep" }),
         expression(json!({ "key": "a", "operator": "DoesNotExist" })),
-        json!({ "updatePolicy": "IfNotExists", "deletionPolicy": "destroy", "engine": { "mount": "a/b", "version": 1 } }),
+        json!({ "updatePolicy": "IfNotExists", "deletionPolicy": "Destroy", "mount": "a/b", "engineVersion": 1 }),
+        json!({ "path": "data/x", "engineVersion": 1 }),
     ] {
         assert_eq!(said(&world, &spec(change.clone())).await, Ok(()), "{change}");
     }

@@ -27,7 +27,7 @@ fn asked(spec: &Value) -> Result<Arc<TriggerSpec>, Arc<str>> {
 
 fn sample() -> Value {
     json!({
-        "secrets": [{ "mount": "secret", "path": "shop/web" }],
+        "vaultSecrets": [{ "mount": "secret", "path": "shop/web" }],
         "targets": [{ "kind": "Deployment", "name": "web" }],
     })
 }
@@ -47,10 +47,10 @@ fn r14_several_secrets_and_targets_and_labels() {
     use WorkloadKind::{CronJob, Deployment, StatefulSet};
 
     let spec = asked(&json!({
-        "secrets": [
+        "vaultSecrets": [
             { "mount": "secret", "path": "shop/web" },
-            { "mount": "secret", "path": "shop/db", "mode": "content", "keys": ["a"] },
-            { "mount": "secret", "path": "shop/db", "mode": "content", "keys": ["b"] },
+            { "mount": "secret", "path": "shop/db", "mode": "Content", "keys": ["a"] },
+            { "mount": "secret", "path": "shop/db", "mode": "Content", "keys": ["b"] },
             { "mount": "old", "path": "app", "engineVersion": 1 },
         ],
         "targets": [
@@ -83,18 +83,18 @@ fn r14_several_secrets_and_targets_and_labels() {
 
 #[test]
 fn r18_what_is_wrong_is_named() {
-    let secret = |field: &str, value| with(&format!("/secrets/0/{field}"), value);
+    let secret = |field: &str, value| with(&format!("/vaultSecrets/0/{field}"), value);
     let target = |field: &str, value| with(&format!("/targets/0/{field}"), value);
     for (spec, part) in [
-        (json!({}), "secrets"),
-        (with("/secrets", json!([])), "spec.secrets is empty"),
+        (json!({}), "vaultSecrets"),
+        (with("/vaultSecrets", json!([])), "spec.vaultSecrets is empty"),
         (with("/targets", json!([])), "spec.targets is empty"),
         (secret("path", json!("../../sys/raw")), "`..`"),
         (secret("mount", json!("sys")), "nothing beneath sys"),
         (secret("mount", json!("a:b")), "colon"),
-        (secret("mode", json!("loud")), "spec.secrets[0].mode"),
-        (secret("keys", json!(["a"])), "spec.secrets[0].keys"),
-        (secret("engineVersion", json!(3)), "spec.secrets[0].engineVersion"),
+        (secret("mode", json!("loud")), "spec.vaultSecrets[0].mode"),
+        (secret("keys", json!(["a"])), "spec.vaultSecrets[0].keys"),
+        (secret("engineVersion", json!(3)), "spec.vaultSecrets[0].engineVersion"),
         (target("kind", json!("Job")), "spec.targets[0].kind"),
         (target("kind", Value::Null), "spec.targets[0].kind is missing"),
         (target("name", json!("../web")), "spec.targets[0].name"),
@@ -116,9 +116,9 @@ fn r18_what_is_wrong_is_named() {
 #[test]
 fn a_status_that_came_along_with_a_copy_counts_for_nothing() {
     let mut object = object(&sample());
-    object["status"] = json!({ "uid": "other", "inStep": "1/1" });
+    object["status"] = json!({ "uid": "other", "inSyncWorkloads": 1 });
     let object: Guarded<VaultRollout> = serde_json::from_value(object).unwrap();
-    assert_eq!(shown(object, SETTINGS).unwrap().1.status.in_step, None);
+    assert_eq!(shown(object, SETTINGS).unwrap().1.status.in_sync_workloads, None);
 }
 
 #[test]

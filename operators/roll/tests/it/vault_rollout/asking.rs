@@ -13,7 +13,7 @@ use crate::{
 #[tokio::test]
 async fn r18_r22_the_api_server_refuses_what_cannot_be_followed_and_says_why() {
     let world = VaultWorld::new().await;
-    let spec = |secret: Value, target: Value| json!({ "secrets": [secret], "targets": [target] });
+    let spec = |secret: Value, target: Value| json!({ "vaultSecrets": [secret], "targets": [target] });
     let web = || json!({ "kind": "Deployment", "name": "web" });
     let app = || json!({ "mount": "secret", "path": "app" });
     let of = |field: &str, value: Value| {
@@ -22,8 +22,8 @@ async fn r18_r22_the_api_server_refuses_what_cannot_be_followed_and_says_why() {
         spec(secret, web())
     };
     for (spec, part) in [
-        (json!({ "secrets": [app()] }), "spec.targets: Required value"),
-        (json!({ "secrets": [], "targets": [web()] }), "should have at least 1 items"),
+        (json!({ "vaultSecrets": [app()] }), "spec.targets: Required value"),
+        (json!({ "vaultSecrets": [], "targets": [web()] }), "should have at least 1 items"),
         (of("path", json!("../../sys/raw")), "no segment may be empty, a dot or two dots"),
         (of("path", json!("a//b")), "no segment may be empty, a dot or two dots"),
         (of("path", json!("/app")), "write it without slashes around"),
@@ -31,7 +31,7 @@ async fn r18_r22_the_api_server_refuses_what_cannot_be_followed_and_says_why() {
         (of("mode", json!("loud")), "supported values"),
         (of("keys", json!(["a"])), "which keys have changed is only known with mode content"),
         (
-            spec(json!({ "mount": "old", "path": "app", "engineVersion": 1, "mode": "version" }), web()),
+            spec(json!({ "mount": "old", "path": "app", "engineVersion": 1, "mode": "Version" }), web()),
             "an engine of version 1 has no versions",
         ),
         (spec(app(), json!({ "name": "web" })), "a name needs a kind, such as Deployment"),
@@ -65,7 +65,7 @@ async fn r14_a_thousand_targets_and_thirty_two_secrets_are_let_in() {
     let secrets: Vec<_> = (0..32).map(|number| json!({ "mount": "secret", "path": format!("app/{number}") })).collect();
     let targets: Vec<_> =
         (0..1000).map(|number| json!({ "kind": "Deployment", "name": format!("web-{number}") })).collect();
-    world.rollout("many", &json!({ "secrets": secrets, "targets": targets })).await;
+    world.rollout("many", &json!({ "vaultSecrets": secrets, "targets": targets })).await;
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn r3_the_platform_says_which_secrets_may_be_named() {
     world.world.workload(Deployment, "web", &[], json!({})).await;
     world.ask(VaultRollout, "own").await;
     let foreign = json!({
-        "secrets": [{ "mount": "secret", "path": world.path("app") }, { "mount": "secret", "path": "platform/root" }],
+        "vaultSecrets": [{ "mount": "secret", "path": world.path("app") }, { "mount": "secret", "path": "platform/root" }],
         "targets": [{ "kind": "Deployment", "name": "web" }],
     });
     world.rollout("foreign", &foreign).await;

@@ -39,7 +39,7 @@ async fn r14_r7_several_secrets_and_workloads_are_rolled_once_each() {
     }
     world.world.workload(StatefulSet, "worker", &[], json!({})).await;
     let spec = json!({
-        "secrets": [{ "mount": "secret", "path": world.path("app") }, { "mount": "secret", "path": world.path("db") }],
+        "vaultSecrets": [{ "mount": "secret", "path": world.path("app") }, { "mount": "secret", "path": world.path("db") }],
         "targets": [
             { "kind": "Deployment", "name": "web" }, { "kind": "Deployment", "name": "api" },
             { "kind": "StatefulSet", "name": "worker" },
@@ -48,7 +48,8 @@ async fn r14_r7_several_secrets_and_workloads_are_rolled_once_each() {
     world.rollout("all", &spec).await;
     let operator = world.operator(&[]).await;
     says(&world, "all", "InSync").await;
-    assert_eq!(status(&world, "all").await["inStep"], "3/3");
+    let counted = status(&world, "all").await;
+    assert_eq!((&counted["inSyncWorkloads"], &counted["workloads"]), (&json!(3), &json!(3)));
     for name in ["web", "api"] {
         world.world.ready(name).await;
     }
@@ -96,7 +97,7 @@ async fn r14_r6_labels_choose_and_who_gets_them_later_is_not_rolled_for_that() {
     };
     let _operator = world.operator(&[]).await;
     let spec = json!({
-        "secrets": [{ "mount": "secret", "path": world.path("app") }],
+        "vaultSecrets": [{ "mount": "secret", "path": world.path("app") }],
         "targets": [{ "selector": { "matchLabels": { "vault": "shared" } } }],
     });
     world.rollout("labels", &spec).await;
@@ -105,7 +106,7 @@ async fn r14_r6_labels_choose_and_who_gets_them_later_is_not_rolled_for_that() {
         label(name, json!("shared")).await;
     }
     says(&world, "labels", "InSync").await;
-    assert_eq!(status(&world, "labels").await["inStep"], "1/1");
+    assert_eq!(status(&world, "labels").await["inSyncWorkloads"], 1);
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
     world.world.ready("web").await;
@@ -130,7 +131,7 @@ async fn suspended_is_remembered_and_rolled_once_afterwards() {
     let operator = world.in_step(VaultRollout, "one", &[]).await;
     let suspend = async |value: bool| {
         let spec = json!({
-            "secrets": [{ "mount": "secret", "path": world.path("app") }],
+            "vaultSecrets": [{ "mount": "secret", "path": world.path("app") }],
             "targets": [{ "kind": "Deployment", "name": "web" }], "suspend": value,
         });
         world.rollout("one", &spec).await;
@@ -185,7 +186,7 @@ async fn r21_conditions_tell_what_when_why_and_until_when() {
         world.world.ready("web").await;
         world.write("app", "3").await;
         let told = world.condition(kind, "one", "Held", "WaitingForInterval").await;
-        let rolled = world.object_of(kind, "one").await["status"]["lastRollout"].take();
+        let rolled = world.object_of(kind, "one").await["status"]["lastRolloutTime"].take();
         let rolled: jiff::Timestamp = rolled.as_str().unwrap().parse().unwrap();
         let earliest = rolled.as_second() + 3600;
         let stated = told.rsplit("not before ").next().unwrap().parse::<jiff::Timestamp>().unwrap();
@@ -217,7 +218,7 @@ async fn a_secret_that_vault_denies_keeps_no_other_back() {
     world.vault.policy(&policy, &rule).await.unwrap();
     world.log_in(&policy).await;
     let spec = json!({
-        "secrets": [{ "mount": "secret", "path": world.path("denied") }, { "mount": "secret", "path": world.path("app") }],
+        "vaultSecrets": [{ "mount": "secret", "path": world.path("denied") }, { "mount": "secret", "path": world.path("app") }],
         "targets": [{ "kind": "Deployment", "name": "web" }],
     });
     world.rollout("both", &spec).await;

@@ -96,7 +96,7 @@ async fn r15_what_is_no_kv_is_told_rolls_nothing_and_makes_nothing() {
     let wrong = [
         ("v1", "database", "creds/app", json!({ "engineVersion": 1 })),
         ("version", "certificates", "app", json!({})),
-        ("content", "certificates", "app", json!({ "mode": "content" })),
+        ("content", "certificates", "app", json!({ "mode": "Content" })),
     ];
     for (name, engine, path, more) in &wrong {
         world.world.workload(Deployment, name, &[], json!({})).await;
@@ -109,7 +109,7 @@ async fn r15_what_is_no_kv_is_told_rolls_nothing_and_makes_nothing() {
         let mut secret = json!({ "mount": engine, "path": path });
         secret.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let targets = json!([{ "kind": "Deployment", "name": name }]);
-        world.rollout(name, &json!({ "secrets": [secret], "targets": targets })).await;
+        world.rollout(name, &json!({ "vaultSecrets": [secret], "targets": targets })).await;
     }
     let _operator = world.operator_at(&engines.address, &[]).await;
     for (name, engine, ..) in &wrong {

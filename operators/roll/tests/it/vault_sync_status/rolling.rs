@@ -176,8 +176,8 @@ async fn a14_r12_the_same_content_again_rolls_by_version_and_not_by_content() {
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         world.vss(&format!("{name}-vss"), &spec).await;
     };
-    vss("content", json!({ "mode": "content" })).await;
-    vss("key", json!({ "mode": "content", "keys": ["other"] })).await;
+    vss("content", json!({ "mode": "Content" })).await;
+    vss("key", json!({ "mode": "Content", "keys": ["other"] })).await;
     vss("v1", json!({ "secretEngine": "old", "engineVersion": 1 })).await;
     let old = format!("old/{}", world.path("app"));
     world.vault.request("POST", &old, &json!({ "k": "1" })).await.unwrap();
