@@ -32,7 +32,13 @@ pub struct Config {
     #[arg(long, env = "ZOPP_NAMESPACE", value_parser = namespace)]
     pub namespace: Option<String>,
     /// Where /healthz, /readyz and /metrics are served; 0 is nowhere
-    #[arg(long, env = "ZOPP_HEALTH_ADDR", default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    #[arg(
+        long = "health-probe-bind-address",
+        visible_alias = "health-addr",
+        env = "ZOPP_HEALTH_ADDR",
+        default_value = "0.0.0.0:8080",
+        value_name = "ADDRESS"
+    )]
     pub health_addr: Listen,
     /// PEM file with the CA that signed the server's certificate [default: the system's roots]
     #[arg(long, env = "ZOPP_TLS_CA_CERT", value_name = "FILE")]
@@ -80,8 +86,8 @@ pub struct Config {
     #[arg(long, env = "ZOPP_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
     /// Let one of several replicas work while the others stand by
-    #[arg(long, env = "ZOPP_LEADER_ELECTION")]
-    pub leader_election: bool,
+    #[arg(long, visible_alias = "leader-election", env = "ZOPP_LEADER_ELECT")]
+    pub leader_elect: bool,
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, env = "ZOPP_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -128,7 +134,7 @@ impl fmt::Display for Config {
             allow,
             workers,
             log_format,
-            leader_election,
+            leader_elect,
             kubeconfig,
         } = self;
         let path =
@@ -136,7 +142,7 @@ impl fmt::Display for Config {
         let rules: Vec<String> = allow.iter().map(ToString::to_string).collect();
         write!(f, "server={server} credentials={} ", path(credentials))?;
         write!(f, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
-        write!(f, "health-addr={health_addr} tls-ca-cert={} ", path(tls_ca_cert))?;
+        write!(f, "health-probe-bind-address={health_addr} tls-ca-cert={} ", path(tls_ca_cert))?;
         write!(f, "tls-client-cert={} tls-client-key={} ", path(tls_client_cert), path(tls_client_key))?;
         let generation = match generation {
             None => "default",
@@ -151,7 +157,7 @@ impl fmt::Display for Config {
         write!(f, "selector={} ", selector.as_deref().unwrap_or("none"))?;
         write!(f, "allow={} ", if rules.is_empty() { "everything".to_owned() } else { rules.join(",") })?;
         write!(f, "workers={workers} log-format={log_format:?} ")?;
-        write!(f, "leader-election={leader_election} kubeconfig={}", path(kubeconfig))
+        write!(f, "leader-elect={leader_elect} kubeconfig={}", path(kubeconfig))
     }
 }
 
@@ -199,14 +205,14 @@ mod tests {
 
     #[test]
     fn those_of_a_container_are_its_own_flags_before_its_variables() {
-        let variables = [("ZOPP_LEADER_ELECTION", "true"), ("ZOPP_NAMESPACE", "team-a"), ("ZOPP_POLL_INTERVAL", "5m")];
+        let variables = [("ZOPP_LEADER_ELECT", "true"), ("ZOPP_NAMESPACE", "team-a"), ("ZOPP_POLL_INTERVAL", "5m")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let of = |line: &str| {
             let arguments: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
             Config::of_container(&arguments, &variables)
         };
         let config = of("--namespace shop --allow=shop=acme/*/*").unwrap();
-        assert_eq!((config.leader_election, config.namespace.as_deref()), (true, Some("shop")));
+        assert_eq!((config.leader_elect, config.namespace.as_deref()), (true, Some("shop")));
         assert_eq!(config.poll_interval, Duration::from_mins(5));
         assert!(of("--no-such-flag").is_err());
     }

@@ -124,7 +124,7 @@ impl Operator for Pull {
     }
 
     fn elects(&self, config: &Config) -> bool {
-        config.leader_election
+        config.leader_elect
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
@@ -165,7 +165,7 @@ pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     // An operator that is confined to a namespace needs no rights in the whole cluster.
     let only = config.namespace.as_deref();
     let of_secrets = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
-    let lease = if config.leader_election { Permission::lease(PROGRAM, home) } else { Vec::new() };
+    let lease = if config.leader_elect { Permission::lease(PROGRAM, home) } else { Vec::new() };
     of_secrets.into_iter().chain(lease).collect()
 }
 

@@ -71,7 +71,10 @@ pub struct VaultPushSpec {
     pub mount: String,
     /// The path of the secret in the engine, without data/, such as shop/{secret}. {namespace} and {name} are those of this object, and {secret}
     /// gives each Secret a path of its own.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^([^{}/]|\{(namespace|name|secret)\})([^{}]|\{(namespace|name|secret)\})*$"))]
+    #[schemars(
+        length(min = 1, max = 1024),
+        regex(pattern = r"^([^{}/]|\{(namespace|name|secret)\})([^{}]|\{(namespace|name|secret)\})*$")
+    )]
     pub path: String,
     /// The version of the KV engine. Vault is asked for it; this counts where the operator may not ask, and is 2 there if it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -54,7 +54,13 @@ pub struct Config {
     #[arg(long, env = "ROLLOUT_WORKERS", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
     /// Where /healthz, /readyz and /metrics are served; 0 is nowhere
-    #[arg(long, env = "ROLLOUT_BIND_ADDRESS", default_value = ":8080", value_name = "ADDRESS")]
+    #[arg(
+        long = "health-probe-bind-address",
+        visible_alias = "bind-address",
+        env = "ROLLOUT_HEALTH_PROBE_BIND_ADDRESS",
+        default_value = ":8080",
+        value_name = "ADDRESS"
+    )]
     pub bind_address: Listen,
     /// Let one of several replicas work while the others stand by
     #[arg(long, env = "ROLLOUT_LEADER_ELECT")]

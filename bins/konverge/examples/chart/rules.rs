@@ -49,7 +49,7 @@ pub(crate) fn template() -> Result<String, Box<dyn Error>> {
 }
 
 fn pull(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
-    let used = grants(uses::pull, only, &["--leader-election"])?;
+    let used = grants(uses::pull, only, &["--leader-elect"])?;
     Ok(vec![Block { when: None, grants: used }])
 }
 

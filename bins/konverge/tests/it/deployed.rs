@@ -70,7 +70,7 @@ fn flags_port_and_account_are_those_of_the_program() {
         let line = arguments.iter().find(|argument| argument.starts_with(&begins)).unwrap();
         let words = shlex::split(line.strip_prefix("--job=").unwrap()).unwrap();
         let settings = job.ready(words.into_iter().map(OsString::from).collect()).unwrap().settings;
-        let elects = ["leader-election=true", "leader-elect=true", "leader_elect: true"];
+        let elects = ["leader-elect=true", "leader_elect: true"];
         assert!(elects.iter().any(|elects| settings.contains(elects)), "there are two of them: {settings}");
     }
     assert_eq!(arguments[0], "run");

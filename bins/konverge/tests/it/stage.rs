@@ -89,7 +89,7 @@ impl Scene<'_> {
                 "pull {common} --server {} --credentials {} {}",
                 zopp.server.url(),
                 quoted(&path(zopp.credentials())),
-                elects("--leader-election")
+                elects("--leader-elect")
             ),
             format!(
                 "push {common} -vault-addr {} -vault-auth-method=token --enable-metrics-auth=false \

@@ -175,7 +175,7 @@ async fn start(stage: &Stage, account: &str) -> (Process, String) {
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     let given: Vec<String> = arguments(container)
         .into_iter()
-        .map(|argument| argument.replace("--bind-address=:8080", &format!("--bind-address={address}")))
+        .map(|argument| argument.replace("bind-address=:8080", &format!("bind-address={address}")))
         .collect();
     let kubeconfig = stage.plane.service_account_kubeconfig(&stage.home, account).await.unwrap();
     let spec = ProcessSpec::new(program, binary(program).unwrap()).args(&given).arg("--kubeconfig").arg(kubeconfig);

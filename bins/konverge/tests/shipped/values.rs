@@ -59,7 +59,7 @@ fn the_values_of_the_chart_zopp_are_taken_and_heeded() {
     for expected in [
         "--server=https://zopp.example.com:50051",
         "--namespace=shop",
-        "--health-addr=0.0.0.0:8090",
+        "--health-probe-bind-address=0.0.0.0:8090",
         "--tls-ca-cert=/etc/zopp-tls/ca.crt",
     ] {
         assert!(given.iter().any(|argument| argument == expected), "{expected}: {given:?}");

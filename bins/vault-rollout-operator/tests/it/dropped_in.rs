@@ -78,7 +78,7 @@ async fn a11_a17_r4_the_originals_environment_is_enough() {
         // These every pod has.
         .args([format!("KUBERNETES_SERVICE_HOST={host}"), format!("KUBERNETES_SERVICE_PORT={port}")])
         // A pod has an address of its own.
-        .arg(format!("ROLLOUT_BIND_ADDRESS={address}"))
+        .arg(format!("ROLLOUT_HEALTH_PROBE_BIND_ADDRESS={address}"))
         .arg(env!("CARGO_BIN_EXE_vault-rollout-operator"));
     let _operator = stage.start_as(spec, address).await;
 

@@ -49,8 +49,7 @@ async fn what_is_multiplied_in_templates_and_lists_is_not_made_and_a_neighbour_n
     push(&view, "one", one).await;
     let keys: Vec<Value> = (0..100).map(|number| json!({ "from": "k", "to": format!("k-{number}") })).collect();
     push(&view, "keys", json!({ "secrets": { "names": ["big"] }, "mount": "secret", "path": view.path_in_engine("keys"), "keys": keys })).await;
-    let apart =
-        json!({ "secrets": { "names": ["big", "small"] }, "mount": "secret", "path": view.path_in_engine("apart/{secret}"), "templates": texts });
+    let apart = json!({ "secrets": { "names": ["big", "small"] }, "mount": "secret", "path": view.path_in_engine("apart/{secret}"), "templates": texts });
     push(&view, "apart", apart).await;
     let entries: Vec<Value> =
         (0..300).map(|number| json!({ "name": "big", "keys": ["k"], "prefix": number.to_string() })).collect();
@@ -109,7 +108,12 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
     let refused = format!("rules: [{{ when: {{ verbs: [get], name: {last} }}, then: {{ status: {{ code: 403 }} }} }}]");
     proxy.set(Plan::parse(&refused).unwrap()).unwrap();
     let before = operator.process.resident().unwrap();
-    push(&view, "all", json!({ "secrets": { "names": names }, "mount": "secret", "path": view.path_in_engine("all/{secret}") })).await;
+    push(
+        &view,
+        "all",
+        json!({ "secrets": { "names": names }, "mount": "secret", "path": view.path_in_engine("all/{secret}") }),
+    )
+    .await;
     push(
         &view,
         "shared",

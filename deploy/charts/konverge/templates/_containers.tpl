@@ -12,8 +12,8 @@
 {{- with .values.watchNamespace }}
 - {{ printf "--namespace=%s" . | quote }}
 {{- end }}
-- --health-addr=0.0.0.0:{{ .values.healthCheck.port }}
-- --leader-election
+- --health-probe-bind-address=0.0.0.0:{{ .values.healthCheck.port }}
+- --leader-elect
 - --log-format={{ .root.Values.logFormat }}
 {{- end }}
 
@@ -55,7 +55,7 @@
 {{- with .values.watchNamespace }}
 - {{ printf "--namespace=%s" . | quote }}
 {{- end }}
-- --bind-address=:8080
+- --health-probe-bind-address=:8080
 - --leader-elect
 - --log-format={{ .root.Values.logFormat }}
 {{- end }}

@@ -240,8 +240,10 @@ fn r14_with_a_thousand_workloads_it_stays_small() {
     let rolled = in_step(2, Some(95), Progress::Ready);
     let states = (0..1000).map(|number| if number % 2 == 0 { held(150) } else { rolled.clone() });
     let told = status_update(&of_ours(), &shown(Status::default()), &many(states), Time::at(100)).unwrap();
-    assert_eq!((told.status.in_sync_workloads, told.status.workloads, told.status.pending_workloads),
-        (Some(500), Some(1000), Some(500)));
+    assert_eq!(
+        (told.status.in_sync_workloads, told.status.workloads, told.status.pending_workloads),
+        (Some(500), Some(1000), Some(500))
+    );
     assert_eq!((&told.status.vault_sync, told.status.baseline.len()), (&None, 0));
     assert_eq!(said(&told).3, [reasons::ROLLED_USER], "one event for all");
     assert!(told.news[0].text.contains("web-0001 and 499 more"), "{:?}", told.news);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_runtime::watch::Guarded;
 
-use super::resource::{VaultSecretSpec, VaultRollout, VaultRolloutSpec};
+use super::resource::{VaultRollout, VaultRolloutSpec, VaultSecretSpec};
 use crate::{
     declarations::object_name,
     object::{SourceName, WorkloadRef},
