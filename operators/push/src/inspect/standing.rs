@@ -194,7 +194,7 @@ mod tests {
         let mut object = DynamicObject::new("a", &Kind::VaultPush.resource());
         object.metadata.uid = Some("1".to_owned());
         object.data = json!({
-            "spec": { "secrets": { "names": ["db"] }, "path": "secret/data/a" },
+            "spec": { "secrets": { "names": ["db"] }, "mount": "secret", "path": "a" },
             "status": VaultPushStatus::from(&record),
         });
         for (generation, annotations, expected) in [
