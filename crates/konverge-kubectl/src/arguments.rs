@@ -3,10 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use konverge_runtime::watch::label_selector;
 
 /// Shows how the objects stand that operators of Konverge work on, why, and what to do.
 ///
-/// Ends with 0 if all is well, 1 if something is out of sync or failed, and 2 if the command line is wrong.
+/// Ends with 0 if all is well, 1 if something is out of sync, and 2 if the command failed or the command line is wrong.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-konverge", bin_name = "kubectl konverge", version = konverge_version::line(), max_term_width = 120)]
 pub(crate) struct Arguments {
@@ -31,6 +33,12 @@ pub(crate) struct Connection {
     /// Namespace [default: that of the context]
     #[arg(short, long, global = true)]
     pub(crate) namespace: Option<String>,
+    /// User to impersonate, such as system:serviceaccount:shop:default
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Group to impersonate; may be repeated
+    #[arg(long = "as-group", global = true, requires = "user", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
 }
 
 /// For whom it is printed.
@@ -40,6 +48,8 @@ pub(crate) enum Form {
     Text,
     /// For programs.
     Json,
+    /// For programs and people.
+    Yaml,
 }
 
 /// One object.
@@ -61,6 +71,9 @@ pub(crate) enum Verb {
         /// In all namespaces
         #[arg(short = 'A', long)]
         all_namespaces: bool,
+        /// Only objects with these labels, such as team=a,tier!=test
+        #[arg(short = 'l', long, value_parser = label_selector, value_name = "LABELS")]
+        selector: Option<String>,
     },
     /// Explain one object: what it asks for, whether it may, how it stands, and what to do next
     Why(Object),
@@ -83,6 +96,11 @@ pub(crate) enum Verb {
     Resume(Object),
     /// Check that operators run, have their permissions, and have everything in sync
     Doctor,
+    /// Print the completions of a shell
+    Completions {
+        /// Which one
+        shell: Shell,
+    },
 }
 
 /// A number of seconds, or one with its unit.

@@ -57,6 +57,10 @@ impl Cluster {
             None if connection.context.is_none() => Config::infer().await.map_err(|error| failed(&error))?,
             None => Config::from_kubeconfig(&options).await.map_err(|error| failed(&error))?,
         };
+        if connection.user.is_some() {
+            config.auth_info.impersonate.clone_from(&connection.user);
+            config.auth_info.impersonate_groups = Some(connection.groups.clone()).filter(|groups| !groups.is_empty());
+        }
         config.connect_timeout = Some(CONNECT_WITHIN);
         config.default_retry = false;
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
@@ -93,9 +97,20 @@ impl Cluster {
 
     /// All objects of a kind, page by page, each as much as the kind shows. A kind that the cluster does not know has none.
     pub async fn list(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>, Failure> {
+        self.list_selected(kind, namespace, None).await
+    }
+
+    /// The same, and only objects with labels that the selector fits.
+    pub(crate) async fn list_selected(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Result<Vec<DynamicObject>, Failure> {
         let api = self.api(kind, namespace);
         let mut found = Vec::new();
-        let mut parameters = ListParams::default().limit(PAGE);
+        let mut parameters =
+            ListParams { label_selector: selector.map(str::to_owned), ..ListParams::default() }.limit(PAGE);
         loop {
             let page = async {
                 match kind.shown {

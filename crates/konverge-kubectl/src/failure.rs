@@ -17,14 +17,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The status that the program ends with.
-    pub fn code(&self) -> u8 {
-        match self {
-            Self::Usage(_) => 2,
-            Self::Failed(_) | Self::Forbidden(_) => 1,
-        }
-    }
-
     /// Of an attempt to `act`, such as `list secrets in namespace shop`.
     pub fn of(act: &str, error: &kube::Error) -> Self {
         match error {

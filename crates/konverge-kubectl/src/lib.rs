@@ -10,7 +10,7 @@
 //! # Guarantees
 //! - Objects are listed by their metadata, page by page; a kind is read whole only where its job says so.
 //! - Only annotations of one object are changed, named by its uid. An object that was deleted and recreated meanwhile stays as it is.
-//! - The program ends with 0 if all is well, 1 if something is out of sync or failed, and 2 if the command line is wrong.
+//! - The program ends with 0 if all is well, 1 if something is out of sync, and 2 if the command failed or the command line is wrong.
 
 #![allow(
     clippy::format_push_string,
@@ -47,6 +47,9 @@ pub use words::{age, when};
 
 use arguments::Arguments;
 
+/// The exit code of a command that could not do what it was asked for, or that was called wrongly. 1 is the answer that something is not well.
+const FAILED: u8 = 2;
+
 /// Returns the command line with all verbs.
 pub fn command() -> Command {
     Arguments::command()
@@ -60,7 +63,7 @@ pub async fn run(jobs: Vec<Box<dyn Job>>, arguments: impl IntoIterator<Item = Os
         Ok(false) => ExitCode::FAILURE,
         Err(failure) => {
             eprintln!("error: {failure}");
-            ExitCode::from(failure.code())
+            ExitCode::from(FAILED)
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) fn print(form: Form, data: &impl Serialize, text: impl FnOnce() -> St
     let mut printed = match form {
         Form::Text => text(),
         Form::Json => serde_json::to_string_pretty(data).map_err(|error| Failure::Failed(error.to_string()))?,
+        Form::Yaml => serde_saphyr::to_string(data).map_err(|error| Failure::Failed(error.to_string()))?,
     };
     if !printed.ends_with('\n') {
         printed.push('\n');

@@ -13,6 +13,7 @@ use crate::{
     arguments::{Arguments, Object, Verb},
     target::{One, Target, kinds},
 };
+use status::Place;
 
 /// Does it. Gives whether all is well.
 pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<bool, Failure> {
@@ -21,13 +22,21 @@ pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<b
     let one = |object: &Object| Target::parse(&all, &object.target).and_then(Target::one);
     // A wrong command line is reported without a cluster.
     match verb {
-        Verb::Status { target, all_namespaces } => {
+        Verb::Completions { shell } => {
+            clap_complete::generate(shell, &mut crate::command(), "kubectl-konverge", &mut std::io::stdout());
+            Ok(true)
+        }
+        Verb::Status { target, all_namespaces, selector } => {
             let target = if target.is_empty() { None } else { Some(Target::parse(&all, &target)?) };
             if all_namespaces && target.as_ref().is_some_and(|target| target.name.is_some()) {
                 return Err(Failure::Usage("an object is in one namespace; leave out -A, or the name".to_owned()));
             }
+            if selector.is_some() && target.as_ref().is_some_and(|target| target.name.is_some()) {
+                return Err(Failure::Usage("a name says which object; leave out -l, or the name".to_owned()));
+            }
             let cluster = Cluster::of(&connection).await?;
-            status::run(jobs, &cluster, target, all_namespaces, output).await
+            let place = Place { namespace: (!all_namespaces).then(|| cluster.namespace.clone()), selector };
+            status::run(jobs, &cluster, target, &place, output).await
         }
         Verb::Why(object) => {
             let one = one(&object)?;

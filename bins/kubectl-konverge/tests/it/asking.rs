@@ -27,14 +27,14 @@ async fn a_sync_that_is_waited_for_has_been_answered_when_it_ends() {
     assert_eq!((&answer["asked"], &answer["state"]), (&json!("sync"), &json!("PathNotAllowed")));
 
     world.secret("silent", &[("a", "b")], json!({})).await;
-    world.run("sync secret/silent --wait").await.ends(1).says(&["asks for nothing"]);
+    world.run("sync secret/silent --wait").await.ends(2).says(&["asks for nothing"]);
 
     drop(operator);
     world.until("secret/db", "Synced").await;
     world
         .run("sync secret/db --wait --timeout 2s")
         .await
-        .ends(1)
+        .ends(2)
         .says(&["has not answered", "kubectl konverge doctor"]);
     world
         .run("status secret/db")
@@ -54,14 +54,14 @@ async fn what_is_paused_is_left_alone_until_it_is_resumed() {
     world.run("status secret/db").await.ends(1);
     world.run("why secret/db").await.ends(1);
     world.write(&world.path("db"), &[("password", VALUES[2])]).await;
-    world.run("sync secret/db").await.ends(1).says(&["is left alone", "kubectl konverge resume secret/db"]);
+    world.run("sync secret/db").await.ends(2).says(&["is left alone", "kubectl konverge resume secret/db"]);
     world.run("diff secret/db").await.ends(1).says(&["~ password changed"]);
     assert_eq!(world.held(&world.path("db")).await["password"], VALUES[2]);
     world.run("resume secret/db").await.ends(0).says(&["is worked on again"]);
     world.until("secret/db", "Synced").await;
     assert_eq!(world.held(&world.path("db")).await["password"], VALUES[0]);
     world.secret("silent", &[("a", "b")], json!({})).await;
-    world.run("pause secret/silent").await.ends(1).says(&["asks for nothing"]);
+    world.run("pause secret/silent").await.ends(2).says(&["asks for nothing"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

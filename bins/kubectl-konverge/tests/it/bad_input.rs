@@ -42,7 +42,7 @@ async fn a_cluster_that_is_away_is_told_at_once() {
     for verb in ["status", "why secret/db", "doctor"] {
         let mut command = world.plugin();
         command.arg("--kubeconfig").arg(&file).args(verb.split(' '));
-        ran(&mut command).await.ends(1).says(&["error: cannot", "kubectl cluster-info"]);
+        ran(&mut command).await.ends(2).says(&["error: cannot", "kubectl cluster-info"]);
     }
 }
 
@@ -70,16 +70,16 @@ async fn what_may_not_be_seen_hides_nothing_else() {
     world.until("secret/db", "Synced").await;
     let plane = &world.stage.plane;
     let none = "[]";
-    let ran = as_person(&world, plane, none, "status").await.ends(1);
+    let ran = as_person(&world, plane, none, "status").await.ends(2);
     ran.says(&["you may not list deployments"]);
-    as_person(&world, plane, none, "why secret/db").await.ends(1).says(&["you may not get secret/db"]);
+    as_person(&world, plane, none, "why secret/db").await.ends(2).says(&["you may not get secret/db"]);
     let some = "[{apiGroups: [\"\"], resources: [secrets], verbs: [get, list]}]";
-    let ran = as_person(&world, plane, some, "status").await.ends(1);
+    let ran = as_person(&world, plane, some, "status").await.ends(0);
     ran.says(&["secret/db push Synced", "warning: you may not list deployments"]);
     // Events and the operator's settings are not theirs to see.
     let ran = as_person(&world, plane, some, "why secret/db").await.ends(0);
     ran.says(&["state Synced since", "may not known: you may not list deployments", "events you may not list events"]);
-    as_person(&world, plane, some, "pause secret/db").await.ends(1).says(&["you may not annotate secret/db"]);
+    as_person(&world, plane, some, "pause secret/db").await.ends(2).says(&["you may not annotate secret/db"]);
     let ran = as_person(&world, plane, some, "doctor").await;
     ran.says(&["unknown operator you may not list deployments"]);
 }

@@ -2,7 +2,12 @@
 
 use std::fs;
 
+use k8s_openapi::api::core::v1::Secret;
 use konverge_testkit::fault_proxy::{FaultProxy, Plan};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use serde_json::json;
 
 use crate::stage::{Stage, VALUES, World, ran};
@@ -101,7 +106,7 @@ async fn what_pull_tells_is_what_the_secret_shows() {
         ("pause secret/bound", "pull cannot be paused"),
         ("diff secret/bound", "opens with the operator's keys alone"),
     ] {
-        world.run(line).await.ends(1).says(&[says]);
+        world.run(line).await.ends(2).says(&[says]);
     }
 }
 
@@ -136,7 +141,7 @@ async fn diff_compares_with_vault_and_shows_names_alone() {
     let lacking = json!({ "vault-sync.io/path": world.path("lack"), "vault-sync.io/secrets": "[{\"name\":\"none\",\"keys\":[\"a\"]}]" });
     world.secret("lack", &[("a", "b")], lacking).await;
     world.run("diff secret/lack").await.ends(1).says(&["would stay as it is", "secret \"none\" not found"]);
-    world.run("diff secret/silent").await.ends(1).says(&["asks for nothing"]);
+    world.run("diff secret/silent").await.ends(2).says(&["asks for nothing"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,12 +154,12 @@ async fn diff_uses_the_access_of_vaults_own_program() {
         change(&mut command);
         ran(&mut command).await
     };
-    diff(&|command| command.env_remove("VAULT_ADDR")).await.ends(1).says(&["set VAULT_ADDR"]);
-    diff(&|command| command.env_remove("VAULT_TOKEN")).await.ends(1).says(&["neither VAULT_TOKEN nor ~/.vault-token"]);
+    diff(&|command| command.env_remove("VAULT_ADDR")).await.ends(2).says(&["set VAULT_ADDR"]);
+    diff(&|command| command.env_remove("VAULT_TOKEN")).await.ends(2).says(&["neither VAULT_TOKEN nor ~/.vault-token"]);
     fs::write(world.home.path().join(".vault-token"), world.stage.server.root_token()).unwrap();
     diff(&|command| command.env_remove("VAULT_TOKEN")).await.ends(1).says(&["would be made", "+ password added"]);
-    diff(&|command| command.env("VAULT_TOKEN", "nobody's")).await.ends(1).says(&["cannot compare with Vault"]);
-    diff(&|command| command.env("VAULT_ADDR", "http://127.0.0.1:1")).await.ends(1).says(&["cannot compare with Vault"]);
+    diff(&|command| command.env("VAULT_TOKEN", "nobody's")).await.ends(2).says(&["cannot compare with Vault"]);
+    diff(&|command| command.env("VAULT_ADDR", "http://127.0.0.1:1")).await.ends(2).says(&["cannot compare with Vault"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,7 +185,7 @@ async fn diff_takes_a_cluster_that_it_cannot_tell_for_no_other() {
         command.env("KUBECONFIG", &person).args(["-n", namespace, "diff", "secret/db"]);
         ran(&mut command).await
     };
-    diff().await.ends(1).says(&[
+    diff().await.ends(2).says(&[
         "cannot tell whose a path is: you may not get namespace kube-system",
         "have the operator started with --instance",
     ]);
@@ -214,7 +219,40 @@ async fn a_question_that_is_never_answered_ends_and_says_so() {
     proxy.set(Plan::parse(&plan).unwrap()).unwrap();
     let mut command = world.plugin();
     command.env("KUBECONFIG", proxy.kubeconfig()).args(["-n", &world.namespace, "diff", "secret/db"]);
-    let ran = ran(&mut command).await.ends(1);
+    let ran = ran(&mut command).await.ends(2);
     assert_eq!(proxy.fired(), [1]);
     ran.says(&["no answer within 30s"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_chosen_by_their_labels_and_shown_as_yaml() {
+    let world = Stage::shared().await.world().await;
+    let secrets = Api::<Secret>::namespaced(world.client.clone(), &world.namespace);
+    for (name, team) in [("db", "one"), ("app", "two")] {
+        world.secret(name, &[("a", "b")], json!({ "vault-sync.io/path": world.path(name) })).await;
+        let labels = Patch::Merge(json!({ "metadata": { "labels": { "team": team } } }));
+        secrets.patch(name, &PatchParams::default(), &labels).await.unwrap();
+    }
+    let ran = world.run("status -l team=one").await.ends(1);
+    assert!(ran.out.contains("secret/db") && !ran.out.contains("secret/app"), "{ran:?}");
+    world.run("status secrets -l team=three").await.ends(0).says(&["Nothing in namespace"]);
+    world.run("status -l ===").await.ends(2);
+    world.run("status secret/db -l team=one").await.ends(2).says(&["leave out -l, or the name"]);
+    world.run("status secret/db -o yaml").await.ends(1).says(&["objects:", "job: push", "name: db"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_can_be_impersonated() {
+    let world = Stage::shared().await.world().await;
+    world.secret("db", &[("a", "b")], json!({ "vault-sync.io/path": world.path("db") })).await;
+    world.run("status secrets --as nobody").await.ends(2).says(&["you may not list secrets", "nobody"]);
+    world.run("status secrets --as nobody --as-group system:masters").await.ends(1).says(&["secret/db"]);
+    world.run("status --as-group system:masters").await.ends(2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completions_name_the_verbs() {
+    let world = Stage::shared().await.world().await;
+    let ran = world.run("completions bash").await.ends(0);
+    assert!(["kubectl-konverge", "doctor", "--selector"].iter().all(|part| ran.out.contains(part)), "{}", ran.out);
 }

@@ -162,7 +162,7 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
     world
         .run("sync deploy/web")
         .await
-        .ends(1)
+        .ends(2)
         .says(&["roll cannot be asked", "kubectl rollout restart deployment/web"]);
 
     world.secret("db", VALUES[2], json!({})).await;
@@ -206,7 +206,7 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
         "last rolled not known",
         "now not compared with what is recorded: you may not",
     ]);
-    world.run_as(&person, "diff deploy/web").await.ends(1).says(&["to compare them takes their key and the content"]);
+    world.run_as(&person, "diff deploy/web").await.ends(2).says(&["to compare them takes their key and the content"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -247,7 +247,7 @@ async fn r21_a_vault_rollout_tells_how_it_stands_and_a_workload_who_asks_for_it(
         &format!("asks VaultRollout {}/all, which says InSync", world.namespace),
         "now its pods run with what there is",
     ]);
-    world.run("pause vroll/all").await.ends(1).says(&["spec.suspend of it has nothing rolled for its sake"]);
+    world.run("pause vroll/all").await.ends(2).says(&["spec.suspend of it has nothing rolled for its sake"]);
 
     write(VALUES[2]).await;
     let page = world.until("why vroll/all", "last rolled Deployment").await;
@@ -276,7 +276,7 @@ async fn it_is_paused_and_resumed_and_a_source_tells_who_is_rolled_for_it() {
         "rolled for Secret/db, of it password: roll.konverge.dev/roll-users asks for it",
         "not for ConfigMap/app, which its pods use, too",
     ]);
-    world.run("pause secret/db").await.ends(1).says(&["roll is asked on workloads"]);
+    world.run("pause secret/db").await.ends(2).says(&["roll is asked on workloads"]);
 
     // Push, which nobody runs here, is asked, too.
     world.run("pause deploy/web").await.ends(0).says(&["left alone from now on by push and roll"]);

@@ -35,7 +35,10 @@ pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, for
         eprintln!("warning: {error}");
     }
     print(form, &report, || words(&report.paths))?;
-    Ok(report.errors.is_empty() && report.paths.iter().all(|path| path.fate == Fate::Same))
+    if !report.errors.is_empty() {
+        return Err(Failure::Failed("not everything could be compared; the warnings say what".to_owned()));
+    }
+    Ok(report.paths.iter().all(|path| path.fate == Fate::Same))
 }
 
 fn words(paths: &[Difference]) -> String {

@@ -35,14 +35,21 @@ struct Report {
     errors: Vec<String>,
 }
 
+/// Which objects are listed.
+pub(super) struct Place {
+    /// Of one namespace, or of all.
+    pub(super) namespace: Option<String>,
+    /// With these labels.
+    pub(super) selector: Option<String>,
+}
+
 pub(super) async fn run(
     jobs: &[Box<dyn Job>],
     cluster: &Cluster,
     target: Option<Target>,
-    all_namespaces: bool,
+    place: &Place,
     form: Form,
 ) -> Result<bool, Failure> {
-    let namespace = (!all_namespaces).then_some(&*cluster.namespace);
     let mut report = Report { objects: Vec::new(), errors: Vec::new() };
     match target {
         Some(Target { kind, name: Some(name) }) => {
@@ -50,11 +57,11 @@ pub(super) async fn run(
             let object = cluster.get(&one).await?;
             report.objects.extend(rows(jobs, &one, &object));
         }
-        Some(Target { kind, name: None }) => report.objects = list(jobs, cluster, &kind, namespace).await?,
+        Some(Target { kind, name: None }) => report.objects = list(jobs, cluster, &kind, place).await?,
         None => {
             let mut reached = false;
             for kind in kinds(jobs) {
-                match list(jobs, cluster, &kind, namespace).await {
+                match list(jobs, cluster, &kind, place).await {
                     Ok(rows) => {
                         reached = true;
                         report.objects.extend(rows);
@@ -76,17 +83,13 @@ pub(super) async fn run(
         eprintln!("warning: {error}");
     }
     let now = Timestamp::now();
-    print(form, &report, || words(&report, all_namespaces, namespace, now))?;
-    Ok(report.errors.is_empty() && report.objects.iter().all(|row| row.standing.grade == Grade::InStep))
+    print(form, &report, || words(&report, place.namespace.as_deref(), now))?;
+    // A kind that may not be seen is a warning, and no answer about the objects that are shown.
+    Ok(report.objects.iter().all(|row| row.standing.grade == Grade::InStep))
 }
 
-async fn list(
-    jobs: &[Box<dyn Job>],
-    cluster: &Cluster,
-    kind: &Kind,
-    namespace: Option<&str>,
-) -> Result<Vec<Row>, Failure> {
-    let objects = cluster.list(kind, namespace).await?;
+async fn list(jobs: &[Box<dyn Job>], cluster: &Cluster, kind: &Kind, place: &Place) -> Result<Vec<Row>, Failure> {
+    let objects = cluster.list_selected(kind, place.namespace.as_deref(), place.selector.as_deref()).await?;
     Ok(objects
         .into_iter()
         .flat_map(|object| rows(jobs, &One { kind: kind.clone(), name: object.name_any() }, &object))
@@ -104,7 +107,8 @@ fn rows(jobs: &[Box<dyn Job>], one: &One, object: &DynamicObject) -> Vec<Row> {
     concerned(jobs, one, object).into_iter().map(row).collect()
 }
 
-fn words(report: &Report, all_namespaces: bool, namespace: Option<&str>, now: Timestamp) -> String {
+fn words(report: &Report, namespace: Option<&str>, now: Timestamp) -> String {
+    let all_namespaces = namespace.is_none();
     if report.objects.is_empty() {
         let place = if all_namespaces { " in any namespace".to_owned() } else { of_namespace(namespace) };
         return format!("Nothing{place} asks for anything.");
@@ -179,9 +183,9 @@ mod tests {
              secret/web   push   PathNotAllowed   60s     -                {cut}\n\
              secret/app   push   Synced           60s     a/b and 2 more\n"
         );
-        assert_eq!(words(&report, false, Some("shop"), now), expected);
-        assert!(words(&report, true, None, now).starts_with("NAMESPACE   OBJECT"));
+        assert_eq!(words(&report, Some("shop"), now), expected);
+        assert!(words(&report, None, now).starts_with("NAMESPACE   OBJECT"));
         let nothing = Report { objects: Vec::new(), errors: Vec::new() };
-        assert_eq!(words(&nothing, false, Some("shop"), now), "Nothing in namespace shop asks for anything.");
+        assert_eq!(words(&nothing, Some("shop"), now), "Nothing in namespace shop asks for anything.");
     }
 }
