@@ -10,7 +10,7 @@ use crate::{
     object::{Kind, ObjectRef},
     reasons,
     refusal::Refusal,
-    spec::Invalid,
+    spec::{BinaryPolicy, ExistingPolicy, Invalid},
 };
 
 /// The object is not as its spec requests.
@@ -69,17 +69,18 @@ pub fn refused(kind: Kind, location: &str, refusal: &Refusal) -> Statement {
         Refusal::Existing => problem(
             reasons::EXISTS_ALREADY,
             format!(
-                "{location} was there before and has no owner. It stays as it is; to take it over, set {}: adopt",
-                kind.setting(annotations::EXISTING)
+                "{location} was there before and has no owner. It stays as it is; to take it over, set {}: {}",
+                kind.setting(annotations::EXISTING),
+                kind.policy(ExistingPolicy::Adopt)
             ),
         ),
         Refusal::ForeignKey { key, owner } => claimed_key(location, key, owner),
         Refusal::ExistingKey(key) => problem(
             reasons::EXISTS_ALREADY,
             format!(
-                "{location} has a key {key} that nobody has marked. All of it stays as it is; to take the key over, set {}: \
-                 adopt",
-                kind.setting(annotations::EXISTING)
+                "{location} has a key {key} that nobody has marked. All of it stays as it is; to take the key over, set {}: {}",
+                kind.setting(annotations::EXISTING),
+                kind.policy(ExistingPolicy::Adopt)
             ),
         ),
     }
@@ -147,9 +148,10 @@ pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
         Lack::Binary { key } => problem(
             reasons::BINARY_VALUE,
             format!(
-                "the value of {key:?} is no text, which is all that Vault keeps; {location} stays as it is. Set {}: base64 to \
+                "the value of {key:?} is no text, which is all that Vault keeps; {location} stays as it is. Set {}: {} to \
                  have it encoded",
-                kind.setting(annotations::BINARY)
+                kind.setting(annotations::BINARY),
+                kind.policy(BinaryPolicy::Base64)
             ),
         ),
         Lack::Large { size } => problem(

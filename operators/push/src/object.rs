@@ -7,7 +7,7 @@ use konverge_apply::events;
 use konverge_workload::WorkloadKind;
 use kube::core::{ApiResource, GroupVersionKind};
 
-use crate::annotations;
+use crate::{annotations, spec::pascal_case};
 
 /// A kind of object that can opt in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,6 +106,11 @@ impl Kind {
             annotations::RECONCILE => "spec.interval",
             other => other,
         }
+    }
+
+    /// Returns a policy as objects of this kind spell it.
+    pub fn policy(self, policy: impl fmt::Display) -> String {
+        if self == Self::VaultPush { pascal_case(policy) } else { policy.to_string() }
     }
 
     /// The resource for a dynamic client.

@@ -157,6 +157,14 @@ pub enum BinaryPolicy {
     Refuse,
 }
 
+/// Returns a policy as custom resources spell it.
+pub(crate) fn pascal_case(policy: impl fmt::Display) -> String {
+    let word = policy.to_string();
+    let mut letters = word.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
 /// An invalid spec. The text names where it is said, the cause and the next step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {

@@ -6,16 +6,13 @@ use std::fmt::Display;
 
 use serde::{Deserialize, Deserializer, Serializer, de::IntoDeserializer};
 
+use crate::spec::pascal_case;
+
 #[expect(clippy::ref_option, reason = "the signature is serde's")]
 pub(super) fn serialize<P: Display, S: Serializer>(policy: &Option<P>, serializer: S) -> Result<S::Ok, S::Error> {
     match policy {
         None => serializer.serialize_none(),
-        Some(policy) => {
-            let word = policy.to_string();
-            let mut letters = word.chars();
-            let first = letters.next().map(|first| first.to_ascii_uppercase());
-            serializer.collect_str(&first.into_iter().chain(letters).collect::<String>())
-        }
+        Some(policy) => serializer.collect_str(&pascal_case(policy)),
     }
 }
 

@@ -114,14 +114,16 @@ async fn what_nobody_has_marked_is_taken_over_or_refused_and_version_one_is_not_
     refusing["existing"] = "Refuse".into();
     world.vault_push("push", refusing).await;
     let told = world.says(VaultPush, "push", "ExistsAlready").await;
-    assert!(told.contains("spec.existing: adopt"), "{told}");
+    assert!(told.contains("spec.existing: Adopt"), "{told}");
     world.holds(&path, &[("a", "by hand"), ("x", "y")]).await;
     world.vault_push("push", merging(&path, "a")).await;
     world.holds(&path, &[("a", "1"), ("x", "y")]).await;
     assert!(world.event("push", "Adopted").await.contains('a'));
 
     let old = format!("old/{}/x", world.namespace);
-    world.vault_push("old", merging(&old, "a")).await;
+    let mut of_version_one = merging(&format!("{}/x", world.namespace), "a");
+    of_version_one["mount"] = "old".into();
+    world.vault_push("old", of_version_one).await;
     let told = world.says(VaultPush, "old", "NeedsVersionTwo").await;
     assert!(told.contains("updatePolicy: Replace"), "{told}");
     assert_eq!(world.read(&old).await, None);

@@ -57,8 +57,21 @@ async fn conditions_and_columns_tell_how_it_stands_and_of_which_generation() {
     are(&conditions(&world, "push").await, &[("Ready", "True", "Synced")]);
     let (columns, cells) = table(&world).await;
     let names: Vec<_> = columns.iter().map(|(name, priority)| (&**name, *priority)).collect();
-    assert_eq!(names, [("Name", 0), ("Ready", 0), ("Reason", 0), ("Paths", 0), ("Path", 1), ("Age", 0)]);
-    assert_eq!(cells[..5], [json!("push"), json!("True"), json!("Synced"), json!("1/1"), json!(path)]);
+    assert_eq!(
+        names,
+        [
+            ("Name", 0),
+            ("Ready", 0),
+            ("Reason", 0),
+            ("Written", 0),
+            ("Paths", 0),
+            ("Last Verified", 0),
+            ("Path", 1),
+            ("Age", 0)
+        ]
+    );
+    assert_eq!(cells[..5], [json!("push"), json!("True"), json!("Synced"), json!(1), json!(1)]);
+    assert_eq!(Some(cells[6].as_str().unwrap()), path.strip_prefix("secret/data/"));
     let status = world.api(VaultPush).get("push").await.unwrap().data["status"].clone();
     assert_eq!(
         status["paths"],

@@ -29,7 +29,7 @@ async fn r18_r22_the_api_server_refuses_what_cannot_be_followed_and_says_why() {
         (of("path", json!("/app")), "write it without slashes around"),
         (of("mount", json!("a:b")), "a colon in its name is not understood"),
         (of("mode", json!("loud")), "supported values"),
-        (of("keys", json!(["a"])), "which keys have changed is only known with mode content"),
+        (of("keys", json!(["a"])), "which keys have changed is only known with mode Content"),
         (
             spec(json!({ "mount": "old", "path": "app", "engineVersion": 1, "mode": "Version" }), web()),
             "an engine of version 1 has no versions",
@@ -77,7 +77,7 @@ async fn what_is_shown_of_it_in_a_list() {
     let table: Value = world.world.client.request(request.body(Vec::new()).unwrap()).await.unwrap();
     let columns = table["columnDefinitions"].as_array().unwrap().iter();
     let shown = columns.filter(|column| column["priority"] == 0).map(|column| column["name"].as_str().unwrap());
-    assert_eq!(shown.collect::<Vec<_>>(), ["Name", "Ready", "Reason", "In Step", "Last Rollout", "Age"]);
+    assert_eq!(shown.collect::<Vec<_>>(), ["Name", "Ready", "Reason", "In Sync", "Workloads", "Last Rollout", "Age"]);
 }
 
 #[tokio::test]

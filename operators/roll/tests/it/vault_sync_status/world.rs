@@ -151,7 +151,7 @@ impl VaultWorld {
         let targets = || json!([{ "kind": "Deployment", "name": "web" }]);
         let mut spec = match kind {
             TriggerKind::VaultSyncStatus => self.sample(),
-            TriggerKind::VaultRollout => json!({ "secrets": secrets(), "targets": targets() }),
+            TriggerKind::VaultRollout => json!({ "vaultSecrets": secrets(), "targets": targets() }),
         };
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         match kind {
