@@ -83,7 +83,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
 <<<<<<< HEAD
     let program = Program {
         name: PROGRAM,
-        lease: config.leader_election.then_some(PROGRAM),
+        lease: config.leader_elect.then_some(PROGRAM),
         address: config.health_addr,
         kubeconfig: config.kubeconfig,
     };

@@ -193,7 +193,7 @@ pub(crate) fn roles() -> Result<String, clap::Error> {
     )?;
 >>>>>>> 51bca0b (One spelling of the flags for leader election and for health, with those of the originals as aliases)
     for ((job, program), permissions) in OPERATORS.iter().zip([
-        uses::pull(&arguments(&["--leader-election"]))?,
+        uses::pull(&arguments(&["--leader-elect"]))?,
         uses::push(&arguments(&["--leader-elect"]))?,
         uses::roll(&arguments(&["--leader-elect", "--vault-addr=https://vault"]))?,
     ]) {

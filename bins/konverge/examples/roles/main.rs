@@ -17,7 +17,7 @@ use purposes::{OF_PULL, OF_PUSH, OF_ROLL};
 fn main() -> Result<(), Box<dyn Error>> {
     let destination = Destination::parse();
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let pull = uses::pull(&words("--leader-election"))?;
+    let pull = uses::pull(&words("--leader-elect"))?;
     let push = uses::push(&words("--leader-elect --enable-metrics-auth=true"))?;
     let roll = uses::roll(&words("--leader-elect --vault-addr=https://vault"))?;
     let mut files = Files::default();
