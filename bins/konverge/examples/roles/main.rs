@@ -49,7 +49,7 @@ const PULL: Names = Names {
     tokens: None,
     metrics: None,
     at_home: "zopp-operator-leader-election",
-    home: "Only used with --leader-election; in the namespace the operator runs in.",
+    home: "Only used with --leader-elect; in the namespace the operator runs in.",
 };
 
 const PUSH: Names = Names {
