@@ -80,7 +80,6 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
 
 /// The operator, ready to run, with a zopp client that is made already. Nothing is sent before it runs.
 pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartError> {
-<<<<<<< HEAD
     let program = Program {
         name: PROGRAM,
         lease: config.leader_elect.then_some(PROGRAM),
@@ -88,19 +87,6 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
         kubeconfig: config.kubeconfig,
     };
     let Base { mut manager, metrics, client: kubernetes, events, .. } = program.assemble().await?;
-=======
-    let metrics = konverge_runtime::Metrics::new(PROGRAM, env!("CARGO_PKG_VERSION"));
-    let mut manager = Manager::listen(config.health_addr, metrics.clone()).await?;
-    let options = ClientOptions::default().with(|options| options.kubeconfig = config.kubeconfig);
-    let of_each_replica = client::build(&options, metrics.client()).await?;
-    let mut kubernetes = of_each_replica.clone();
-    if config.leader_elect {
-        let elector = Elector::build(&options, &metrics, PROGRAM).await?;
-        kubernetes = elector.leadership().gate(kubernetes);
-        manager = manager.leader_election(elector);
-    }
-
->>>>>>> 51bca0b (One spelling of the flags for leader election and for health, with those of the originals as aliases)
     let counts = metrics.register(Metrics::new);
 
     let reachability = Reachability::default();

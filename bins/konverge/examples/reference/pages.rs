@@ -183,15 +183,6 @@ pub(crate) fn roles() -> Result<String, clap::Error> {
          is that namespace. The chart and the files in `deploy/rbac` grant exactly these. `kubectl konverge doctor` checks them.\n"
     );
     let arguments = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
-<<<<<<< HEAD
-=======
-    let pull = konverge_pull::config::Config::of_container(&arguments(&["--leader-elect"]), &none)?;
-    let push = konverge_push::config::Config::of_container(&arguments(&["--leader-elect"]), &none)?;
-    let roll = konverge_roll::config::Config::of_container(
-        &arguments(&["--leader-elect", "--vault-addr=https://vault"]),
-        &none,
-    )?;
->>>>>>> 51bca0b (One spelling of the flags for leader election and for health, with those of the originals as aliases)
     for ((job, program), permissions) in OPERATORS.iter().zip([
         uses::pull(&arguments(&["--leader-elect"]))?,
         uses::push(&arguments(&["--leader-elect"]))?,
