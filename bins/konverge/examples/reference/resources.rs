@@ -46,7 +46,7 @@ fn kind(text: &mut String, job: &str, file: &str, definition: &Value) -> Result<
         }
         let schema = &version["schema"]["openAPIV3Schema"];
         let description = schema["description"].as_str().unwrap_or_default().trim();
-        write!(text, "{}{description}\n", if description.is_empty() { "" } else { " " })?;
+        writeln!(text, "{}{description}", if description.is_empty() { "" } else { " " })?;
         for part in ["spec", "status"] {
             let schema = &schema["properties"][part];
             if schema.is_object() {

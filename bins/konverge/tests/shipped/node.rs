@@ -76,7 +76,7 @@ impl Kubelet {
                 self.running.insert(uid.clone(), started);
             }
             let Some(running) = self.running.get_mut(&uid).filter(|running| !running.is_reported) else { continue };
-            if let Some(status) = running.status().await? {
+            if let Some(status) = running.status().await {
                 report(&self.client, pod, &status).await?;
                 running.is_reported = true;
             }
@@ -91,7 +91,7 @@ impl Kubelet {
         let Some(program) = program(container) else {
             return Ok(Running { process: None, probe: None, is_reported: false });
         };
-        let (namespace, name) = (text(&pod.metadata.namespace), text(&pod.metadata.name));
+        let (namespace, name) = (text(pod.metadata.namespace.as_ref()), text(pod.metadata.name.as_ref()));
         let account = spec["serviceAccountName"].as_str().unwrap_or("default");
         let kubeconfig = self.plane.service_account_kubeconfig(namespace, account).await?;
         let folder = self.plane.run_directory().path().join("pods").join(name);
@@ -147,13 +147,13 @@ impl Kubelet {
 
 impl Running {
     /// The status to report, once the pod is ready or has ended.
-    async fn status(&mut self) -> Result<Option<Value>> {
-        let Some(process) = &mut self.process else { return Ok(Some(ready())) };
+    async fn status(&mut self) -> Option<Value> {
+        let Some(process) = &mut self.process else { return Some(ready()) };
         if let Some(status) = process.status() {
-            return Ok(Some(json!({ "phase": phase(status) })));
+            return Some(json!({ "phase": phase(status) }));
         }
-        let Some((address, path)) = &self.probe else { return Ok(None) };
-        Ok(http_get(address, path).await.is_ok_and(|(code, _)| code == 200).then(ready))
+        let (address, path) = self.probe.as_ref()?;
+        http_get(address, path).await.is_ok_and(|(code, _)| code == 200).then(ready)
     }
 }
 
@@ -166,9 +166,9 @@ fn phase(status: ExitStatus) -> &'static str {
 }
 
 async fn report(client: &Client, pod: &Pod, status: &Value) -> Result<()> {
-    let pods = Api::<Pod>::namespaced(client.clone(), text(&pod.metadata.namespace));
+    let pods = Api::<Pod>::namespaced(client.clone(), text(pod.metadata.namespace.as_ref()));
     let status = Patch::Merge(json!({ "status": status }));
-    match pods.patch_status(text(&pod.metadata.name), &PatchParams::default(), &status).await {
+    match pods.patch_status(text(pod.metadata.name.as_ref()), &PatchParams::default(), &status).await {
         // It was deleted meanwhile.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         outcome => outcome.map(drop).context("cannot report the status of a pod"),
@@ -201,6 +201,6 @@ fn array(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text(value: &Option<String>) -> &str {
-    value.as_deref().unwrap_or_default()
+fn text(value: Option<&String>) -> &str {
+    value.map_or("", String::as_str)
 }
