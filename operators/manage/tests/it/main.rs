@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod groups;
+mod originals;
 mod policies;
 mod routing;
 mod setup_keys;

@@ -76,13 +76,20 @@ fn config(arguments: &[&str]) -> Config {
 impl Stage {
     /// The operator is installed, but does not run.
     pub(crate) async fn set() -> Self {
+        let generated = |home: &str| {
+            let nobody = config(&["--openzro-api-key=nobody"]);
+            let account = nobody.account(&Metrics::default()).unwrap();
+            program::operator(&nobody, account, Metrics::default()).generate(home).unwrap().manifest()
+        };
+        Self::with(generated).await
+    }
+
+    /// Like [`set`](Self::set), with another manifest for the namespace of the operator.
+    pub(crate) async fn with(manifest: impl FnOnce(&str) -> String) -> Self {
         let plane = ControlPlane::start(Options::ours()).await.unwrap();
         let client = plane.admin_client().await.unwrap();
         let home = plane.namespace("operator").await.unwrap();
-        let nobody = config(&["--openzro-api-key=nobody"]);
-        let account = nobody.account(&Metrics::default()).unwrap();
-        let files = program::operator(&nobody, account, Metrics::default()).generate(&home).unwrap();
-        let installed = plane.install(program::PROGRAM, &home, &files.manifest()).await.unwrap();
+        let installed = plane.install(program::PROGRAM, &home, &manifest(&home)).await.unwrap();
         let namespace = plane.namespace("user").await.unwrap();
         let (server, url, token) = if let Some(server) = OpenZroServer::shared().await.unwrap() {
             (Server::Real, OpenZroServer::URL.to_owned(), server.account().tokens["admin"].clone())

@@ -1,0 +1,256 @@
+//! The image swapped and nothing else: the definitions and the role of openzro-operator stay, and so do the objects that it wrote.
+//!
+//! Its definitions are made of ours here: section 1 of its specification lists the fields, and ours have all of them.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use konverge::kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use konverge_manage::{
+    api::{
+        definitions,
+        v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer, OZSetupKey},
+        v1alpha1::{Group, SetupKey},
+    },
+    program::PROGRAM,
+};
+use konverge_openzro::Collection;
+use serde_json::{Value, from_value, json};
+
+use crate::stage::Stage;
+
+/// Fields of our definitions that the original's lack, by kind: in the spec, and in the status.
+const ADDED: [(&str, &[&str], &[&str]); 5] = [
+    ("OZPolicy", &["enabled", "rules"], &["rulePolicyIDs"]),
+    ("OZResource", &["networkRef", "description", "type"], &[]),
+    ("OZRoutingPeer", &["routes", "groups"], &["routeResourceIDs"]),
+    (
+        "OZSetupKey",
+        &["name", "type", "expiresIn", "usageLimit", "autoGroups", "ephemeral", "allowExtraDNSLabels"],
+        &["setupKeyID"],
+    ),
+    ("SetupKey", &["allowExtraDNSLabels"], &[]),
+];
+
+fn remove(value: &mut Value, names: &[&str]) {
+    let fields = value.as_object_mut().unwrap();
+    for name in names {
+        assert!(fields.remove(*name).is_some(), "our definition has no {name}");
+    }
+}
+
+/// The definitions of the original.
+fn of_original() -> Vec<Value> {
+    let mut all: Vec<Value> = definitions().iter().map(|crd| serde_json::to_value(crd).unwrap()).collect();
+    for definition in &mut all {
+        let kind = definition["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+        let version = &mut definition["spec"]["versions"][0];
+        let is_v1 = version["name"] == "v1";
+        if is_v1 {
+            remove(version, &["additionalPrinterColumns"]);
+        }
+        let fields = &mut version["schema"]["openAPIV3Schema"]["properties"];
+        if let Some((_, of_spec, of_status)) = ADDED.iter().find(|(of, ..)| *of == kind) {
+            remove(&mut fields["spec"]["properties"], of_spec);
+            remove(&mut fields["status"]["properties"], of_status);
+        }
+        match kind.as_str() {
+            "OZResource" => fields["spec"]["required"].as_array_mut().unwrap().push(json!("networkID")),
+            "OZSetupKey" => {
+                remove(&mut fields["spec"], &["x-kubernetes-validations"]);
+                fields["spec"]["required"] = json!(["secretKeyRef"]);
+            }
+            _ => {}
+        }
+        if is_v1 {
+            let status = &mut fields["status"]["properties"];
+            remove(status, &["observedGeneration"]);
+            // A list without keys: whoever writes one condition writes all.
+            remove(&mut status["conditions"], &["x-kubernetes-list-type", "x-kubernetes-list-map-keys"]);
+            remove(&mut status["conditions"]["items"]["properties"], &["observedGeneration"]);
+        }
+    }
+    all
+}
+
+/// The roles of the original's chart, with a PAT Secret and without the Gateway API.
+fn roles(namespace: &str) -> Vec<Value> {
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    let kinds = [
+        "ozgroups",
+        "ozresources",
+        "ozroutingpeers",
+        "ozpolicies",
+        "setupkeys",
+        "groups",
+        "networkrouters",
+        "networkresources",
+        "sidecarprofiles",
+    ];
+    let (read, status) = (["get", "list", "watch"], ["get", "patch", "update"]);
+    let all = ["get", "patch", "update", "list", "watch", "create", "delete"];
+    let below = |part: &str| kinds.iter().map(|kind| format!("{kind}/{part}")).collect::<Vec<_>>();
+    let of_cluster = json!([
+        rule("openzro.io", &["ozsetupkeys"], &read),
+        rule("openzro.io", &["ozsetupkeys/finalizers"], &["update"]),
+        rule("openzro.io", &["ozsetupkeys/status"], &status),
+        rule("openzro.io", &kinds, &all),
+        { "apiGroups": ["openzro.io"], "resources": below("status"), "verbs": status },
+        { "apiGroups": ["openzro.io"], "resources": below("finalizers"), "verbs": ["update"] },
+        rule("", &["services"], &["get", "list", "watch", "update", "patch"]),
+        rule("", &["services/finalizers"], &["update"]),
+        rule("", &["namespaces", "pods"], &read),
+        rule("apps", &["deployments"], &all),
+        rule("", &["secrets"], &all),
+    ]);
+    let of_namespace = json!([
+        rule("", &["configmaps"], &all),
+        rule("coordination.k8s.io", &["leases"], &all),
+        rule("", &["events"], &["create", "patch"]),
+    ]);
+    let subjects = json!([{ "kind": "ServiceAccount", "name": PROGRAM, "namespace": namespace }]);
+    let object = |kind: &str, more: Value| {
+        let mut object =
+            json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": PROGRAM } });
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        if !kind.starts_with("Cluster") {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        object
+    };
+    let of = |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": PROGRAM });
+    vec![
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": PROGRAM, "namespace": namespace } }),
+        object("ClusterRole", json!({ "rules": of_cluster })),
+        object("ClusterRoleBinding", json!({ "roleRef": of("ClusterRole"), "subjects": subjects })),
+        object("Role", json!({ "rules": of_namespace })),
+        object("RoleBinding", json!({ "roleRef": of("Role"), "subjects": subjects })),
+    ]
+}
+
+/// The definitions and roles of the original, as one manifest.
+fn manifest(namespace: &str) -> String {
+    let all: Vec<_> = of_original().into_iter().chain(roles(namespace)).map(|object| object.to_string()).collect();
+    all.join("\n---\n")
+}
+
+/// The objects of a kind as they are stored, in this namespace if it is given.
+fn stored<K: Resource<DynamicType = ()>>(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<K>(&());
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// Waits until an object as stored says so in a condition, and returns its status.
+async fn says(stage: &Stage, api: &Api<DynamicObject>, name: &str, expected: (&str, &str, &str)) -> Value {
+    let found = async || {
+        let object = api.get(name).await.unwrap();
+        let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let fields = |condition: &Value| {
+            ["type", "status", "reason"].map(|field| condition[field].as_str().unwrap_or_default().to_owned())
+        };
+        conditions.iter().any(|condition| fields(condition) == [expected.0, expected.1, expected.2])
+    };
+    stage.until(&format!("{name} says {expected:?}"), found).await;
+    api.get(name).await.unwrap().data["status"].clone()
+}
+
+/// The names of the fields of a status and of its conditions.
+fn names(status: &Value) -> (BTreeSet<&str>, BTreeSet<&str>) {
+    let fields = status.as_object().unwrap().keys().map(String::as_str).collect();
+    let conditions = status["conditions"].as_array().unwrap();
+    let of_conditions =
+        conditions.iter().flat_map(|condition| condition.as_object().unwrap().keys().map(String::as_str)).collect();
+    (fields, of_conditions)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_the_definitions_and_the_role_of_openzro_operator_each_status_has_its_fields() {
+    let stage = Stage::with(manifest).await;
+    let group_id = stage.by_hand(&Collection::Groups, json!({ "name": "old" })).await;
+    let condition = json!({ "type": "Ready", "status": "True", "lastProbeTime": "2026-01-02T03:04:05Z",
+        "lastTransitionTime": "2026-01-02T03:04:05Z" });
+    let groups = stage.api::<OZGroup>();
+    let object =
+        json!({ "metadata": { "name": "old", "finalizers": ["openzro.io/group-cleanup"] }, "spec": { "name": "old" } });
+    let status = json!({ "groupID": group_id, "conditions": [condition] });
+    stage.create(&groups, &from_value(object).unwrap()).await;
+    let by_original = PatchParams { field_manager: Some("manager".to_owned()), ..PatchParams::default() };
+    groups.patch_status("old", &by_original, &Patch::Merge(json!({ "status": status }))).await.unwrap();
+
+    let _operator = stage.start(&["--cluster-name=prod"]).await;
+    let namespaced = Some(stage.namespace.as_str());
+    let (groups_stored, policies) =
+        (stored::<OZGroup>(&stage.client, namespaced), Api::<OZPolicy>::all(stage.client.clone()));
+    let ready = ("Ready", "True", "Reconciled");
+    let standard: BTreeSet<_> = ["type", "status", "reason", "message", "lastTransitionTime"].into();
+    let status = says(&stage, &groups_stored, "old", ready).await;
+    assert_eq!(names(&status), (["conditions", "groupID"].into(), standard.clone()), "{status}");
+    assert_eq!(status["groupID"], *group_id);
+
+    // What is wrong is said there, too, and is replaced as a whole once it is right.
+    let policy = json!({ "metadata": { "name": stage.namespace }, "spec": { "name": "web", "sourceGroups": ["old"], "ports": [443] } });
+    stage.create(&policies, &from_value(policy).unwrap()).await;
+    let policies_stored = stored::<OZPolicy>(&stage.client, None);
+    let status = says(&stage, &policies_stored, &stage.namespace, ("Ready", "False", "Incomplete")).await;
+    assert!(status.to_string().contains("destinationGroups"), "{status}");
+    stage.patch(&policies, &stage.namespace, json!({ "spec": { "destinationGroups": ["old"] } })).await;
+    let status = says(&stage, &policies_stored, &stage.namespace, ready).await;
+    assert_eq!(status["conditions"].as_array().unwrap().len(), 1, "{status}");
+    assert_eq!(names(&status).0, ["conditions", "tcpPolicyID", "udpPolicyID"].into());
+
+    // A routing peer with all its parts, without the budget that the role does not allow.
+    stage
+        .create(&stage.api::<OZRoutingPeer>(), &from_value(json!({ "metadata": { "name": "router" } })).unwrap())
+        .await;
+    let peers = stored::<OZRoutingPeer>(&stage.client, namespaced);
+    let status = says(&stage, &peers, "router", ("Ready", "False", "WaitingForPods")).await;
+    assert!(stage.api::<Deployment>().get_opt("router").await.unwrap().is_some());
+    assert_eq!(names(&status).0, ["conditions", "networkID", "routerID", "setupKeyID"].into());
+    let spec =
+        json!({ "name": "db", "networkID": status["networkID"], "address": "10.0.0.1", "groups": ["Databases"] });
+    let resource = json!({ "metadata": { "name": "db" }, "spec": spec });
+    stage.create(&stage.api::<OZResource>(), &from_value(resource).unwrap()).await;
+    let status = says(&stage, &stored::<OZResource>(&stage.client, namespaced), "db", ready).await;
+    assert_eq!(names(&status).0, ["conditions", "groups", "networkResourceID"].into());
+
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("mine".to_owned());
+    secret.string_data = Some([("k".to_owned(), "A2C8E62B-38F5-4553-B31E-DD66C696CEBB".to_owned())].into());
+    stage.create(&stage.api::<Secret>(), &secret).await;
+    let key = json!({ "metadata": { "name": "mine" }, "spec": { "secretKeyRef": { "name": "mine", "key": "k" } } });
+    stage.create(&stage.api::<OZSetupKey>(), &from_value(key).unwrap()).await;
+    says(&stage, &stored::<OZSetupKey>(&stage.client, namespaced), "mine", ready).await;
+
+    // The newer kinds have the standard fields.
+    stage
+        .create(
+            &stage.api::<Group>(),
+            &from_value(json!({ "metadata": { "name": "g" }, "spec": { "name": "g" } })).unwrap(),
+        )
+        .await;
+    let key = json!({ "metadata": { "name": "k" }, "spec": { "name": "k", "ephemeral": true } });
+    stage.create(&stage.api::<SetupKey>(), &from_value(key).unwrap()).await;
+    says(&stage, &stored::<SetupKey>(&stage.client, namespaced), "k", ready).await;
+    let status = says(&stage, &stored::<Group>(&stage.client, namespaced), "g", ready).await;
+    assert_eq!((&status["observedGeneration"], &status["conditions"][0]["observedGeneration"]), (&json!(1), &json!(1)));
+
+    // Statuses that lack fields of ours are in sync: intervals at rest write nothing.
+    let version = async |name: &str| groups_stored.get(name).await.unwrap().metadata.resource_version;
+    let (before, lists) = (version("old").await, stage.front.journal().len());
+    stage.until("the lists are read again", async || stage.front.journal().len() > lists + 14).await;
+    assert_eq!(version("old").await, before);
+
+    // Deleted objects go, with what was made for them.
+    stage.delete(&policies, &stage.namespace).await;
+    stage.gone(&policies, &stage.namespace).await;
+    stage.delete(&groups, "old").await;
+    stage.gone(&groups, "old").await;
+    assert!(stage.on_server(&Collection::Policies).await.is_empty());
+    assert_eq!(stage.on_server(&Collection::Groups).await["old"]["id"], *group_id, "an adopted group stays");
+}
