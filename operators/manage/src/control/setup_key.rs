@@ -13,7 +13,7 @@ use konverge::{
     remote::{Binding, DeletionPolicy, Interest},
 };
 
-pub(super) use self::secret::{Place, declare, ensure};
+pub(super) use self::secret::{Place, declare, ensure, finalize};
 use super::references;
 use crate::{
     annotations,
@@ -79,7 +79,7 @@ impl Reconcile<SetupKey> for SetupKeyReconciler {
     }
 
     async fn finalize(&self, key: Arc<SetupKey>, context: Context<SetupKey>) -> Result<Cleanup, Error> {
-        context.remote(&self.collections.setup_keys).finalize(&of_setup_key(&key, &self.settings)).await
+        finalize(&context, &self.collections.setup_keys, &of_setup_key(&key, &self.settings)).await
     }
 }
 
@@ -185,7 +185,7 @@ impl Reconcile<OZSetupKey> for OzSetupKeyReconciler {
     }
 
     async fn finalize(&self, key: Arc<OZSetupKey>, context: Context<OZSetupKey>) -> Result<Cleanup, Error> {
-        context.remote(&self.collections.setup_keys).finalize(&of_oz_setup_key(&key, &self.settings)).await
+        finalize(&context, &self.collections.setup_keys, &of_oz_setup_key(&key, &self.settings)).await
     }
 }
 

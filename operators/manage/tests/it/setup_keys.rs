@@ -23,6 +23,10 @@ async fn stored(secrets: &Api<Secret>, name: &str, key: &str) -> Option<String> 
     Some(String::from_utf8(value).unwrap())
 }
 
+async fn has_one_key(stage: &Stage) -> bool {
+    stage.dashboard.list(&Collection::SetupKeys).await.unwrap().len() == 1
+}
+
 async fn only_key(stage: &Stage) -> Value {
     let keys = stage.dashboard.list(&Collection::SetupKeys).await.unwrap();
     assert_eq!(keys.len(), 1, "{keys:?}");
@@ -62,6 +66,7 @@ async fn w32_a_setup_key_and_its_secret_live_together() {
         })
         .await;
     stage.says(&keys, "pods", "Ready", "Reconciled").await;
+    stage.until("the former key is deleted", async || has_one_key(&stage).await).await;
     assert_eq!(only_key(&stage).await["state"], "valid");
 
     // A Secret that is lost is made again, with another key: the server tells a key once.
@@ -69,6 +74,7 @@ async fn w32_a_setup_key_and_its_secret_live_together() {
     stage.delete(&secrets, "setup-key-pods").await;
     let _operator = stage.start(&[]).await;
     stage.until("the Secret is back", async || stored(&secrets, "setup-key-pods", "setup-key").await.is_some()).await;
+    stage.until("the former key is deleted", async || has_one_key(&stage).await).await;
     stage.says(&keys, "pods", "Ready", "Reconciled").await;
     only_key(&stage).await;
 
@@ -93,8 +99,45 @@ async fn w32_a_lost_reply_leaves_no_key_that_nobody_knows() {
     stage.front.plan(|_| None);
     let _operator = stage.start(&[]).await;
     stage.says(&keys, "once", "Ready", "Reconciled").await;
+    stage.until("the lost key is deleted", async || has_one_key(&stage).await).await;
     let (on_server, secret) = (only_key(&stage).await, stored(&secrets, "setup-key-once", "setup-key").await.unwrap());
     assert!(secret.starts_with(on_server["key"].as_str().unwrap().trim_end_matches('*')));
+}
+
+/// The Secret has a key of the server at all times: the former one until the new one is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn w32_a_key_is_made_before_the_one_that_it_replaces_is_deleted() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let (keys, secrets) = (stage.api::<SetupKey>(), stage.api::<Secret>());
+    stage.create(&keys, &key("pods", json!({ "name": "pods", "ephemeral": false }))).await;
+    let before = stage.says(&keys, "pods", "Ready", "Reconciled").await.status.unwrap().setup_key_id.unwrap();
+    let former = stored(&secrets, "setup-key-pods", "setup-key").await.unwrap();
+
+    // No new key can be made, so the former one stays. Only peers without extra labels can use it, but they can.
+    stage.front.plan(|seen| (seen.method == "POST").then(Fault::html_404));
+    stage.patch(&keys, "pods", json!({ "spec": { "allowExtraDNSLabels": true } })).await;
+    stage.says(&keys, "pods", "Reconciling", "InvalidAnswer").await;
+    assert_eq!(only_key(&stage).await["id"], *before);
+    assert_eq!(stored(&secrets, "setup-key-pods", "setup-key").await.as_ref(), Some(&former));
+
+    // The operator dies before it has deleted the former key, and its successor does.
+    stage.front.plan(|seen| (seen.method == "DELETE").then_some(Fault::DropRequest));
+    let is_new = async || stored(&secrets, "setup-key-pods", "setup-key").await.as_ref() != Some(&former);
+    stage.until("the Secret has the new key", is_new).await;
+    operator.stop().await;
+    assert_eq!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().len(), 2);
+    stage.front.plan(|_| None);
+    let _operator = stage.start(&[]).await;
+    stage.until("the former key is deleted", async || has_one_key(&stage).await).await;
+    let after = stage.says(&keys, "pods", "Ready", "Reconciled").await.status.unwrap().setup_key_id.unwrap();
+    let (on_server, secret) = (only_key(&stage).await, stored(&secrets, "setup-key-pods", "setup-key").await.unwrap());
+    assert_eq!(on_server["id"], *after);
+    assert_ne!(before, after);
+    assert!(secret.starts_with(on_server["key"].as_str().unwrap().trim_end_matches('*')));
+    stage.delete(&keys, "pods").await;
+    stage.gone(&keys, "pods").await;
+    assert!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -255,7 +255,8 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         if let Some(group) = &group {
             exemption::withdraw(&self.collections.groups, group).await?;
         }
-        let key = context.remote(&self.collections.setup_keys).finalize(&setup_key(&peer, &self.settings)).await?;
+        let key =
+            setup_key::finalize(&context, &self.collections.setup_keys, &setup_key(&peer, &self.settings)).await?;
         let router = router(&peer, &group.unwrap_or_default(), &self.settings);
         let router = context.remote(&self.collections.routers).finalize(&router).await?;
         let network = context.remote(&self.collections.networks).finalize(&network).await?;

@@ -12,7 +12,7 @@ use konverge::{
         api::{Patch, PatchParams},
     },
     prelude::{Cleanup, Context, Error, EventType},
-    remote::{Binding, DeletionPolicy, Remotes},
+    remote::{Binding, DeletionPolicy, Mark, Remote, Remotes},
 };
 
 use crate::{
@@ -50,7 +50,7 @@ enum Step {
     Keep,
     /// It was just made, and goes into the Secret.
     Write,
-    /// Nobody can use it any more. Delete it and make another.
+    /// Nobody can use it any more. Make another, and then delete it.
     Replace(String),
 }
 
@@ -65,63 +65,158 @@ fn decide(why_replaced: Option<String>, is_new: bool, in_secret: Option<bool>) -
     }
 }
 
-/// Makes the setup key exist, and the Secret have it. A key that nobody can use any more is deleted and made anew. `set_id` gets the id for the
-/// status, also if a later step fails.
+/// The parts of an object that has a setup key. The key is in one of them. A new key is made in the other one while the former still exists.
+const PARTS: [&str; 2] = ["", "next"];
+
+/// The part that the key of an object is not in.
+fn other_than(part: &str) -> &'static str {
+    if part == PARTS[0] { PARTS[1] } else { PARTS[0] }
+}
+
+/// The part of the key with the id of the status. `marked` is the part that the key on the server bears, and `recorded` are the parts in the record.
+/// A key that is gone, or that openzro-operator made, has no mark.
+fn part_of(marked: Option<&str>, recorded: &[String]) -> &'static str {
+    let only_next = recorded.iter().any(|part| part == PARTS[1]) && !recorded.iter().any(|part| part == PARTS[0]);
+    if marked == Some(PARTS[1]) || (marked.is_none() && only_next) { PARTS[1] } else { PARTS[0] }
+}
+
+/// The binding of the current key, the binding without an id of the one beside it, and whether the record has that one.
+async fn bindings<K>(
+    context: &Context<K>,
+    keys: &Remotes<SetupKeys>,
+    binding: &Binding,
+) -> Result<(Binding, Binding, bool), Error>
+where
+    K: Object + Writable,
+{
+    let recorded = context.remote(keys).parts().await?;
+    let shown = match &binding.id {
+        Some(id) => keys.look_up(&binding.scope, id).await?,
+        None => None,
+    };
+    let mark = shown.as_ref().and_then(|key| SetupKeys::mark(key));
+    let part = part_of(mark.as_ref().map(Mark::part), &recorded);
+    let current = binding.clone().with(|binding| part.clone_into(&mut binding.part));
+    let beside = binding.clone().with(|binding| {
+        other_than(part).clone_into(&mut binding.part);
+        binding.id = None;
+    });
+    let has_beside = recorded.contains(&beside.part);
+    Ok((current, beside, has_beside))
+}
+
+/// The Secret of a setup key as it is now.
+struct Stored<'a, K: Object> {
+    context: &'a Context<K>,
+    keys: &'a Remotes<SetupKeys>,
+    settings: &'a Settings,
+    desired: &'a DesiredSetupKey,
+    place: &'a Place,
+    secrets: Api<Secret>,
+}
+
+/// What became of one key.
+enum Outcome {
+    /// The Secret has the key with this id.
+    InPlace(String),
+    /// Nobody can use the key with this id any more, for this reason.
+    Useless(String, String),
+}
+
+impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
+    /// Makes the key of a binding exist, and puts it into the Secret if it is new.
+    async fn put(&self, binding: &Binding) -> Result<Outcome, Error> {
+        let standing = self.context.remote(self.keys).apply(binding, self.desired).await?;
+        let id = standing.item.id().to_owned();
+        let stored = self.secrets.get_opt(&self.place.name).await?;
+        let value = stored.as_ref().and_then(|secret| secret.data.as_ref()?.get(&self.place.key));
+        let in_secret = value.map(|value| standing.item.may_be(std::str::from_utf8(&value.0).unwrap_or_default()));
+        let new = self.keys.remote().and_then(|keys| keys.take_secret(&id));
+        match (decide(standing.item.why_replaced(self.desired), new.is_some(), in_secret), new) {
+            (Step::Write, Some(new)) => {
+                let value = ByteString(new.expose().to_vec());
+                write(self.context, &self.secrets, self.settings, stored.as_ref(), self.place, value).await?;
+                Ok(Outcome::InPlace(id))
+            }
+            (Step::Keep | Step::Write, _) => Ok(Outcome::InPlace(id)),
+            (Step::Replace(why), _) => Ok(Outcome::Useless(id, why)),
+        }
+    }
+
+    /// Deletes the key of a binding.
+    async fn withdraw(&self, binding: &Binding, id: Option<String>) -> Result<(), Error> {
+        let of_old = binding.clone().with(|binding| {
+            binding.id = id;
+            binding.deletion = DeletionPolicy::DeleteAdopted;
+        });
+        if let Cleanup::Pending { after, message, .. } = self.context.remote(self.keys).withdraw(&of_old).await? {
+            return Err(Error::after(after, "Deleting", message));
+        }
+        Ok(())
+    }
+}
+
+/// Makes the setup key exist, and the Secret have it. For a key that nobody can use any more, another is made and put into the Secret, and then the
+/// former is deleted. So the Secret has the best key that there is at all times. `set_id` gets the id for the status, also if a later step fails.
 pub(crate) async fn ensure<K>(
     context: &Context<K>,
     keys: &Remotes<SetupKeys>,
     settings: &Settings,
-    mut binding: Binding,
+    binding: Binding,
     desired: &DesiredSetupKey,
     place: &Place,
     set_id: impl Fn(Option<String>),
-) -> Result<String, Error>
+) -> Result<(), Error>
 where
     K: Object + Writable + Resource<DynamicType = ()>,
 {
     let namespace = context.object().namespace().unwrap_or_default();
     let secrets = Api::<Secret>::namespaced(context.client().clone(), &namespace);
-    // Once for the key that is there, and once for the one that replaces it.
+    let stored = Stored { context, keys, settings, desired, place, secrets };
+    let (current, beside, has_beside) = bindings(context, keys, &binding).await?;
+    let (former, why) = match stored.put(&current).await? {
+        Outcome::InPlace(id) => {
+            set_id(Some(id));
+            // A key beside it is the former one, or one that never reached the Secret.
+            return if has_beside { stored.withdraw(&beside, None).await } else { Ok(()) };
+        }
+        Outcome::Useless(id, why) => (id, why),
+    };
+    set_id(Some(former.clone()));
+    let name = &desired.name;
+    let message = format!("replaces the setup key {name} ({former}): {why}");
+    context.event(EventType::Normal, "Replaced", "Reconcile", message);
+    // Once for a key that an earlier run has made, and once for the one that replaces it if nobody knows it.
     for _ in 0..2 {
-        let standing = context.remote(keys).apply(&binding, desired).await?;
-        let id = standing.item.id().to_owned();
-        set_id(Some(id.clone()));
-        let stored = secrets.get_opt(&place.name).await?;
-        let in_secret = stored.as_ref().and_then(|secret| secret.data.as_ref()?.get(&place.key)).map(|value| {
-            let text = std::str::from_utf8(&value.0).unwrap_or_default();
-            standing.item.may_be(text)
-        });
-        let new = keys.remote().and_then(|keys| keys.take_secret(&id));
-        match (decide(standing.item.why_replaced(desired), new.is_some(), in_secret), new) {
-            (Step::Keep, _) => return Ok(id),
-            (Step::Write, Some(new)) => {
-                let value = ByteString(new.expose().to_vec());
-                write(context, &secrets, settings, stored.as_ref(), place, value).await?;
-                return Ok(id);
+        match stored.put(&beside).await? {
+            Outcome::InPlace(id) => {
+                set_id(Some(id));
+                return stored.withdraw(&current, Some(former)).await;
             }
-            (Step::Write, None) => {}
-            (Step::Replace(why), _) => {
-                let name = &desired.name;
-                context.event(
-                    EventType::Normal,
-                    "Replaced",
-                    "Reconcile",
-                    format!("replaces the setup key {name} ({id}): {why}"),
-                );
-                let of_old = binding.clone().with(|binding| {
-                    binding.id = Some(id);
-                    binding.deletion = DeletionPolicy::DeleteAdopted;
-                });
-                if let Cleanup::Pending { after, message, .. } = context.remote(keys).withdraw(&of_old).await? {
-                    return Err(Error::after(after, "Deleting", message));
-                }
-                set_id(None);
-                binding.id = None;
-            }
+            Outcome::Useless(id, _) => stored.withdraw(&beside, Some(id)).await?,
         }
     }
-    let message = format!("the new setup key {} cannot be used at once; it is replaced again", desired.name);
+    let message = format!("the new setup key {name} cannot be used at once; it is replaced again");
     Err(Error::transient("KeyUnusable", message))
+}
+
+/// Deletes the setup key of an object, and one that was to replace it.
+pub(crate) async fn finalize<K>(
+    context: &Context<K>,
+    keys: &Remotes<SetupKeys>,
+    binding: &Binding,
+) -> Result<Cleanup, Error>
+where
+    K: Object + Writable,
+{
+    if binding.deletion == DeletionPolicy::Orphan {
+        return Ok(Cleanup::Done);
+    }
+    let (current, beside, has_beside) = bindings(context, keys, binding).await?;
+    let remote = context.remote(keys);
+    let of_current = remote.finalize(&current).await?;
+    let of_beside = if has_beside { remote.finalize(&beside).await? } else { Cleanup::Done };
+    Ok(if of_current == Cleanup::Done { of_beside } else { of_current })
 }
 
 async fn write<K>(
@@ -171,6 +266,23 @@ mod tests {
         ] {
             assert_eq!(decide(why_replaced, is_new, in_secret), expected);
         }
+    }
+
+    #[test]
+    fn w32_the_part_of_a_key_is_told_by_its_mark_or_else_by_the_record() {
+        for (marked, recorded, expected) in [
+            (Some(""), &["", "next"][..], ""),
+            (Some("next"), &["", "next"], "next"),
+            (Some("next"), &[], "next"),
+            (None, &[], ""),
+            (None, &[""], ""),
+            (None, &["next"], "next"),
+            (None, &["", "next"], ""),
+        ] {
+            let recorded: Vec<_> = recorded.iter().map(|part| (*part).to_owned()).collect();
+            assert_eq!(part_of(marked, &recorded), expected, "{marked:?} {recorded:?}");
+        }
+        assert_eq!((other_than(""), other_than("next")), ("next", ""));
     }
 
     #[test]
