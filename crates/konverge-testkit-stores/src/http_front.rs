@@ -34,6 +34,8 @@ pub enum Fault {
     DropRequest,
     /// The server answers, and the connection breaks before the client gets anything of it.
     DropReply,
+    /// The server answers, and the client never gets anything of it: the moment to kill the client.
+    HoldReply,
     /// The request reaches the server that much later.
     Delay(Duration),
     /// The server never gets the request, and the client never gets an answer.
@@ -175,6 +177,7 @@ impl Shared {
         }
         match fault {
             Some(Fault::DropReply) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Some(Fault::HoldReply) => std::future::pending().await,
             Some(Fault::Truncate(length)) => body.truncate(length),
             _ => {}
         }
