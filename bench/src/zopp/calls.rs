@@ -29,7 +29,7 @@ const LONG_LIST_BOUND: f64 = 0.1;
 /// Both get the load in so many turns.
 const TURNS: u32 = 2;
 
-/// What is called.
+/// The calls.
 #[derive(Clone)]
 enum Load {
     Get,

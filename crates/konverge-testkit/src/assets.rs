@@ -76,13 +76,11 @@ impl Assets {
     /// The folder that `KUBEBUILDER_ASSETS` names if it is set, else the cache. Programs in `needed` that the cache lacks are built, which
     /// takes minutes; others are not. Blocks while it builds.
     pub fn find(needed: &[Binary]) -> Result<Self, AssetsError> {
-        match env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()) {
-            Some(folder) => Self::in_folder(Path::new(&folder), needed),
-            None => {
-                let names: Vec<_> = needed.iter().map(|binary| binary.name()).collect();
-                Ok(Self { folder: build::ensure_programs(&module(), &names)? })
-            }
+        if let Some(folder) = env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()) {
+            return Self::in_folder(Path::new(&folder), needed);
         }
+        let names: Vec<_> = needed.iter().map(|binary| binary.name()).collect();
+        Ok(Self { folder: build::ensure_programs(&module(), &names)? })
     }
 
     fn in_folder(folder: &Path, needed: &[Binary]) -> Result<Self, AssetsError> {

@@ -57,10 +57,12 @@ impl ReplacingPolicy {
         client: &Client,
         namespace: &str,
         replaced: Replaced<'_>,
-        value: &str,
+        value: impl Into<Value>,
     ) -> Result<Self, kube::Error> {
         let this = Self { client: client.clone(), name: namespace.to_owned() };
         let Replaced { group, version, resource, path, condition } = replaced;
+        // Texts and numbers of JSON are literals of CEL.
+        let value: Value = value.into();
         let policy = json!({"metadata": {"name": namespace}, "spec": {
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
@@ -71,7 +73,7 @@ impl ReplacingPolicy {
                 }],
             },
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
-                format!("[JSONPatch{{op: 'replace', path: '{path}', value: '{value}'}}]")}}],
+                format!("[JSONPatch{{op: 'replace', path: '{path}', value: {value}}}]")}}],
             "matchConditions": [{"name": "has-it", "expression": condition}],
         }});
         this.put("MutatingAdmissionPolicy", policy).await?;

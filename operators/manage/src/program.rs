@@ -51,8 +51,8 @@ pub enum RunError {
 pub async fn run(config: Config) -> ExitCode {
     let (log, settings) = (config.log_format().into(), config.to_string());
     match config.task {
-        Task::Run => run_program(PROGRAM, log, &settings, async { job(&config).await }).await,
-        Task::Drain => run_task(PROGRAM, log, &settings, drain(config)).await,
+        Task::Run => Box::pin(run_program(PROGRAM, log, &settings, async { job(&config).await })).await,
+        Task::Drain => Box::pin(run_task(PROGRAM, log, &settings, drain(config))).await,
     }
 }
 

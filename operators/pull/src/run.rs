@@ -50,7 +50,7 @@ pub enum StartError {
 /// Runs the operator until it is told to stop. Settings that can never work end it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
     let (format, settings) = (config.log_format, config.to_string());
-    run_program(PROGRAM, format.into(), &settings, job(config)).await
+    Box::pin(run_program(PROGRAM, format.into(), &settings, job(config))).await
 }
 
 /// The operator, ready to run, in a process that logs already.

@@ -72,8 +72,8 @@ pub async fn run(config: Config) -> ExitCode {
     let log = Log { format: config.log.format(), filter: config.log.filter() };
     let settings = config.to_string();
     match config.task {
-        Task::Run => run_program(PROGRAM, log, &settings, job(config)).await,
-        Task::Drain => run_task(PROGRAM, log, &settings, drain(config)).await,
+        Task::Run => Box::pin(run_program(PROGRAM, log, &settings, job(config))).await,
+        Task::Drain => Box::pin(run_task(PROGRAM, log, &settings, drain(config))).await,
     }
 }
 

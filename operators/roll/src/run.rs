@@ -68,7 +68,7 @@ pub enum StartError {
 /// Runs the operator until it is told to stop. A setting that cannot work ends it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
     let (format, settings) = (config.log_format, format!("{config:?}"));
-    run_program(PROGRAM, format.into(), &settings, assemble(config)).await
+    Box::pin(run_program(PROGRAM, format.into(), &settings, assemble(config))).await
 }
 
 /// The operator, ready to run. Nothing is asked of the API server before it runs.

@@ -35,7 +35,8 @@ pub enum Written {
 #[error("cannot write on {object}: {source}")]
 pub struct WriteError {
     object: WorkloadRef,
-    source: ApplyError,
+    // Boxed, since the error of an apply is large.
+    source: Box<ApplyError>,
 }
 
 impl WriteError {
@@ -46,7 +47,7 @@ impl WriteError {
 
     /// Whether admission changed what was written.
     fn is_altered(&self) -> bool {
-        matches!(self.source, ApplyError::Altered { .. })
+        matches!(*self.source, ApplyError::Altered { .. })
     }
 }
 
@@ -140,7 +141,7 @@ impl Decided<'_> {
             Ok(version) => Ok(Written::Done(version)),
             Err(ApplyError::Gone { .. }) => Ok(Written::Gone),
             Err(ApplyError::OutOfDate { .. }) => Ok(Written::Outdated),
-            Err(source) => Err(WriteError { object: self.key.clone(), source }),
+            Err(source) => Err(WriteError { object: self.key.clone(), source: Box::new(source) }),
         }
     }
 }

@@ -123,7 +123,7 @@ mod tests {
             "#",
             "#top",
         ];
-        let text: String = links.iter().map(|link| format!("<a href=\"{link}\">")).collect();
+        let text = links.map(|link| format!("<a href=\"{link}\">")).concat();
         write("a/a.html", &(text + "<img alt=\"\" src=\"gone.png\"><code>href=&quot;no.html&quot;</code>"));
         let expected = [
             "a/a.html: the link ../b.html#gone leads to no anchor",

@@ -48,7 +48,7 @@ fn annotations_are_those_of_the_reference() {
 }
 
 /// Words in the form of a reason that are something else.
-const OTHERS: [&str; 56] = [
+const OTHERS: [&str; 57] = [
     "Age",
     "Always",
     "Asks",
@@ -103,6 +103,7 @@ const OTHERS: [&str; 56] = [
     "VaultPush",
     "VaultRollout",
     "VaultSyncStatus",
+    "Version",
     "Working",
     "Written",
     "ZoppSecretSync",

@@ -33,7 +33,7 @@ struct Reader {
     _node: Node,
     plane: Arc<ControlPlane>,
     folder: TempDir,
-    /// What the reader writes instead of a word of the page.
+    /// The text that the reader writes instead of a word of the page.
     words: Vec<(&'static str, String)>,
     variables: Vec<(&'static str, String)>,
 }

@@ -181,7 +181,7 @@ async fn each_write_to_openzro_survives_each_trouble() {
     for nth in 1..=writes {
         // A kill before a write leaves the same state as a kill after the one before it.
         for trouble in [Trouble::KilledAfter, Trouble::AnswerLost, Trouble::Refused] {
-            // What one run leaves would disturb the next, so the first failure ends the test.
+            // A failed run leaves items that would disturb the next, so the first failure ends the test.
             let (_, troubled) = live(&stage, Items, trouble, When::At(nth)).await.unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(troubled, 1, "{trouble:?} at {nth}");
         }

@@ -1,4 +1,4 @@
-//! What happens to the objects of a namespace, step by step, and the items that each step ends with.
+//! The lives of the objects of a namespace, step by step, and the items that each step ends with.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{World, resource};
 
-/// What happens, and what must be the case in the end.
+/// A life: its steps, and the state that each must reach.
 pub(crate) trait Life: Copy {
     /// How many steps there are.
     const STEPS: usize;
@@ -136,9 +136,9 @@ impl Life for Items {
             2 => (&["SRE", &namespace], &["pods"], &["web UDP"]),
             _ => (&[], &[], &[]),
         };
-        let is_there = made(world, &Collection::Groups).await == set(groups)
-            && made(world, &Collection::SetupKeys).await == set(keys)
-            && made(world, &Collection::Policies).await == set(policies);
+        let is_there = made(world, &Collection::Groups).await == names(groups)
+            && made(world, &Collection::SetupKeys).await == names(keys)
+            && made(world, &Collection::Policies).await == names(policies);
         if !is_there {
             return false;
         }

@@ -277,6 +277,7 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
         .arg("--kubeconfig")
         .arg(installed.kubeconfig())
         .args(["--namespace", &view.namespace, "--bind-address", &address, "--min-interval", "0s", "--leader-elect"])
+        .args(crate::stage::UNLIMITED)
         .args(["--vault-interval", "1s"])
         .args(["--runaway-changes", "0", "--vault-url", &format!("{}/v1/", vault.address()), "--vault-token-file"])
         .arg(&token_file)

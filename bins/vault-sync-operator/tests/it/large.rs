@@ -154,6 +154,26 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
 /// So many objects that are made of much may be worked on at the same time.
 const FEW: usize = 2;
 
+/// A write that is counted until it is dropped, also if the operator gives it up.
+struct OnItsWay(Arc<AtomicUsize>);
+
+impl OnItsWay {
+    fn new(count: Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_large_objects_few_are_worked_on_at_once_and_small_ones_wait_for_none() {
     const OBJECTS: usize = 6;
@@ -169,13 +189,14 @@ async fn of_large_objects_few_are_worked_on_at_once_and_small_ones_wait_for_none
         async move {
             let is_data = asked.is_write() && asked.path.contains("/data/");
             if is_data && asked.path.contains("/big-") {
-                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                let on_its_way = OnItsWay::new(now);
+                most.fetch_max(on_its_way.count(), Ordering::SeqCst);
                 while passed.load(Ordering::SeqCst) == 0 {
                     sleep(Duration::from_millis(20)).await;
                 }
                 // Others that may be written come meanwhile.
                 sleep(Duration::from_millis(300)).await;
-                now.fetch_sub(1, Ordering::SeqCst);
+                drop(on_its_way);
             } else if is_data {
                 passed.fetch_add(1, Ordering::SeqCst);
             }

@@ -193,7 +193,7 @@ async fn under_the_definitions_and_the_role_of_openzro_operator_each_status_has_
     assert_eq!(names(&status), (["conditions", "groupID"].into(), standard.clone()), "{status}");
     assert_eq!(status["groupID"], *group_id);
 
-    // What is wrong is said there, too, and is replaced as a whole once it is right.
+    // A fault is said there, too, and its message is replaced as a whole once the fault is mended.
     let policy = json!({ "metadata": { "name": stage.namespace }, "spec": { "name": "web", "sourceGroups": ["old"], "ports": [443] } });
     stage.create(&policies, &from_value(policy).unwrap()).await;
     let policies_stored = stored::<OZPolicy>(&stage.client, None);

@@ -44,7 +44,7 @@ async fn after_an_outage_with_many_changes_six_bindings_converge_within_seconds(
     let last = CHANGES + 1;
     for change in 2..=last {
         for (_, scene) in &bound {
-            scene.set("A", &change.to_string());
+            scene.set("A", change.to_string());
         }
         sleep_until(begun + OUTAGE * (change - 1) / CHANGES).await;
     }
@@ -70,7 +70,7 @@ async fn six_bindings_are_brought_up_to_date_after_etcd_was_replaced_by_an_older
     // Time goes on.
     for change in 2..=10 {
         for (_, scene) in &bound {
-            scene.set("A", &change.to_string());
+            scene.set("A", change.to_string());
         }
         all_hold(&world, &bound, &change.to_string()).await;
     }

@@ -9,7 +9,7 @@ use super::{Config, go_flags};
 impl Config {
     /// The settings of an operator with these arguments and variables. An error if it would not start with them.
     pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
-        container::settings(arguments, variables, |own, line| go_flags::normalised(own, line))
+        container::settings(arguments, variables, go_flags::normalised)
     }
 }
 

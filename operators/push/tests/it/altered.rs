@@ -40,15 +40,15 @@ async fn a_record_that_a_policy_changes_is_told_and_written_again_once_the_polic
         group: "konverge.dev",
         version: "*",
         resource: "vaultpushes/status",
-        path: "/status/written",
-        condition: "has(object.status) && has(object.status.written)",
+        path: "/status/writtenPaths",
+        condition: "has(object.status) && has(object.status.writtenPaths)",
     };
-    let policy = ReplacingPolicy::create_for(&world.client, &world.namespace, status, "by policy").await.unwrap();
-    told_of(&world, "push", ".status.written").await;
+    let policy = ReplacingPolicy::create_for(&world.client, &world.namespace, status, 7).await.unwrap();
+    told_of(&world, "push", ".status.writtenPaths").await;
     policy.lift().await.unwrap();
     until("the status is the operator's", async || {
         let object = world.api(Kind::VaultPush).get("push").await.unwrap();
-        if object.data["status"]["written"] == "1/1" { Ok(()) } else { Err(object.data["status"].to_string()) }
+        if object.data["status"]["writtenPaths"] == 1 { Ok(()) } else { Err(object.data["status"].to_string()) }
     })
     .await;
 
@@ -63,14 +63,14 @@ async fn a_record_that_a_policy_changes_is_told_and_written_again_once_the_polic
     told_of(&world, "web", "vault-sync.io/status").await;
     policy.lift().await.unwrap();
     world.says(Kind::Deployment, "web", "Synced").await;
-    // What is recorded badly is written all the same.
+    // The Secret is written to Vault although its record was changed.
     assert!(world.read(&whole).await.is_some());
 }
 
 /// During an upgrade, the definition in the cluster may be older than the operator.
 #[tokio::test]
 async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status() {
-    let definition = DEFINITION.replace("\n              written:\n", "\n              renamed:\n");
+    let definition = DEFINITION.replace("\n              writtenPaths:\n", "\n              renamed:\n");
     assert_ne!(definition, DEFINITION);
     let control_plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start(Options::ours()).await.unwrap()));
     control_plane.apply(&definition).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     world.holds(&path, &[("k", "2")]).await;
     world.says(Kind::VaultPush, "push", "Synced").await;
     let object = world.api(Kind::VaultPush).get("push").await.unwrap();
-    assert_eq!(object.data["status"]["written"], json!(null));
+    assert_eq!(object.data["status"]["writtenPaths"], json!(null));
     let written = world.writes_during(sleep(QUIET)).await;
     assert!(written.is_empty(), "{written:#?}");
 }

@@ -37,16 +37,19 @@ async fn a_status_that_a_policy_changes_is_told_and_written_again_once_the_polic
         group: "konverge.dev",
         version: "*",
         resource: "vaultrollouts/status",
-        path: "/status/inStep",
-        condition: "has(object.status) && has(object.status.inStep)",
+        path: "/status/inSyncWorkloads",
+        condition: "has(object.status) && has(object.status.inSyncWorkloads)",
     };
     let (client, namespace) = (&world.world.client, &world.world.namespace);
-    let policy = ReplacingPolicy::create_for(client, namespace, replaced, "by policy").await.unwrap();
-    told_of(&world.world, "one", ".status.inStep", async |number| world.write("app", &number.to_string()).await).await;
+    let policy = ReplacingPolicy::create_for(client, namespace, replaced, 7).await.unwrap();
+    told_of(&world.world, "one", ".status.inSyncWorkloads", async |number| {
+        world.write("app", &number.to_string()).await;
+    })
+    .await;
     policy.lift().await.unwrap();
     until("the status is the operator's", async || {
         let object = world.object_of(VaultRollout, "one").await;
-        if object["status"]["inStep"] == "1/1" { Ok(()) } else { Err(object["status"].to_string()) }
+        if object["status"]["inSyncWorkloads"] == 1 { Ok(()) } else { Err(object["status"].to_string()) }
     })
     .await;
 }
@@ -76,7 +79,7 @@ async fn a_record_on_a_workload_that_a_policy_changes_is_told() {
 /// During an upgrade, the definition in the cluster may be older than the operator.
 #[tokio::test]
 async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status() {
-    let definition = OWN_DEFINITION.replace("\n              inStep:\n", "\n              renamed:\n");
+    let definition = OWN_DEFINITION.replace("\n              inSyncWorkloads:\n", "\n              renamed:\n");
     assert_ne!(definition, OWN_DEFINITION);
     let control_plane = bare_control_plane().await;
     control_plane.apply(DEFINITION).await.unwrap();
@@ -87,7 +90,7 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     world.world.rolled("web", 1).await;
     world.world.ready("web").await;
     world.condition(VaultRollout, "one", "Ready", "InSync").await;
-    assert_eq!(world.object_of(VaultRollout, "one").await["status"]["inStep"], json!(null));
+    assert_eq!(world.object_of(VaultRollout, "one").await["status"]["inSyncWorkloads"], json!(null));
     let version = async || world.object_of(VaultRollout, "one").await["metadata"]["resourceVersion"].clone();
     let before = version().await;
     sleep(QUIET).await;

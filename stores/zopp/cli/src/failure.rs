@@ -91,17 +91,24 @@ pub fn failed<E: Refusal>(what: impl Into<String>, need: Option<Need>) -> impl F
 
 /// Errors that may be a failed call.
 pub trait Refusal: Error + Send + Sync + 'static {
+    /// The failed access to a workspace's key, if it is that. It then answers the next three questions.
+    fn access(&self) -> Option<&KeyAccessError> {
+        None
+    }
+
     /// The call, if it is one.
-    fn call(&self) -> Option<&CallError>;
+    fn call(&self) -> Option<&CallError> {
+        self.access()?.call()
+    }
 
     /// The key that is not the pinned one, if it is that.
     fn pin(&self) -> Option<&PinMismatch> {
-        None
+        self.access()?.pin()
     }
 
     /// The workspace whose key nobody vouches for, if it is that.
     fn unvouched(&self) -> Option<&str> {
-        None
+        self.access()?.unvouched()
     }
 
     /// What is wrong with the state of an environment, if it is that.
@@ -150,33 +157,15 @@ impl Refusal for KeyAccessError {
 }
 
 impl Refusal for PinMismatch {
-    fn call(&self) -> Option<&CallError> {
-        None
-    }
-
     fn pin(&self) -> Option<&PinMismatch> {
         Some(self)
     }
 }
 
 impl Refusal for WriteError {
-    fn call(&self) -> Option<&CallError> {
+    fn access(&self) -> Option<&KeyAccessError> {
         match self {
-            Self::Access(access) => access.call(),
-            _ => None,
-        }
-    }
-
-    fn pin(&self) -> Option<&PinMismatch> {
-        match self {
-            Self::Access(access) => access.pin(),
-            _ => None,
-        }
-    }
-
-    fn unvouched(&self) -> Option<&str> {
-        match self {
-            Self::Access(access) => access.unvouched(),
+            Self::Access(access) => Some(access),
             _ => None,
         }
     }
@@ -190,23 +179,9 @@ impl Refusal for WriteError {
 }
 
 impl Refusal for RotationError {
-    fn call(&self) -> Option<&CallError> {
+    fn access(&self) -> Option<&KeyAccessError> {
         match self {
-            Self::Access(access) => access.call(),
-            _ => None,
-        }
-    }
-
-    fn pin(&self) -> Option<&PinMismatch> {
-        match self {
-            Self::Access(access) => access.pin(),
-            _ => None,
-        }
-    }
-
-    fn unvouched(&self) -> Option<&str> {
-        match self {
-            Self::Access(access) => access.unvouched(),
+            Self::Access(access) => Some(access),
             _ => None,
         }
     }

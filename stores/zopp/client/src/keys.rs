@@ -73,7 +73,7 @@ pub enum KeyAccessError {
     Chain {
         /// The workspace.
         workspace: String,
-        /// What is wrong with the chain.
+        /// The fault of the chain.
         source: ChainFault,
     },
     /// Two environments could have this context of encryption, and a server could give one's key and values for the other's.

@@ -1,4 +1,4 @@
-//! What was understood is written so that it is understood in the same way.
+//! The parser reads back the same values from what the writer makes of them.
 
 use std::collections::BTreeMap;
 

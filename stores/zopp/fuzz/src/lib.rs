@@ -31,7 +31,7 @@ mod project_file;
 pub struct Target {
     /// As the table above names it.
     pub name: &'static str,
-    /// What the parser takes, in its forms.
+    /// The inputs of the parser, in their forms.
     pub seeds: &'static [&'static [u8]],
     /// Panics if the parser breaks its promise.
     pub run: fn(&[u8]),

@@ -81,7 +81,9 @@ fn bytes(seeds: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     let mutated =
         (prop::sample::select(seeds), prop::collection::vec(mutation(), 0..5)).prop_map(|(seed, mutations)| {
             let mut bytes = seed.to_vec();
-            mutations.iter().for_each(|mutation| mutation.apply(&mut bytes, seeds));
+            for mutation in &mutations {
+                mutation.apply(&mut bytes, seeds);
+            }
             bytes
         });
     prop_oneof![9 => mutated, 1 => any::<Vec<u8>>()]
@@ -94,7 +96,9 @@ fn run(Target { name, seeds, run }: Target) {
         let elapsed = began.elapsed();
         assert!(elapsed < LONGEST, "{name}: {elapsed:?} for {} bytes", bytes.len());
     };
-    seeds.iter().for_each(|seed| run(seed));
+    for seed in seeds {
+        run(seed);
+    }
     let cases = std::env::var(CASES_VARIABLE).ok().map_or(CASES, |cases| cases.parse().expect("a number of cases"));
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     // With more cases, other ones each time.

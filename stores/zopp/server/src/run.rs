@@ -89,7 +89,7 @@ async fn serve(database: Location, arguments: ServeArguments) -> Result<(), Box<
             open_registration: arguments.open_registration,
             require_key_proof: arguments.require_key_proof,
             invite_max_hours: arguments.invite_max_hours,
-            first_generation: arguments.allow_v1.then(|| FirstGeneration { member_role: arguments.v1_member_role }),
+            first_generation: arguments.allow_v1.then_some(FirstGeneration { member_role: arguments.v1_member_role }),
         },
         limits: arguments.limits,
         trusted_proxies: arguments.trusted_proxies,

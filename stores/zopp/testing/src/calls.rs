@@ -8,9 +8,9 @@ use prost::Message;
 pub struct CallTypes {
     /// For example `/zopp.ZoppService/ListSecrets`.
     pub path: String,
-    /// What bytes mean as its request.
+    /// Decodes bytes as its request.
     pub request: Canonical,
-    /// What bytes mean as its answer.
+    /// Decodes bytes as its answer.
     pub answer: Canonical,
 }
 

@@ -115,7 +115,7 @@ struct Stored<'a, K: Object> {
     secrets: Api<Secret>,
 }
 
-/// What became of one key.
+/// The outcome for one key.
 enum Outcome {
     /// The Secret has the key with this id.
     InPlace(String),

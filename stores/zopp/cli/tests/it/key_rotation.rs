@@ -14,7 +14,7 @@ use tonic::Status;
 
 use crate::{
     home::Home,
-    lying_server::{config, exchange_key, lying_world},
+    lying_server::{config, exchange_key, lying_world, wrapped},
     world::World,
 };
 
@@ -108,15 +108,7 @@ fn forge_generation(liar: &LyingServer, home: &Home, link: impl Fn(&str, &Kek) -
     let (recipient, forged) = (exchange_key(home), std::sync::Arc::new(Kek::generate().unwrap()));
     let of_link = std::sync::Arc::clone(&forged);
     liar.lie(GET_KEYS, move |_: GetWorkspaceKeysRequest, answer: Result<WorkspaceKeys, Status>| {
-        let workspace_id = answer?.workspace_id;
-        let wrapped = forged.wrap_for(&recipient, &workspace_id).unwrap();
-        Ok(WorkspaceKeys {
-            workspace_id,
-            ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
-            kek_wrapped: wrapped.sealed.ciphertext,
-            kek_nonce: wrapped.sealed.nonce.to_vec(),
-            generation: 2,
-        })
+        Ok(wrapped(&forged, &recipient, answer?.workspace_id, 2))
     });
     liar.lie(GET_CHAIN, move |_: GetKeyChainRequest, answer: Result<GetKeyChainResponse, Status>| {
         let workspace_id = answer?.workspace_id;

@@ -44,16 +44,20 @@ fn claim_v1(liar: &LyingServer) {
 fn forge_key(liar: &LyingServer, recipient: X25519Public) {
     let forged = Kek::generate().unwrap();
     liar.lie(GET_KEYS, move |_: GetWorkspaceKeysRequest, answer: Result<WorkspaceKeys, Status>| {
-        let workspace_id = answer?.workspace_id;
-        let wrapped = forged.wrap_for(&recipient, &workspace_id).unwrap();
-        Ok(WorkspaceKeys {
-            workspace_id,
-            ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
-            kek_wrapped: wrapped.sealed.ciphertext,
-            kek_nonce: wrapped.sealed.nonce.to_vec(),
-            ..WorkspaceKeys::default()
-        })
+        Ok(wrapped(&forged, &recipient, answer?.workspace_id, WorkspaceKeys::default().generation))
     });
+}
+
+/// The answer that gives the recipient this key, without a signature.
+pub(crate) fn wrapped(kek: &Kek, recipient: &X25519Public, workspace_id: String, generation: u32) -> WorkspaceKeys {
+    let wrapped = kek.wrap_for(recipient, &workspace_id).unwrap();
+    WorkspaceKeys {
+        workspace_id,
+        ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
+        kek_wrapped: wrapped.sealed.ciphertext,
+        kek_nonce: wrapped.sealed.nonce.to_vec(),
+        generation,
+    }
 }
 
 pub(crate) fn config(home: &Home) -> Value {

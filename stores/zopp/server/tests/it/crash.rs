@@ -1,4 +1,4 @@
-//! Kills in the middle: of a server under load, of a backup, a restore and an import. What is found afterwards is whole.
+//! Kills in the middle: of a server under load, of a backup, a restore and an import. Whatever the kill leaves is whole.
 
 use std::{
     path::{Path, PathBuf},
@@ -160,9 +160,9 @@ async fn a_killed_server_leaves_whole_changes(database: Database) {
         for half in HALVES {
             assert_eq!(database.count(half).await, 0, "after kill {round}: {half}");
         }
-        let list = owner.list().await.unwrap();
+        let listed = owner.list().await.unwrap();
         // Besides the acknowledged ones, the one per kill whose answer was lost.
-        let lost = list.secrets.len().checked_sub(acknowledged).expect("what was acknowledged is there");
+        let lost = listed.secrets.len().checked_sub(acknowledged).expect("what was acknowledged is there");
         assert!(lost <= usize::try_from(round).unwrap() + 1, "{lost}");
     }
     assert!(acknowledged > 0, "there was a load");
@@ -208,7 +208,7 @@ async fn kill_repeatedly(command: impl Fn(u32) -> Command, mut check: impl Async
     let mut interrupted = 0;
     for number in 1..=KILLS {
         let mut child = command(number).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        tokio::time::sleep(step * number - step / 2).await;
+        tokio::time::sleep(step / 2 + step * (number - 1)).await;
         interrupted += u32::from(child.try_wait().unwrap().is_none());
         // Kills it: SIGKILL.
         child.kill().unwrap();
@@ -245,7 +245,7 @@ async fn a_killed_backup_is_whole_or_not_there() {
     kill_repeatedly(back_up, async |number| {
         let place = place(directory.path(), number);
         assert_eq!(unexpected(&place, &["copy.db"]), [""; 0]);
-        // What the kill left does not hinder the next one.
+        // The rest of a killed run does not hinder the next one.
         if !file(number).exists() {
             stdout(&back_up(number).output().unwrap());
         }

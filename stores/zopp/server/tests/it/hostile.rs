@@ -91,7 +91,7 @@ impl Field {
     }
 }
 
-/// What is there, what could be, and what cannot be a name, a key, an address or a time. `{laptop}` stands for the owner's principal.
+/// Names, keys, addresses and times: some exist, some could exist, and some cannot. `{laptop}` stands for the owner's principal.
 fn fields() -> impl Strategy<Value = Vec<Field>> {
     let texts = [
         "",

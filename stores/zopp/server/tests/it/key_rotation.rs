@@ -1,4 +1,4 @@
-//! Who may replace the key of a workspace, and what of it is refused.
+//! The people who may replace the key of a workspace, and the replacements that the server refuses.
 
 use konverge_zopp_crypto::{Kek, KeyLink, SigningSeed, X25519Public};
 use konverge_zopp_proto::{

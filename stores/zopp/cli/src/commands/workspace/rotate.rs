@@ -33,7 +33,7 @@ A lying server can name a public key of its own for a member. So the command ref
 that this device does not know. Compare their fingerprints (zopp principal fingerprint, on their
 device), or accept the server's word with --accept-recipients.
 
-What somebody read before, they know: change the values that matter.";
+They still know the values that they read before: change those that matter.";
 
 /// How often it is tried while others change the workspace at the same time.
 const MOST_ATTEMPTS: usize = 10;
@@ -263,8 +263,8 @@ fn refusal(what: String, unknown: &[&Recipient], last: &str) -> Failure {
         let changed = if *standing == Standing::Changed { ", another one than pinned" } else { "" };
         format!("{name} ({whose}, ID {principal_id}, fingerprint {fingerprint}{changed})")
     };
-    let list: Vec<_> = unknown.iter().map(line).collect();
-    Failure::new(what).because(format!("this device does not know the keys of {}", list.join("; "))).next(format!(
+    let lines: Vec<_> = unknown.iter().map(line).collect();
+    Failure::new(what).because(format!("this device does not know the keys of {}", lines.join("; "))).next(format!(
         "The server may lie. Compare each fingerprint with the one on the other device (zopp principal fingerprint) and add --fingerprint, \
          leave a principal out with --without, or accept the server's word with --accept-recipients. {last}"
     ))

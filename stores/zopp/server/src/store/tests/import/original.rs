@@ -50,7 +50,7 @@ pub(crate) const SECOND: &str = "
         salt BYTES NOT NULL, nonce BYTES NOT NULL, expires_at TIME NOT NULL, consumed FLAG NOT NULL, failed_attempts INTEGER NOT NULL,
         created_at TIME NOT NULL)";
 
-/// What the original keeps, that is: an address in capitals, an invite with its token, the version of an environment.
+/// Values that only the original keeps: an address in capitals, an invite with its token, the version of an environment.
 pub(crate) const CONTENT: &str = "
     INSERT INTO _sqlx_migrations VALUES (20251230171100, 'init', TRUE, bytes(1), 1);
     INSERT INTO users VALUES ('USER', 'Owner@Example.com', 'MADE', 'MADE'), ('OTHER_USER', 'member@example.com', 'MADE', 'MADE');
