@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 /// The list of all pages of the site.
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
@@ -75,59 +76,50 @@ pub(crate) fn chapters(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(links(Path::new(SUMMARY), &text).into_iter().map(|link| link.file).collect())
 }
 
-/// Returns the links of a page that lead into the repository. Code is left out.
+/// Returns the links and images of a page that lead into the repository. Code is left out.
 pub(crate) fn links(page: &Path, text: &str) -> Vec<Link> {
     let folder = page.parent().unwrap_or(Path::new(""));
-    let mut found = Vec::new();
-    for (line, text) in prose(text) {
-        // A link's own text may be code; its target never is.
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if target.contains("://") || target.starts_with("mailto:") {
-                continue;
-            }
-            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let targets = parser(text).into_offset_iter().filter_map(|(event, at)| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some((dest_url, at.start)),
+        _ => None,
+    });
+    targets
+        .filter(|(target, _)| !target.contains("://") && !target.starts_with("mailto:"))
+        .map(|(target, start)| {
+            let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
             let file = if file.is_empty() { page.to_owned() } else { normal(&folder.join(file)) };
-            found.push(Link { line, text: target.to_owned(), file, anchor: anchor.to_owned() });
-        }
-    }
-    found
-}
-
-/// Returns the lines of a page outside of blocks of code, with their numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fence = None;
-    text.lines().enumerate().filter_map(move |(number, line)| {
-        let start = line.trim_start();
-        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
-        match (mark, fence) {
-            (Some(mark), None) => fence = Some(mark),
-            (Some(mark), Some(open)) if mark == open => fence = None,
-            (_, Some(_)) => {}
-            (None, None) => return Some((number + 1, line)),
-        }
-        None
-    })
+            let line = text[..start].matches('\n').count() + 1;
+            Link { line, text: target.to_string(), file, anchor: anchor.to_owned() }
+        })
+        .collect()
 }
 
 /// Returns the anchors of the headings, as GitHub and mdBook make them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut found = BTreeSet::new();
-    for (_, line) in prose(text).filter(|(_, line)| line.starts_with('#')) {
-        let heading = line.trim_start_matches('#').trim();
-        // The target of a link in a heading is no part of its text.
-        let heading: String = heading
-            .split("](")
-            .enumerate()
-            .map(|(at, part)| if at == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) })
-            .collect();
-        let stays = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
-        let anchor = heading.to_lowercase().chars().filter(stays).collect::<String>().replace(' ', "-");
-        let count = counts.entry(anchor.clone()).or_default();
-        found.insert(if *count == 0 { anchor } else { format!("{anchor}-{count}") });
-        *count += 1;
+    let mut heading = None;
+    for event in parser(text) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::Text(part) | Event::Code(part) => heading.iter_mut().for_each(|heading| heading.push_str(&part)),
+            Event::End(TagEnd::Heading(_)) => {
+                let stays = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
+                let heading = heading.take().unwrap_or_default().to_lowercase();
+                let anchor = heading.chars().filter(stays).collect::<String>().replace(' ', "-");
+                let count = counts.entry(anchor.clone()).or_default();
+                found.insert(if *count == 0 { anchor } else { format!("{anchor}-{count}") });
+                *count += 1;
+            }
+            _ => {}
+        }
     }
     found
+}
+
+/// Returns the parser of a page. Tables are on, as on GitHub and in mdBook.
+fn parser(text: &str) -> Parser<'_> {
+    Parser::new_ext(text, Options::ENABLE_TABLES)
 }
 
 /// Returns the path without `.` and `..`.
@@ -167,7 +159,7 @@ mod tests {
 
     #[test]
     fn links_outside_of_code_are_found_from_the_root() {
-        let page = "# A\n[one](b.md), [`two`](../c.md#d-e) and [three](#a)\n```\n[no](x.md)\n```\n[web](https://example.com) [up](../deploy/a.yaml)\n";
+        let page = "# A\n[one](b.md), [`two`](../c.md#d-e) and [three](#a)\n```\n[no](x.md)\n```\n[web](https://example.com) [up](../deploy/a.yaml) `[no](x.md)`\n";
         let found = links(Path::new("docs/a.md"), page);
         let found: Vec<_> = found.iter().map(|link| (link.line, link.file.to_str().unwrap(), &*link.anchor)).collect();
         assert_eq!(found, [(2, "docs/b.md", ""), (2, "c.md", "d-e"), (2, "docs/a.md", "a"), (6, "deploy/a.yaml", "")]);
