@@ -12,18 +12,18 @@ use kube::{
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A selector of labels.
+/// A label selector.
 ///
 /// The field that holds the selector decides, in a rule of its own, whether a selector may match everything.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[schemars(description = "A selector of labels.")]
 #[serde(rename_all = "camelCase")]
 pub struct SelectorSpec {
-    /// Labels with their values.
+    /// Labels that an object must have, with their values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 32))]
     pub match_labels: Option<BTreeMap<String, String>>,
-    /// Conditions on labels; all have to hold.
+    /// Conditions on labels. An object must meet all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub match_expressions: Option<Vec<RequirementSpec>>,
@@ -36,13 +36,13 @@ pub struct SelectorSpec {
         .message("In and NotIn need values, Exists and DoesNotExist have none")
 )]
 pub struct RequirementSpec {
-    /// The label.
+    /// The name of the label.
     #[schemars(length(min = 1, max = 317))]
     pub key: String,
-    /// In, NotIn, Exists or DoesNotExist.
+    /// The operator: In, NotIn, Exists or DoesNotExist.
     #[schemars(extend("enum" = ["In", "NotIn", "Exists", "DoesNotExist"]))]
     pub operator: String,
-    /// Values for In and NotIn.
+    /// The values for In and NotIn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "values")]
     pub values: Option<Vec<String>>,
@@ -58,8 +58,8 @@ fn values(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl SelectorSpec {
-    /// The selector that it says; nothing if it is empty, since what fits everything is more often a slip than meant. An error says why it
-    /// cannot be understood, which no schema lets through.
+    /// Returns the selector, or `None` if it is empty, because a selector that matches everything is more often a mistake than intended. The
+    /// error explains an invalid selector, which the schema would have refused.
     pub fn read(&self) -> Result<Option<Selector>, String> {
         let equal = self.match_labels.iter().flatten();
         let mut selector: Selector = equal.map(|(key, value)| (key.clone(), value.clone())).collect();

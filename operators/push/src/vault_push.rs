@@ -24,7 +24,7 @@ pub use self::{
 };
 use crate::spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
 
-/// Which Secrets of this namespace are pushed, where in Vault, and how.
+/// The Secrets of this namespace that are pushed, their place in Vault, and the policies for it.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "konverge.dev",
@@ -64,70 +64,73 @@ use crate::spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VaultPushSpec {
-    /// Which Secrets of this namespace.
+    /// The Secrets of this namespace that are pushed.
     pub secrets: SecretsSpec,
-    /// Where the KV engine is mounted, without slashes around.
+    /// The mount path of the KV engine, without leading and trailing slashes.
     #[schemars(length(min = 1, max = 256), regex(pattern = "^[^/].*[^/]$|^[^/]$"))]
     pub mount: String,
-    /// The path of the secret in the engine, without data/, such as shop/{secret}. {namespace} and {name} are those of this object, and {secret}
-    /// gives each Secret a path of its own.
+    /// The path of the secret in the engine, without data/, such as shop/{secret}. {namespace} and {name} are replaced by those of this object.
+    /// {secret} is replaced by the name of each Secret, so that each Secret has its own path.
     #[schemars(
         length(min = 1, max = 1024),
         regex(pattern = r"^([^{}/]|\{(namespace|name|secret)\})([^{}]|\{(namespace|name|secret)\})*$")
     )]
     pub path: String,
-    /// The version of the KV engine. Vault is asked for it; this counts where the operator may not ask, and is 2 there if it is not said.
+    /// The version of the KV engine. The operator detects it, and uses this field only where its Vault policy does not allow that.
+    /// Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2))]
     pub engine_version: Option<u8>,
-    /// Which keys of the Secrets, and what they are called in Vault. All under their own names if there are neither keys nor templates.
+    /// The keys of the Secrets to push, and their names in Vault. Without keys and templates, all keys are pushed under their own names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub keys: Option<Vec<KeySpec>>,
-    /// What stands before each key in Vault, but for those that are named by to or by templates.
+    /// A prefix for the keys in Vault. It does not apply to keys that are named by to or by templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub key_prefix: Option<String>,
-    /// Keys in Vault that are made of texts: ${key} is the value of a key of the Secret, ${secret/key} of a named one, and $$ is a dollar.
+    /// Keys in Vault whose values are rendered from templates. ${key} is the value of a key of the Secret, ${secret/key} is the value of a key of
+    /// the named Secret, and $$ is a dollar sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::templates")]
     pub templates: Option<BTreeMap<String, String>>,
-    /// Replace: the path holds this and nothing else. Merge: only keys of ours are written and removed, those of others stay. IfNotExists: it is
-    /// written where nothing is and then left alone, also when the Secret changes.
+    /// Replace: the path has exactly the pushed keys. Merge: the operator writes and removes only its own keys, and keeps the keys of others.
+    /// IfNotExists: the operator writes the path only if it does not exist, and never changes it, even if the Secret changes.
     #[serde(default)]
     #[schemars(schema_with = "schema::update_policy")]
     pub update_policy: UpdatePolicy,
-    /// What becomes of what is no longer asked for: Soft, Destroy, Metadata or Keep. The operator's default if it is not said.
+    /// How the operator clears a path that is no longer requested: Soft, Destroy, Metadata or Keep. Default: the operator's setting.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "pascal_case")]
     #[schemars(schema_with = "schema::deletion_policy")]
     pub deletion_policy: Option<DeletionPolicy>,
-    /// What becomes of what is there and is nobody's: Adopt or Refuse. The operator's default if it is not said.
+    /// How the operator treats existing content that has no owner: Adopt or Refuse. Default: the operator's setting.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "pascal_case")]
     #[schemars(schema_with = "schema::existing_policy")]
     pub existing: Option<ExistingPolicy>,
-    /// How a value that is no text is written: Base64 or Refuse. The operator's default if it is not said.
+    /// How the operator treats a value that is not valid UTF-8: Base64 writes it encoded, and Refuse does not write it. Default: the operator's
+    /// setting.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "pascal_case")]
     #[schemars(schema_with = "schema::binary_policy")]
     pub binary: Option<BinaryPolicy>,
-    /// How often Vault is compared although nothing changed in the cluster, such as 5m; at least 30s, and not at all if it is not said.
+    /// The interval of the drift check, such as 5m; at least 30s. Without it, the operator does not check Vault for drift.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::interval")]
     pub interval: Option<String>,
-    /// Whether Vault stays as it is for the time being. An object that is deleted is cleared all the same.
+    /// Suspends writes to Vault. When the object is deleted, its paths are cleared nevertheless.
     #[serde(default)]
     pub suspend: bool,
 }
 
-/// Which Secrets: by name, or by their labels.
+/// The Secrets to push, by name or by label.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[x_kube(validation = Rule::new("has(self.names) != has(self.selector)").message("give either names or a selector"))]
 #[serde(rename_all = "camelCase")]
 pub struct SecretsSpec {
-    /// Their names.
+    /// The names of the Secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::names")]
     pub names: Option<Vec<String>>,
-    /// What their labels have to be. One that fits later is pushed then, and one that stops to fit is cleared.
+    /// A label selector. A Secret is pushed once it matches, and its path is cleared once it no longer matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(
         validation = Rule::new("has(self.matchLabels) || has(self.matchExpressions)")
@@ -136,17 +139,17 @@ pub struct SecretsSpec {
     pub selector: Option<SelectorSpec>,
 }
 
-/// A key that is taken.
+/// A key to push.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct KeySpec {
-    /// Of which Secret; of each if it is not said.
+    /// The Secret that has the key. Default: each Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret: Option<String>,
     /// The key in the Secret.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
     pub from: String,
-    /// The key in Vault, if it is to be another one.
+    /// The key in Vault. Default: keyPrefix and the key in the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub to: Option<String>,

@@ -1,5 +1,5 @@
-//! How an object that asks for rollouts stands, as it says itself. One type for both kinds; what only one of them has, its definition alone
-//! names. However many workloads an object asks for, this stays small: who stands out is named, and the others are counted.
+//! The status of an object that requests rollouts. Both kinds share the type, and each definition leaves out the fields of the other kind. The
+//! status stays small for any number of workloads: it names exceptional ones and counts the others.
 
 #![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
 
@@ -9,47 +9,46 @@ use konverge_apply::conditions::Conditions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The type of the condition that tells of the last rollout for an object's sake: what for, when, and who had decided it. Present from the
-/// first one on.
+/// The type of the condition about the last rollout for an object: its cause, its time and its trigger. Present after the first rollout.
 pub const ROLLED_OUT: &str = "RolledOut";
 
-/// The type of the condition that tells what is held back, why, and until when. Present only while something is.
+/// The type of the condition about delayed rollouts: the workloads, the cause and the end of the delay. Present only during a delay.
 pub const HELD: &str = "Held";
 
-/// How it stands. Written by the operator alone.
+/// The state of the object. Only the operator writes it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// In the original's words.
+    /// The state in the format of the original operator.
     #[serde(rename = "vault_sync", skip_serializing_if = "Option::is_none")]
     pub vault_sync: Option<VaultSync>,
-    /// The generation of the object that this is about.
+    /// The generation of the object that the operator processed last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The object's own uid. A status that came along with a copy names another's, and counts for nothing.
+    /// The uid of the object. The operator ignores a status with another uid, because it was copied from another object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// With which versions the pods run.
+    /// The versions of the secrets with which the pods run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub baseline: Vec<Baseline>,
     /// The number of workloads that the object names or selects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workloads: Option<u32>,
-    /// The number of workloads whose pods run with what is in Vault.
+    /// The number of workloads whose pods run with the current content of Vault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_sync_workloads: Option<u32>,
-    /// The number of workloads that are to be rolled, and wait for something.
+    /// The number of workloads whose rollout is due and delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_workloads: Option<u32>,
-    /// When the workload was last rolled for this object's sake.
+    /// When this object last caused a rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub last_rollout_time: Option<Timestamp>,
-    /// Ready, and while it is not: Reconciling or Stalled.
+    /// The condition Ready and, while the object is not ready, Reconciling or Stalled.
     pub conditions: Conditions,
 }
 
-/// The original's word.
+/// The state in the format of the original operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct VaultSync {
@@ -58,19 +57,19 @@ pub struct VaultSync {
     pub sync_status: String,
 }
 
-/// With which version of a secret the pods of a workload run.
+/// The version of a secret with which the pods of a workload run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Baseline {
     /// The workload.
     pub workload: String,
-    /// Its uid.
+    /// The uid of the workload.
     pub uid: String,
-    /// The secret: its engine and its path.
+    /// The secret, by its engine and its path.
     pub source: String,
     /// The version.
     pub version: u64,
-    /// When that was written, in Vault's own words.
+    /// When that version was written, as Vault reports it.
     pub created: String,
 }
 

@@ -27,38 +27,38 @@ const AWAITED: &str = "Awaited/";
 /// The same for one that had not followed when the workload was rolled all the same.
 const LATE: &str = "Late/";
 
-/// As it stands in a `spec`.
+/// The part of a `spec` about a Secret that is synced from Vault.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitForSpec {
-    /// The Secret that has to follow, in the namespace of each workload.
+    /// The name of the Secret, in the namespace of each workload.
     #[schemars(schema_with = "fields::object_name")]
     pub secret: String,
-    /// Of which keys the values have to change; of any if it is not said.
+    /// The keys of which a value must change. Default: all keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::keys")]
     pub keys: Option<Vec<String>>,
-    /// How long it is waited for since the change in Vault, such as 90s; 5m if it is not said.
+    /// The longest wait after the change in Vault, such as 90s. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::timeout")]
     pub timeout: Option<String>,
-    /// What happens then. Roll: the workload is rolled, and once more when the Secret has followed after all; that is the default. Hold: it is not
-    /// rolled before the Secret has followed.
+    /// The action after the timeout. Roll (the default): the workload is restarted now, and once more after the Secret has changed. Hold: the
+    /// workload is restarted only after the Secret has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::on_timeout")]
     pub on_timeout: Option<String>,
 }
 
-/// Which Secret has to follow.
+/// The Secret that must change before a rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitFor {
     /// The Secret.
     pub secret: SourceName,
-    /// Which keys of it.
+    /// The keys of which a value must change.
     pub keys: Keys,
-    /// How long it is waited for.
+    /// The longest wait.
     pub timeout: SignedDuration,
-    /// Whether nothing is rolled without it, however late it is.
+    /// Whether the rollout waits for the Secret even after the timeout.
     pub holds: bool,
 }
 

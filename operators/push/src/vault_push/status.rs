@@ -14,23 +14,23 @@ use crate::{
     spec::DeletionPolicy,
 };
 
-/// How a `VaultPush` stands. Written by the operator alone.
+/// The state of a `VaultPush`. Only the operator writes it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VaultPushStatus {
-    /// The generation of the object that this is about.
+    /// The generation of the object that the operator processed last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The object's own uid. A status that came along with a copy names another's, and counts for nothing.
+    /// The uid of the object. The operator ignores a status with another uid, because it was copied from another object.
     pub uid: String,
-    /// The request to look, vault-sync.io/sync-now, that this answers.
+    /// The last value of the annotation vault-sync.io/sync-now that the operator has processed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<String>,
-    /// When all that it asks for was last found in Vault, as far as that was known at the last write of the status.
+    /// When all paths were last verified in Vault, as of the last write of the status.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::time")]
     pub last_verified_time: Option<Timestamp>,
-    /// How the paths are cleared when they are not wanted any more.
+    /// How the paths are cleared once they are no longer requested.
     #[serde(skip_serializing_if = "Option::is_none", with = "super::pascal_case")]
     #[schemars(schema_with = "super::schema::deletion_policy")]
     pub deletion_policy: Option<DeletionPolicy>,
@@ -40,39 +40,39 @@ pub struct VaultPushStatus {
     /// The number of paths that are written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_paths: Option<u32>,
-    /// Each path that was ever written and is not cleared yet. One is here before it is written for the first time.
+    /// All paths that were written and not yet cleared. A path is listed here before its first write.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["location"]))]
     pub paths: Vec<PathStatus>,
-    /// Ready, and while it is not: Reconciling or Stalled.
+    /// The condition Ready and, while the object is not ready, Reconciling or Stalled.
     pub conditions: Conditions,
 }
 
-/// How a path stands.
+/// The state of a path.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PathStatus {
-    /// As it is spelled in Vault's API.
+    /// The path in Vault's API.
     pub location: String,
-    /// Where the engine is mounted.
+    /// The mount path of the engine.
     pub mount: String,
     /// The version of the engine.
     pub kv: u8,
-    /// Whether it was written; before that it is an intention.
+    /// Whether the path was written. If not, its first write may be in progress.
     pub written: bool,
-    /// Since when its first version may have been written, as far as Vault has not told otherwise.
+    /// The earliest time at which its first version may have been written, until Vault confirms a version.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub begun: Option<Timestamp>,
-    /// The version that holds what was wanted last; 0 as long as nothing was tried to be written.
+    /// The version in Vault that has the content desired last. 0 before the first attempt to write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Whether it is somebody else's and left alone.
+    /// Whether the path has another owner, so that the operator does not write it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
-    /// With updatePolicy Merge, the keys that were written.
+    /// The written keys, with updatePolicy Merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<BTreeSet<String>>,
-    /// With updatePolicy Merge, the keys that are about to be written.
+    /// The keys about to be written, with updatePolicy Merge.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub pending: BTreeSet<String>,
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{schema as fields, status::Status, wait::WaitForSpec};
 
-/// Workloads that are rolled when secrets in Vault have changed.
+/// Workloads that are restarted when secrets in Vault change.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "konverge.dev",
@@ -20,7 +20,7 @@ use crate::{schema as fields, status::Status, wait::WaitForSpec};
     category = "konverge",
     namespaced,
     status = "Status",
-    doc = "Workloads that are rolled when secrets in Vault or OpenBao have changed.",
+    doc = "Workloads that are restarted when secrets in Vault or OpenBao change.",
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#,
     printcolumn = r#"{"name": "In Sync", "type": "integer", "jsonPath": ".status.inSyncWorkloads"}"#,
@@ -31,20 +31,20 @@ use crate::{schema as fields, status::Status, wait::WaitForSpec};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VaultRolloutSpec {
-    /// The secrets in Vault. A change of any of them rolls all targets.
+    /// The secrets in Vault. A change of any of them restarts all targets.
     #[schemars(length(min = 1, max = 32))]
     pub vault_secrets: Vec<VaultSecretSpec>,
-    /// The workloads: by name, or by their labels.
+    /// The workloads to restart, by name or by label.
     #[schemars(length(min = 1, max = 1000))]
     pub targets: Vec<TargetSpec>,
-    /// How often Vault is asked, such as 30s; that of the operator if it is not said.
+    /// The poll interval, such as 30s. Default: the operator's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::interval")]
     pub interval: Option<String>,
-    /// Whether nothing is to be rolled for this object's sake for the time being. What changes is remembered, and rolled once afterwards.
+    /// Suspends rollouts for this object. Afterwards, one rollout follows if a secret changed meanwhile.
     #[serde(default)]
     pub suspend: bool,
-    /// A Secret in the namespace of each workload that has to follow before that is rolled: one that somebody syncs from Vault.
+    /// A Secret in the namespace of each workload that is synced from Vault. The rollout waits until this Secret has changed, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for: Option<WaitForSpec>,
 }
@@ -59,27 +59,28 @@ pub struct VaultRolloutSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VaultSecretSpec {
-    /// Where the KV engine is mounted, without slashes around.
+    /// The mount path of the KV engine, without leading and trailing slashes.
     #[schemars(schema_with = "fields::mount")]
     pub mount: String,
     /// The path of the secret in the engine, without data/ or metadata/.
     #[schemars(schema_with = "fields::path")]
     pub path: String,
-    /// Version: each new version counts, and is the default. Content: only other values do, for which the operator has to be allowed to read them.
+    /// Version (the default): each new version is a change. Content: only changed values are a change, and the operator needs permission to read
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::mode")]
     pub mode: Option<String>,
-    /// With mode Content, the keys whose values count; all if it is not said.
+    /// The keys whose values count, with mode Content. Default: all keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::keys")]
     pub keys: Option<Vec<String>>,
-    /// The version of the KV engine. With 1 it is always the content that counts.
+    /// The version of the KV engine. With 1, the mode is always Content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::engine_version")]
     pub engine_version: Option<u8>,
 }
 
-/// A workload, or those with certain labels.
+/// A workload by name, or workloads by label.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[x_kube(
     validation = Rule::new("has(self.name) != has(self.selector)").message("give either a name or a selector"),
@@ -87,19 +88,20 @@ pub struct VaultSecretSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TargetSpec {
-    /// What it is: Deployment, StatefulSet, DaemonSet, CronJob or Rollout. With a selector, all of these if it is not said.
+    /// The kind: Deployment, StatefulSet, DaemonSet, CronJob or Rollout. With a selector, the default is all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::kind")]
     pub kind: Option<String>,
-    /// Its name.
+    /// The name of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::object_name")]
     pub name: Option<String>,
-    /// Its namespace, if it is not that of this object; then each workload has to allow it: roll.konverge.dev/allow-from.
+    /// The namespace of the workloads. Default: the namespace of this object. In another namespace, each workload must allow it by the annotation
+    /// roll.konverge.dev/allow-from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::object_name")]
     pub namespace: Option<String>,
-    /// What its labels have to be. One that fits later takes part from then on.
+    /// A label selector. A workload is a target as long as it matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(
         validation = Rule::new("has(self.matchLabels) || has(self.matchExpressions)")

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{schema as fields, status::Status, wait::WaitForSpec};
 
-/// A workload that is restarted when a secret in Vault has changed.
+/// A workload that is restarted when a secret in Vault changes.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "stable.example.com",
@@ -20,7 +20,7 @@ use crate::{schema as fields, status::Status, wait::WaitForSpec};
     shortname = "vss",
     namespaced,
     status = "Status",
-    doc = "A workload that is restarted when a secret in Vault has changed.",
+    doc = "A workload that is restarted when a secret in Vault changes.",
     printcolumn = r#"{"name": "Deployment_Name", "type": "string", "jsonPath": ".spec.deployName"}"#,
     printcolumn = r#"{"name": "Deployment_Namespace", "type": "string", "jsonPath": ".spec.deployNamespace"}"#,
     printcolumn = r#"{"name": "Secret_Engine", "type": "string", "jsonPath": ".spec.secretEngine"}"#,
@@ -31,32 +31,34 @@ use crate::{schema as fields, status::Status, wait::WaitForSpec};
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct VaultSyncStatusSpec {
-    /// The workload to restart: the name of a Deployment, or of what deployKind says.
+    /// The name of the workload to restart: a Deployment, unless deployKind names another kind.
     pub deploy_name: Option<String>,
-    /// Its namespace. If that is not the one of this object, the workload has to allow it: roll.konverge.dev/allow-from.
+    /// The namespace of the workload. If it differs from the namespace of this object, the workload must allow it by the annotation
+    /// roll.konverge.dev/allow-from.
     pub deploy_namespace: Option<String>,
-    /// Where the KV engine is mounted in Vault, without slashes around.
+    /// The mount path of the KV engine in Vault, without leading and trailing slashes.
     pub secret_engine: Option<String>,
     /// The path of the secret in the engine, without data/ or metadata/.
     pub secret_path: Option<String>,
-    /// When the secret was last updated as far as the workload's pods know, for the time before the operator has first seen it. Not written by
-    /// the operator unless it was started with --write-spec-timestamp.
+    /// When the secret version with which the workload's pods run was written. It counts only until the operator has its own record. The operator
+    /// writes it only with --write-spec-timestamp.
     pub time_stamp: Option<String>,
-    /// What the workload is, if it is no Deployment.
+    /// The kind of the workload. Default: Deployment.
     #[schemars(schema_with = "fields::kind")]
     pub deploy_kind: Option<String>,
-    /// Version: each new version counts. Content: only other values do, for which the operator has to be allowed to read them.
+    /// Version (the default): each new version is a change. Content: only changed values are a change, and the operator needs permission to read
+    /// them.
     #[schemars(schema_with = "fields::mode")]
     pub mode: Option<String>,
-    /// With mode Content, the keys whose values count; all if it is not said.
+    /// The keys whose values count, with mode Content. Default: all keys.
     #[schemars(schema_with = "fields::keys")]
     pub keys: Option<Vec<String>>,
-    /// The version of the KV engine. With 1 it is always the content that counts.
+    /// The version of the KV engine. With 1, the mode is always Content.
     #[schemars(schema_with = "fields::engine_version")]
     pub engine_version: Option<u8>,
-    /// How often Vault is asked, such as 30s; that of the operator if it is not said.
+    /// The poll interval, such as 30s. Default: the operator's setting.
     #[schemars(schema_with = "fields::interval")]
     pub interval: Option<String>,
-    /// A Secret in the namespace of the workload that has to follow before the workload is restarted: one that somebody syncs from Vault.
+    /// A Secret in the namespace of the workload that is synced from Vault. The restart waits until this Secret has changed, too.
     pub wait_for: Option<WaitForSpec>,
 }
