@@ -1,8 +1,8 @@
 //! The engine of an operator.
 //!
-//! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from;
-//! [`cache`], what is known without asking; [`queue`], which object is next; [`controller`], who works on it and what happens when
-//! that fails. Around them: [`object`], [`client`], [`container`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`],
+//! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from, and
+//! [`Informers`], which start watches; [`cache`], what is known without asking; [`queue`], which object is next; [`controller`], who
+//! works on it and what happens when that fails. Around them: [`object`], [`client`], [`container`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`],
 //! [`telemetry`] and [`tls`]. Controllers without a cache need [`own_writes`] and [`version`].
 
 pub mod cache;
@@ -13,6 +13,7 @@ pub mod container;
 pub mod controller;
 #[cfg(feature = "serve")]
 pub mod http_server;
+mod informers;
 pub mod lease;
 pub mod manager;
 pub mod metrics;
@@ -29,6 +30,7 @@ pub mod version;
 pub mod watch;
 
 pub use controller::{Action, Controller, Reconciler};
+pub use informers::Informers;
 pub use lease::LeaseOptions;
 pub use manager::Manager;
 #[cfg(feature = "serve")]

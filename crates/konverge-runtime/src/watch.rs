@@ -32,7 +32,7 @@ pub use kube::runtime::watcher::Event;
 pub(crate) use list_watch::Observed;
 use list_watch::list_watch;
 pub use namespace::{NamespaceError, namespace};
-pub use once_allowed::once_allowed;
+pub(crate) use once_allowed::once_allowed;
 pub use selector::{SelectorError, label_selector};
 
 use crate::object::{Object, Scope};
@@ -86,14 +86,26 @@ konverge_core::with!(WatchOptions);
 pub struct WatchHealth {
     synced: Arc<watch::Sender<bool>>,
     missing: Arc<watch::Sender<bool>>,
+    forbidden: Arc<watch::Sender<bool>>,
     state: Arc<Mutex<HealthState>>,
 }
 
 impl Default for WatchHealth {
     fn default() -> Self {
         let flag = || Arc::new(watch::Sender::new(false));
-        Self { synced: flag(), missing: flag(), state: Arc::default() }
+        Self { synced: flag(), missing: flag(), forbidden: flag(), state: Arc::default() }
     }
+}
+
+/// What is known of the objects of a kind that need not be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// A complete list was seen.
+    Listed,
+    /// There are none, because the API server does not serve the kind.
+    Missing,
+    /// There may be objects, but this program may not list them.
+    Forbidden,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +150,15 @@ impl WatchHealth {
     pub async fn when_missing(&self, is_missing: bool) {
         // As in `synced`, this cannot fail.
         let _ = self.missing.subscribe().wait_for(|missing| *missing == is_missing).await;
+    }
+
+    /// Returns as soon as a complete list was seen, or the API server has said why there can be none. Cancel safe.
+    pub async fn presence(&self) -> Presence {
+        let mut forbidden = self.forbidden.subscribe();
+        tokio::select! {
+            () = self.synced() => if self.is_missing() { Presence::Missing } else { Presence::Listed },
+            _ = forbidden.wait_for(|forbidden| *forbidden) => Presence::Forbidden,
+        }
     }
 
     /// A check for [`Checks::readiness`](crate::checks::Checks::readiness).
@@ -185,6 +206,10 @@ impl WatchHealth {
         let mut state = self.state();
         let since = state.failing.as_ref().map_or_else(Instant::now, |failing| failing.since);
         state.failing = Some(Failing { since, error });
+    }
+
+    fn set_forbidden(&self) {
+        self.forbidden.send_replace(true);
     }
 
     fn set_missing(&self) {

@@ -5,10 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use k8s_openapi::api::core::v1::Secret;
 use konverge_core::digest::DigestKey;
 use konverge_jobs::{Base, Program, ProgramError, run_program};
-use konverge_runtime::{
-    Controller, Manager, Queue,
-    watch::{self, WatchOptions},
-};
+use konverge_runtime::{Controller, Informers, Manager, Queue, watch::WatchOptions};
 use konverge_zopp_client::{
     Client, ConfigError, Connection, CredentialsError, Identity, Trust,
     config::{canonical_address, is_unprotected},
@@ -110,11 +107,9 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
         options.namespace = config.namespace;
         options.label_selector = config.selector;
     });
-    let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(kubernetes.clone(), &(), &watched);
-    manager.checks().readiness("secrets-watch", move || health.check());
-    let mut handler =
-        SecretHandler { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };
-    manager.task("secrets-watch", async move { watch::handle_events(secrets, &mut handler).await });
+    let handler = SecretHandler { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };
+    let mut informers = Informers::new(&mut manager, kubernetes.clone(), watched);
+    informers.required::<PartialObjectMeta<Secret>, _, _>(&(), handler);
 
     let unsupported = Queue::new("pull-unsupported", metrics.queues());
     let follow = unsupported::follow(kubernetes.clone(), namespace, unsupported.clone());

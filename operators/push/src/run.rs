@@ -2,16 +2,15 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::ledger::{ClusterIdentity, DeletionDeadline, DrainError};
 use konverge_core::digest::DigestKey;
 use konverge_jobs::{Base, Log, Program, ProgramError, run_program, run_task};
 use konverge_runtime::{
-    Controller, Manager, Queue,
+    Controller, Informers, Manager, Queue,
     http_server::{Authentication, Listen, MetricsServer, MetricsServerError},
     tls::{Certificate, FilesError},
-    watch::{self, Guarded, WatchHealth, WatchOptions},
+    watch::{Guarded, WatchHealth, WatchOptions},
 };
 use konverge_vault::{
     Vault,
@@ -37,7 +36,7 @@ use crate::{
     runtime_info::RuntimeInfo,
     store::Store,
     vault_push::VaultPush,
-    watch::Feed,
+    watch::{Feed, Secrets, VaultPushes, Workloads},
 };
 
 /// The program's name in metrics, events and errors: that of the original.
@@ -235,32 +234,19 @@ fn listen(bind: Bind) -> Listen {
 /// watch is possible.
 fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> WatchHealth {
     let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.push.namespace));
+    let mut informers = Informers::new(manager, client.clone(), options);
     for &kind in &config.push.kinds {
         let Some(workload) = kind.workload() else { continue };
-        let (events, health) = watch::events::<Workload>(client.clone(), &workload, &options);
-        let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
-        let name = format!("{}-watch", kind.plural());
+        let handler = Workloads { feed: feed.clone(), kind };
         if kind.is_original() {
-            manager.checks().readiness(name.clone(), move || health.check());
-            manager.task(name, follow);
+            informers.required::<Workload, _, _>(&workload, handler);
         } else {
-            manager.task(
-                name,
-                watch::once_allowed(client.clone(), kind.resource(), config.push.namespace.clone(), follow),
-            );
+            informers.optional::<Workload, _, _>(&workload, handler);
         }
     }
     if config.push.kinds.contains(&Kind::VaultPush) {
-        let (events, _) = watch::events::<Guarded<VaultPush>>(client.clone(), &(), &options);
-        let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().vault_pushes(events));
-        let resource = Kind::VaultPush.resource();
-        let once_known = watch::once_allowed(client.clone(), resource, config.push.namespace.clone(), follow);
-        manager.task("vaultpushes-watch", once_known);
+        informers.optional::<Guarded<VaultPush>, _, _>(&(), VaultPushes { feed: feed.clone() });
     }
-    let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
-    let checked = health.clone();
-    manager.checks().readiness("secrets-watch", move || checked.check());
-    let take_part = config.push.kinds.contains(&Kind::Secret);
-    manager.task("secrets-watch", feed.clone().secrets(take_part, secrets));
-    health
+    let secrets = Secrets::new(feed.clone(), config.push.kinds.contains(&Kind::Secret));
+    informers.required::<PartialObjectMeta<Secret>, _, _>(&(), secrets)
 }

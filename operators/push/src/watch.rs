@@ -7,11 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use futures::Stream;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_runtime::{
     Priority, Queue,
-    watch::{Event, EventHandler, Guarded, Origin, Undecodable, handle_events},
+    watch::{EventHandler, Guarded, Origin, Undecodable},
 };
 use konverge_workload::Workload;
 use kube::core::{ObjectMeta, PartialObjectMeta};
@@ -52,22 +51,6 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Follows the workloads of one kind, as long as there are events.
-    pub async fn workloads(self, kind: Kind, events: impl Stream<Item = Event<Workload>>) {
-        handle_events(events, &mut Workloads { feed: self, kind }).await;
-    }
-
-    /// Follows the objects of kind `VaultPush`, as long as there are events.
-    pub async fn vault_pushes(self, events: impl Stream<Item = Event<Guarded<VaultPush>>>) {
-        handle_events(events, &mut VaultPushes { feed: self }).await;
-    }
-
-    /// Follows the Secrets, as long as there are events. Unless they `take_part`, they matter only to the workloads that use them.
-    pub async fn secrets(self, take_part: bool, events: impl Stream<Item = Event<PartialObjectMeta<Secret>>>) {
-        let mut handler = Secrets { feed: self, take_part, used: HashSet::new(), counts: HashMap::new() };
-        handle_events(events, &mut handler).await;
-    }
-
     fn show_workload(&self, kind: Kind, object: Workload) -> Option<ObjectRef> {
         let Workload { metadata, references, .. } = object;
         self.show(kind, metadata, |spec, _| Wanted::of_workload(&spec.selection, &references))
@@ -140,9 +123,11 @@ impl Feed {
 }
 
 /// Handles the events of the workloads of one kind.
-struct Workloads {
-    feed: Feed,
-    kind: Kind,
+pub struct Workloads {
+    /// Updates the bindings.
+    pub feed: Feed,
+    /// The kind.
+    pub kind: Kind,
 }
 
 impl EventHandler<Workload> for Workloads {
@@ -166,8 +151,9 @@ impl EventHandler<Workload> for Workloads {
 }
 
 /// Handles the events of the objects of kind `VaultPush`. The status of an undecodable one says so.
-struct VaultPushes {
-    feed: Feed,
+pub struct VaultPushes {
+    /// Updates the bindings.
+    pub feed: Feed,
 }
 
 impl VaultPushes {
@@ -201,13 +187,20 @@ impl EventHandler<VaultPush> for VaultPushes {
 }
 
 /// Handles the events of the Secrets.
-struct Secrets {
+pub struct Secrets {
     feed: Feed,
     take_part: bool,
     /// The Secrets of the list that is being read that some object uses. Of all others, not even the name is kept.
     used: HashSet<SecretRef>,
     /// How many Secrets of the list that is being read are in each namespace.
     counts: HashMap<String, usize>,
+}
+
+impl Secrets {
+    /// Handles the Secrets. Unless they `take_part`, they matter only to the workloads that use them.
+    pub fn new(feed: Feed, take_part: bool) -> Self {
+        Self { feed, take_part, used: HashSet::new(), counts: HashMap::new() }
+    }
 }
 
 impl EventHandler<PartialObjectMeta<Secret>> for Secrets {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::OptionFuture;
 use konverge_apply::{Announcer, Statement};
 use konverge_core::{backoff::Backoff, digest::DigestKey, outage::PROBES};
 use konverge_runtime::Priority;
@@ -142,7 +143,7 @@ impl Follower {
         loop {
             let known = tokio::select! {
                 known = watch.changed() => known,
-                () = until(again) => watch.known(),
+                Some(()) = OptionFuture::from(again.map(sleep_until)) => watch.known(),
                 // After a failure, the next question waits for its pause.
                 () = asked.notified(), if again.is_none() => {
                     if !self.parts.index.is_unknown(source) {
@@ -254,11 +255,4 @@ impl Follower {
 fn pause(error: &VaultError, failures: u32) -> Duration {
     let backoff = if error.concerns_every_request() { PROBES } else { BACKOFF };
     backoff.delay(failures, rand::random())
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }

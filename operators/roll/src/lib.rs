@@ -42,7 +42,6 @@ pub mod hold;
 pub mod index;
 pub mod inspect;
 pub mod job;
-mod kinds_seen;
 pub mod messages;
 pub mod metrics;
 pub mod object;

@@ -5,28 +5,22 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::{
-    FutureExt,
-    future::{BoxFuture, join_all, pending},
-};
+use futures::{FutureExt, future::pending};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_apply::events::EventSink;
 use konverge_core::error::in_one_line;
 use konverge_jobs::{Base, Program, ProgramError, run_program};
 use konverge_runtime::{
-    Controller, Manager,
-    watch::{self, Guarded, WatchHealth, WatchOptions, once_allowed},
+    Controller, Informers, Manager,
+    watch::{Guarded, Presence, WatchOptions},
 };
 use konverge_vault::{
     Vault,
     environment::{EnvironmentError, VaultEnvironment},
 };
 use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
-use kube::{
-    Api, Client,
-    core::{ApiResource, DynamicObject, PartialObjectMeta},
-};
+use kube::{Client, core::PartialObjectMeta};
 
 use crate::{
     breaker,
@@ -35,7 +29,6 @@ use crate::{
     digest_key::Key,
     follow::{VaultSource, VaultSourceParts},
     index::Index,
-    kinds_seen::{self, Kind},
     messages,
     metrics::Metrics,
     object::SourceKind,
@@ -47,7 +40,7 @@ use crate::{
     vault_rollout::{self, VaultRollout},
     vault_sync_status::{self, VaultSyncStatus},
     wakeups::Queues,
-    watch::Feed,
+    watch::{Classes, Feed, Sources, Triggers, Workloads},
     writer::Writer,
 };
 
@@ -95,9 +88,11 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         counts,
     };
     let feed = parts.feed();
-    let watched = watch_all(&mut manager, &parts.client, &config, &feed);
     let vault = reach_vault(&mut manager, &config)?;
-    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut manager, &parts.client, &config, &feed));
+    let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.namespace));
+    let mut informers = Informers::new(&mut manager, parts.client.clone(), options);
+    let watched = watch_all(&mut informers, &config.kinds, &feed);
+    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut informers, &config, &feed));
     let workers = config.workers.into();
     let sources = parts.queues.sources.clone();
     let reader = Controller::new(Arc::new(parts.reader(vault)), sources, metrics.controllers()).workers(workers);
@@ -256,46 +251,31 @@ fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, 
     Ok(Some(vault))
 }
 
-/// Where the operator looks.
-fn watch_options(config: &Config) -> WatchOptions {
-    WatchOptions::default().with(|options| options.namespace.clone_from(&config.namespace))
-}
-
 /// Watches objects that ask for rollouts of others, as soon as their kind is there. Returns what ends when all of them have been seen, or when
 /// it is known that there can be none.
 fn watch_triggers(
-    manager: &mut Manager,
-    client: &Client,
+    informers: &mut Informers<'_>,
     config: &Config,
     feed: &Feed,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let options = watch_options(config);
     let settings = config.vault.settings();
-    let seen = TriggerKind::ALL.map(|kind| {
-        let (follow, health): (BoxFuture<'static, ()>, _) = match kind {
-            TriggerKind::VaultSyncStatus => {
-                let (events, health) = watch::events::<Guarded<VaultSyncStatus>>(client.clone(), &(), &options);
-                let shown = move |object| vault_sync_status::shown(object, settings);
-                let shown = within(config, shown);
-                (Box::pin(feed.clone().triggers(kind, events, shown)), health)
-            }
-            TriggerKind::VaultRollout => {
-                let (events, health) = watch::events::<Guarded<VaultRollout>>(client.clone(), &(), &options);
-                let shown = move |object| vault_rollout::shown(object, settings);
-                let shown = within(config, shown);
-                (Box::pin(feed.clone().triggers(kind, events, shown)), health)
-            }
-        };
-        let seen = watch_once_there(manager, client, config, kind.resource(), (follow, health));
-        let feed = feed.clone();
-        async move {
+    let shown = within(config, move |object| vault_sync_status::shown(object, settings));
+    let statuses = Triggers { feed: feed.clone(), kind: TriggerKind::VaultSyncStatus, shown };
+    let shown = within(config, move |object| vault_rollout::shown(object, settings));
+    let rollouts = Triggers { feed: feed.clone(), kind: TriggerKind::VaultRollout, shown };
+    let watches = [
+        (statuses.kind, informers.optional::<Guarded<VaultSyncStatus>, Guarded<_>, _>(&(), statuses)),
+        (rollouts.kind, informers.optional::<Guarded<VaultRollout>, Guarded<_>, _>(&(), rollouts)),
+    ];
+    let feed = feed.clone();
+    async move {
+        for (kind, watch) in watches {
             // Where they are hidden, what they have asked for is kept.
-            if seen.await == Kind::Unknown {
+            if watch.presence().await == Presence::Missing {
                 feed.no_triggers(kind);
             }
         }
-    });
-    async move { drop(join_all(seen).await) }
+    }
 }
 
 /// Returns a trigger, with its spec refused if it names a secret that it may not name.
@@ -310,76 +290,32 @@ fn within<K, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>>(
     }
 }
 
-/// Watches the classes of the Secrets Store CSI driver, as soon as there are such. Returns what ends when all of them have been seen, or when it
-/// is known that there are none to be seen.
-fn watch_classes(
-    manager: &mut Manager,
-    client: &Client,
-    config: &Config,
-    feed: &Feed,
-) -> impl Future<Output = ()> + Send + use<> {
-    let options = watch_options(config);
-    let (events, health) = watch::events::<Guarded<SecretProviderClass>>(client.clone(), &(), &options);
-    let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().classes(events));
-    let resource = ApiResource::erase::<SecretProviderClass>(&());
-    watch_once_there(manager, client, config, resource, (follow, health)).map(drop)
-}
-
-/// Follows a kind as soon as the cluster knows it. Returns what ends when its objects have been seen, or when it is known why not.
-fn watch_once_there(
-    manager: &mut Manager,
-    client: &Client,
-    config: &Config,
-    resource: ApiResource,
-    (follow, health): (BoxFuture<'static, ()>, WatchHealth),
-) -> impl Future<Output = Kind> + Send + use<> {
-    let api: Api<DynamicObject> = match &config.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    let kind = resource.kind.clone();
-    let name = format!("{}-watch", resource.plural);
-    manager.task(name, once_allowed(client.clone(), resource, config.namespace.clone(), follow));
-    async move { kinds_seen::seen(&kind, api, health).await }
-}
-
-/// Watches Secrets, `ConfigMaps`, each kind of workload, and what more those use. Returns what ends when all of them have been seen, or when it is
-/// known that there are none to be seen: Argo's kind need not be there.
+/// Watches Secrets, `ConfigMaps`, each kind of workload, and the classes of the Secrets Store CSI driver. Returns what ends when all of them have
+/// been seen, or when it is known that there are none to be seen: Argo's kind and the classes need not be there.
 fn watch_all(
-    manager: &mut Manager,
-    client: &Client,
-    config: &Config,
+    informers: &mut Informers<'_>,
+    kinds: &[WorkloadKind],
     feed: &Feed,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let options = watch_options(config);
     let mut watches = Vec::new();
-    let mut need_not_be_there: Vec<BoxFuture<'static, ()>> = Vec::new();
-    for &kind in &config.kinds {
-        let (events, health) = watch::events::<Guarded<Workload>>(client.clone(), &kind, &options);
-        let follow: BoxFuture<'static, ()> = Box::pin(feed.clone().workloads(kind, events));
-        if kind == WorkloadKind::Rollout {
-            // Without them, template owners, earlier waves and rollouts under way are not known.
-            let seen = watch_once_there(manager, client, config, kind.resource(), (follow, health));
-            need_not_be_there.push(Box::pin(seen.map(drop)));
+    for &kind in kinds {
+        let handler = Workloads { feed: feed.clone(), kind };
+        watches.push(if kind == WorkloadKind::Rollout {
+            informers.optional::<Guarded<Workload>, _, _>(&kind, handler)
         } else {
-            let name = format!("{}-watch", kind.plural());
-            manager.task(name.clone(), follow);
-            watches.push((name, health));
-        }
+            informers.required::<Guarded<Workload>, _, _>(&kind, handler)
+        });
     }
-    let (secrets, health) = watch::events::<PartialObjectMeta<Secret>>(client.clone(), &(), &options);
-    manager.task("secrets-watch", feed.clone().sources(SourceKind::Secret, secrets));
-    watches.push(("secrets-watch".to_owned(), health));
-    let (maps, health) = watch::events::<PartialObjectMeta<ConfigMap>>(client.clone(), &(), &options);
-    manager.task("configmaps-watch", feed.clone().sources(SourceKind::ConfigMap, maps));
-    watches.push(("configmaps-watch".to_owned(), health));
-    for (name, health) in &watches {
-        let health = health.clone();
-        manager.checks().readiness(name.clone(), move || health.check());
-    }
-    need_not_be_there.push(Box::pin(watch_classes(manager, client, config, feed)));
+    let (secrets, maps) = (SourceKind::Secret, SourceKind::ConfigMap);
+    watches.extend([
+        informers.required::<PartialObjectMeta<Secret>, _, _>(&(), Sources::new(feed.clone(), secrets)),
+        informers.required::<PartialObjectMeta<ConfigMap>, _, _>(&(), Sources::new(feed.clone(), maps)),
+        informers.optional::<Guarded<SecretProviderClass>, _, _>(&(), Classes { feed: feed.clone() }),
+    ]);
+    // Without all of them, template owners, earlier waves and rollouts under way are not known.
     async move {
-        join_all(watches.iter().map(|(_, health)| health.synced())).await;
-        join_all(need_not_be_there).await;
+        for watch in watches {
+            watch.presence().await;
+        }
     }
 }

@@ -7,11 +7,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use futures::Stream;
 use konverge_apply::Announcer;
 use konverge_runtime::{
     Priority,
-    watch::{Event, EventHandler, Guarded, Origin, Undecodable, handle_events},
+    watch::{EventHandler, Origin, Undecodable},
 };
 use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
 use kube::{
@@ -43,31 +42,6 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Follows the workloads of one kind, as long as there are events.
-    pub async fn workloads(self, kind: WorkloadKind, events: impl Stream<Item = Event<Guarded<Workload>>>) {
-        handle_events(events, &mut Workloads { feed: self, kind }).await;
-    }
-
-    /// Follows the Secrets or the `ConfigMaps`, as long as there are events.
-    pub async fn sources<K: Resource>(self, kind: SourceKind, events: impl Stream<Item = Event<PartialObjectMeta<K>>>) {
-        handle_events(events, &mut Sources { feed: self, kind, missing: HashSet::new() }).await;
-    }
-
-    /// Follows the classes of the Secrets Store CSI driver, as long as there are events.
-    pub async fn classes(self, events: impl Stream<Item = Event<Guarded<SecretProviderClass>>>) {
-        handle_events(events, &mut Classes { feed: self }).await;
-    }
-
-    /// Follows objects that ask for rollouts of others, as long as there are events. `shown` is what one of them is to us.
-    pub async fn triggers<K: Resource>(
-        self,
-        kind: TriggerKind,
-        events: impl Stream<Item = Event<K>>,
-        shown: impl Fn(K) -> Option<(TriggerRef, WatchedTrigger)>,
-    ) {
-        handle_events(events, &mut Triggers { feed: self, kind, shown }).await;
-    }
-
     /// Objects of this kind that ask for rollouts there are none.
     pub fn no_triggers(&self, kind: TriggerKind) {
         self.leave(self.index.retain_triggers(kind, &HashSet::new()), Priority::Normal, OBJECT);
@@ -152,9 +126,11 @@ fn told_by(origin: Origin) -> (Shows<'static>, Priority, &'static str) {
 }
 
 /// Handles the events of the workloads of one kind.
-struct Workloads {
-    feed: Feed,
-    kind: WorkloadKind,
+pub struct Workloads {
+    /// Updates the index.
+    pub feed: Feed,
+    /// The kind.
+    pub kind: WorkloadKind,
 }
 
 impl EventHandler<Workload> for Workloads {
@@ -189,11 +165,18 @@ impl EventHandler<Workload> for Workloads {
 }
 
 /// Handles the events of the Secrets or the `ConfigMaps`.
-struct Sources {
+pub struct Sources {
     feed: Feed,
     kind: SourceKind,
     /// The known sources that the list that is being read has not shown yet.
     missing: HashSet<SourceRef>,
+}
+
+impl Sources {
+    /// Handles the sources of one kind.
+    pub fn new(feed: Feed, kind: SourceKind) -> Self {
+        Self { feed, kind, missing: HashSet::new() }
+    }
 }
 
 impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
@@ -233,8 +216,9 @@ impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
 }
 
 /// Handles the events of the classes of the Secrets Store CSI driver.
-struct Classes {
-    feed: Feed,
+pub struct Classes {
+    /// Updates the index.
+    pub feed: Feed,
 }
 
 impl EventHandler<SecretProviderClass> for Classes {
@@ -264,11 +248,13 @@ impl EventHandler<SecretProviderClass> for Classes {
 }
 
 /// Handles the events of objects that ask for rollouts of others.
-struct Triggers<F> {
-    feed: Feed,
-    kind: TriggerKind,
+pub struct Triggers<F> {
+    /// Updates the index.
+    pub feed: Feed,
+    /// The kind.
+    pub kind: TriggerKind,
     /// The role of one of them for the operator.
-    shown: F,
+    pub shown: F,
 }
 
 impl<K: Resource, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>> EventHandler<K> for Triggers<F> {

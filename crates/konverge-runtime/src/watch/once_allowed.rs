@@ -1,6 +1,6 @@
 //! Kinds that a program may or may not be allowed to watch, or that may not be there.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use kube::{
     Api, Client,
@@ -8,43 +8,93 @@ use kube::{
     core::{ApiResource, DynamicObject},
 };
 
+use super::{WatchHealth, WatchOptions};
+
 /// Between two attempts; permissions are changed by hand.
 const EVERY: Duration = Duration::from_secs(300);
 
 /// The same where the kind is not known. A person who installs its definition waits for the effect.
 pub(super) const EVERY_UNKNOWN: Duration = Duration::from_secs(30);
 
-/// Does `follow` from when the kind is there and may be listed, in this namespace or in all. Until then the log tells once that its objects
-/// are not watched.
-pub async fn once_allowed(
+/// Runs `follow` once the API server serves the kind and allows to list it. Until then, `health` says why not, and the log says once that the
+/// objects are not watched. Any other answer says nothing about the kind, so the API server is asked again.
+pub(crate) async fn once_allowed(
     client: Client,
     resource: ApiResource,
-    namespace: Option<String>,
+    options: WatchOptions,
+    health: WatchHealth,
     follow: impl Future<Output = ()> + Send,
 ) {
-    let api: Api<DynamicObject> = match &namespace {
+    let api: Api<DynamicObject> = match &options.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    let mut told = false;
+    let plural = &resource.plural;
+    let (mut told, mut failures) = (false, 0);
     loop {
-        match api.list_metadata(&ListParams::default().limit(1)).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
-                match (std::mem::replace(&mut told, true), status.code) {
-                    (true, _) => {}
-                    (false, 404) => {
-                        tracing::info!("{} take no part until their definition is installed", resource.plural);
-                    }
-                    (false, _) => tracing::warn!(
-                        "{} take no part: {}. Allow get, list, watch and patch on them, or leave them out of --kinds",
-                        resource.plural,
-                        status.message
-                    ),
+        let pause = match api.list_metadata(&ListParams::default().limit(1)).await {
+            Ok(_) => return follow.await,
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::info!("{plural} take no part until their definition is installed");
                 }
-                tokio::time::sleep(if status.code == 404 { EVERY_UNKNOWN } else { EVERY }).await;
+                health.set_missing();
+                EVERY_UNKNOWN
             }
-            // The watch handles all other errors.
-            _ => return follow.await,
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(
+                        "{plural} take no part: {}. Allow get, list, watch and patch on them, or leave them out of --kinds",
+                        status.message
+                    );
+                }
+                health.set_forbidden();
+                EVERY
+            }
+            Err(error) => {
+                failures += 1;
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    kind = resource.kind,
+                    error,
+                    "cannot find out whether the cluster has this kind; asking again"
+                );
+                options.backoff.delay(failures, rand::random())
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use konverge_testkit::double::{Answer, ApiDouble, RequestMatcher};
+
+    use super::*;
+    use crate::watch::Presence;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_fails_is_asked_again_until_it_tells() {
+        for (code, reason, expected) in [(404, "NotFound", Presence::Missing), (403, "Forbidden", Presence::Forbidden)]
+        {
+            let server = ApiDouble::default();
+            let path = "/api/v1/configmaps";
+            for (code, reason) in [(500, "InternalError"), (401, "Unauthorized"), (code, reason)] {
+                server.expect(RequestMatcher::list(path).answer(Answer::status(code, reason, "no")));
+            }
+            server.expect(RequestMatcher::list(path).answer(Answer::list(
+                "v1",
+                "PartialObjectMetadata",
+                "7",
+                &[(); 0],
+            )));
+            let (resource, health) = (ApiResource::erase::<ConfigMap>(&()), WatchHealth::default());
+            let (known, follow) = (health.clone(), async {});
+            let once = once_allowed(server.client(), resource, WatchOptions::default(), health, follow);
+            let (presence, ()) = tokio::join!(known.presence(), once);
+            assert_eq!(presence, expected);
+            server.finish().unwrap();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt, Stream, StreamExt,
-    future::{Fuse, FusedFuture},
+    future::{Fuse, FusedFuture, OptionFuture},
 };
 use konverge_core::{backoff::Backoff, outage::LONGEST_PAUSE};
 use konverge_zopp_client::{FetchError, WatchEvent};
@@ -106,7 +106,7 @@ impl Follow {
                 () = self.fetcher.failed.notified() => {
                     next_poll = next_poll.min(Instant::now() + RECONNECT.delay(failures + 1, rand::random()));
                 }
-                () = until(missed.due()) => {
+                Some(()) = OptionFuture::from(missed.due().map(sleep_until)) => {
                     missed.admit();
                     self.metrics.missed_event();
                     warn!(environment = %self.fetcher.reader().name(), "the poll found a change that the stream did not tell");
@@ -165,14 +165,6 @@ enum Polled {
     Nothing,
     /// An answer: what was known when the poll began, if anything was, and what the server stated.
     Answer(Option<(Stated, Stated)>),
-}
-
-/// Never comes if there is no such moment.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! Which keys the queue of a standby has: its watches fill the queue, and no worker empties it.
 
 use futures::stream;
-use konverge_runtime::metrics::Metrics as ProcessMetrics;
+use konverge_runtime::{
+    metrics::Metrics as ProcessMetrics,
+    watch::{Event, handle_events},
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,11 +22,12 @@ impl Standby {
     }
 
     async fn deployments(&self, events: Vec<Event<Workload>>) {
-        self.feed.clone().workloads(Kind::Deployment, stream::iter(events)).await;
+        let mut handler = Workloads { feed: self.feed.clone(), kind: Kind::Deployment };
+        handle_events(stream::iter(events), &mut handler).await;
     }
 
     async fn secrets(&self, events: Vec<Event<PartialObjectMeta<Secret>>>) {
-        self.feed.clone().secrets(true, stream::iter(events)).await;
+        handle_events(stream::iter(events), &mut Secrets::new(self.feed.clone(), true)).await;
     }
 
     /// The names of the queued objects, in order.

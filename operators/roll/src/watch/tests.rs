@@ -6,7 +6,11 @@ use futures::{future::pending, stream};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::events::EventSink;
-use konverge_runtime::{Metrics, Queue, queue::Completion};
+use konverge_runtime::{
+    Metrics, Queue,
+    queue::Completion,
+    watch::{Event, Guarded, handle_events},
+};
 use konverge_workload::Keys;
 use serde_json::{Value, json};
 
@@ -67,7 +71,8 @@ fn secret(name: &str) -> PartialObjectMeta<Secret> {
 }
 
 async fn deployments(feed: &Feed, events: Vec<Event<Guarded<Workload>>>) {
-    feed.clone().workloads(WorkloadKind::Deployment, stream::iter(events)).await;
+    let mut handler = Workloads { feed: feed.clone(), kind: WorkloadKind::Deployment };
+    handle_events(stream::iter(events), &mut handler).await;
 }
 
 /// An object that asks for rollouts of the Deployment of its name for a path of its own.
@@ -98,7 +103,8 @@ fn trigger(name: &str) -> (TriggerRef, WatchedTrigger) {
 
 async fn triggers(feed: &Feed, events: Vec<Event<Secret>>) {
     let shown = |object: Secret| Some(trigger(&object.metadata.name?));
-    feed.clone().triggers(TriggerKind::VaultRollout, stream::iter(events), shown).await;
+    let mut handler = Triggers { feed: feed.clone(), kind: TriggerKind::VaultRollout, shown };
+    handle_events(stream::iter(events), &mut handler).await;
 }
 
 /// Stands for an object that asks; only its name counts here.
@@ -115,7 +121,8 @@ async fn the_queues_of_a_standby_forget_objects_that_are_gone() {
     for number in 0..100 {
         let name = format!("passing-{number}");
         deployments(&feed, vec![Event::Apply(all(&name))]).await;
-        feed.clone().sources(SourceKind::Secret, stream::iter(vec![Event::Apply(secret(&format!("of-{name}")))])).await;
+        let changed = stream::iter([Event::Apply(secret(&format!("of-{name}")))]);
+        handle_events(changed, &mut Sources::new(feed.clone(), SourceKind::Secret)).await;
         triggers(&feed, vec![Event::Apply(named(&name))]).await;
         assert_eq!(queued(&feed), [1, 2, 1], "the Secret and the path in Vault are sources");
         // Whichever goes first.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, future::OptionFuture, stream::FuturesUnordered};
 use konverge_core::{
     digest::DigestKey,
     error::{Classify, ErrorClass},
@@ -40,7 +40,7 @@ pub(super) async fn run(vault: Vault, key: Arc<DigestKey>, shared: Arc<Shared>) 
         let next = if running.len() < places { shared.schedule().next_due() } else { None };
         tokio::select! {
             Some(answers) = running.next() => note(&shared, answers),
-            () = until(next) => {}
+            Some(()) = OptionFuture::from(next.map(sleep_until)) => {}
             () = shared.wake.notified() => {}
         }
     }
@@ -92,12 +92,5 @@ fn pause(error: &VaultError) -> Option<Duration> {
     match error.class() {
         ErrorClass::After(pause) if error.is_outage() => Some(pause),
         _ => None,
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
