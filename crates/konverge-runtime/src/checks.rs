@@ -6,7 +6,7 @@
 use std::{
     fmt::Write,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -62,6 +62,21 @@ impl Flag {
     }
 }
 
+/// A check with the outcome of the last probe of something outside, which a task makes now and then.
+#[derive(Clone)]
+pub struct Probe(Arc<Mutex<Result<(), String>>>);
+
+impl Probe {
+    /// Takes the outcome of a probe. Returns that of the probe before.
+    pub fn replace(&self, outcome: Result<(), String>) -> Result<(), String> {
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), outcome)
+    }
+
+    fn last(&self) -> Result<(), String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 impl Checks {
     /// Adds a check that fails when only a restart helps. It says why; it must not wait.
     pub fn liveness(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
@@ -84,6 +99,14 @@ impl Checks {
         let seen = flag.clone();
         self.readiness(name, move || if seen.get() { Ok(()) } else { Err(unless.to_owned()) });
         flag
+    }
+
+    /// Adds a readiness check with the outcome of the last probe. It fails with `before` until the first one.
+    pub fn readiness_probe(&self, name: impl Into<String>, before: impl Into<String>) -> Probe {
+        let probe = Probe(Arc::new(Mutex::new(Err(before.into()))));
+        let seen = probe.clone();
+        self.readiness(name, move || seen.last());
+        probe
     }
 
     /// Counts the checks of a part, also those that it is given later, among these, as `part/check`.
@@ -232,6 +255,24 @@ mod tests {
         flag.set(true);
         assert!(checks.ready().passed);
         assert!(checks.live().passed);
+    }
+
+    #[test]
+    fn a_probe_fails_until_its_first_good_outcome_and_tells_what_was_before() {
+        let checks = Checks::default();
+        let probe = checks.readiness_probe("vault", "not asked yet");
+        for (outcome, before, text) in [
+            (
+                Err("sealed".to_owned()),
+                Err("not asked yet".to_owned()),
+                "[-]vault failed: sealed\nreadyz check failed\n",
+            ),
+            (Ok(()), Err("sealed".to_owned()), "[+]vault ok\nreadyz check passed\n"),
+            (Err("away".to_owned()), Ok(()), "[-]vault failed: away\nreadyz check failed\n"),
+        ] {
+            assert_eq!(probe.replace(outcome), before);
+            assert_eq!(checks.ready().text, text);
+        }
     }
 
     #[test]

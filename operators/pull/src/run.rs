@@ -17,7 +17,7 @@ use crate::{
     config::Config,
     hub::Hubs,
     metrics::Metrics,
-    reachability::Reachability,
+    reachability,
     reconcile::Pull,
     unsupported::{self, Unsupported},
     watch::{SecretHandler, wake},
@@ -86,10 +86,8 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let Base { mut manager, metrics, client: kubernetes, events, .. } = program.assemble().await?;
     let counts = metrics.register(Metrics::new);
 
-    let reachability = Reachability::default();
-    let reachable = reachability.clone();
-    manager.checks().readiness("zopp-server", move || reachable.check());
-    manager.task("reachability", reachability.run(zopp.connection().clone()));
+    let probe = manager.checks().readiness_probe("zopp-server", "the server was not asked yet");
+    manager.task("reachability", reachability::follow(zopp.connection().clone(), probe));
 
     let bindings = Arc::new(Bindings::new(counts.clone()));
     let queue = Queue::new("pull", metrics.queues()).with_namespaces(|key: &SecretRef| &key.namespace);

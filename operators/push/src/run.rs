@@ -31,7 +31,7 @@ use crate::{
     orphans::{Clearing, Orphans},
     policy::Policy,
     prefetch::Prefetch,
-    reachability::Reachability,
+    reachability,
     reconcile::{Parts, Pusher, run_limit},
     runtime_info::RuntimeInfo,
     store::Store,
@@ -198,10 +198,8 @@ fn report_limits(metrics: &Metrics) {
 
 /// Follows whether Vault works, for readiness and for the objects that wait for it.
 fn follow_vault(manager: &mut Manager, vault: Vault, bindings: &Arc<Bindings>, queue: &Queue<ObjectRef>) {
-    let reachability = Reachability::default();
-    let reachable = reachability.clone();
-    manager.checks().readiness("vault", move || reachable.check());
-    manager.task("vault", reachability.run(vault, Arc::clone(bindings), queue.clone()));
+    let probe = manager.checks().readiness_probe("vault", "Vault was not asked yet");
+    manager.task("vault", reachability::follow(vault, probe, Arc::clone(bindings), queue.clone()));
 }
 
 /// Finds out which installation this is. Until `secrets` has shown a list, a refusal may come from an API server that has just started.
