@@ -76,8 +76,7 @@ pub struct VaultPushSpec {
         regex(pattern = r"^([^{}/]|\{(namespace|name|secret)\})([^{}]|\{(namespace|name|secret)\})*$")
     )]
     pub path: String,
-    /// The version of the KV engine. The operator detects it, and uses this field only where its Vault policy does not allow that.
-    /// Default: 2.
+    /// The version of the KV engine. Used only where the operator's Vault policy does not let it detect the version. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2))]
     pub engine_version: Option<u8>,
@@ -89,8 +88,7 @@ pub struct VaultPushSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub key_prefix: Option<String>,
-    /// Keys in Vault whose values are rendered from templates. ${key} is the value of a key of the Secret, ${secret/key} is the value of a key of
-    /// the named Secret, and $$ is a dollar sign.
+    /// Keys in Vault that are rendered from templates: ${key} is the value of a key, ${secret/key} that of a named Secret, and $$ a dollar sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::templates")]
     pub templates: Option<BTreeMap<String, String>>,
@@ -107,8 +105,7 @@ pub struct VaultPushSpec {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "pascal_case")]
     #[schemars(schema_with = "schema::existing_policy")]
     pub existing: Option<ExistingPolicy>,
-    /// How the operator treats a value that is not valid UTF-8: Base64 writes it encoded, and Refuse does not write it. Default: the operator's
-    /// setting.
+    /// How the operator treats a value that is not valid UTF-8: Base64 (written encoded) or Refuse. Default: the operator's setting.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "pascal_case")]
     #[schemars(schema_with = "schema::binary_policy")]
     pub binary: Option<BinaryPolicy>,

@@ -50,7 +50,7 @@ impl Vault {
     /// An operator that asks this Vault each second, and where it serves its health and metrics.
     pub(crate) fn operator(&self, kubeconfig: &Path, namespace: &str) -> (ProcessSpec, String) {
         let (spec, address) = operator(kubeconfig, namespace);
-        let spec = spec.args(["--vault-url", &format!("{}/v1/", self.server.address()), "--vault-interval", "1s"]);
+        let spec = spec.args(["--vault-url", &format!("{}/v1/", self.server.address()), "--vault-interval", "200ms"]);
         (spec.arg("--vault-token-file").arg(&self.token_file), address)
     }
 }

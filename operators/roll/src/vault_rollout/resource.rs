@@ -65,8 +65,7 @@ pub struct VaultSecretSpec {
     /// The path of the secret in the engine, without data/ or metadata/.
     #[schemars(schema_with = "fields::path")]
     pub path: String,
-    /// Version (the default): each new version is a change. Content: only changed values are a change, and the operator needs permission to read
-    /// them.
+    /// Version (the default): each new version is a change. Content: only changed values are a change, which needs permission to read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::mode")]
     pub mode: Option<String>,
@@ -96,8 +95,7 @@ pub struct TargetSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::object_name")]
     pub name: Option<String>,
-    /// The namespace of the workloads. Default: the namespace of this object. In another namespace, each workload must allow it by the annotation
-    /// roll.konverge.dev/allow-from.
+    /// The namespace of the workloads, by default that of this object. Elsewhere, each workload must allow it by roll.konverge.dev/allow-from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "fields::object_name")]
     pub namespace: Option<String>,

@@ -33,8 +33,7 @@ use crate::{schema as fields, status::Status, wait::WaitForSpec};
 pub struct VaultSyncStatusSpec {
     /// The name of the workload to restart: a Deployment, unless deployKind names another kind.
     pub deploy_name: Option<String>,
-    /// The namespace of the workload. If it differs from the namespace of this object, the workload must allow it by the annotation
-    /// roll.konverge.dev/allow-from.
+    /// The namespace of the workload. If it is not that of this object, the workload must allow it by roll.konverge.dev/allow-from.
     pub deploy_namespace: Option<String>,
     /// The mount path of the KV engine in Vault, without leading and trailing slashes.
     pub secret_engine: Option<String>,
@@ -46,8 +45,7 @@ pub struct VaultSyncStatusSpec {
     /// The kind of the workload. Default: Deployment.
     #[schemars(schema_with = "fields::kind")]
     pub deploy_kind: Option<String>,
-    /// Version (the default): each new version is a change. Content: only changed values are a change, and the operator needs permission to read
-    /// them.
+    /// Version (the default): each new version is a change. Content: only changed values are a change, which needs permission to read them.
     #[schemars(schema_with = "fields::mode")]
     pub mode: Option<String>,
     /// The keys whose values count, with mode Content. Default: all keys.
