@@ -2,23 +2,25 @@
 
 mod memory;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use http::StatusCode;
 use kube::{
     Client, Resource,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     altered::{AlteredField, altered},
     body::escaped,
-    call::{Answer, is_gone, send_with_body},
+    call::{Answer, is_gone, send, send_with_body},
     difference::{Difference, differences},
     error::ApplyError,
     in_step::is_in_step,
     object::{Target, Writable, json as to_json, metadata_string},
+    own_part::{applied_entries, is_own_part_same},
     undeclared::Undeclared,
     witness::{Witness, Writing},
 };
@@ -107,7 +109,9 @@ const NO_VERSION: &str = "1";
 /// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the fields that the desired object has; fields
 /// that it owned before and that nobody else owns are removed; fields of others stay. Repeating an apply changes nothing and is
 /// mostly decided without a request, see [`is_in_step`]. An object that the caller has seen and that was deleted meanwhile is not
-/// made again, and another of its name is not touched. An object that the API server stored with other values than were sent does not
+/// made again, and another of its name is not touched. A write names the version that the caller has seen. If the object has changed since
+/// but the manager's part of it has not, the write is sent again; else it is [`ApplyError::OutOfDate`], so that a write that arrives late
+/// does not bring back what a newer one replaced. An object that the API server stored with other values than were sent does not
 /// count as in sync: it is [`ApplyError::Altered`], and written again by each apply.
 ///
 /// Does not: write `status` (that is the job of [`StatusWriter`](crate::StatusWriter)), wipe values of Secrets (that is the job of
@@ -145,8 +149,8 @@ impl Applier {
         Self { force: false, ..self }
     }
 
-    /// Writes an object that the caller has seen only if it has not changed since, and fails with [`ApplyError::OutOfDate`] otherwise. For
-    /// a decision that depends on the whole object, such as which of two definitions is newer.
+    /// Writes an object that the caller has seen only if nothing of it has changed since, not even its status, and fails with
+    /// [`ApplyError::OutOfDate`] otherwise. For a decision that depends on the whole object, such as which of two definitions is newer.
     #[must_use]
     pub fn for_the_version_seen(self) -> Self {
         Self { exact: true, ..self }
@@ -259,33 +263,55 @@ impl Applier {
         {
             return Ok(None);
         }
-        let writing = self.begin(target);
-        let request = target.requests().patch(target.name(), &self.parameters(), &Patch::Apply(json!({})));
-        let mut body = wanted.clone();
-        if let Some(uid) = uid {
-            // Nothing is made, and nothing else is touched, when the object is no longer the one that was seen.
-            body["metadata"]["uid"] = json!(uid);
-        }
-        let required = match seen {
-            _ if is_absent => Some(NO_VERSION),
-            Some(seen) if self.exact => metadata_string(seen, "resourceVersion"),
-            _ => None,
-        };
-        if let Some(version) = required {
-            body["metadata"]["resourceVersion"] = json!(version);
-        }
-        let answer = match self.exchange(target, request, &body, uid).await {
-            Err(ApplyError::Refused { code: 409, .. } | ApplyError::Conflict { .. }) if required.is_some() => {
-                return Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) });
+        let out_of_date = || ApplyError::OutOfDate { object: Box::new(target.object.clone()) };
+        let mut before = seen.map(Cow::Borrowed);
+        let (object, code, writing) = loop {
+            let writing = self.begin(target);
+            let request = target.requests().patch(target.name(), &self.parameters(), &Patch::Apply(json!({})));
+            let mut body = wanted.clone();
+            if let Some(uid) = uid {
+                // Nothing is made, and nothing else is touched, when the object is no longer the one that was seen.
+                body["metadata"]["uid"] = json!(uid);
             }
-            answer => answer?,
+            let required = match &before {
+                _ if is_absent => Some(NO_VERSION),
+                // A dry run changes nothing, so it need not be the last to know.
+                Some(before) if self.exact || !self.dry_run => metadata_string(before, "resourceVersion"),
+                _ => None,
+            };
+            if let Some(version) = required {
+                body["metadata"]["resourceVersion"] = json!(version);
+            }
+            let answer = match self.exchange(target, request, &body, uid).await {
+                Err(ApplyError::Refused { code: 409, .. } | ApplyError::Conflict { .. })
+                    if is_absent || (self.exact && required.is_some()) =>
+                {
+                    return Err(out_of_date());
+                }
+                Err(ApplyError::Refused { code: 409, .. }) if let (Some(seen), Some(_)) = (seen, required) => {
+                    let current = self.read(target, uid, as_seen).await?;
+                    if is_in_step(wanted, &current, &self.manager) {
+                        let applied =
+                            Applied { object: current, outcome: ApplyOutcome::Changed, differences: Vec::new() };
+                        return Ok(Some(Written { applied, altered: Vec::new() }));
+                    }
+                    let is_read = matches!(before, Some(Cow::Owned(_)));
+                    if is_read || !is_own_part_same(seen, &current, &self.manager) {
+                        return Err(out_of_date());
+                    }
+                    before = Some(Cow::Owned(current));
+                    continue;
+                }
+                answer => answer?,
+            };
+            let object = as_seen(&answer.body)
+                .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+            break (object, answer.code, writing);
         };
-        let object = as_seen(&answer.body)
-            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
         if self.dry_run {
             let differences = differences(seen, &object, target.is_secret());
             // The answer has the version of the object as it is, whatever would change.
-            let outcome = outcome(answer.code, differences.is_empty());
+            let outcome = outcome(code, differences.is_empty());
             return Ok(Some(Written { applied: Applied { object, outcome, differences }, altered: Vec::new() }));
         }
         if target.object.kind == "CustomResourceDefinition" {
@@ -303,8 +329,20 @@ impl Applier {
             self.memory.remember(uid, wanted, &object);
         }
         let version = |object| metadata_string(object, "resourceVersion");
-        let outcome = outcome(answer.code, seen.is_some_and(|seen| version(seen) == version(&object)));
+        let outcome = outcome(code, seen.is_some_and(|seen| version(seen) == version(&object)));
         Ok(Some(Written { applied: Applied { object, outcome, differences: Vec::new() }, altered }))
+    }
+
+    /// Reads the object with this uid by a list: a controller may list its kind, and often may not get single objects.
+    pub(crate) async fn read(&self, target: &Target, uid: Option<&str>, as_seen: AsSeen) -> Result<Value, ApplyError> {
+        let only = ListParams::default().fields(&format!("metadata.name={}", target.name()));
+        let answer = send(&self.client, &target.object, target.asking(target.requests().list(&only))).await?;
+        let List { items } = answer.success(&target.object)?.decode(&target.object)?;
+        let gone = || ApplyError::Gone { object: Box::new(target.object.clone()) };
+        let item = items.into_iter().next().ok_or_else(gone)?;
+        let current = as_seen(item.to_string().as_bytes())
+            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+        if metadata_string(&current, "uid") == uid { Ok(current) } else { Err(gone()) }
     }
 
     /// The fields that definitions in the cluster do not declare.
@@ -353,6 +391,12 @@ impl Applier {
     }
 }
 
+/// The answer to a list.
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Value>,
+}
+
 /// Whether an apply of `wanted` by `manager` changed nothing, although `answer` is of another version than `seen`. `answer` has all fields
 /// as wanted.
 ///
@@ -361,20 +405,11 @@ impl Applier {
 /// it before leaves the same record; the watch then shows it, as it shows the change that it undid.
 fn is_version_of_another_client(wanted: &Value, seen: &Value, answer: &Value, manager: &str) -> bool {
     let is_same = |field: &str| metadata_string(seen, field) == metadata_string(answer, field);
-    let record = |object| applied_entry(object, manager);
+    let record = |object| applied_entries(object, manager).first().copied();
     is_same("uid")
         && !is_same("resourceVersion")
         && record(seen).is_some_and(|seen| Some(seen) == record(answer))
         && altered(wanted, seen, manager).is_empty()
-}
-
-/// The record of the fields that the manager has applied, with its time.
-fn applied_entry<'a>(object: &'a Value, manager: &str) -> Option<&'a Value> {
-    let is = |entry: &Value, field: &str, text: &str| entry[field].as_str().unwrap_or_default() == text;
-    object["metadata"]["managedFields"]
-        .as_array()?
-        .iter()
-        .find(|entry| is(entry, "manager", manager) && is(entry, "operation", "Apply") && is(entry, "subresource", ""))
 }
 
 /// How an answer is read: as the caller's cache will show it, so without what the type does not know.

@@ -29,7 +29,7 @@ pub(crate) const KEYED: &str = "k:";
 /// The prefix of an item in a list that is a set.
 pub(crate) const ITEM: &str = "v:";
 /// Stands for the member or item itself.
-const SELF: &str = ".";
+pub(crate) const SELF: &str = ".";
 
 /// Whether applying `desired` as `manager` would change nothing of `observed`, as far as can be told from what is observed.
 ///

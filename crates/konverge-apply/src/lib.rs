@@ -31,6 +31,7 @@ pub mod in_step;
 pub mod ledger;
 pub mod metadata;
 mod object;
+mod own_part;
 pub mod owners;
 pub mod read;
 pub mod readiness;

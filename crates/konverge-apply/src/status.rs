@@ -4,17 +4,13 @@ mod own;
 
 use std::borrow::Cow;
 
-use kube::{
-    Resource,
-    api::{ListParams, Patch},
-};
-use serde::{Deserialize, Serialize};
+use kube::{Resource, api::Patch};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     altered::altered_status,
     applier::{Applier, altered_error, as_seen, without_nulls},
-    call::send,
     error::ApplyError,
     in_step::is_status_in_step,
     object::{Target, Writable, json as to_json, metadata_string},
@@ -153,7 +149,7 @@ impl StatusWriter {
                     continue;
                 }
                 Err(ApplyError::Refused { code: 409, .. }) if version.is_some() => {
-                    let current = self.read::<K>(target, uid).await?;
+                    let current = self.applier.read(target, uid, as_seen::<K>).await?;
                     if is_status_in_step(&body, &current, self.applier.manager()) {
                         // The answer to the first write may have been lost.
                         return Ok(Sent { after: current, is_change: true });
@@ -186,18 +182,6 @@ impl StatusWriter {
             let is_change = self.is_change(&after, &before);
             return Ok(Sent { after, is_change });
         }
-    }
-
-    /// Reads the object with this uid by a list: a controller may list its kind, and often may not get single objects.
-    async fn read<K: Writable>(&self, target: &Target, uid: Option<&str>) -> Result<Value, ApplyError> {
-        let only = ListParams::default().fields(&format!("metadata.name={}", target.name()));
-        let answer = send(self.applier.client(), &target.object, target.asking(target.requests().list(&only))).await?;
-        let List { items } = answer.success(&target.object)?.decode::<List<K>>(&target.object)?;
-        let gone = || ApplyError::Gone { object: Box::new(target.object.clone()) };
-        let current = items.into_iter().next().ok_or_else(gone)?;
-        let current = serde_json::to_value(current)
-            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
-        if metadata_string(&current, "uid") == uid { Ok(current) } else { Err(gone()) }
     }
 
     /// The object as it was `seen`, at the version that the manager's own write of something else than the status returned as `later`, so that the
@@ -235,12 +219,6 @@ impl StatusWriter {
         let part = if self.applier.is_dry_run() { "/status" } else { "/metadata/resourceVersion" };
         after.pointer(part) != observed.pointer(part)
     }
-}
-
-/// The answer to a list.
-#[derive(Deserialize)]
-struct List<K> {
-    items: Vec<K>,
 }
 
 /// The answer to a write.

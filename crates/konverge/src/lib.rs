@@ -42,8 +42,7 @@
 //!
 //! It does not promise that a run sees the latest state: the run sees the cache, which has at least all writes of this process. It does not
 //! run a reconcile for each single change: changes merge. A write that was already sent when the lease was lost may still arrive, and is
-//! guarded by its preconditions: a status that is late is refused. An apply of a child names the uid alone, so a late one can bring an older value
-//! back, until the event of that change wakes the successor.
+//! guarded by its preconditions: the API server refuses a child or a status that is late.
 
 // The page of the registry is compiled, too.
 #[cfg(doctest)]
