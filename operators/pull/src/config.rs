@@ -64,6 +64,9 @@ pub struct Config {
         value_name = "WORKSPACE=FINGERPRINT"
     )]
     pub workspace_fingerprints: Vec<(String, Fingerprint)>,
+    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it; else the first key is believed
+    #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS")]
+    pub require_signed_keys: bool,
     /// How often each environment is asked for changes that its stream did not tell, in seconds, or with a unit: 90s, 5m
     #[arg(long, env = "ZOPP_POLL_INTERVAL", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
     pub poll_interval: Duration,
@@ -109,6 +112,7 @@ impl Config {
             ca_certificate: self.tls_ca_cert.clone(),
             client_certificate: client_certificate.map(|(certificate, key)| ClientCertificate { certificate, key }),
             profile: self.generation,
+            require_signed_keys: self.require_signed_keys,
             trust,
             ..ClientConfig::new(&self.server)
         }
@@ -129,6 +133,7 @@ impl fmt::Display for Config {
             tls_client_key,
             generation,
             workspace_fingerprints,
+            require_signed_keys,
             poll_interval,
             selector,
             allow,
@@ -153,6 +158,7 @@ impl fmt::Display for Config {
             workspace_fingerprints.iter().map(|(name, fingerprint)| format!("{name}={fingerprint}")).collect();
         write!(f, "generation={generation} ")?;
         write!(f, "workspace-fingerprint={} ", if pins.is_empty() { "none".to_owned() } else { pins.join(",") })?;
+        write!(f, "require-signed-keys={require_signed_keys} ")?;
         write!(f, "poll-interval={}s ", poll_interval.as_secs_f64())?;
         write!(f, "selector={} ", selector.as_deref().unwrap_or("none"))?;
         write!(f, "allow={} ", if rules.is_empty() { "everything".to_owned() } else { rules.join(",") })?;
@@ -232,6 +238,18 @@ mod tests {
         assert!(parse(&["--workspace-fingerprint", "acme"]).is_err());
         assert!(parse(&["--workspace-fingerprint", "acme=1"]).is_err());
         assert!(parse(&["--generation", "v3"]).is_err());
+    }
+
+    #[test]
+    fn signed_keys_are_required_by_flag_or_variable() {
+        let required = |config: &Config| config.client(Trust::default()).require_signed_keys;
+        let config = parse(&["--require-signed-keys"]).unwrap();
+        assert!(required(&config) && config.to_string().contains(" require-signed-keys=true "));
+        assert!(!required(&parse(&[]).unwrap()));
+        for (value, expected) in [("true", true), ("false", false)] {
+            let variables = [("ZOPP_REQUIRE_SIGNED_KEYS".to_owned(), value.to_owned())].into();
+            assert_eq!(required(&Config::of_container(&[], &variables).unwrap()), expected, "{value:?}");
+        }
     }
 
     #[test]

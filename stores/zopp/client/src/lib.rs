@@ -22,7 +22,7 @@
 //!
 //! # Reading order
 //! [`config`] → [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
-//! [`registration`], [`lifecycle`] and [`secrets`] → [`keys`] and [`key_rotation`] → [`manifest`] → [`environment`] and [`writer`].
+//! [`registration`], [`lifecycle`] and [`secrets`] → [`keys`] and [`key_rotation`] → [`manifest`] → [`environment`] and [`writer`] → [`history`].
 
 pub mod calls;
 mod channel;
@@ -34,6 +34,7 @@ pub mod connection;
 pub mod environment;
 pub mod error;
 mod health;
+pub mod history;
 pub mod identity;
 mod key_chain;
 pub mod key_rotation;

@@ -23,6 +23,8 @@ own_calls! {
     read_environment(ReadEnvironmentRequest) -> ReadEnvironmentResponse = "ReadEnvironment";
     read_secret(ReadSecretRequest) -> ReadEnvironmentResponse = "ReadSecret";
     change_secrets(ChangeSecretsRequest) -> ChangeSecretsResponse = "ChangeSecrets";
+    read_secret_history(ReadSecretHistoryRequest) -> ReadSecretHistoryResponse = "ReadSecretHistory";
+    forget_secret_history(ForgetSecretHistoryRequest) -> ForgetSecretHistoryResponse = "ForgetSecretHistory";
 }
 
 impl CallError {

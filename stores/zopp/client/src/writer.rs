@@ -68,9 +68,17 @@ pub enum WriteError {
         /// Why.
         source: OpenError,
     },
-    /// A key to delete does not exist.
+    /// A key to delete does not exist, or no version of it.
     #[error("secret {0:?} not found")]
     NoSuchKey(String),
+    /// A version to go back to does not exist, or is not kept any more.
+    #[error("secret {key:?} has no version {version}, or it is not kept any more")]
+    NoSuchVersion {
+        /// The key.
+        key: String,
+        /// The version.
+        version: i64,
+    },
     /// Others changed the environment at each attempt, or since it was reviewed.
     #[error("the environment was changed by others at the same time; nothing was changed here")]
     Contended,
@@ -119,9 +127,14 @@ impl EnvironmentWriter {
     /// # Errors
     /// [`WriteError`]. [`WriteError::NotCurrent`] if the environment is protected and its manifest shows another state.
     pub async fn write(&self, changes: &Changes) -> Result<(), WriteError> {
+        self.write_as(changes, None).await
+    }
+
+    /// The same, on record as a rollback to a version if one is given.
+    pub(crate) async fn write_as(&self, changes: &Changes, rollback_to: Option<i64>) -> Result<(), WriteError> {
         for attempt in 0..MOST_ATTEMPTS {
             let Some(state) = self.state().await? else { return self.write_by_contract(changes).await };
-            match self.attempt(&state, changes).await {
+            match self.attempt(&state, changes, rollback_to).await {
                 Err(WriteError::Access(KeyAccessError::Call(error))) if error.code() == Code::Aborted => {}
                 outcome => return outcome,
             }
@@ -222,10 +235,10 @@ impl EnvironmentWriter {
         Ok(())
     }
 
-    async fn attempt(&self, state: &State, changes: &Changes) -> Result<(), WriteError> {
+    async fn attempt(&self, state: &State, changes: &Changes, rollback_to: Option<i64>) -> Result<(), WriteError> {
         let State { dek, answer, proof } = state;
         let there = manifest::nonces(&answer.secrets);
-        let mut request = self.request();
+        let mut request = ChangeSecretsRequest { rollback_to, ..self.request() };
         for (key, change) in changes {
             match change {
                 KeyChange::Set(value) => {
@@ -316,6 +329,14 @@ impl EnvironmentWriter {
             }
         }
         Ok(())
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn name(&self) -> &EnvironmentName {
+        &self.name
     }
 
     fn seen(&self) -> Option<ManifestPin> {

@@ -4,8 +4,8 @@
 
 use konverge_core::SecretValue;
 use konverge_zopp_crypto::{
-    Dek, EnvironmentName, InviteSecret, Kek, Manifest, ManifestError, OpenError, Protection, Sealed, X25519Private,
-    manifest::Entries,
+    Dek, EnvironmentName, Fingerprint, InviteSecret, Kek, KeyLink, LinkError, Manifest, ManifestError, OpenError,
+    Protection, Sealed, X25519Private, manifest::Entries,
 };
 use proptest::prelude::*;
 
@@ -18,10 +18,17 @@ struct Place {
     workspace_id: String,
     name: EnvironmentName,
     key: String,
+    generation: u32,
 }
 
 /// The kinds of envelope that are made under a key of 32 bytes.
-const KINDS: [&str; 4] = ["invite", "data key", "value", "manifest"];
+const KINDS: [&str; 5] = ["invite", "data key", "value", "manifest", "former key"];
+
+/// The link from the key to itself, with this envelope: nothing but the context is wrong with it.
+fn link(place: &Place, sealed: Sealed) -> KeyLink {
+    let print = Fingerprint::of_workspace(&place.workspace_id, &Kek::from_slice(&KEY).unwrap());
+    KeyLink { generation: place.generation, former: print, new: print, sealed }
+}
 
 fn seal(kind: &str, place: &Place) -> Sealed {
     let (kek, dek) = (Kek::from_slice(&KEY).unwrap(), Dek::from_slice(&KEY).unwrap());
@@ -30,7 +37,7 @@ fn seal(kind: &str, place: &Place) -> Sealed {
         "data key" => dek.wrap(&kek, &place.name).unwrap(),
         // As long as a key, so that only the context tells them apart.
         "value" => dek.encrypt(&place.name, &place.key, &SecretValue::new(KEY.to_vec())).unwrap(),
-        _ => {
+        "manifest" => {
             let manifest = Manifest {
                 environment_id: String::new(),
                 serial: 1,
@@ -40,6 +47,7 @@ fn seal(kind: &str, place: &Place) -> Sealed {
             };
             manifest.seal(&dek, &place.name).unwrap()
         }
+        _ => KeyLink::new(&place.workspace_id, place.generation, &kek, &kek).unwrap().sealed,
     }
 }
 
@@ -50,21 +58,32 @@ fn open(kind: &str, place: &Place, Sealed { nonce, ciphertext }: &Sealed) -> Opt
         "invite" => InviteSecret::from_slice(&KEY).unwrap().decrypt_kek(nonce, ciphertext, &place.workspace_id).err(),
         "data key" => Dek::unwrap_with(&kek, nonce, ciphertext, &place.name).err(),
         "value" => dek.decrypt(&place.name, &place.key, nonce, ciphertext).err(),
-        _ => match Manifest::open(&dek, &place.name, nonce, ciphertext) {
+        "manifest" => match Manifest::open(&dek, &place.name, nonce, ciphertext) {
             Ok(_) => None,
             Err(ManifestError::Open(error)) => Some(error),
             Err(ManifestError::Format) => panic!("opened, and was no manifest"),
         },
+        _ => {
+            match link(place, Sealed { nonce: *nonce, ciphertext: ciphertext.clone() }).open(&place.workspace_id, &kek)
+            {
+                Ok(_) => None,
+                Err(LinkError::Open(error)) => Some(error),
+                Err(error) => panic!("opened: {error}"),
+            }
+        }
     }
 }
 
 /// Names as servers accept them: without a colon, which would make contexts ambiguous. The words of other contexts are names like any other.
 fn place() -> impl Strategy<Value = Place> {
-    let name = || prop_oneof!["[^:\\x00]{1,12}", "workspace|environment|secret|invite|konverge-manifest"];
-    (name(), name(), name(), name(), name()).prop_map(|(workspace_id, workspace, project, environment, key)| Place {
+    let name =
+        || prop_oneof!["[^:\\x00]{1,12}", "workspace|environment|secret|invite|konverge-manifest|konverge-former-key"];
+    let names = (name(), name(), name(), name(), name());
+    (names, 2..4_u32).prop_map(|((workspace_id, workspace, project, environment, key), generation)| Place {
         workspace_id,
         name: EnvironmentName::new(workspace, project, environment),
         key,
+        generation,
     })
 }
 
@@ -87,6 +106,7 @@ proptest! {
             let same = match kind {
                 "invite" => one.workspace_id == other.workspace_id,
                 "value" => one.name == other.name && one.key == other.key,
+                "former key" => (&one.workspace_id, one.generation) == (&other.workspace_id, other.generation),
                 _ => one.name == other.name,
             };
             prop_assert_eq!(open(kind, &other, &sealed).is_none(), same, "{}", kind);

@@ -3,12 +3,12 @@
 use std::sync::LazyLock;
 
 use konverge_zopp_crypto::{
-    Dek, EnvironmentName, InviteSecret, Kek, Manifest, OpenError, Protection, Sealed, WrappedKek, X25519Private,
-    manifest::Entries,
+    Dek, EnvironmentName, InviteSecret, Kek, KeyLink, LinkError, Manifest, OpenError, Protection, Sealed, WrappedKek,
+    X25519Private, manifest::Entries,
 };
 
 /// The first byte chooses the envelope, the others are laid over its bytes, from the nonce on. Zeros leave it as it is.
-pub(crate) const SEEDS: &[&[u8]] = &[&[0], &[1, 0, 0, 1], &[2, 0xff], &[3; 80], &[4, 0], &[1; 200]];
+pub(crate) const SEEDS: &[&[u8]] = &[&[0], &[1, 0, 0, 1], &[2, 0xff], &[3; 80], &[4, 0], &[5, 0, 1], &[1; 200]];
 
 const WORKSPACE_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 const KEY: &str = "KEY";
@@ -23,6 +23,8 @@ struct Envelopes {
     wrapped_dek: Sealed,
     value: Sealed,
     manifest: Sealed,
+    /// From the key to itself: the same key as that of the others.
+    link: KeyLink,
 }
 
 fn name() -> EnvironmentName {
@@ -46,6 +48,7 @@ static ENVELOPES: LazyLock<Envelopes> = LazyLock::new(|| {
         wrapped_dek: dek.wrap(&kek, &name()).unwrap(),
         value: dek.encrypt(&name(), KEY, &"value".to_owned().into()).unwrap(),
         manifest: manifest.seal(&dek, &name()).unwrap(),
+        link: KeyLink::new(WORKSPACE_ID, 2, &kek, &kek).unwrap(),
         principal,
         secret,
         kek,
@@ -55,9 +58,10 @@ static ENVELOPES: LazyLock<Envelopes> = LazyLock::new(|| {
 
 pub(crate) fn run(bytes: &[u8]) {
     let Some((kind, mask)) = bytes.split_first() else { return };
-    let Envelopes { principal, secret, kek, dek, wrapped_kek, invited, wrapped_dek, value, manifest } = &*ENVELOPES;
-    let kind = kind % 5;
-    let sealed = [&wrapped_kek.sealed, invited, wrapped_dek, value, manifest][usize::from(kind)];
+    let Envelopes { principal, secret, kek, dek, wrapped_kek, invited, wrapped_dek, value, manifest, link } =
+        &*ENVELOPES;
+    let kind = kind % 6;
+    let sealed = [&wrapped_kek.sealed, invited, wrapped_dek, value, manifest, &link.sealed][usize::from(kind)];
     let whole: Vec<u8> = sealed.nonce.iter().chain(&sealed.ciphertext).copied().collect();
     // A mask that is longer than the envelope makes it longer.
     let length = whole.len().max(mask.len());
@@ -70,9 +74,17 @@ pub(crate) fn run(bytes: &[u8]) {
         1 => secret.decrypt_kek(nonce, ciphertext, WORKSPACE_ID).map(|opened| opened.expose() == kek.expose()),
         2 => Dek::unwrap_with(kek, nonce, ciphertext, &name()).map(|opened| opened.expose() == dek.expose()),
         3 => dek.decrypt(&name(), KEY, nonce, ciphertext).map(|opened| opened.expose() == b"value"),
-        _ => Manifest::open(dek, &name(), nonce, ciphertext)
+        4 => Manifest::open(dek, &name(), nonce, ciphertext)
             .map(|opened| opened.serial == 1)
             .map_err(|_| OpenError::NotAuthentic),
+        _ => {
+            let sealed = Sealed { nonce: nonce.try_into().unwrap(), ciphertext: ciphertext.to_vec() };
+            match (KeyLink { sealed, ..link.clone() }).open(WORKSPACE_ID, kek) {
+                Ok(opened) => Ok(opened.expose() == kek.expose()),
+                Err(LinkError::Open(error)) => Err(error),
+                Err(error) => panic!("it opened: {error}"),
+            }
+        }
     };
     if altered == whole {
         assert_eq!(opened, Ok(true), "{kind}");

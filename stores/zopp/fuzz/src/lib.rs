@@ -10,6 +10,7 @@
 //! | `project_file` | `zopp.toml`, `.yaml`, `.json` | a repository |
 //! | `invite_code` | an invite, a fingerprint | whoever invites |
 //! | `envelope` | wrapped keys, values, exports, manifests | the server, or a thief of its database |
+//! | `key_link` | links between the keys of a workspace | the server, or somebody who was removed |
 //! | `message` | requests and answers of all calls | the network |
 //! | `address` | addresses of databases, servers and proxies | whoever configures them |
 //!
@@ -23,6 +24,7 @@ mod config_file;
 mod dotenv;
 mod envelope;
 mod invite_code;
+mod key_link;
 mod message;
 mod project_file;
 
@@ -38,12 +40,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "config_file", seeds: config_file::SEEDS, run: config_file::run },
     Target { name: "dotenv", seeds: dotenv::SEEDS, run: dotenv::run },
     Target { name: "project_file", seeds: project_file::SEEDS, run: project_file::run },
     Target { name: "invite_code", seeds: invite_code::SEEDS, run: invite_code::run },
     Target { name: "envelope", seeds: envelope::SEEDS, run: envelope::run },
+    Target { name: "key_link", seeds: key_link::SEEDS, run: key_link::run },
     Target { name: "message", seeds: message::SEEDS, run: message::run },
     Target { name: "address", seeds: address::SEEDS, run: address::run },
 ];

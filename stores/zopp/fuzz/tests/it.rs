@@ -133,4 +133,4 @@ macro_rules! targets {
     };
 }
 
-targets!(config_file, dotenv, project_file, invite_code, envelope, message, address);
+targets!(config_file, dotenv, project_file, invite_code, envelope, key_link, message, address);

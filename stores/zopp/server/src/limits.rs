@@ -24,6 +24,20 @@ pub struct Limits {
           default_value_t = 32 * 1024 * 1024)]
     pub environment_bytes: u32,
 
+    /// Earlier values that are kept of each key, also of a deleted one; 0 keeps none and erases those that were kept
+    #[arg(
+        long = "max-history-versions",
+        env = "ZOPP_MAX_HISTORY_VERSIONS",
+        value_name = "NUMBER",
+        default_value_t = 10
+    )]
+    pub history_versions: u32,
+
+    /// Bytes of all earlier values of an environment, each counted with 256 bytes more; the oldest ones are erased beyond it
+    #[arg(long = "max-history-bytes", env = "ZOPP_MAX_HISTORY_BYTES", value_name = "BYTES",
+          default_value_t = 32 * 1024 * 1024)]
+    pub history_bytes: u32,
+
     /// Projects of a workspace
     #[arg(long = "max-projects", env = "ZOPP_MAX_PROJECTS", value_name = "NUMBER", default_value_t = 1000)]
     pub projects: u32,
@@ -84,6 +98,8 @@ impl Default for Limits {
             value_bytes: 2 * 1024 * 1024,
             environment_keys: 20_000,
             environment_bytes: 32 * 1024 * 1024,
+            history_versions: 10,
+            history_bytes: 32 * 1024 * 1024,
             projects: 1000,
             environments: 2000,
             workspaces: 100,

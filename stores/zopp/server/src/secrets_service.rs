@@ -2,7 +2,7 @@
 
 use crate::{
     call::Record::{Change, Read},
-    handlers::changes,
+    handlers::{changes, history},
     own_service::own_service,
     store::Action,
 };
@@ -16,5 +16,9 @@ own_service! {
             Read(Action::SecretRead, "secret"), changes::read_secret;
         change_secrets(ChangeSecretsRequest) -> ChangeSecretsResponse = "ChangeSecrets",
             Change(Action::SecretUpdate, "environment"), changes::change;
+        read_secret_history(ReadSecretHistoryRequest) -> ReadSecretHistoryResponse = "ReadSecretHistory",
+            Read(Action::SecretHistory, "secret"), history::read;
+        forget_secret_history(ForgetSecretHistoryRequest) -> ForgetSecretHistoryResponse = "ForgetSecretHistory",
+            Change(Action::SecretForget, "secret"), history::forget;
     }
 }

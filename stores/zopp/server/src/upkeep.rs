@@ -1,5 +1,5 @@
-//! What a running server does to its database now and then: it forgets signatures that are too old to be accepted, and empties the log of a
-//! SQLite file, in which deleted ciphertexts stay otherwise.
+//! What a running server does to its database now and then: it erases earlier values beyond the limits, forgets signatures that are too old to
+//! be accepted, and empties the log of a SQLite file, in which deleted ciphertexts stay otherwise.
 
 use std::time::Duration;
 
@@ -15,6 +15,13 @@ const SLACK_SECONDS: i64 = 300;
 
 /// Tends the database, now and every minute, until the calls are `finished`.
 pub(crate) async fn run(store: Store, finished: CancellationToken) {
+    // The limits may have been lowered since the last start.
+    if let Err(error) = store.trim_histories().await {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "earlier values beyond the limits could not be erased"
+        );
+    }
     let mut period = interval(EVERY);
     period.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -4,10 +4,14 @@ use clap::Subcommand;
 use konverge_zopp_client::config_file::Principal;
 use konverge_zopp_crypto::{SigningSeed, X25519Private};
 
-use super::{Outcome, workspace::rotate::RekeyArguments};
+use super::{
+    Outcome,
+    workspace::rotate::{DisableKeysArguments, RekeyArguments},
+};
 use crate::{context::Context, scope::WorkspaceArguments};
 
 mod create;
+mod disable;
 mod local;
 pub(super) mod pending;
 mod remote;
@@ -70,7 +74,7 @@ pub enum PrincipalCommand {
     },
     /// Cut a principal off everywhere at once: a lost device of yours, a service
     #[command(
-        after_help = "Examples:\n  zopp principal disable --principal 0190…57\n\nA device is disabled by another device of the \
+        after_help = "Examples:\n  zopp principal disable --principal 0190…57\n  zopp principal disable --principal 0190…57 --rotate-keys\n\nA device is disabled by another device of the \
                             same user that has no ceiling, a service by an\nadmin of every workspace that it is in. The server's \
                             operator can disable any."
     )]
@@ -81,6 +85,9 @@ pub enum PrincipalCommand {
         /// Also if it holds the last copy of some workspace's key
         #[arg(long)]
         even_if_last_key: bool,
+        /// The keys afterwards
+        #[command(flatten)]
+        keys: DisableKeysArguments,
     },
     /// Let a disabled principal in again
     Enable {
@@ -114,10 +121,10 @@ pub(super) async fn execute(context: &Context, command: PrincipalCommand) -> Out
         PrincipalCommand::WorkspaceRemove { workspace, principal, keys } => {
             remote::workspace_remove(context, workspace.resolve()?, principal, keys).await
         }
-        PrincipalCommand::Disable { principal, even_if_last_key } => {
-            remote::disable(context, principal, even_if_last_key).await
+        PrincipalCommand::Disable { principal, even_if_last_key, keys } => {
+            disable::disable(context, principal, even_if_last_key, keys).await
         }
-        PrincipalCommand::Enable { principal } => remote::enable(context, principal).await,
+        PrincipalCommand::Enable { principal } => disable::enable(context, principal).await,
         PrincipalCommand::RevokeAll { workspace, principal } => {
             remote::revoke_all(context, workspace.resolve()?, principal).await
         }

@@ -19,6 +19,7 @@ use crate::{
 
 mod edit;
 mod export;
+mod history;
 mod import;
 
 pub use export::snapshot;
@@ -51,6 +52,13 @@ pub enum SecretCommand {
         #[command(flatten)]
         environment: EnvironmentArguments,
     },
+    /// List the versions of a secret: the current value and earlier ones
+    #[command(after_help = history::EXAMPLES)]
+    History(history::HistoryArguments),
+    /// Set a secret to the value that it had at a version
+    Rollback(history::RollbackArguments),
+    /// Erase the earlier values of a secret on the server; the current one stays
+    Forget(history::ForgetArguments),
     /// Change a secret in your editor
     #[command(after_help = edit::EXAMPLES)]
     Edit(edit::EditArguments),
@@ -157,6 +165,9 @@ pub(super) async fn execute(context: &Context, command: SecretCommand) -> Outcom
         }
         SecretCommand::List(environment) => list(&context.client()?, environment.resolve()?).await,
         SecretCommand::Delete { key, environment } => delete(&context.client()?, environment.resolve()?, key).await,
+        SecretCommand::History(arguments) => history::history(&context.client()?, arguments).await,
+        SecretCommand::Rollback(arguments) => history::rollback(&context.client()?, arguments).await,
+        SecretCommand::Forget(arguments) => history::forget(&context.client()?, arguments).await,
         SecretCommand::Edit(arguments) => edit::execute(&context.client()?, arguments).await,
         SecretCommand::Export(arguments) => export::execute(&context.client()?, arguments).await,
         SecretCommand::Import(arguments) => import::execute(&context.client()?, arguments).await,

@@ -299,7 +299,7 @@ async fn remove_member(
         None
     } else {
         let is_leaving = |recipient: &Recipient| is_of(recipient.email.as_deref());
-        Some(Rekeying::check(context, client, &workspace, keys, is_leaving).await?)
+        Some(Rekeying::check(context, client, &workspace, keys.after_removal(), is_leaving).await?)
     };
     let request = RemoveMemberRequest { workspace_name: workspace.clone(), user_email: email.clone() };
     let answer = client.remove_member(request).await.map_err(failed(what, need))?;

@@ -1,5 +1,8 @@
 //! New keys of a workspace: who gets them, who follows, and which server is refused with what it makes up.
 
+use konverge_zopp_client::{
+    Client, ClientConfig, Connection, EnvironmentName, EnvironmentReader, FetchError, Identity,
+};
 use konverge_zopp_crypto::{Kek, KeyLink, SigningSeed};
 use konverge_zopp_proto::{
     GetWorkspaceKeysRequest, WorkspaceKeys,
@@ -222,13 +225,60 @@ fn a_removal_that_could_not_be_followed_by_new_keys_removes_nobody() {
     carol.ok(&format!("join {} carol@example.com --principal watch", code.trim()));
     let stderr = alice.fails("workspace remove-member carol@example.com", 1);
     assert!(
-        stderr.contains("nobody was removed") && stderr.contains("phone") && stderr.contains("--keep-keys"),
+        stderr.contains("nothing was changed") && stderr.contains("phone") && stderr.contains("--keep-keys"),
         "{stderr}"
     );
     assert!(!stderr.contains("watch ("), "she is leaving: {stderr}");
     let removed = alice.ok("workspace remove-member carol@example.com --keep-keys");
     assert!(removed.contains("zopp workspace rotate-key -w acme"), "{removed}");
     alice.ok("workspace rotate-key --accept-recipients");
+}
+
+#[test]
+fn a_principal_is_disabled_and_its_keys_are_replaced_on_request() {
+    let (world, liar) = lying_world();
+    let (alice, bob) = (&world.alice, bob(&world, &liar));
+    let (robot_id, mut robot) = world.robot("robot");
+    robot.set("ZOPP_SERVER", &liar.url());
+    alice.ok(&format!("permission set --principal {robot_id} --role read"));
+    alice.ok("secret set A 1");
+    alice.ok("workspace create other");
+    let line = format!("principal disable --principal {robot_id}");
+
+    // A recipient that nobody vouches for holds up the keys, but not the cut.
+    let stderr = alice.fails(&format!("{line} --rotate-keys"), 1);
+    assert!(stderr.contains("nothing was changed") && stderr.contains("leave --rotate-keys out"), "{stderr}");
+    assert_eq!(robot.ok("secret get A"), "1\n");
+    let text = alice.ok(&line);
+    assert!(text.contains("\n  zopp workspace rotate-key -w acme\n") && !text.contains("other"), "{text}");
+    assert!(robot.fails("secret get A", 1).contains("disabled"));
+    let before = fingerprint(alice);
+    alice.ok(&format!("principal enable --principal {robot_id}"));
+
+    let of_bob = bob.ok("principal fingerprint").trim().to_owned();
+    let answer = alice.json(&format!("{line} --fingerprint {of_bob}"));
+    let replaced = &answer["new_keys"][0];
+    assert_eq!(
+        (replaced["workspace"].as_str(), &replaced["environments"][0]),
+        (Some("acme"), &"acme/backend/dev".into())
+    );
+    assert_eq!((replaced["key"]["left_out"].as_u64(), &answer["former_keys"]), (Some(1), &serde_json::Value::Null));
+    assert!(fingerprint(alice) != before && answer["new_keys"].as_array().unwrap().len() == 1, "{answer}");
+    assert_eq!(bob.ok("secret get A"), "1\n");
+    // What it kept opens nothing, also if it is let in again.
+    alice.ok(&format!("principal enable --principal {robot_id}"));
+    robot.fails("secret get A", 1);
+
+    // A member's own device, whose keys are for an admin to replace.
+    bob.ok("principal create tablet");
+    let tablet = config(&bob)["principals"][1]["id"].as_str().unwrap().to_owned();
+    let answer = bob.json(&format!("principal disable --principal {tablet}"));
+    assert_eq!(answer["former_keys"], serde_json::json!(["acme"]));
+    // Nobody replaces keys after having disabled itself.
+    let own = config(&bob)["principals"][0]["id"].as_str().unwrap().to_owned();
+    let stderr = bob.fails(&format!("principal disable --principal {own} --rotate-keys"), 1);
+    assert!(stderr.contains("another device"), "{stderr}");
+    assert_eq!(bob.ok("secret get A"), "1\n");
 }
 
 #[test]
@@ -345,4 +395,13 @@ fn keys_that_nobody_known_signed_are_refused_where_signatures_are_required() {
     let stderr = robot.fails("--require-signed-keys secret get A", 1);
     assert!(stderr.contains("--require-signed-keys demands"), "{stderr}");
     assert_eq!(robot.ok("secret get A"), "1\n", "followed without the flag");
+    // The same as the operator asks: what it writes into Kubernetes stays as it is.
+    forget(&robot);
+    let fetched = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let config = ClientConfig { require_signed_keys: true, ..ClientConfig::new(liar.url()) };
+        let identity = Identity::from_file(&robot.config_file(), None).unwrap();
+        let client = Client::new(Connection::new(&config).unwrap(), identity);
+        EnvironmentReader::new(client, EnvironmentName::new("acme", "backend", "dev")).fetch().await
+    });
+    assert!(matches!(fetched, Err(FetchError::ForgedKey { .. })), "{:?}", fetched.map(|_| ()));
 }

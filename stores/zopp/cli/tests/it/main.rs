@@ -6,6 +6,7 @@ mod certificates;
 mod device;
 mod edit;
 mod formats;
+mod history;
 mod home;
 mod identity;
 mod k8s;

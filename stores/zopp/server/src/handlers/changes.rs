@@ -136,8 +136,18 @@ fn validated(call: &Call, message: &proto::ChangeSecretsRequest) -> Result<Secre
             Some((validate::wrapped_key("dek_wrapped", dek_wrapped)?, validate::nonce("dek_nonce", dek_nonce)?))
         }
     };
-    let (expected_tag, expected_version) = (message.expected_tag.clone(), message.expected_version);
-    Ok(SecretsChange { expected_tag, expected_version, set, delete: message.delete.clone(), manifest, new_dek })
+    if message.rollback_to.is_some() && (message.set.len(), message.delete.len()) != (1, 0) {
+        return Err(Status::invalid_argument("rollback_to is for a change that sets one key"));
+    }
+    Ok(SecretsChange {
+        expected_tag: message.expected_tag.clone(),
+        expected_version: message.expected_version,
+        set,
+        delete: message.delete.clone(),
+        manifest,
+        new_dek,
+        rollback_to: message.rollback_to,
+    })
 }
 
 /// The most that is kept of a manifest: enough for the default limit of keys, with names of 60 bytes.

@@ -8,6 +8,7 @@ pub(crate) mod effective;
 pub(crate) mod environments;
 pub(crate) mod exports;
 pub(crate) mod groups;
+pub(crate) mod history;
 pub(crate) mod invites;
 pub(crate) mod key_rotation;
 pub(crate) mod lifecycle;

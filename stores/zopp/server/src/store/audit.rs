@@ -64,6 +64,8 @@ actions! {
     SecretDelete = "secret.delete",
     SecretList = "secret.list",
     SecretWatch = "secret.watch",
+    SecretHistory = "secret.history",
+    SecretForget = "secret.forget",
     InviteCreate = "invite.create",
     InviteRevoke = "invite.revoke",
     PermissionSetWorkspace = "permission.set_workspace",

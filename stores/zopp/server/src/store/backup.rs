@@ -7,9 +7,7 @@
 //! come back with other content. A restore therefore moves the version of each environment past all that were ever announced ([`floor`]).
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io,
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +16,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use super::{
     AuditRow, Location, OpenError, SQLITE_BEGIN, Store, StoreError, audit,
     open::{MadeBy, made_by},
+    partial::{Partial, SIDE_FILES, remove_abandoned, with_suffix},
     settings::remember_restore,
     sql::{self, Pool, Transaction},
     transfer,
@@ -35,8 +34,6 @@ const LONG_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statem
 /// SQLite's codes of a file that is something else, and of one that is damaged.
 const NOT_A_DATABASE: &str = "26";
 const CORRUPT: &str = "11";
-/// The files that SQLite keeps beside a database.
-const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Why there is no backup, or no restored database. Each text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -121,12 +118,14 @@ impl Store {
     /// Reads the backup in `file` into a new database: a SQLite file that does not exist, or a PostgreSQL database that is empty. `audit` is
     /// recorded in it.
     pub async fn restore(file: &Path, location: &Location, audit: &AuditRow) -> Result<Restored, BackupError> {
-        let new = NewDatabase::create(location).await?;
-        let unpacked = Partial::beside(&match location {
+        let temporary = match location {
             Location::Sqlite { path, .. } => path.clone(),
             Location::Postgres(_) => std::env::temp_dir().join("zopp-restore"),
-        });
-        let copy = Self::unpack(file, &unpacked.path).await?;
+        };
+        remove_abandoned(&temporary);
+        let new = NewDatabase::create(location).await?;
+        let unpacked = Partial::beside(&temporary)?;
+        let copy = Self::unpack(file, unpacked.path()).await?;
         let tables = copy.tables().await?;
         let mut from = copy.read().await?;
         let mut to = new.begin().await?;
@@ -144,7 +143,7 @@ impl Store {
         move_versions(self.begin().await?, audit).await
     }
 
-    /// A copy of the backup in `file` at `path`, brought up to date.
+    /// A copy of the backup in `file` at `path`, an empty file, brought up to date.
     async fn unpack(file: &Path, path: &Path) -> Result<Self, BackupError> {
         let io = |source| BackupError::File { path: file.to_owned(), source };
         if !fs::metadata(file).map_err(io)?.is_file() {
@@ -168,7 +167,6 @@ impl Store {
             MadeBy::Original => return Err(BackupError::Original(file.to_owned())),
             MadeBy::Nobody => return Err(BackupError::NoBackup(file.to_owned())),
         }
-        private_file(path).map_err(|source| BackupError::File { path: path.to_owned(), source })?;
         let copied = sqlx::query("VACUUM INTO ?").bind(path.to_string_lossy().into_owned()).execute(&source).await;
         copied.map_err(refused)?;
         source.close().await;
@@ -197,9 +195,10 @@ impl NewDatabase {
     pub(super) async fn create(location: &Location) -> Result<Self, BackupError> {
         match location {
             Location::Sqlite { path, .. } => {
+                remove_abandoned(path);
                 refuse_existing(path)?;
-                let partial = Partial::beside(path);
-                let store = Store::open(&Location::file(&partial.path)).await?;
+                let partial = Partial::beside(path)?;
+                let store = Store::open(&Location::file(partial.path())).await?;
                 Ok(Self { store, file: Some((partial, path.clone())) })
             }
             Location::Postgres(address) => {
@@ -232,8 +231,6 @@ impl NewDatabase {
         // Without side files, also for readers that cannot write.
         sql::query("PRAGMA journal_mode = DELETE").execute(&self.store.writer).await?;
         self.store.writer.close().await;
-        let synced = File::open(&partial.path).and_then(|file| file.sync_all());
-        synced.map_err(|source| BackupError::File { path: path.clone(), source })?;
         partial.publish(&path)
     }
 }
@@ -273,49 +270,6 @@ fn refuse_existing(path: &Path) -> Result<(), BackupError> {
     match SIDE_FILES.map(|suffix| with_suffix(path, suffix)).into_iter().find(|side| side.exists()) {
         Some(side) => Err(BackupError::SideFile(side)),
         None => Ok(()),
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-/// Makes an empty file for this user alone.
-fn private_file(path: &Path) -> io::Result<()> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
-}
-
-/// A file on its way to its name: nobody finds half of it there. Dropping it removes it.
-struct Partial {
-    path: PathBuf,
-}
-
-impl Partial {
-    /// A new name beside `file`, in the same file system.
-    fn beside(file: &Path) -> Self {
-        Self { path: with_suffix(file, &format!(".{}.partial", super::new_id())) }
-    }
-
-    /// Gives the file its name, unless there is another of that name meanwhile.
-    fn publish(self, file: &Path) -> Result<(), BackupError> {
-        let io = |source: io::Error| match source.kind() {
-            io::ErrorKind::AlreadyExists => BackupError::Exists(file.to_owned()),
-            _ => BackupError::File { path: file.to_owned(), source },
-        };
-        fs::hard_link(&self.path, file).map_err(io)?;
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        for suffix in ["", SIDE_FILES[0], SIDE_FILES[1], SIDE_FILES[2]] {
-            // Most of them are not there.
-            let _ = fs::remove_file(with_suffix(&self.path, suffix));
-        }
     }
 }
 

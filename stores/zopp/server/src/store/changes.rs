@@ -5,7 +5,8 @@ use futures::TryStreamExt;
 use super::{
     Action, AuditRow, SecretRow, Store, StoreError,
     audit::insert,
-    secrets::{Counted, changed, count_up, put, remove, tag},
+    history::{Ending, erase, keep},
+    secrets::{Counted, Setting, changed, count_up, put, remove, tag},
     sql,
 };
 use crate::events::Event;
@@ -31,8 +32,11 @@ pub struct SecretsChange {
     pub delete: Vec<String>,
     /// The manifest of the state after the change; `None` leaves the existing one, which is outdated from then on.
     pub manifest: Option<SealedManifest>,
-    /// The environment's new key, wrapped (48 bytes), with its nonce (24 bytes). All keys must be set anew with it.
+    /// The environment's new key, wrapped (48 bytes), with its nonce (24 bytes). All keys must be set anew with it, and no earlier value
+    /// is kept.
     pub new_dek: Option<(Vec<u8>, Vec<u8>)>,
+    /// By the word of the client: the only key to set gets back the value that it had at this version.
+    pub rollback_to: Option<i64>,
 }
 
 /// The result of an attempt to change an environment.
@@ -132,16 +136,26 @@ impl Store {
         let steps = i64::from(change.counts());
         let Counted { version, tag } = count_up(&mut transaction, environment_id, steps).await?;
         // First: a change that replaces keys may need their room.
+        let by = audit.principal_id.as_str();
         for key in &change.delete {
+            let ending = Ending { version, by, deleted: true };
+            keep(&mut transaction, environment_id, key, &ending, &self.limits).await?;
             remove(&mut transaction, environment_id, key).await?;
             let row = AuditRow { action: Action::SecretDelete, ..of_key(audit, key) };
             insert(&mut transaction, &row).await?;
         }
         let mut all_existed = true;
         for secret in &change.set {
-            let created = put(&mut transaction, workspace_id, environment_id, secret, &self.limits).await?;
+            // Under a former key: erased below, together with all that is.
+            if change.new_dek.is_none() {
+                let ending = Ending { version, by, deleted: false };
+                keep(&mut transaction, environment_id, &secret.key, &ending, &self.limits).await?;
+            }
+            let setting = Setting { version, by };
+            let created = put(&mut transaction, workspace_id, environment_id, secret, &setting, &self.limits).await?;
             let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
-            insert(&mut transaction, &AuditRow { action, ..of_key(audit, &secret.key) }).await?;
+            let details = change.rollback_to.map(|version| serde_json::json!({ "rollback_to": version }).to_string());
+            insert(&mut transaction, &AuditRow { action, details, ..of_key(audit, &secret.key) }).await?;
             all_existed &= !created;
         }
         if let Some((dek_wrapped, dek_nonce)) = &change.new_dek {
@@ -153,6 +167,7 @@ impl Store {
             if !(all_existed && change.delete.is_empty() && usize::try_from(keys) == Ok(change.set.len())) {
                 return Ok(Attempt::NotAll);
             }
+            erase(&mut transaction, environment_id).await?;
             insert(&mut transaction, &AuditRow { action: Action::EnvironmentRotateKey, ..audit.clone() }).await?;
         }
         if let Some(manifest) = &change.manifest {

@@ -5,6 +5,7 @@ use futures::TryStreamExt;
 use super::{
     Action, AuditRow, Store, StoreError,
     audit::commit_with,
+    history::{Ending, keep},
     new_id,
     sql::{self, Connection},
 };
@@ -54,7 +55,10 @@ impl Store {
     ) -> Result<Change, StoreError> {
         let mut transaction = self.write_secret(audit).await?;
         let Counted { version, .. } = count_up(&mut transaction, environment_id, 1).await?;
-        let created = put(&mut transaction, workspace_id, environment_id, secret, &self.limits).await?;
+        let ending = Ending { version, by: &audit.principal_id, deleted: false };
+        keep(&mut transaction, environment_id, &secret.key, &ending, &self.limits).await?;
+        let setting = Setting { version, by: &audit.principal_id };
+        let created = put(&mut transaction, workspace_id, environment_id, secret, &setting, &self.limits).await?;
         self.announce(&mut transaction, environment_id, &changed(&secret.key, version, false)).await?;
         let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
         commit_with(transaction, &AuditRow { action, ..audit.clone() }).await?;
@@ -66,6 +70,8 @@ impl Store {
         let mut transaction = self.write_secret(audit).await?;
         // The environment first, as each change of its secrets does: none waits for one that waits for it.
         let Counted { version, .. } = count_up(&mut transaction, environment_id, 1).await?;
+        let ending = Ending { version, by: &audit.principal_id, deleted: true };
+        keep(&mut transaction, environment_id, key, &ending, &self.limits).await?;
         remove(&mut transaction, environment_id, key).await?;
         self.announce(&mut transaction, environment_id, &changed(key, version, true)).await?;
         commit_with(transaction, audit).await?;
@@ -105,32 +111,44 @@ impl Store {
     }
 }
 
+/// The change that sets a value.
+pub(super) struct Setting<'a> {
+    /// The version of the environment from then on.
+    pub(super) version: i64,
+    /// The principal.
+    pub(super) by: &'a str,
+}
+
 /// Sets one key and returns whether it is new. Fails if the environment would grow beyond its limits.
 pub(super) async fn put(
     connection: &mut Connection,
     workspace_id: &str,
     environment_id: &str,
     secret: &SecretRow,
+    setting: &Setting<'_>,
     limits: &Limits,
 ) -> Result<bool, StoreError> {
     let now = clock::now();
     let length = i64::try_from(secret.ciphertext.len()).unwrap_or(i64::MAX);
     fill(connection, environment_id, &secret.key, length, limits).await?;
-    let updated =
-        sql::query("UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ? WHERE env_id = ? AND key_name = ?")
-            .bind(&secret.nonce)
-            .bind(&secret.ciphertext)
-            .bind(now)
-            .bind(environment_id)
-            .bind(&secret.key)
-            .execute(&mut *connection)
-            .await?;
+    let update = "UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ?, version = ?, set_by = ? \
+                  WHERE env_id = ? AND key_name = ?";
+    let updated = sql::query(update)
+        .bind(&secret.nonce)
+        .bind(&secret.ciphertext)
+        .bind(now)
+        .bind(setting.version)
+        .bind(setting.by)
+        .bind(environment_id)
+        .bind(&secret.key)
+        .execute(&mut *connection)
+        .await?;
     if updated.rows_affected() > 0 {
         return Ok(false);
     }
     sql::query(
-        "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
+        "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at, version, set_by) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9)",
     )
     .bind(new_id())
     .bind(workspace_id)
@@ -139,6 +157,8 @@ pub(super) async fn put(
     .bind(&secret.nonce)
     .bind(&secret.ciphertext)
     .bind(now)
+    .bind(setting.version)
+    .bind(setting.by)
     .execute(connection)
     .await?;
     Ok(true)

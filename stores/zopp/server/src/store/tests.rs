@@ -6,6 +6,7 @@ use crate::clock;
 mod backup;
 mod concurrency;
 mod erasure;
+mod history;
 mod import;
 mod key_rotation;
 mod migrations;
@@ -205,6 +206,7 @@ fn many(set: &[&str], delete: &[&str], expected_tag: Option<&str>) -> SecretsCha
         delete: delete.iter().map(|key| (*key).to_owned()).collect(),
         manifest: expected_tag.map(|_| SealedManifest { nonce: vec![1; 24], ciphertext: vec![2; 16] }),
         new_dek: None,
+        rollback_to: None,
     }
 }
 

@@ -224,6 +224,12 @@ fn unexpected(directory: &Path, expected: &[&str]) -> Vec<String> {
     entries.filter(|name| !expected.contains(&name.as_str()) && !name.contains(".partial")).collect()
 }
 
+/// The names in a folder of files on their way.
+fn partial(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    entries.filter(|name| name.contains(".partial")).collect()
+}
+
 /// A folder for the effect of each command.
 fn place(directory: &Path, number: u32) -> PathBuf {
     let place = directory.join(format!("place-{number}"));
@@ -251,6 +257,9 @@ async fn a_killed_backup_is_whole_or_not_there() {
         }
         assert_eq!(Database::file(&file(number)).content().await, content, "{number}");
         assert_eq!(database.content().await, content, "the database itself is untouched");
+        // Nor does it stay: the next command with this name removes it, also one that is refused.
+        assert!(!back_up(number).output().unwrap().status.success(), "the file exists");
+        assert_eq!(partial(&place), [""; 0], "{number}");
     })
     .await;
 }
@@ -277,6 +286,8 @@ async fn a_killed_restore_to_sqlite_is_whole_or_not_there() {
         }
         assert_eq!(target(number).content().await, content, "{number}");
         assert_eq!(target(number).count("SELECT count(*) FROM environments WHERE version <= 1000000").await, 0);
+        assert!(!restore(number).output().unwrap().status.success(), "the database exists");
+        assert_eq!(partial(&place), [""; 0], "{number}");
     })
     .await;
     assert!(std::fs::read(&backup).unwrap() == before, "the backup is untouched");
@@ -294,9 +305,10 @@ async fn a_killed_restore_to_postgres_is_whole_or_not_there() {
         targets.push(Database::postgres().await);
     }
     let target = |number: u32| &targets[usize::try_from(number).unwrap()];
+    let temporary = place(directory.path(), 0);
     let restore = |number| {
         let mut command = target(number).command(directory.path());
-        command.arg("restore").arg(&backup);
+        command.arg("restore").arg(&backup).env("TMPDIR", &temporary);
         command
     };
     kill_repeatedly(restore, async |number| {
@@ -306,6 +318,7 @@ async fn a_killed_restore_to_postgres_is_whole_or_not_there() {
             let said = String::from_utf8(again.stderr).unwrap();
             assert!(said.contains("is not empty"), "{said}");
         }
+        assert_eq!(partial(&temporary), [""; 0], "{number}");
         assert_eq!(target(number).content().await, content, "{number}");
         assert_eq!(target(number).count("SELECT count(*) FROM environments WHERE version <= 1000000").await, 0);
     })

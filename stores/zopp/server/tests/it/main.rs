@@ -15,6 +15,7 @@ mod grants;
 mod groups;
 mod harness;
 mod health;
+mod history;
 mod hostile;
 mod identity;
 mod invites;

@@ -1,13 +1,11 @@
 //! The verbs that change or read principals on the server.
 
-use konverge_zopp_client::{CallError, key_rotation::Recipient};
+use konverge_zopp_client::key_rotation::Recipient;
 use konverge_zopp_proto::{
     ListWorkspaceServicePrincipalsRequest, RemovePrincipalFromWorkspaceRequest, RenamePrincipalRequest,
     RevokeAllPrincipalPermissionsRequest, Role, ServicePrincipal,
-    identity::{DisablePrincipalRequest, EnablePrincipalRequest},
 };
 use serde::Serialize;
-use tonic::Code;
 
 use crate::{
     commands::{
@@ -66,14 +64,6 @@ struct Removed {
     /// Missing: the keys stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_keys: Option<Replaced>,
-}
-
-/// `principal disable`, `principal enable`
-#[derive(Serialize)]
-struct Switched {
-    principal_id: String,
-    principal: String,
-    disabled: bool,
 }
 
 /// Signs with the key of the principal that is renamed, which need not be the current one.
@@ -136,7 +126,7 @@ pub(super) async fn workspace_remove(
 ) -> Outcome {
     let client = context.client()?;
     let is_leaving = |recipient: &Recipient| recipient.principal_id == principal_id;
-    let rekeying = Rekeying::check(context, &client, &workspace, keys, is_leaving).await?;
+    let rekeying = Rekeying::check(context, &client, &workspace, keys.after_removal(), is_leaving).await?;
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", &client);
     let what = format!("cannot remove principal {principal_id} from workspace '{workspace}'");
     let request =
@@ -170,34 +160,4 @@ pub(super) async fn revoke_all(context: &Context, workspace: String, principal_i
         Removed { workspace, principal_id, permissions_revoked: Some(count), role_afterwards, new_keys: None },
         text,
     ))
-}
-
-pub(super) async fn disable(context: &Context, principal_id: String, even_if_last_key: bool) -> Outcome {
-    let client = context.client()?;
-    let request = DisablePrincipalRequest { principal_id: principal_id.clone(), even_if_last_key };
-    let what = format!("cannot disable principal {principal_id}");
-    let principal = client.disable_principal(request).await.map_err(own(what))?.name;
-    let text = format!(
-        "Principal '{principal}' disabled: the server accepts nothing from it any more\nWhoever has its keys may know the keys of its \
-         workspaces: replace them (zopp workspace rotate-key, in each), and change the values that it could read"
-    );
-    Ok(plain(Switched { principal_id, principal, disabled: true }, text))
-}
-
-pub(super) async fn enable(context: &Context, principal_id: String) -> Outcome {
-    let client = context.client()?;
-    let request = EnablePrincipalRequest { principal_id: principal_id.clone() };
-    let what = format!("cannot enable principal {principal_id}");
-    let principal = client.enable_principal(request).await.map_err(own(what))?.name;
-    let text = format!("Principal '{principal}' enabled");
-    Ok(plain(Switched { principal_id, principal, disabled: false }, text))
-}
-
-/// For the calls of our own. A stock server does not have them.
-fn own(what: String) -> impl FnOnce(CallError) -> Failure {
-    move |error| {
-        let is_last_key = error.code() == Code::FailedPrecondition;
-        let failure = failed(what, None)(error);
-        if is_last_key { failure.next("Add --even-if-last-key to disable it all the same.") } else { failure }
-    }
 }

@@ -75,6 +75,48 @@ pub struct RekeyArguments {
     recipients: RecipientArguments,
 }
 
+/// Disabling a principal, which replaces the keys on request.
+#[derive(Debug, Clone, Args)]
+pub struct DisableKeysArguments {
+    /// Then replace the keys of each workspace that the principal is in and that you administer; the flags for recipients imply it
+    #[arg(long)]
+    rotate_keys: bool,
+    #[command(flatten)]
+    recipients: RecipientArguments,
+}
+
+/// Whether the keys are to be replaced, and what to do instead.
+pub(in crate::commands) struct RekeyChoice {
+    /// `None`: the keys stay.
+    recipients: Option<RecipientArguments>,
+    instead: &'static str,
+}
+
+impl RekeyArguments {
+    /// The choice for a removal.
+    pub(in crate::commands) fn after_removal(self) -> RekeyChoice {
+        let recipients = (!self.keep_keys).then_some(self.recipients);
+        RekeyChoice { recipients, instead: "Or remove without new keys, and replace them later: --keep-keys." }
+    }
+}
+
+impl DisableKeysArguments {
+    /// Whether the keys are to be replaced.
+    pub(in crate::commands) fn are_requested(&self) -> bool {
+        let RecipientArguments { accept_recipients, fingerprint, without } = &self.recipients;
+        self.rotate_keys || *accept_recipients || !fingerprint.is_empty() || !without.is_empty()
+    }
+
+    /// The choice for each workspace of a principal that is about to be disabled.
+    pub(in crate::commands) fn after_disabling(&self) -> RekeyChoice {
+        let recipients = self.are_requested().then(|| self.recipients.clone());
+        RekeyChoice {
+            recipients,
+            instead: "Or disable it at once, and replace the keys later: leave --rotate-keys out.",
+        }
+    }
+}
+
 /// The keys that were replaced.
 #[derive(Debug, Serialize)]
 pub(in crate::commands) struct Replaced {
@@ -93,15 +135,15 @@ struct NewKey {
     invites_revoked: u32,
 }
 
-/// `workspace rotate-key`
+/// `workspace rotate-key`, and a part of `principal disable --rotate-keys`
 #[derive(Serialize)]
-struct RotatedWorkspace {
-    workspace: String,
+pub(in crate::commands) struct RotatedWorkspace {
+    pub(in crate::commands) workspace: String,
     #[serde(flatten)]
-    replaced: Replaced,
+    pub(in crate::commands) replaced: Replaced,
 }
 
-/// A check before a removal whether the keys can be replaced after it.
+/// A check before somebody is removed or disabled whether the keys can be replaced afterwards.
 pub(in crate::commands) struct Rekeying<'c> {
     context: &'c Context,
     client: &'c Client,
@@ -126,27 +168,29 @@ impl<'c> Rekeying<'c> {
         context: &'c Context,
         client: &'c Client,
         workspace: &str,
-        arguments: RekeyArguments,
+        choice: RekeyChoice,
         is_leaving: impl Fn(&Recipient) -> bool,
     ) -> Result<Self, Failure> {
-        let RekeyArguments { keep_keys, recipients } = arguments;
         let rekeying = |recipients| Self { context, client, workspace: workspace.to_owned(), recipients };
-        if keep_keys {
-            return Ok(rekeying(None));
-        }
+        let RekeyChoice { recipients: Some(recipients), instead } = choice else { return Ok(rekeying(None)) };
         let rotation = match client.prepare_key_rotation(workspace).await {
             Err(error) if is_unknown(&error) => return Ok(rekeying(None)),
             rotation => rotation,
         };
         let what =
-            format!("nobody was removed, because the keys of workspace '{workspace}' could not be replaced after it");
+            format!("nothing was changed, because the keys of workspace '{workspace}' could not be replaced after it");
         let rotation = rotation.map_err(failed(what.clone(), None))?;
         let staying = rotation.recipients().iter().filter(|recipient| !is_leaving(recipient));
         let unknown = unknown(staying, &recipients);
         if unknown.is_empty() {
             return Ok(rekeying(Some(recipients)));
         }
-        Err(refusal(what, &unknown, "Or remove without new keys, and replace them later: --keep-keys."))
+        Err(refusal(what, &unknown, instead))
+    }
+
+    /// The workspace.
+    pub(in crate::commands) fn workspace(&self) -> &str {
+        &self.workspace
     }
 
     /// Replaces the keys after the removal. `None` if they stay.
@@ -171,7 +215,8 @@ pub(in crate::commands) fn text_after_removal(replaced: Option<&Replaced>, works
 }
 
 impl Replaced {
-    fn text(&self, workspace: &str) -> String {
+    /// The sentences about the keys.
+    pub(in crate::commands) fn text(&self, workspace: &str) -> String {
         let Self { key, environments } = self;
         let mut text = String::new();
         if let Some(NewKey { generation, fingerprint, holders, left_out, invites_revoked }) = key {

@@ -22,7 +22,7 @@ fn is_in(path: &std::path::Path) -> bool {
 async fn what_was_replaced_or_deleted_is_not_in_the_file() {
     let database = Database::sqlite();
     let Location::Sqlite { path, .. } = &database.location else { unreachable!("as made") };
-    let store = database.open().await;
+    let store = database.open().await.with_limits(Limits { history_versions: 0, ..Limits::default() });
     let (workspace_id, environment_id) = environment(&store).await;
     let audit = row(Action::SecretUpdate);
     for size in SIZES {
@@ -45,6 +45,33 @@ async fn what_was_replaced_or_deleted_is_not_in_the_file() {
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     drop(reading);
     store.upsert_secret(&workspace_id, &environment_id, &secret("C"), &audit).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_earlier_value_that_is_not_kept_any_more_is_not_in_the_file() {
+    let database = Database::sqlite();
+    let Location::Sqlite { path, .. } = &database.location else { unreachable!("as made") };
+    let store = database.open().await.with_limits(Limits { history_versions: 1, ..Limits::default() });
+    let (workspace_id, environment_id) = environment(&store).await;
+    let audit = row(Action::SecretUpdate);
+    let set = async |value: &SecretRow| {
+        store.upsert_secret(&workspace_id, &environment_id, value, &audit).await.unwrap();
+    };
+    for size in SIZES {
+        let marked = SecretRow { ciphertext: vec![MARK; size], ..secret("A") };
+        set(&marked).await;
+        set(&secret("A")).await;
+        store.empty_log().await.unwrap();
+        assert!(is_in(path), "{size}: it is kept");
+        set(&secret("A")).await;
+        store.empty_log().await.unwrap();
+        assert!(!is_in(path), "{size}: too old");
+        set(&marked).await;
+        store.delete_secret(&environment_id, "A", &audit).await.unwrap();
+        store.forget_history(&environment_id, "A", &audit).await.unwrap();
+        store.empty_log().await.unwrap();
+        assert!(!is_in(path), "{size}: forgotten");
+    }
 }
 
 #[tokio::test]

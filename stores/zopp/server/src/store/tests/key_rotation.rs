@@ -82,6 +82,7 @@ async fn a_key_is_replaced_for_all_or_for_nobody(database: Database) {
         delete: Vec::new(),
         manifest: None,
         new_dek: Some((vec![8; 48], vec![8; 24])),
+        rollback_to: None,
     };
     store.change_secrets(&workspace_id, &environment_id, &change, &row(Action::SecretUpdate)).await.unwrap();
     assert_eq!(store.key_state(&workspace_id).await.unwrap().unwrap().environments[0].made_under, 2);

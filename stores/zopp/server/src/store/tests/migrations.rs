@@ -23,7 +23,8 @@ const CONTENT: [&str; 8] = [
     "INSERT INTO projects VALUES ('r', 'w', 'backend', 1, 1)",
     "INSERT INTO environments (id, workspace_id, project_id, name, dek_wrapped, dek_nonce, version, created_at, updated_at) \
          VALUES ('e', 'w', 'r', 'production', x'00', x'00', 7, 1, 1)",
-    "INSERT INTO secrets VALUES ('s', 'w', 'e', 'A', x'00', zeroblob(20), 1, 1), ('t', 'w', 'e', 'B', x'00', zeroblob(30), 1, 1)",
+    "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at) \
+         VALUES ('s', 'w', 'e', 'A', x'00', zeroblob(20), 1, 1), ('t', 'w', 'e', 'B', x'00', zeroblob(30), 1, 1)",
     "INSERT INTO invites (id, token_hash, expires_at, created_at, updated_at) VALUES ('i', x'00', 9, 1, 1)",
 ];
 
