@@ -38,6 +38,14 @@ fn bob(world: &World, liar: &LyingServer) -> Home {
     bob
 }
 
+/// A service principal that may read: its ID and its home.
+fn reading_robot(world: &World, liar: &LyingServer) -> (String, Home) {
+    let (id, mut robot) = world.robot("robot");
+    robot.set("ZOPP_SERVER", &liar.url());
+    world.alice.ok(&format!("permission set --principal {id} --role read"));
+    (id, robot)
+}
+
 fn fingerprint(home: &Home) -> String {
     home.ok("workspace fingerprint").trim().to_owned()
 }
@@ -197,9 +205,7 @@ fn a_recipient_that_a_server_adds_gets_no_key() {
 fn who_is_removed_loses_the_keys_and_the_others_read_on() {
     let (world, liar) = lying_world();
     let (alice, bob) = (&world.alice, bob(&world, &liar));
-    let (robot_id, mut robot) = world.robot("robot");
-    robot.set("ZOPP_SERVER", &liar.url());
-    alice.ok(&format!("permission set --principal {robot_id} --role read"));
+    let (robot_id, robot) = reading_robot(&world, &liar);
     alice.ok("secret set A 1");
     let invite = alice.ok("invite create --plain");
     let removed = alice.json("workspace remove-member bob@example.com");
@@ -238,9 +244,7 @@ fn a_removal_that_could_not_be_followed_by_new_keys_removes_nobody() {
 fn a_principal_is_disabled_and_its_keys_are_replaced_on_request() {
     let (world, liar) = lying_world();
     let (alice, bob) = (&world.alice, bob(&world, &liar));
-    let (robot_id, mut robot) = world.robot("robot");
-    robot.set("ZOPP_SERVER", &liar.url());
-    alice.ok(&format!("permission set --principal {robot_id} --role read"));
+    let (robot_id, robot) = reading_robot(&world, &liar);
     alice.ok("secret set A 1");
     alice.ok("workspace create other");
     let line = format!("principal disable --principal {robot_id}");
@@ -284,10 +288,8 @@ fn a_principal_is_disabled_and_its_keys_are_replaced_on_request() {
 #[test]
 fn an_interrupted_rotation_is_resumed_and_a_principal_that_was_left_out_is_told() {
     let (world, liar) = lying_world();
-    let (robot_id, mut robot) = world.robot("robot");
-    robot.set("ZOPP_SERVER", &liar.url());
+    let (robot_id, robot) = reading_robot(&world, &liar);
     let alice = &world.alice;
-    alice.ok(&format!("permission set --principal {robot_id} --role read"));
     alice.ok("environment create staging");
     alice.ok("secret set A 1");
     alice.ok("secret set A 2 -e staging");
@@ -382,9 +384,7 @@ fn keys_that_nobody_known_signed_are_refused_where_signatures_are_required() {
     forget(&bob);
     assert_eq!(bob.ok("secret get A"), "1\n", "he signed his own wrap when he joined");
     // A service whose key Alice wrapped, and whose file knows nothing of her.
-    let (robot_id, mut robot) = world.robot("robot");
-    robot.set("ZOPP_SERVER", &liar.url());
-    alice.ok(&format!("permission set --principal {robot_id} --role read"));
+    let (robot_id, robot) = reading_robot(&world, &liar);
     forget(&robot);
     let stderr = robot.fails("--require-signed-keys secret get A", 1);
     assert!(stderr.contains("--require-signed-keys demands") && stderr.contains("--pin <fingerprint>"), "{stderr}");

@@ -15,7 +15,7 @@ use crate::{
         workspace::rotate::{RekeyArguments, Rekeying, Replaced, text_after_removal},
     },
     context::Context,
-    failure::{Failure, failed},
+    failure::failed,
     output::{listing, plain},
     scope::Place,
 };
