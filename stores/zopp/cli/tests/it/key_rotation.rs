@@ -384,7 +384,7 @@ fn keys_that_nobody_known_signed_are_refused_where_signatures_are_required() {
     forget(&bob);
     assert_eq!(bob.ok("secret get A"), "1\n", "he signed his own wrap when he joined");
     // A service whose key Alice wrapped, and whose file knows nothing of her.
-    let (robot_id, robot) = reading_robot(&world, &liar);
+    let (_, robot) = reading_robot(&world, &liar);
     forget(&robot);
     let stderr = robot.fails("--require-signed-keys secret get A", 1);
     assert!(stderr.contains("--require-signed-keys demands") && stderr.contains("--pin <fingerprint>"), "{stderr}");

@@ -151,6 +151,11 @@ async fn send(world: &World, person: Option<&Person>, path: &str, body: Vec<u8>)
         let signed = signature::sign(Profile::V2, &person.seed, path, request.get_ref(), now());
         attach(request.metadata_mut(), &person.principal_id, &signed);
     }
+    send_raw(world, path, request).await
+}
+
+/// Makes a call with the bytes of its message.
+pub(crate) async fn send_raw(world: &World, path: &str, request: Request<Vec<u8>>) -> Result<(), Status> {
     let mut client = Grpc::new(world.channel.clone());
     client.ready().await.unwrap();
     // Of an answer that streams, the first message is enough.

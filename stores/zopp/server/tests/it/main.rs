@@ -20,6 +20,7 @@ mod hostile;
 mod identity;
 mod invites;
 mod key_rotation;
+mod ladder;
 mod lifecycle;
 mod limits;
 mod permissions;

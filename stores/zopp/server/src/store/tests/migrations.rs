@@ -89,6 +89,14 @@ async fn is_up_to_date(location: &Location, count: usize) {
         assert_eq!(full, (2, 50), "what was there is counted");
     }
     store.try_write().await.unwrap();
+    // The value that was there begins the history.
+    store.upsert_secret("w", "e", &secret("A"), &row(Action::SecretUpdate)).await.unwrap();
+    let versions = store.secret_history("e", "A", Extent::All).await.unwrap().unwrap().versions;
+    let shown: Vec<_> = versions
+        .iter()
+        .map(|row| (row.version, row.ciphertext.len(), row.set_by.is_some(), row.end.is_some()))
+        .collect();
+    assert_eq!(shown, [(8, 16, true, false), (0, 20, false, true)], "{count} steps");
     let unused = sql::query("SELECT signature_digest FROM audit_logs").fetch_optional(&store.readers).await;
     assert!(unused.is_err(), "the column is gone");
     // From now on a key is one principal's.
