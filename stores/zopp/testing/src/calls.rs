@@ -135,9 +135,9 @@ pub fn calls() -> Vec<CallTypes> {
     let environments = calls! { secrets:
         ReadEnvironment(ReadEnvironmentRequest) -> ReadEnvironmentResponse,
         ReadSecret(ReadSecretRequest) -> ReadEnvironmentResponse,
+        ChangeSecrets(ChangeSecretsRequest) -> ChangeSecretsResponse,
         ReadSecretHistory(ReadSecretHistoryRequest) -> ReadSecretHistoryResponse,
         ForgetSecretHistory(ForgetSecretHistoryRequest) -> ForgetSecretHistoryResponse,
-        ChangeSecrets(ChangeSecretsRequest) -> ChangeSecretsResponse,
     };
     contract.into_iter().chain(identities).chain(environments).collect()
 }
