@@ -164,6 +164,9 @@ enum Command {
         /// Only the oldest and the newest version of Kubernetes, as in CI
         #[arg(long)]
         quick: bool,
+        /// Instead, with all features under the oldest Rust that the published crates state; rustup must have that toolchain
+        #[arg(long, conflicts_with = "quick")]
+        oldest_rust: bool,
     },
 }
 
@@ -211,7 +214,8 @@ fn run(command: Command) -> Result<()> {
         Command::Advisories => recipes::advisories(),
         Command::Unused => recipes::unused(),
         Command::Semver { against } => semver::check(against.as_deref()),
-        Command::Outside { quick: true } => outside::check(outside::Versions::Ends),
-        Command::Outside { quick: false } => outside::check(outside::Versions::All),
+        Command::Outside { oldest_rust: true, .. } => outside::check_oldest_rust(),
+        Command::Outside { quick: true, .. } => outside::check(outside::Versions::Ends),
+        Command::Outside { quick: false, .. } => outside::check(outside::Versions::All),
     }
 }

@@ -6,6 +6,7 @@ use std::{
     fmt::Write,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context, Result, bail};
@@ -33,30 +34,55 @@ pub(crate) enum Versions {
 
 /// Packs the published crates, checks the crate outside with versions of Kubernetes, and with each feature alone.
 pub(crate) fn check(which: Versions) -> Result<()> {
+    let (manifest, versions) = packed(which)?;
+    for version in &versions {
+        check_with(cargo([]), &manifest, &all_features(version), true)?;
+    }
+    let newest = newest(&manifest, &versions)?;
+    check_with(cargo([]), &manifest, newest, false)?;
+    for feature in FEATURES {
+        check_with(cargo([]), &manifest, &format!("{newest},{feature}"), false)?;
+    }
+    Ok(())
+}
+
+/// Checks the crate outside, with all features, under the oldest Rust that the published crates state. rustup must have that toolchain.
+pub(crate) fn check_oldest_rust() -> Result<()> {
+    let oldest = published::oldest_rust()?;
+    let (manifest, versions) = packed(Versions::Ends)?;
+    let mut cargo = program(Path::new("cargo"));
+    cargo.arg(format!("+{oldest}"));
+    eprintln!("Rust {oldest}: `rustup toolchain install {oldest} --profile minimal` brings it.");
+    check_with(cargo, &manifest, &all_features(newest(&manifest, &versions)?), true)
+}
+
+/// The manifest of the crate outside, which has nothing but the packages, and the versions of Kubernetes that it has features for.
+fn packed(which: Versions) -> Result<(PathBuf, Vec<String>)> {
     let place = target().join("outside");
     let packages = pack(&place)?;
     let manifest = install(&place, &packages)?;
     let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
     let versions = versions(&text, which);
-    let Some(newest) = versions.last().cloned() else { bail!("{} names no version of Kubernetes", manifest.display()) };
-    for version in &versions {
-        check_with(&manifest, &format!("{version},{}", FEATURES.join(",")), true)?;
-    }
-    check_with(&manifest, &newest, false)?;
-    for feature in FEATURES {
-        check_with(&manifest, &format!("{newest},{feature}"), false)?;
-    }
-    Ok(())
+    Ok((manifest, versions))
 }
 
-fn check_with(manifest: &Path, features: &str, all_targets: bool) -> Result<()> {
-    let mut check = cargo(["check", "--quiet", "--no-default-features", "--features", features]);
-    check.arg("--manifest-path").arg(manifest);
-    check.arg("--target-dir").arg(target().join("outside/build"));
+fn newest<'a>(manifest: &Path, versions: &'a [String]) -> Result<&'a str> {
+    let newest = versions.last().map(String::as_str);
+    newest.with_context(|| format!("{} names no version of Kubernetes", manifest.display()))
+}
+
+fn all_features(version: &str) -> String {
+    format!("{version},{}", FEATURES.join(","))
+}
+
+fn check_with(mut cargo: Command, manifest: &Path, features: &str, all_targets: bool) -> Result<()> {
+    cargo.args(["check", "--quiet", "--no-default-features", "--features", features]);
+    cargo.arg("--manifest-path").arg(manifest);
+    cargo.arg("--target-dir").arg(target().join("outside/build"));
     if all_targets {
-        check.arg("--all-targets");
+        cargo.arg("--all-targets");
     }
-    run(&format!("crate outside with {features}"), check, "It has only the published crates: what do they lack?")
+    run(&format!("crate outside with {features}"), cargo, "It has only the published crates: what do they lack?")
 }
 
 /// The features that are versions of Kubernetes, oldest first.

@@ -1,6 +1,6 @@
 //! The crates that are published, as cargo sees them.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -44,4 +44,10 @@ struct Metadata {
 pub(crate) fn packages() -> Result<Vec<Package>> {
     let metadata: Metadata = metadata::read(&["--no-deps"])?;
     Ok(metadata.packages.into_iter().filter(|package| package.publish.is_none()).collect())
+}
+
+/// Returns the version of Rust that the facade states, and with it all that it is made of.
+pub(crate) fn oldest_rust() -> Result<String> {
+    let facade = packages()?.into_iter().find(|package| package.name == "konverge");
+    facade.and_then(|facade| facade.rust_version).context("konverge states no rust-version")
 }

@@ -263,51 +263,7 @@ impl Applier {
         {
             return Ok(None);
         }
-        let out_of_date = || ApplyError::OutOfDate { object: Box::new(target.object.clone()) };
-        let mut before = seen.map(Cow::Borrowed);
-        let (object, code, writing) = loop {
-            let writing = self.begin(target);
-            let request = target.requests().patch(target.name(), &self.parameters(), &Patch::Apply(json!({})));
-            let mut body = wanted.clone();
-            if let Some(uid) = uid {
-                // Nothing is made, and nothing else is touched, when the object is no longer the one that was seen.
-                body["metadata"]["uid"] = json!(uid);
-            }
-            let required = match &before {
-                _ if is_absent => Some(NO_VERSION),
-                // A dry run changes nothing, so it need not be the last to know.
-                Some(before) if self.exact || !self.dry_run => metadata_string(before, "resourceVersion"),
-                _ => None,
-            };
-            if let Some(version) = required {
-                body["metadata"]["resourceVersion"] = json!(version);
-            }
-            let answer = match self.exchange(target, request, &body, uid).await {
-                Err(ApplyError::Refused { code: 409, .. } | ApplyError::Conflict { .. })
-                    if is_absent || (self.exact && required.is_some()) =>
-                {
-                    return Err(out_of_date());
-                }
-                Err(ApplyError::Refused { code: 409, .. }) if let (Some(seen), Some(_)) = (seen, required) => {
-                    let current = self.read(target, uid, as_seen).await?;
-                    if is_in_step(wanted, &current, &self.manager) {
-                        let applied =
-                            Applied { object: current, outcome: ApplyOutcome::Changed, differences: Vec::new() };
-                        return Ok(Some(Written { applied, altered: Vec::new() }));
-                    }
-                    let is_read = matches!(before, Some(Cow::Owned(_)));
-                    if is_read || !is_own_part_same(seen, &current, &self.manager) {
-                        return Err(out_of_date());
-                    }
-                    before = Some(Cow::Owned(current));
-                    continue;
-                }
-                answer => answer?,
-            };
-            let object = as_seen(&answer.body)
-                .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
-            break (object, answer.code, writing);
-        };
+        let Sent { object, code, writing } = self.send_as_seen(target, wanted, seen, is_absent, as_seen).await?;
         if self.dry_run {
             let differences = differences(seen, &object, target.is_secret());
             // The answer has the version of the object as it is, whatever would change.
@@ -331,6 +287,61 @@ impl Applier {
         let version = |object| metadata_string(object, "resourceVersion");
         let outcome = outcome(code, seen.is_some_and(|seen| version(seen) == version(&object)));
         Ok(Some(Written { applied: Applied { object, outcome, differences: Vec::new() }, altered }))
+    }
+
+    /// Sends an apply for the object as it was seen. If only parts of others have changed since, it is sent once more.
+    async fn send_as_seen(
+        &self,
+        target: &Target,
+        wanted: &Value,
+        seen: Option<&Value>,
+        is_absent: bool,
+        as_seen: AsSeen,
+    ) -> Result<Sent, ApplyError> {
+        let out_of_date = || ApplyError::OutOfDate { object: Box::new(target.object.clone()) };
+        let uid = seen.and_then(|seen| metadata_string(seen, "uid"));
+        let mut before = seen.map(Cow::Borrowed);
+        loop {
+            let writing = self.begin(target);
+            let request = target.requests().patch(target.name(), &self.parameters(), &Patch::Apply(json!({})));
+            let mut body = wanted.clone();
+            if let Some(uid) = uid {
+                // Nothing is made, and nothing else is touched, when the object is no longer the one that was seen.
+                body["metadata"]["uid"] = json!(uid);
+            }
+            let required = match &before {
+                _ if is_absent => Some(NO_VERSION),
+                // A dry run changes nothing, so it need not be for the newest version.
+                Some(before) if self.exact || !self.dry_run => metadata_string(before, "resourceVersion"),
+                _ => None,
+            };
+            if let Some(version) = required {
+                body["metadata"]["resourceVersion"] = json!(version);
+            }
+            let answer = match (self.exchange(target, request, &body, uid).await, seen) {
+                (Err(ApplyError::Refused { code: 409, .. } | ApplyError::Conflict { .. }), _)
+                    if is_absent || (self.exact && required.is_some()) =>
+                {
+                    return Err(out_of_date());
+                }
+                (Err(ApplyError::Refused { code: 409, .. }), Some(seen)) if required.is_some() => {
+                    let current = self.read(target, uid, as_seen).await?;
+                    if is_in_step(wanted, &current, &self.manager) {
+                        return Ok(Sent { object: current, code: StatusCode::OK, writing: None });
+                    }
+                    let is_read = matches!(before, Some(Cow::Owned(_)));
+                    if is_read || !is_own_part_same(seen, &current, &self.manager) {
+                        return Err(out_of_date());
+                    }
+                    before = Some(Cow::Owned(current));
+                    continue;
+                }
+                (answer, _) => answer?,
+            };
+            let object = as_seen(&answer.body)
+                .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+            return Ok(Sent { object, code: answer.code, writing });
+        }
     }
 
     /// Reads the object with this uid by a list: a controller may list its kind, and often may not get single objects.
@@ -389,6 +400,13 @@ impl Applier {
         let witness = self.witness.as_ref().filter(|_| !self.dry_run)?;
         Some(witness.begin(&target.object, &target.api_version))
     }
+}
+
+/// The object after an apply, with the answer's code and the notice for the witness.
+struct Sent {
+    object: Value,
+    code: StatusCode,
+    writing: Option<Box<dyn Writing>>,
 }
 
 /// The answer to a list.

@@ -1,7 +1,7 @@
 //! Whether each crate states a Rust version that its dependencies build with.
 //!
-//! Other toolchains than the pinned one need not be on the machine, so this is the half of the proof that the dependency graph gives. The other
-//! half is clippy, which refuses items of the standard library that are newer than the stated version.
+//! Other toolchains than the pinned one need not be on the machine, so CI has this, and clippy, which refuses items of the standard library that
+//! are newer than the stated version. `cargo xtask outside --oldest-rust` compiles the crates with the stated version.
 
 use super::graph::Graph;
 
