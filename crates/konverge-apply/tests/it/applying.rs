@@ -99,10 +99,10 @@ async fn a_change_of_the_status_does_not_stop_an_apply() {
     let status = json!({"status": {"observedGeneration": 1, "replicas": 1}});
     api.patch_status("web", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
 
-    let applied = applier.apply(&desired(2), Some(&seen)).await.unwrap();
-    assert_eq!(applied.outcome, ApplyOutcome::Changed);
-    assert_eq!(applied.object.spec.unwrap().replicas, Some(2));
-    assert_eq!(applied.object.status.unwrap().replicas, Some(1));
+    let scaled = applier.apply(&desired(2), Some(&seen)).await.unwrap();
+    assert_eq!(scaled.outcome, ApplyOutcome::Changed);
+    assert_eq!(scaled.object.spec.unwrap().replicas, Some(2));
+    assert_eq!(scaled.object.status.unwrap().replicas, Some(1));
 }
 
 #[tokio::test]
