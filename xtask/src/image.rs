@@ -26,7 +26,8 @@ use crate::{commit::Commit, paths, step::step};
 const ALL: &str = "konverge";
 
 /// The image of each drop-in program, by the name of the program. Tools of people have none of their own.
-const ALONE: [&str; 4] = ["vault-rollout-operator", "vault-sync-operator", "zopp-operator", "zopp-server"];
+const ALONE: [&str; 5] =
+    ["openzro-operator", "vault-rollout-operator", "vault-sync-operator", "zopp-operator", "zopp-server"];
 
 /// The version of the workspace, which is that of the images.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -20,10 +20,11 @@ struct Arguments {
 /// The shells that completions are written for.
 const SHELLS: [Shell; 4] = [Shell::Bash, Shell::Fish, Shell::PowerShell, Shell::Zsh];
 
-fn commands() -> [Command; 7] {
+fn commands() -> [Command; 8] {
     [
         program::Cli::command(),
         konverge_kubectl::command(),
+        konverge_manage::config::Config::command(),
         konverge_pull::config::Config::command(),
         konverge_push::config::Config::command(),
         konverge_roll::config::Config::command(),

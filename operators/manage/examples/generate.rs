@@ -1,4 +1,4 @@
-//! Writes definitions, role, dashboard and alerts into a folder, or with `--check` fails where they are not as they would be. `cargo xtask generate` runs
+//! Writes definitions, role, webhooks, dashboard and alerts into a folder, or with `--check` fails where they are not as they would be. `cargo xtask generate` runs
 //! it.
 
 use std::error::Error;
@@ -18,5 +18,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     for name in ["crds.yaml", "role.yaml", "dashboard.json", "alerts.yaml"] {
         files.text(name, all.get(name).unwrap_or_default());
     }
+    files.text("webhooks.yaml", all.get("others.yaml").unwrap_or_default());
     Ok(destination.put(&files)?)
 }

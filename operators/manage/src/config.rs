@@ -1,6 +1,6 @@
 //! The operator's flags: the original's under their names and with their defaults, and ours.
 
-use std::{collections::BTreeMap, fmt, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{ArgAction, Parser, ValueEnum};
 use konverge::{LogFormat, Options, runtime::http_server::Listen};
@@ -78,6 +78,9 @@ pub struct Config {
     /// Answer the API server's webhooks
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", action = ArgAction::Set)]
     pub enable_webhooks: bool,
+    /// Where the API server's webhooks are answered (ours)
+    #[arg(long, env = "OPENZRO_WEBHOOK_BIND_ADDRESS", default_value = "0.0.0.0:9443", value_name = "ADDRESS")]
+    pub webhook_bind_address: SocketAddr,
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -213,6 +216,7 @@ impl Config {
             options.lease_name = Some(LEASE.to_owned());
             options.dry_run = self.dry_run;
             options.log_format = self.log_format();
+            options.webhook.address = self.webhook_bind_address;
             if let Some(folder) = &self.webhook_cert_path {
                 options.webhook.certificate = Some(folder.join(&self.webhook_cert_name));
                 options.webhook.key = Some(folder.join(&self.webhook_cert_key));
@@ -254,6 +258,7 @@ impl fmt::Display for Config {
         write!(f, "metrics-bind-address={} ", self.metrics_bind_address)?;
         write!(f, "health-probe-bind-address={} ", self.health_probe_bind_address)?;
         write!(f, "leader-elect={} webhook-cert-path={} ", self.leader_elect, path(&self.webhook_cert_path))?;
+        write!(f, "webhook-bind-address={} ", self.webhook_bind_address)?;
         write!(f, "enable-webhooks={} kubeconfig={} ", self.enable_webhooks, path(&self.kubeconfig))?;
         write!(f, "interval={}s requests-per-second={} ", self.interval, self.requests_per_second)?;
         write!(f, "delete-adopted={} cluster-id={} ", self.delete_adopted, or_default(self.cluster_id.as_deref()))?;

@@ -22,12 +22,17 @@ pub(crate) struct Program {
 }
 
 /// Every program of a release.
-pub(crate) const PROGRAMS: [Program; 8] = [
+pub(crate) const PROGRAMS: [Program; 9] = [
     Program { name: "konverge", package: "konverge-cli", about: "All jobs of Konverge in one process" },
     Program {
         name: "kubectl-konverge",
         package: "konverge-kubectl-plugin",
         about: "The plugin of kubectl for the operators of Konverge",
+    },
+    Program {
+        name: "openzro-operator",
+        package: "konverge-openzro-operator",
+        about: "Keeps openZro as custom resources of Kubernetes say",
     },
     Program {
         name: "vault-rollout-operator",

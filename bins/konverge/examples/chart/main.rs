@@ -1,6 +1,7 @@
 //! Writes the generated files of the chart `deploy/charts/konverge`: its roles, its custom resource definitions, its alerts and
 //! dashboards, and the schema of its values. With `--check` it writes nothing, and fails if a file differs. `cargo xtask generate` runs it.
 
+mod manage;
 mod rules;
 mod schema;
 mod uses;
@@ -11,7 +12,7 @@ use std::{error::Error, fs};
 
 use clap::Parser;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use konverge_gen::{Files, files::Destination, remove_unknown_formats};
+use konverge_gen::{Files, chart, files::Destination, remove_unknown_formats};
 use serde_json::{Value, json};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -28,6 +29,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         files.objects(format!("files/crds/{name}.yaml"), &[applicable(definition)])?;
     }
+    for definition in konverge_manage::api::definitions() {
+        let name = definition.spec.names.plural.clone();
+        files.objects(format!("files/crds/{name}.yaml"), &[applicable(definition)])?;
+    }
+    let generated = konverge_manage::program::for_manifests()?.generate(chart::NAMESPACE)?;
+    let of_manage = |name: &str| generated.get(name).ok_or_else(|| format!("manage generates no {name}"));
+    files.text("files/webhooks/manage.yaml", of_manage("others.yaml")?);
+    files.text("files/dashboards/manage.json", of_manage("dashboard.json")?);
+    let alerts: Value = serde_saphyr::from_str(of_manage("alerts.yaml")?)?;
+    files.objects("files/alerts/manage.yaml", &[&alerts["spec"]])?;
     for job in &watched::JOBS {
         let series = job.series();
         let watching = job.watching(&series)?;
@@ -43,12 +54,13 @@ fn about() -> Value {
     json!({
         "apiVersion": "v2",
         "name": "konverge",
-        "description": "Secrets from zopp into Kubernetes (pull), from Kubernetes into Vault (push), rollouts when they change (roll), and the zopp server",
+        "description": "Secrets from zopp into Kubernetes (pull), from Kubernetes into Vault (push), rollouts when they change (roll), \
+                        objects of openZro (manage), and the zopp server",
         "type": "application",
         "version": konverge_version::VERSION,
         "appVersion": konverge_version::VERSION,
         "kubeVersion": ">=1.34.0-0",
-        "keywords": ["secrets", "vault", "openbao", "zopp", "rollout"],
+        "keywords": ["secrets", "vault", "openbao", "zopp", "rollout", "openzro"],
         "annotations": {
             "artifacthub.io/license": "Apache-2.0",
             "artifacthub.io/operator": "true",

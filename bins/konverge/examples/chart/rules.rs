@@ -7,7 +7,10 @@ use std::{collections::BTreeSet, error::Error, fmt::Write};
 
 use konverge_kubectl::Permission;
 
-use crate::uses::{self, HOME};
+use crate::{
+    manage,
+    uses::{self, HOME},
+};
 
 /// Stands for the watched namespace.
 const WATCHED: &str = "watched";
@@ -35,7 +38,11 @@ pub(crate) fn template() -> Result<String, Box<dyn Error>> {
     for scope in ["all", "one"] {
         let only = (scope == "one").then(|| format!("--namespace={WATCHED}"));
         let only = only.as_deref();
-        for (job, blocks) in [("pull", pull(only)?), ("push", push(only)?), ("roll", roll(only)?)] {
+        let mut jobs = vec![("pull", pull(only)?), ("push", push(only)?), ("roll", roll(only)?)];
+        if only.is_none() {
+            jobs.push(("manage", of_manage()?));
+        }
+        for (job, blocks) in jobs {
             for (place, name) in [(Place::Cluster, "cluster"), (Place::Watched, "watched"), (Place::Home, "home")] {
                 write!(text, "{{{{- define \"konverge.rules.{job}.{scope}.{name}\" }}}}")?;
                 for block in &blocks {
@@ -70,6 +77,21 @@ fn roll(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
     let extra = &with - &grants(uses::roll, only, &["--leader-elect"])?;
     blocks.push(Block { when: Some(".vault".to_owned()), grants: extra });
     Ok(blocks)
+}
+
+/// Manage works in all namespaces.
+fn of_manage() -> Result<Vec<Block>, Box<dyn Error>> {
+    let with = |webhooks: bool, gateways: bool| {
+        let flags = [format!("--enable-webhooks={webhooks}"), format!("--gateway-api-enabled={gateways}")];
+        let arguments = [&["--openzro-api-key-file=/nowhere"], &flags.each_ref().map(String::as_str)[..]].concat();
+        manage::used(&arguments)
+    };
+    let common = with(false, false)?;
+    Ok(vec![
+        Block { when: Some(".webhooks".to_owned()), grants: &with(true, false)? - &common },
+        Block { when: Some(".gatewayAPI".to_owned()), grants: &with(false, true)? - &common },
+        Block { when: None, grants: common },
+    ])
 }
 
 /// The grants that a job has with every kind, then those that each kind adds.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use k8s_openapi::{
     api::{
+        admissionregistration::v1::MutatingWebhookConfiguration,
         apps::v1::Deployment,
         core::v1::{Secret, ServiceAccount},
         rbac::v1::{ClusterRole, PolicyRule, Role},
@@ -11,12 +12,14 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use konverge_e2e::{binary, followed_deployment};
+use konverge_manage::api::v1::{OZGroup, OZGroupSpec};
+use konverge_openzro_testing::Double;
 use konverge_testkit::{
-    ControlPlane, Options, Process, ProcessSpec, RoleUse, free_port, http_get, until_true as until,
+    AuditLog, ControlPlane, Options, Process, ProcessSpec, RoleUse, free_port, http_get, until_true as until,
 };
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -156,18 +159,20 @@ async fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     assert!(!again.status.success(), "a name is in use once");
 }
 
-/// The rules of the release's roles.
-async fn rules(stage: &Stage) -> Vec<PolicyRule> {
-    let of_roll = ListParams::default().labels("app.kubernetes.io/component=roll");
-    let cluster = Api::<ClusterRole>::all(stage.client.clone()).list(&of_roll).await.unwrap();
-    let home = stage.api::<Role>().list(&of_roll).await.unwrap();
+/// The rules of the release's roles for a part.
+async fn rules(stage: &Stage, part: &str) -> Vec<PolicyRule> {
+    let of_part = ListParams::default().labels(&format!("app.kubernetes.io/component={part}"));
+    let cluster = Api::<ClusterRole>::all(stage.client.clone()).list(&of_part).await.unwrap();
+    let home = stage.api::<Role>().list(&of_part).await.unwrap();
     let cluster = cluster.items.into_iter().flat_map(|role| role.rules.unwrap_or_default());
     cluster.chain(home.items.into_iter().flat_map(|role| role.rules.unwrap_or_default())).collect()
 }
 
-/// The roll operator as the chart's container starts it: with its arguments, and the token of its account. Only the port is another.
-async fn start(stage: &Stage, account: &str) -> (Process, String) {
-    let deployment = stage.deployment("release-konverge-roll").await.unwrap();
+/// The operator of a part as the chart's container starts it: with its arguments, and the token of its account. Only the ports and the folder of its
+/// mounted files are others.
+async fn start(stage: &Stage, part: &str, files: &Path) -> (Process, String) {
+    let account = format!("release-konverge-{part}");
+    let deployment = stage.deployment(&account).await.unwrap();
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["serviceAccountName"], account);
     let container = &pod["containers"][0];
@@ -175,9 +180,17 @@ async fn start(stage: &Stage, account: &str) -> (Process, String) {
     let address = format!("127.0.0.1:{}", free_port().unwrap());
     let given: Vec<String> = arguments(container)
         .into_iter()
-        .map(|argument| argument.replace("bind-address=:8080", &format!("bind-address={address}")))
+        .map(|argument| {
+            let mounted = container["volumeMounts"][0]["mountPath"].as_str();
+            let argument = mounted.map_or(argument.clone(), |path| argument.replace(path, files.to_str().unwrap()));
+            match argument.split_once("-bind-address=:") {
+                Some(("--health-probe", _)) => format!("--health-probe-bind-address={address}"),
+                Some((name, _)) => format!("{name}-bind-address=127.0.0.1:{}", free_port().unwrap()),
+                None => argument,
+            }
+        })
         .collect();
-    let kubeconfig = stage.plane.service_account_kubeconfig(&stage.home, account).await.unwrap();
+    let kubeconfig = stage.plane.service_account_kubeconfig(&stage.home, &account).await.unwrap();
     let spec = ProcessSpec::new(program, binary(program).unwrap()).args(&given).arg("--kubeconfig").arg(kubeconfig);
     let mut process = Process::start(stage.plane.run_directory(), spec).unwrap();
     let is_ready = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
@@ -191,8 +204,8 @@ async fn an_operator_works_under_the_account_and_the_roles_of_its_release() {
     let current = chart();
     stage.helm(&["install", "release", current.to_str().unwrap(), "--set", "roll.extraArgs={--min-interval=0s}"]);
     let log = stage.plane.audit_log().unwrap();
-    let account = "release-konverge-roll";
-    let (mut process, address) = start(&stage, account).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut process, address) = start(&stage, "roll", folder.path()).await;
 
     let shop = stage.plane.namespace("shop").await.unwrap();
     let (secrets, deployments) = (
@@ -224,9 +237,50 @@ async fn an_operator_works_under_the_account_and_the_roles_of_its_release() {
         .unwrap();
     assert!(probe.status.success(), "what helm test runs: {probe:?}");
     process.terminate(SOON).await.unwrap();
+    nothing_was_refused(&stage, &log, "roll").await;
+}
+
+/// Checks that the account of a part has sent requests, and that its roles allowed each of them.
+async fn nothing_was_refused(stage: &Stage, log: &AuditLog, part: &str) {
     log.catch_up(&stage.client).await.unwrap();
-    let asked = log.entries_of(&format!("system:serviceaccount:{}:{account}", stage.home)).unwrap();
+    let account = format!("system:serviceaccount:{}:release-konverge-{part}", stage.home);
+    let asked = log.entries_of(&account).unwrap();
     assert!(!asked.is_empty());
-    let used = RoleUse::of(&asked, &rules(&stage).await);
+    let used = RoleUse::of(&asked, &rules(stage, part).await);
     assert!(used.refused.is_empty(), "{:?}", used.refused);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manage_works_under_the_account_and_the_roles_of_its_release() {
+    let stage = Stage::set().await;
+    let openzro = Double::start().await.unwrap();
+    let url = format!("manage.managementURL={}", openzro.url());
+    // The address of the webhooks is fixed in a pod.
+    let flags = format!("manage.extraArgs={{--webhook-bind-address=127.0.0.1:{},--interval=1}}", free_port().unwrap());
+    let current = chart();
+    let sets = ["roll.enabled=false", "manage.enabled=true", &url, &flags];
+    let sets = sets.iter().flat_map(|set| ["--set", set]);
+    let install: Vec<_> = ["install", "release", current.to_str().unwrap()].into_iter().chain(sets).collect();
+    stage.helm(&install);
+    let log = stage.plane.audit_log().unwrap();
+    let mounted = tempfile::tempdir().unwrap();
+    fs::write(mounted.path().join("OZ_API_KEY"), &openzro.account().tokens["admin"]).unwrap();
+    let (mut process, _) = start(&stage, "manage", mounted.path()).await;
+
+    let shop = stage.plane.namespace("shop").await.unwrap();
+    let groups = Api::<OZGroup>::namespaced(stage.client.clone(), &shop);
+    let group = OZGroup::new("servers", OZGroupSpec { name: "Servers".to_owned() });
+    groups.create(&PostParams::default(), &group).await.unwrap();
+    let has_id = async || Ok(groups.get("servers").await?.status.is_some_and(|status| status.group_id.is_some()));
+    until("the group is in openZro", has_id).await;
+    let configurations = Api::<MutatingWebhookConfiguration>::all(stage.client.clone());
+    let has_authority = async || {
+        let webhooks = configurations.get("openzro-operator").await?.webhooks.unwrap_or_default();
+        Ok(!webhooks.is_empty() && webhooks.iter().all(|webhook| webhook.client_config.ca_bundle.is_some()))
+    };
+    until("the API server trusts the webhooks", has_authority).await;
+    groups.delete("servers", &DeleteParams::default()).await.unwrap();
+    until("the group is gone", async || Ok(groups.get_opt("servers").await?.is_none())).await;
+    process.terminate(SOON).await.unwrap();
+    nothing_was_refused(&stage, &log, "manage").await;
 }

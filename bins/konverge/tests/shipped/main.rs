@@ -28,10 +28,12 @@ use serde_json::Value;
 use crate::helm::helm;
 
 /// The parts with all that they need.
-const EVERYTHING: [&str; 5] = [
+const EVERYTHING: [&str; 7] = [
     "pull.enabled=true",
     "push.enabled=true",
     "server.enabled=true",
+    "manage.enabled=true",
+    "manage.managementURL=https://openzro.example.com",
     "push.vault.address=https://vault.example.com:8200",
     "roll.vault.address=https://vault.example.com:8200",
 ];

@@ -9,7 +9,7 @@ use std::{
 use clap::Parser;
 use konverge_testkit::{ControlPlane, Options};
 use konverge_zopp_server::args::Arguments;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{EVERYTHING, Objects, arguments, chart, container, object, objects, render, said};
 
@@ -66,14 +66,90 @@ fn each_program_takes_the_arguments_of_its_container() {
     let roll = konverge_roll::config::Config::of_container(&of("release-konverge-roll"), &none).unwrap();
     assert_eq!((roll.leader_elect, roll.vault.allow_path.len()), (true, 1));
     assert!(roll.vault.flags().is_some());
+    let manage = of("release-konverge-manage");
+    let manage = manage_config(&manage);
+    assert_eq!(manage.openzro_api_key_file.as_deref(), Some(Path::new("/etc/openzro/OZ_API_KEY")));
+    assert_eq!((manage.leader_elect, manage.enable_webhooks, manage.gateway_api_enabled), (true, true, false));
+    assert_eq!(manage.runtime_namespace.as_deref(), Some("home"));
     let server = of("release-konverge-server");
     Arguments::try_parse_from(["zopp-server"].into_iter().chain(server.iter().map(String::as_str))).unwrap();
+}
+
+fn manage_config(arguments: &[String]) -> konverge_manage::config::Config {
+    let line = ["openzro-operator"].into_iter().chain(arguments.iter().map(String::as_str));
+    konverge_manage::config::Config::try_parse_from(line).map_err(|error| error.to_string()).ok().unwrap()
+}
+
+#[test]
+fn the_values_of_the_chart_openzro_operator_reach_manage() {
+    let values = json!({ "manage": {
+        "enabled": true, "managementURL": "https://openzro.example.com:8443", "routingClientImage": "registry/client:1",
+        "openzroAPI": { "keyFromSecret": { "name": "token", "key": "pat" } },
+        "cluster": { "name": "prod", "dns": "svc.prod.local" },
+        "ingress": { "namespacedNetworks": true, "allowAutomaticPolicyCreation": true },
+        "gatewayAPI": { "enabled": true }, "general": { "labels": { "team": "net", "tier": "infra" } },
+        "webhook": { "enabled": false },
+    } });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), values.to_string()).unwrap();
+    let objects = objects(&render(&[], &[file.path().to_str().unwrap()]).unwrap());
+    let deployment = object(&objects, "Deployment", "release-konverge-manage");
+    let config = manage_config(&arguments(container(&objects, "release-konverge-manage")));
+    assert_eq!(config.openzro_management_url, "https://openzro.example.com:8443");
+    assert_eq!((&*config.openzro_client_image, &*config.cluster_name), ("registry/client:1", "prod"));
+    assert_eq!((&*config.cluster_dns, config.default_labels.len()), ("svc.prod.local", 2));
+    assert!(config.namespaced_networks && config.allow_automatic_policy_creation && config.gateway_api_enabled);
+    assert!(!config.enable_webhooks);
+    assert_eq!(config.openzro_api_key_file.as_deref(), Some(Path::new("/etc/openzro/pat")));
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "token");
+    let granted = grants(of_part(&objects, "manage"), "ClusterRole");
+    let resources: BTreeSet<_> = granted.iter().map(|(_, resource, _, _)| resource.as_str()).collect();
+    assert!(resources.contains("httproutes") && !resources.contains("mutatingwebhookconfigurations"), "{resources:?}");
+    let policy = object(&objects, "NetworkPolicy", "release-konverge-manage")["spec"].to_string();
+    assert!(policy.contains("8443") && !policy.contains("webhooks"), "{policy}");
+    assert!(!objects.keys().any(|(kind, _)| kind.ends_with("WebhookConfiguration")), "{:?}", objects.keys());
+}
+
+#[test]
+fn the_webhooks_of_manage_lead_to_its_pods() {
+    let rendered = objects(&render(&EVERYTHING, &[]).unwrap());
+    let pod = &object(&rendered, "Deployment", "release-konverge-manage")["spec"]["template"];
+    let service = object(&rendered, "Service", "openzro-operator");
+    let selector = service["spec"]["selector"].as_object().unwrap();
+    assert!(selector.iter().all(|(label, value)| pod["metadata"]["labels"][label] == *value), "{selector:?}");
+    let ports = pod["spec"]["containers"][0]["ports"].as_array().unwrap();
+    assert!(ports.iter().any(|port| port["containerPort"] == service["spec"]["ports"][0]["targetPort"]), "{ports:?}");
+    let mut called = 0;
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        for webhook in object(&rendered, kind, "openzro-operator")["webhooks"].as_array().unwrap() {
+            let target = &webhook["clientConfig"]["service"];
+            assert_eq!(
+                (&target["name"], &target["namespace"]),
+                (&json!("openzro-operator"), &json!("home")),
+                "{webhook}"
+            );
+            called += 1;
+        }
+    }
+    assert_eq!(called, 4, "sidecars three times, and groups");
+    assert!(render(&["manage.enabled=true"], &[]).unwrap_err().contains("manage.managementURL is required"));
+    let confined = [&EVERYTHING[..], &["rbac.clusterWide=false"]].concat();
+    let confined =
+        [&confined[..], &["pull.watchNamespace=a", "push.watchNamespace=a", "roll.watchNamespace=a"]].concat();
+    assert!(render(&confined, &[]).unwrap_err().contains("manage works in all namespaces"));
+    let draining = objects(&render(&[&EVERYTHING[..], &["manage.drain=true"]].concat(), &[]).unwrap());
+    assert_eq!(object(&draining, "Deployment", "release-konverge-manage")["spec"]["replicas"], 0);
+    let job = object(&draining, "Job", "release-konverge-manage-drain-1");
+    let given = arguments(&job["spec"]["template"]["spec"]["containers"][0]);
+    assert_eq!(manage_config(&given).task, konverge_manage::config::Task::Drain);
+    assert!(!draining.keys().any(|(kind, _)| kind.ends_with("WebhookConfiguration")), "{:?}", draining.keys());
 }
 
 #[test]
 fn pods_are_spread_limited_and_confined_without_any_value() {
     let objects = objects(&render(&EVERYTHING, &[]).unwrap());
-    for part in ["operator", "push", "roll", "server"] {
+    for part in ["operator", "push", "roll", "manage", "server"] {
         let name = format!("release-konverge-{part}");
         let pod = &object(&objects, "Deployment", &name)["spec"]["template"]["spec"];
         let container = &pod["containers"][0];
@@ -141,6 +217,7 @@ fn the_roles_are_those_that_the_tests_of_each_operator_run_under() {
         ("operator", include_str!("../../../../deploy/rbac/zopp-operator.yaml")),
         ("push", include_str!("../../../../deploy/rbac/vault-sync-operator.yaml")),
         ("roll", include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml")),
+        ("manage", include_str!("../../../../deploy/openzro/role.yaml")),
     ] {
         let shipped: Vec<Value> = serde_saphyr::from_multiple(shipped).unwrap();
         for kind in ["ClusterRole", "Role"] {
@@ -153,7 +230,8 @@ fn the_roles_are_those_that_the_tests_of_each_operator_run_under() {
 
 #[test]
 fn a_part_of_one_namespace_gets_no_role_of_the_cluster_but_for_what_has_no_namespace() {
-    let confined = ["push.watchNamespace=shop", "pull.watchNamespace=shop", "roll.watchNamespace=shop"];
+    let confined =
+        ["push.watchNamespace=shop", "pull.watchNamespace=shop", "roll.watchNamespace=shop", "manage.enabled=false"];
     let objects = objects(&render(&[&EVERYTHING[..], &confined, &["rbac.clusterWide=false"]].concat(), &[]).unwrap());
     for part in ["operator", "roll"] {
         assert!(grants(of_part(&objects, part), "ClusterRole").is_empty(), "{part}");
@@ -195,14 +273,19 @@ fn alerts_have_a_runbook_url_only_if_the_docs_have_an_address() {
 #[test]
 fn dashboards_are_config_maps_with_the_label_of_the_sidecar() {
     let objects = objects(&render(&[&EVERYTHING[..], &["dashboards.enabled=true"]].concat(), &[]).unwrap());
-    for (part, job) in [("operator", "pull"), ("push", "push"), ("roll", "roll")] {
+    for (part, job, own) in [
+        ("operator", "pull", "konverge_pull_"),
+        ("push", "push", "konverge_push_"),
+        ("roll", "roll", "konverge_roll_"),
+        ("manage", "manage", "openzro-operator"),
+    ] {
         let map = object(&objects, "ConfigMap", &format!("release-konverge-{part}-dashboard"));
         assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
         let dashboard: Value =
             serde_json::from_str(map["data"][format!("konverge-{job}.json")].as_str().unwrap()).unwrap();
         let panels = dashboard["panels"].as_array().unwrap();
         let text = panels.iter().map(ToString::to_string).collect::<String>();
-        assert!(panels.len() > 12 && text.contains(&format!("konverge_{job}_")), "{text}");
+        assert!(panels.len() > 12 && text.contains(own), "{text}");
     }
 }
 

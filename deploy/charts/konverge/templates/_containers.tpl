@@ -60,6 +60,32 @@
 - --log-format={{ .root.Values.logFormat }}
 {{- end }}
 
+{{- define "konverge.args.manage" }}
+- {{ printf "--openzro-management-url=%s" (required "manage.managementURL is required: give the address of openZro's management server, such as https://openzro.example.com" .values.managementURL) | quote }}
+- {{ printf "--openzro-api-key-file=/etc/openzro/%s" .values.openzroAPI.keyFromSecret.key | quote }}
+{{- with .values.routingClientImage }}
+- {{ printf "--openzro-client-image=%s" . | quote }}
+{{- end }}
+- {{ printf "--cluster-name=%s" .values.cluster.name | quote }}
+- {{ printf "--cluster-dns=%s" .values.cluster.dns | quote }}
+- --namespaced-networks={{ .values.ingress.namespacedNetworks }}
+- --allow-automatic-policy-creation={{ .values.ingress.allowAutomaticPolicyCreation }}
+{{- $labels := list }}
+{{- range $name, $value := .values.general.labels }}
+{{- $labels = append $labels (printf "%s=%s" $name $value) }}
+{{- end }}
+{{- with $labels }}
+- {{ printf "--default-labels=%s" (join "," .) | quote }}
+{{- end }}
+- --gateway-api-enabled={{ .values.gatewayAPI.enabled }}
+- --enable-webhooks={{ .values.webhook.enabled }}
+- {{ printf "--runtime-namespace=%s" .root.Release.Namespace | quote }}
+- --metrics-bind-address=:8080
+- --health-probe-bind-address=:8081
+- --leader-elect
+- --zap-encoder={{ ternary "json" "console" (eq .root.Values.logFormat "json") }}
+{{- end }}
+
 {{- define "konverge.args.server" }}
 - serve
 - --addr=0.0.0.0:50051
@@ -139,6 +165,11 @@
     secretName: {{ default (printf "%s-server-tls" (include "konverge.fullname" .root)) .values.tls.existingSecret }}
     defaultMode: 288
 {{- end }}
+{{- else if eq .part "manage" }}
+- name: token
+  secret:
+    secretName: {{ .values.openzroAPI.keyFromSecret.name }}
+    defaultMode: 288
 {{- else if .values.vault.caSecret }}
 - name: vault-tls
   secret:
@@ -171,6 +202,10 @@
   mountPath: /etc/zopp/tls
   readOnly: true
 {{- end }}
+{{- else if eq .part "manage" }}
+- name: token
+  mountPath: /etc/openzro
+  readOnly: true
 {{- else if .values.vault.caSecret }}
 - name: vault-tls
   mountPath: /etc/vault-tls
@@ -183,9 +218,13 @@
 - name: grpc
   containerPort: 50051
 {{- end }}
-{{- if eq .part "push" }}
+{{- if has .part (list "push" "manage") }}
 - name: metrics
   containerPort: 8080
+{{- end }}
+{{- if and (eq .part "manage") .values.webhook.enabled }}
+- name: webhooks
+  containerPort: 9443
 {{- end }}
 - name: http
   containerPort: {{ include "konverge.healthport" . }}

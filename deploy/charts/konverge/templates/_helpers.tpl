@@ -22,7 +22,7 @@
 
 {{- /* The parts that are switched on. */}}
 {{- define "konverge.parts" -}}
-{{- range $part := list "pull" "push" "roll" "server" }}
+{{- range $part := list "pull" "push" "roll" "manage" "server" }}
 {{- $values := include "konverge.values" (dict "root" $ "part" $part) | fromYaml }}
 {{- if $values.enabled }}
 - {{ $part }}
@@ -71,13 +71,13 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 
 {{- define "konverge.program" -}}
-{{- get (dict "pull" "zopp-operator" "push" "vault-sync-operator" "roll" "vault-rollout-operator" "server" "zopp-server") . }}
+{{- get (dict "pull" "zopp-operator" "push" "vault-sync-operator" "roll" "vault-rollout-operator" "manage" "openzro-operator" "server" "zopp-server") . }}
 {{- end }}
 
 {{- /* The port on which a part answers probes. */}}
 {{- define "konverge.healthport" -}}
 {{- if eq .part "pull" }}{{ .values.healthCheck.port }}
-{{- else if eq .part "push" }}8081
+{{- else if has .part (list "push" "manage") }}8081
 {{- else }}8080
 {{- end }}
 {{- end }}
@@ -166,5 +166,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 kinds: {{ default (list) $values.kinds | toJson }}
 metricsAuth: {{ default false $values.metricsAuth }}
 vault: {{ and (eq .part "roll") $values.vault.address | empty | not }}
+webhooks: {{ and (eq .part "manage") $values.webhook.enabled | empty | not }}
+gatewayAPI: {{ and (eq .part "manage") $values.gatewayAPI.enabled | empty | not }}
 namespace: {{ $values.watchNamespace | quote }}
 {{- end }}

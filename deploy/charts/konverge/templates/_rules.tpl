@@ -167,6 +167,82 @@
   resourceNames: ["vault-rollout-operator"]
   verbs: ["get","patch"]
 {{- end }}
+{{- define "konverge.rules.manage.all.cluster" }}
+{{- if .webhooks }}
+- apiGroups: ["admissionregistration.k8s.io"]
+  resources: ["mutatingwebhookconfigurations"]
+  resourceNames: ["openzro-operator"]
+  verbs: ["get","list","watch","patch"]
+- apiGroups: ["admissionregistration.k8s.io"]
+  resources: ["validatingwebhookconfigurations"]
+  resourceNames: ["openzro-operator"]
+  verbs: ["get","list","watch","patch"]
+- apiGroups: ["openzro.io"]
+  resources: ["sidecarprofiles"]
+  verbs: ["list","watch"]
+{{- end }}
+{{- if .gatewayAPI }}
+- apiGroups: ["gateway.networking.k8s.io"]
+  resources: ["gatewayclasses","gateways","httproutes","tcproutes"]
+  verbs: ["list","watch","patch"]
+- apiGroups: ["gateway.networking.k8s.io"]
+  resources: ["gatewayclasses/status","gateways/status","httproutes/status","tcproutes/status"]
+  verbs: ["patch"]
+- apiGroups: ["openzro.io"]
+  resources: ["networkresources"]
+  verbs: ["create","update","delete"]
+{{- end }}
+- apiGroups: [""]
+  resources: ["namespaces"]
+  resourceNames: ["kube-system"]
+  verbs: ["get"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["get","create","patch"]
+- apiGroups: [""]
+  resources: ["services"]
+  verbs: ["list","watch","patch"]
+- apiGroups: ["apps"]
+  resources: ["deployments"]
+  verbs: ["get","list","watch","create","patch"]
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create","patch"]
+- apiGroups: ["openzro.io"]
+  resources: ["groups","ozroutingpeers","setupkeys"]
+  verbs: ["list","watch","create","patch"]
+- apiGroups: ["openzro.io"]
+  resources: ["groups/status","networkresources/status","networkrouters/status","ozgroups/status","ozpolicies/status","ozresources/status","ozroutingpeers/status","ozsetupkeys/status","setupkeys/status"]
+  verbs: ["patch"]
+- apiGroups: ["openzro.io"]
+  resources: ["networkresources","networkrouters","ozsetupkeys"]
+  verbs: ["list","watch","patch"]
+- apiGroups: ["openzro.io"]
+  resources: ["ozgroups","ozpolicies"]
+  verbs: ["list","watch","create","patch","delete"]
+- apiGroups: ["openzro.io"]
+  resources: ["ozresources"]
+  verbs: ["list","watch","create","update","patch","delete"]
+- apiGroups: ["policy"]
+  resources: ["poddisruptionbudgets"]
+  verbs: ["get","create","patch"]
+{{- end }}
+{{- define "konverge.rules.manage.all.watched" }}
+{{- end }}
+{{- define "konverge.rules.manage.all.home" }}
+{{- if .webhooks }}
+- apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["create"]
+- apiGroups: [""]
+  resources: ["secrets"]
+  resourceNames: ["openzro-operator-webhook-certificates"]
+  verbs: ["get","list","watch","patch"]
+{{- end }}
+- apiGroups: ["coordination.k8s.io"]
+  resources: ["leases"]
+  verbs: ["get","create","patch"]
+{{- end }}
 {{- define "konverge.rules.pull.one.cluster" }}
 {{- end }}
 {{- define "konverge.rules.pull.one.watched" }}
