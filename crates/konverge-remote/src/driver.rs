@@ -17,7 +17,7 @@ use crate::{
     collection::Collection,
     failure::Failure,
     mark::Mark,
-    plan::{Facts, Step, plan},
+    plan::{Facts, Step, hand_over, plan},
     record::{Entry, Origin, Record},
     relations::{Interest, Subject},
     remote::{Deletion, Remote},
@@ -97,7 +97,7 @@ pub trait Ledger: Send + Sync {
 /// Something worth an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// `Created`, `Updated`, `Adopted`, `Deleted` or `LeftBehind`.
+    /// `Created`, `Updated`, `Adopted`, `Deleted`, `HandedOver` or `LeftBehind`.
     pub reason: &'static str,
     /// The message.
     pub message: String,
@@ -253,7 +253,7 @@ impl<R: Remote> Remotes<R> {
     ) -> Result<Standing<R::Item>, Failure> {
         let mut run = self.run(ledger, binding)?;
         for _ in 0..STEPS {
-            match self.next(&mut run, Some(desired)).await? {
+            match self.next(&mut run, to_have(Some(desired))).await? {
                 Step::InSync(item, origin) => {
                     run.holds(R::id(&item));
                     return Ok(Standing { item, origin });
@@ -267,7 +267,7 @@ impl<R: Remote> Remotes<R> {
                     return Ok(Standing { item, origin: Origin::Made });
                 }
                 Step::Update(item, differing) => self.update(&run, &item, differing, desired).await?,
-                Step::Refresh | Step::Confirm(_) | Step::Delete(_) | Step::Release(_) => break,
+                Step::Refresh | Step::Confirm(_) | Step::Delete(_) | Step::Unmark(_) | Step::Release(_) => break,
             }
         }
         Err(endless::<R>(binding))
@@ -298,6 +298,27 @@ impl<R: Remote> Remotes<R> {
         Ok(finalized)
     }
 
+    /// Releases an object whose item other objects share. An item that was made for the object loses its mark and stays; the next run of one of the
+    /// others takes it over. An adopted item stays as it is.
+    pub async fn hand_over(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
+        let mut run = self.run(ledger, binding)?;
+        match self.next(&mut run, hand_over).await? {
+            Step::Unmark(item) if ledger.is_dry_run() => Err(dry(&Step::Unmark(item).describe::<R>(binding))),
+            Step::Unmark(item) => {
+                run.ledger.check_lease()?;
+                let collection = &run.begun.collection;
+                let after = collection.remote.unmark(&binding.scope, &item).await?;
+                run.tell("HandedOver", format!("handed the {} {} ({}) over", R::NOUN, R::name(&item), R::id(&item)));
+                collection.saw(&binding.scope, after, &run.subject);
+                Ok(Finalized::Done)
+            }
+            Step::Wait(reason, message) => Ok(Finalized::Pending(LOOK_WHILE_DELETING, reason, message)),
+            Step::Refuse(failure) => Err(failure),
+            Step::Release(_) => Ok(Finalized::Done),
+            _ => Err(endless::<R>(binding)),
+        }
+    }
+
     /// Returns the parts that the record of the object has in this collection: all that may have been created for it.
     pub fn parts(&self, ledger: &impl Ledger) -> Vec<String> {
         let record = Record::read(ledger.record().as_deref(), ledger.cluster(), ledger.uid());
@@ -313,11 +334,11 @@ impl<R: Remote> Remotes<R> {
             return Ok(Finalized::Done);
         }
         let mut run = self.run(ledger, binding)?;
-        let mut step = self.next(&mut run, None).await?;
+        let mut step = self.next(&mut run, to_have(None)).await?;
         if matches!(step, Step::Wait("Deleting", _)) {
             // All objects that wait for a deletion share a list that is not older than this.
             run.not_before = Instant::now().checked_sub(LOOK_WHILE_DELETING);
-            step = self.next(&mut run, None).await?;
+            step = self.next(&mut run, to_have(None)).await?;
         }
         match step {
             Step::Wait("InUse", message) => Ok(Finalized::Pending(LOOK_WHILE_WAITING, "InUse", message)),
@@ -343,7 +364,7 @@ impl<R: Remote> Remotes<R> {
         desired: Option<&R::Desired>,
     ) -> Result<Step<R::Item>, Failure> {
         let mut run = self.run(ledger, binding)?;
-        self.next(&mut run, desired).await
+        self.next(&mut run, to_have(desired)).await
     }
 
     /// Returns the items of these names, in their order, for an object that [refers](Interest::references) to them. A missing one is a failure that
@@ -426,7 +447,7 @@ impl<R: Remote> Remotes<R> {
     async fn next<L: Ledger>(
         &self,
         run: &mut Run<'_, R, L>,
-        desired: Option<&R::Desired>,
+        decision: impl Fn(&Facts<'_, R>) -> Step<R::Item>,
     ) -> Result<Step<R::Item>, Failure> {
         let collection = &run.begun.collection;
         let scope = &run.binding.scope;
@@ -434,7 +455,8 @@ impl<R: Remote> Remotes<R> {
             let not_before = run.not_before.or_else(|| collection.oldest());
             let snapshot = collection.list(scope, not_before).await?;
             let fresh_from = self.fresh_from(run);
-            match run.decide(&snapshot.items, run.is_own_intent || snapshot.begun >= fresh_from, desired) {
+            let is_fresh = run.is_own_intent || snapshot.begun >= fresh_from;
+            match run.decide(&snapshot.items, is_fresh, &decision) {
                 Step::Refresh => {
                     let pause = fresh_from.saturating_duration_since(Instant::now());
                     if !pause.is_zero() {
@@ -559,16 +581,21 @@ impl<R: Remote> Remotes<R> {
 }
 
 impl<R: Remote, L: Ledger> Run<'_, R, L> {
-    fn decide(&self, items: &crate::Items<R::Item>, is_fresh: bool, desired: Option<&R::Desired>) -> Step<R::Item> {
+    fn decide(
+        &self,
+        items: &crate::Items<R::Item>,
+        is_fresh: bool,
+        decision: impl Fn(&Facts<'_, R>) -> Step<R::Item>,
+    ) -> Step<R::Item> {
         let binding = self.binding;
         let (older, users) = self.begun.collection.relations(|relations| {
             let older = relations.older(&self.subject, &binding.scope, binding.claims());
             (older, relations.users(&self.subject, &binding.scope, &binding.name))
         });
         let older = older.map(|older| older.to_string());
-        plan::<R>(&Facts {
+        decision(&Facts {
             binding,
-            desired,
+            desired: None,
             mark: &self.mark,
             entry: self.record.part(&self.key()),
             has_foreign_record: self.has_foreign_record,
@@ -630,6 +657,11 @@ impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
         lock(self.memory).creates.insert(self.mark.clone(), Instant::now());
     }
+}
+
+/// The plan for an object with this desired content; `None` is for one that is being deleted.
+fn to_have<R: Remote>(desired: Option<&R::Desired>) -> impl Fn(&Facts<'_, R>) -> Step<R::Item> {
+    move |facts| plan(&Facts { desired, ..*facts })
 }
 
 fn dry(plan: &str) -> Failure {

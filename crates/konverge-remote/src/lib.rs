@@ -45,7 +45,7 @@ pub use collection::Items;
 pub use driver::{Finalized, Ledger, LeftBehind, News, Remotes, Settings, Standing};
 pub use failure::Failure;
 pub use mark::Mark;
-pub use plan::{Facts, Step, plan};
+pub use plan::{Facts, Step, hand_over, plan};
 pub use record::{Entry, Origin, Record};
 pub use relations::{Interest, Subject};
 pub use remote::{Deletion, Life, Remote};

@@ -58,6 +58,8 @@ pub enum Step<I> {
     InSync(Arc<I>, Origin),
     /// Delete the item.
     Delete(Arc<I>),
+    /// Take the mark off the item, so that another object can have it.
+    Unmark(Arc<I>),
     /// Wait: the reason and the message say for what.
     Wait(&'static str, String),
     /// Nothing, because something or somebody stands against it.
@@ -93,6 +95,17 @@ pub fn plan<R: Remote>(facts: &Facts<'_, R>) -> Step<R::Item> {
         (Some(item), None) => facts.remove(item),
         (None, Some(_)) => facts.make(),
         (None, None) => facts.be_sure(|| Step::Release(None)),
+    }
+}
+
+/// Decides the next step for an object that is being deleted and whose item other objects share: what would be deleted keeps its content and loses its
+/// mark.
+pub fn hand_over<R: Remote>(facts: &Facts<'_, R>) -> Step<R::Item> {
+    let binding = facts.binding.clone().with(|binding| binding.deletes_foreign_content = true);
+    match plan(&Facts { binding: &binding, desired: None, users: &[], ..*facts }) {
+        Step::Delete(item) if R::mark(&item).is_none() => Step::Release(None),
+        Step::Delete(item) => Step::Unmark(item),
+        step => step,
     }
 }
 
@@ -326,6 +339,7 @@ impl<I> Step<I> {
             }
             Self::InSync(item, _) => format!("the {noun} {name} ({}) is in sync", R::id(item)),
             Self::Delete(item) => format!("would delete the {noun} {name} ({})", R::id(item)),
+            Self::Unmark(item) => format!("would take the mark off the {noun} {name} ({})", R::id(item)),
             Self::Wait(_, message) => message.clone(),
             Self::Refuse(failure) => failure.to_string(),
             Self::Release(None) => "would release the object".to_owned(),

@@ -47,6 +47,14 @@ pub trait Remote: Send + Sync + 'static {
     /// Deletes the item. An item that is gone already is no failure.
     fn delete(&self, scope: &str, item: &Self::Item) -> impl Future<Output = Result<Deletion, Failure>> + Send;
 
+    /// Takes the mark off the item, which otherwise stays as it is, and returns it as the server shows it. Only needed for
+    /// [`Remotes::hand_over`](crate::Remotes::hand_over). An item without a mark must be one that the next object may take over, for example as one of a
+    /// [former operator](Self::is_of_former_operator).
+    fn unmark(&self, scope: &str, item: &Self::Item) -> impl Future<Output = Result<Self::Item, Failure>> + Send {
+        let _ = (scope, item);
+        std::future::ready(Err(Failure::permanent("NotShared", format!("a {} cannot be handed over", Self::NOUN))))
+    }
+
     /// The id that the server gave the item.
     fn id(item: &Self::Item) -> &str;
 

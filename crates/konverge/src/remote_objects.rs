@@ -169,6 +169,13 @@ impl<K: Object + Writable, R: Remote> RemoteObject<'_, K, R> {
         Ok(cleanup(self.remotes.withdraw(&ledger, binding).await?))
     }
 
+    /// Releases an object whose item other objects share: the item stays, without the mark of this object, and the next run of one of the others takes
+    /// it over. For [`Reconcile::finalize`](crate::Reconcile::finalize).
+    pub async fn hand_over(&self, binding: &Binding) -> Result<Cleanup, Error> {
+        let ledger = self.ledger().await?;
+        Ok(cleanup(self.remotes.hand_over(&ledger, binding).await?))
+    }
+
     /// Returns the parts that may have been created for the object in this collection, by its record.
     pub async fn parts(&self) -> Result<Vec<String>, Error> {
         let ledger = self.ledger().await?;

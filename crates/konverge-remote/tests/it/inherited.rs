@@ -143,3 +143,67 @@ async fn an_item_of_this_process_is_kept_although_its_watch_does_not_show_the_re
     assert_eq!(second.record(), None);
     assert_eq!(server.lock().items["i-1"].content, 1);
 }
+
+/// An object with the item of this name, and another one whose status has the id of that item.
+async fn shared(server: &Shared, remotes: &Marked) -> (Object, Object, String) {
+    let binding = Binding::new("one").with(|binding| binding.adoption = Adoption::ByName);
+    let first = object("first", "u-1");
+    first.tell(remotes, 1, Interest::default().claims(&binding));
+    let id = first.reconcile(remotes, &binding, &want("one", FORMER)).await.unwrap().id;
+    assert_eq!(server.lock().items[&id].mark, Some(Mark::new(CLUSTER, "u-1", "")));
+    let second = with_status("second", "u-2", &id);
+    second.tell(remotes, 2, Interest::default().claims(&binding));
+    assert_eq!(reason(second.reconcile(remotes, &binding, &want("one", FORMER)).await), "NotOurs");
+    (first, second, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_is_handed_over_belongs_to_the_next_object_and_goes_with_the_last() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let (first, second, id) = shared(&server, &remotes).await;
+    let binding = Binding::new("one").with(|binding| binding.adoption = Adoption::ByName);
+    for _ in 0..2 {
+        // A crash after the call repeats it.
+        assert_eq!(remotes.hand_over(&first, &binding).await, Ok(Finalized::Done));
+        let item = server.lock().items[&id].clone();
+        assert_eq!((item.name.as_str(), item.content, item.mark), ("one", FORMER, None));
+    }
+    remotes.interest(&first.subject(), None);
+    second.reconcile(&remotes, &binding, &want("one", FORMER)).await.unwrap();
+    assert_eq!(server.lock().items[&id].mark, Some(Mark::new(CLUSTER, "u-2", "")));
+    // The former object touches it no more.
+    assert_eq!(remotes.hand_over(&first, &binding).await, Ok(Finalized::Done));
+    assert_eq!(first.delete(&remotes, &binding).await, Ok(Finalized::Done));
+    assert_eq!(server.lock().items[&id].mark, Some(Mark::new(CLUSTER, "u-2", "")));
+    assert_eq!(second.delete(&remotes, &binding).await, Ok(Finalized::Done));
+    assert!(server.lock().items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_object_deletes_an_item_that_it_was_handed_and_never_reconciled() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let (first, second, _) = shared(&server, &remotes).await;
+    let binding = Binding::new("one").with(|binding| binding.adoption = Adoption::ByName);
+    assert_eq!(remotes.hand_over(&first, &binding).await, Ok(Finalized::Done));
+    assert_eq!(second.delete(&remotes, &binding).await, Ok(Finalized::Done));
+    assert!(server.lock().items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adopted_item_is_not_written_when_it_is_handed_over() {
+    let server = Shared::default();
+    let id = server.lock().make("one", 7, None).id;
+    let remotes: Marked = process(&server);
+    let binding = Binding::new("one").with(|binding| {
+        binding.adoption = Adoption::ByName;
+        binding.observe_adopted = true;
+    });
+    let first = object("first", "u-1");
+    first.reconcile(&remotes, &binding, &want("one", 1)).await.unwrap();
+    let writes = server.lock().writes;
+    assert_eq!(remotes.hand_over(&first, &binding).await, Ok(Finalized::Done));
+    let world = server.lock();
+    assert_eq!((world.writes, world.items[&id].content), (writes, 7));
+}

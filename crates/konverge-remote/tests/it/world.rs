@@ -199,6 +199,15 @@ impl<const MARKED: bool, const UNIQUE: bool> Remote for Server<MARKED, UNIQUE> {
         self.0.call(true, delete).await
     }
 
+    async fn unmark(&self, _: &str, item: &Item) -> Result<Item, Failure> {
+        let unmark = |world: &mut World| {
+            let known = world.items.get_mut(&item.id).ok_or_else(|| Failure::permanent("NotFound", "gone"))?;
+            known.mark = None;
+            Ok(known.clone())
+        };
+        self.0.call(true, unmark).await
+    }
+
     fn id(item: &Item) -> &str {
         &item.id
     }
