@@ -1,5 +1,7 @@
 //! The controllers: one per kind, for both versions of the API the same code.
 
+use sha2::{Digest, Sha256};
+
 mod group;
 mod network_resource;
 mod policy;
@@ -14,3 +16,9 @@ pub use policy::oz_policy;
 pub use resource::oz_resource;
 pub use routing::{network_router, oz_routing_peer};
 pub use setup_key::{oz_setup_key, setup_key};
+
+/// A short digest of a text, for names. Eight digits of SHA-256.
+fn short_digest(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}

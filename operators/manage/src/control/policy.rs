@@ -8,6 +8,8 @@ use std::{
 };
 
 use konverge::{
+    Watch,
+    core::error::Classify,
     kube::ResourceExt,
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
     remote::{Binding, DeletionPolicy, Interest},
@@ -17,8 +19,9 @@ use konverge_core::names::few;
 use self::lower::{Contribution, Lowered, Part};
 use crate::{
     annotations,
-    api::v1::{OZPolicy, OZResource},
+    api::v1::{OZGroup, OZPolicy, OZResource},
     collections::Collections,
+    control::references,
     reasons::Why,
     remote::DesiredPolicy,
     settings::Settings,
@@ -48,6 +51,31 @@ impl PolicyReconciler {
             binding.id_is_proof = true;
             binding.deletion = self.deletion(policy);
         })
+    }
+
+    /// Returns the display names of the groups that the spec means. The words of a rule are display names, or names of `OZGroup`s if openZro has no
+    /// group of that name.
+    async fn display_names(&self, context: &Context<OZPolicy>, names: &[String]) -> Result<Vec<String>, Error> {
+        let objects = context.watched::<OZGroup>()?.list();
+        if context.object().spec.rules.is_empty() {
+            return Ok(names.to_vec());
+        }
+        let mut displayed = Vec::new();
+        for name in names {
+            let is_missing = match self.collections.groups.resolve("", std::slice::from_ref(name)).await {
+                Ok(_) => false,
+                Err(failure) if failure.reason() == "WaitingForReference" => true,
+                Err(failure) => return Err(failure.into()),
+            };
+            let by_object = if is_missing {
+                references::display_name_anywhere(name, &objects)
+                    .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.rules: {why}")))?
+            } else {
+                None
+            };
+            displayed.push(by_object.unwrap_or_else(|| name.clone()));
+        }
+        Ok(displayed)
     }
 
     async fn apply_part(&self, context: &Context<OZPolicy>, part: &Part, ids: &Ids) -> Result<(), Error> {
@@ -103,7 +131,8 @@ impl Reconcile<OZPolicy> for PolicyReconciler {
         let names: BTreeSet<String> =
             lowered.parts.iter().flat_map(|part| part.sources.iter().chain(&part.destinations)).cloned().collect();
         let names: Vec<String> = names.into_iter().collect();
-        let items = self.collections.groups.resolve("", &names).await?;
+        let displayed = self.display_names(&context, &names).await?;
+        let items = self.collections.groups.resolve("", &displayed).await?;
         let ids: Ids = names.into_iter().zip(items.iter().map(|item| item.id().to_owned())).collect();
 
         // A part that fails does not keep the others from their place.
@@ -154,7 +183,15 @@ pub fn oz_policy(collections: &Collections, settings: &Arc<Settings>) -> Control
     Controller::new(PolicyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .reasons::<Why>()
-        .watches(konverge::Watch::<OZResource>::new(), |resource, _| policies_of(resource))
+        .watches(Watch::<OZResource>::new(), |resource, _| policies_of(resource))
+        .watches(Watch::<OZGroup>::new(), |group, policies| {
+            let is_user = |policy: &Arc<OZPolicy>| {
+                !policy.spec.rules.is_empty()
+                    && lower::group_names(&policy.spec).iter().any(|name| references::is_named(group, name))
+            };
+            let users = policies.list().into_iter().filter(is_user);
+            users.filter_map(|policy| ObjectKey::of(&*policy)).collect::<Vec<_>>()
+        })
         .remote(&collections.groups, |policy: &OZPolicy| {
             lower::group_names(&policy.spec)
                 .iter()

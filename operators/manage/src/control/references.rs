@@ -1,15 +1,19 @@
 //! Groups that objects refer to: their ids, or what is waited for.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use konverge::{
     Object, Watched,
     prelude::{Error, ObjectKey},
     remote::Remotes,
 };
+use konverge_core::names::few;
 
 use crate::{
-    api::v1alpha1::{Group, GroupReference},
+    api::{
+        v1::OZGroup,
+        v1alpha1::{Group, GroupReference},
+    },
     reasons::Why,
     remote::Groups,
 };
@@ -87,14 +91,60 @@ pub(super) fn refer_to(references: &[GroupReference], group: &str) -> bool {
 /// The keys of those objects in the namespace of `group` whose references mean it.
 pub(super) fn users<K: Object>(
     group: &Group,
-    objects: Vec<std::sync::Arc<K>>,
+    objects: Vec<Arc<K>>,
     references: impl Fn(&K) -> &[GroupReference],
 ) -> Vec<ObjectKey> {
     let name = group.metadata.name.as_deref().unwrap_or_default();
-    let is_user = |object: &std::sync::Arc<K>| {
-        object.meta().namespace == group.metadata.namespace && refer_to(references(object), name)
+    let is_user =
+        |object: &Arc<K>| object.meta().namespace == group.metadata.namespace && refer_to(references(object), name);
+    objects.into_iter().filter(is_user).filter_map(|object| ObjectKey::of(&*object)).collect()
+}
+
+/// The display name of a group that is given by the name of an `OZGroup` of the namespace or by its display name.
+pub(super) fn display_name(reference: &str, namespace: &str, groups: &[Arc<OZGroup>]) -> String {
+    let is_meant = |group: &&Arc<OZGroup>| {
+        group.metadata.namespace.as_deref() == Some(namespace) && group.metadata.name.as_deref() == Some(reference)
+    };
+    groups.iter().find(is_meant).map_or_else(|| reference.to_owned(), |group| group.spec.name.clone())
+}
+
+/// The keys of those objects in the namespace of `group` whose references are its name.
+pub(super) fn users_by_name<K: Object>(
+    group: &OZGroup,
+    objects: Vec<Arc<K>>,
+    references: impl Fn(&K) -> &[String],
+) -> Vec<ObjectKey> {
+    let is_user = |object: &Arc<K>| {
+        object.meta().namespace == group.metadata.namespace
+            && references(object).iter().any(|name| Some(name) == group.metadata.name.as_ref())
     };
     objects.into_iter().filter(is_user).filter_map(|object| ObjectKey::of(&*object)).collect()
+}
+
+/// Whether an object without a namespace means this `OZGroup`: by its name, or by its namespace and name.
+pub(super) fn is_named(group: &OZGroup, reference: &str) -> bool {
+    let (namespace, name) = (group.metadata.namespace.as_deref(), group.metadata.name.as_deref());
+    match reference.split_once('/') {
+        Some((of, reference)) => namespace == Some(of) && name == Some(reference),
+        None => name == Some(reference),
+    }
+}
+
+/// The display name of the group that the `OZGroup`s of this name stand for; `None` if there is none. The error names those that stand for different
+/// groups.
+pub(super) fn display_name_anywhere(reference: &str, groups: &[Arc<OZGroup>]) -> Result<Option<String>, String> {
+    let is_meant = |group: &&Arc<OZGroup>| group.metadata.deletion_timestamp.is_none() && is_named(group, reference);
+    let meant: Vec<_> = groups.iter().filter(is_meant).collect();
+    let names: BTreeSet<&str> = meant.iter().map(|group| group.spec.name.as_str()).collect();
+    let mut names = names.into_iter();
+    match (names.next(), names.next()) {
+        (name, None) => Ok(name.map(str::to_owned)),
+        _ => {
+            let keys: BTreeSet<String> =
+                meant.iter().filter_map(|group| ObjectKey::of(&***group)).map(|key| key.to_string()).collect();
+            Err(format!("{reference:?} is the name of OZGroup {}, which differ; write namespace/name", few(keys)))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -116,5 +166,32 @@ mod tests {
             let reference: GroupReference = serde_json::from_value(reference).unwrap();
             assert_eq!(meaning(&reference), expected, "{reference:?}");
         }
+    }
+    fn group(namespace: &str, name: &str, display: &str) -> Arc<OZGroup> {
+        let mut group = OZGroup::new(name, crate::api::v1::OZGroupSpec { name: display.to_owned() });
+        group.metadata.namespace = Some(namespace.to_owned());
+        Arc::new(group)
+    }
+
+    #[test]
+    fn a_group_is_meant_by_the_name_of_its_object_unless_that_is_ambiguous() {
+        let groups = [
+            group("a", "web", "Web of A"),
+            group("b", "web", "Web of B"),
+            group("a", "db", "DB"),
+            group("b", "db", "DB"),
+        ];
+        for (reference, namespace, expected) in
+            [("web", "a", "Web of A"), ("web", "c", "web"), ("db", "b", "DB"), ("a/web", "a", "a/web")]
+        {
+            assert_eq!(display_name(reference, namespace, &groups), expected, "{reference} in {namespace}");
+        }
+        for (reference, expected) in
+            [("db", Some("DB")), ("a/web", Some("Web of A")), ("b/web", Some("Web of B")), ("c/web", None), ("x", None)]
+        {
+            assert_eq!(display_name_anywhere(reference, &groups).unwrap().as_deref(), expected, "{reference}");
+        }
+        let ambiguous = display_name_anywhere("web", &groups).unwrap_err();
+        assert!(ambiguous.contains("a/web") && ambiguous.contains("b/web"), "{ambiguous}");
     }
 }

@@ -69,10 +69,10 @@ impl Reconcile<OZResource> for ResourceReconciler {
         let address = address(&resource).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
         let peers = context.watched::<OZRoutingPeer>()?.list();
         let namespace = resource.namespace().unwrap_or_default();
-        let Some(network) = current_network(spec, &namespace, &peers) else {
+        let Some(network) = current_network(spec, &namespace, &peers, &self.settings) else {
             let message = match &spec.network_ref {
                 Some(reference) => format!("waits for the network of OZRoutingPeer {}", reference.name),
-                None => "spec has neither networkID nor networkRef; give one of them".to_owned(),
+                None => "waits for an OZRoutingPeer, whose network is the default; or give spec.networkID or spec.networkRef".to_owned(),
             };
             return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
         };
@@ -118,21 +118,21 @@ impl Reconcile<OZResource> for ResourceReconciler {
 }
 
 /// The resources whose network a routing peer decides.
-fn users(peer: &OZRoutingPeer, resources: Vec<Arc<OZResource>>) -> Vec<ObjectKey> {
+fn users(peer: &OZRoutingPeer, resources: Vec<Arc<OZResource>>, settings: &Settings) -> Vec<ObjectKey> {
     let peer = [Arc::new(peer.clone())];
     let is_user = |resource: &Arc<OZResource>| {
         let namespace = resource.namespace().unwrap_or_default();
         let reference = resource.spec.network_ref.as_ref().map(|reference| reference.name.as_str());
         let own = peer[0].status.as_ref().and_then(|status| status.network_id.clone());
         reference == peer[0].metadata.name.as_deref() && reference.is_some()
-            || own.is_some() && current_network(&resource.spec, &namespace, &peer) == own
+            || own.is_some() && current_network(&resource.spec, &namespace, &peer, settings) == own
     };
     resources.into_iter().filter(is_user).filter_map(|resource| ObjectKey::of(&*resource)).collect()
 }
 
 /// The controller of `OZResource`s.
 pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Controller<OZResource, ResourceReconciler> {
-    let of_resources = Arc::clone(settings);
+    let (of_resources, of_peers) = (Arc::clone(settings), Arc::clone(settings));
     Controller::new(ResourceReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .former_finalizer("openzro.io/cleanup")
@@ -141,7 +141,7 @@ pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Contr
             access.to::<OZGroup>(&(), &["create", "delete", "patch"]);
             access.to::<OZPolicy>(&(), &["create", "delete", "patch"]);
         })
-        .watches(Watch::<OZRoutingPeer>::new(), |peer, resources| users(peer, resources.list()))
+        .watches(Watch::<OZRoutingPeer>::new(), move |peer, resources| users(peer, resources.list(), &of_peers))
         .watches(Watch::<OZGroup>::new(), |group, _| groups::owners(group))
         .watches(Watch::<OZPolicy>::new(), |policy, resources| policies::users(policy, &resources.list()))
         .remote(&collections.groups, |resource: &OZResource| {

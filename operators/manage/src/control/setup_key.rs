@@ -114,14 +114,6 @@ fn of_oz_setup_key(key: &OZSetupKey, settings: &Settings) -> Binding {
     binding(name, id, annotations::deletion(key.annotations(), settings.deletes_adopted))
 }
 
-/// The display name of a group that is given by the name of an `OZGroup` of the namespace or by its display name.
-fn display_name(reference: &str, namespace: &str, groups: &[Arc<OZGroup>]) -> String {
-    let is_meant = |group: &&Arc<OZGroup>| {
-        group.metadata.namespace.as_deref() == Some(namespace) && group.metadata.name.as_deref() == Some(reference)
-    };
-    groups.iter().find(is_meant).map_or_else(|| reference.to_owned(), |group| group.spec.name.clone())
-}
-
 impl OzSetupKeyReconciler {
     /// Says whether the Secret of the user has a setup key.
     async fn check(&self, key: &OZSetupKey, context: &Context<OZSetupKey>) -> Result<(), Error> {
@@ -159,7 +151,7 @@ impl Reconcile<OZSetupKey> for OzSetupKeyReconciler {
         let namespace = key.namespace().unwrap_or_default();
         let local = context.watched::<OZGroup>()?.list();
         let names: BTreeSet<String> =
-            spec.auto_groups.iter().map(|group| display_name(group, &namespace, &local)).collect();
+            spec.auto_groups.iter().map(|group| references::display_name(group, &namespace, &local)).collect();
         let names: Vec<String> = names.into_iter().collect();
         let groups = self.collections.groups.resolve("", &names).await?;
         let expires_in = spec.expires_in.as_deref().map_or(Ok(0), duration::seconds);
@@ -200,16 +192,7 @@ pub fn oz_setup_key(
         .reasons::<Why>()
         .access(secret::declare)
         .watches(Watch::<OZGroup>::new(), |group, store| {
-            let is_user = |key: &Arc<OZSetupKey>| {
-                key.metadata.namespace == group.metadata.namespace
-                    && key.spec.auto_groups.iter().any(|name| Some(name) == group.metadata.name.as_ref())
-            };
-            store
-                .list()
-                .into_iter()
-                .filter(is_user)
-                .filter_map(|key| konverge::prelude::ObjectKey::of(&*key))
-                .collect::<Vec<_>>()
+            references::users_by_name(group, store.list(), |key: &OZSetupKey| &key.spec.auto_groups)
         })
         .remote(&collections.groups, |key: &OZSetupKey| {
             key.spec.auto_groups.iter().fold(Interest::default(), |interest, name| interest.refers_to("", name))

@@ -93,6 +93,14 @@ impl Remote for Networks {
         deleted
     }
 
+    async fn unmark(&self, _: &str, item: &NetworkItem) -> Result<NetworkItem, Failure> {
+        // The description of the original: the next routing peer takes the network over as one that an operator made.
+        let fields = json!({ "description": FORMER_DESCRIPTION });
+        let set = self.0.set::<Network>(&Collection::Networks.place(&item.id), fields).await;
+        self.0.forget_networks().await;
+        Ok(set?.into())
+    }
+
     fn id(item: &NetworkItem) -> &str {
         &item.id
     }

@@ -136,3 +136,29 @@ async fn rules_of_the_documented_form_become_policies_and_go_with_their_rule() {
     stage.gone(&policies, "p").await;
     assert!(stage.on_server(&Collection::Policies).await.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rules_of_a_policy_may_name_groups_by_their_objects() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let (policies, groups) = (Api::<OZPolicy>::all(stage.client.clone()), stage.api::<OZGroup>());
+    let destination = format!("{}/web", stage.namespace);
+    let spec = json!({ "name": "p", "rules": [{ "name": "r", "sources": ["devs"], "destinations": [destination], "protocol": "tcp",
+        "ports": ["443"] }] });
+    stage.create(&policies, &policy("p", spec)).await;
+    stage.says(&policies, "p", "Reconciling", "WaitingForReference").await;
+    for (name, display) in [("devs", "Developers"), ("web", "Web Servers")] {
+        stage.create(&groups, &OZGroup::new(name, OZGroupSpec { name: display.to_owned() })).await;
+    }
+    stage.says(&policies, "p", "Ready", "Reconciled").await;
+    let expected = json!({ "ports": ["443"], "sources": ["Developers"], "destinations": ["Web Servers"], "protocol": "tcp",
+        "bidirectional": true });
+    assert_eq!(rule(&stage.on_server(&Collection::Policies).await["p r"]), expected);
+
+    // The display name comes first: nobody changes the meaning of a policy by creating an object.
+    stage.by_hand(&Collection::Groups, json!({ "name": "devs" })).await;
+    let has_other = async || rule(&stage.on_server(&Collection::Policies).await["p r"])["sources"] == json!(["devs"]);
+    stage.until("the policy means the group of that name", has_other).await;
+    stage.delete(&policies, "p").await;
+    stage.gone(&policies, "p").await;
+}

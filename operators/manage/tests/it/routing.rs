@@ -1,5 +1,7 @@
 //! `OZRoutingPeer`, `NetworkRouter`, and the resources in their networks.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
 use konverge::kube::{
     Api,
@@ -206,4 +208,106 @@ async fn w10_w31_a_network_router_serves_a_service_with_a_record() {
     stage.delete(&stage.api::<Group>(), "networkrouter-edge").await;
     stage.gone(&stage.api::<Group>(), "networkrouter-edge").await;
     assert!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().is_empty());
+}
+
+/// The addresses of all resources of the account.
+async fn addresses(stage: &Stage) -> BTreeSet<String> {
+    let resources = stage.dashboard.list(&Collection::AllResources).await.unwrap();
+    resources.iter().map(|resource| resource.raw()["address"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_routes_of_a_routing_peer_are_resources_that_follow_its_spec() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--cluster-name=prod"]).await;
+    let peers = stage.api::<OZRoutingPeer>();
+    let spec = json!({ "exemptFromAdmission": false, "routes": ["10.0.0.0/8", "192.168.1.1"] });
+    stage.create(&peers, &peer("router", spec)).await;
+    let status = stage.says(&peers, "router", "Reconciling", "WaitingForPods").await.status.unwrap();
+    assert_eq!(status.route_resource_ids.keys().collect::<Vec<_>>(), ["10.0.0.0/8", "192.168.1.1/32"]);
+    let both: BTreeSet<String> = ["10.0.0.0/8", "192.168.1.1/32"].map(str::to_owned).into();
+    assert_eq!(addresses(&stage).await, both);
+    let network = Collection::Resources { network: status.network_id.unwrap() };
+    let name = format!("prod {}/router 10.0.0.0/8", stage.namespace);
+    let resource = &stage.on_server(&network).await[&name];
+    assert_eq!(resource["groups"][0]["name"], "prod", "a policy with the group of the peers leads there");
+
+    let routes = async |routes: Value| stage.patch(&peers, "router", json!({ "spec": { "routes": routes } })).await;
+    routes(json!(["10.0.0.0/8", "nonsense"])).await;
+    let stalled = stage.says(&peers, "router", "Stalled", "InvalidSpec").await.status.unwrap();
+    assert!(stalled.standard.conditions.get("Stalled").unwrap().message.contains("\"nonsense\""));
+    assert_eq!(addresses(&stage).await, both, "a route that cannot be read deletes none");
+    routes(json!(["10.1.0.0/16"])).await;
+    stage.says(&peers, "router", "Reconciling", "WaitingForPods").await;
+    let one: BTreeSet<String> = ["10.1.0.0/16".to_owned()].into();
+    assert_eq!(addresses(&stage).await, one);
+    let writes = stage.writes();
+    let lists = stage.front.journal().len();
+    stage.until("the lists are read again", async || stage.front.journal().len() > lists + 16).await;
+    assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
+
+    stage.delete(&peers, "router").await;
+    stage.gone(&peers, "router").await;
+    assert!(addresses(&stage).await.is_empty() && stage.on_server(&Collection::Networks).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn routing_peers_share_a_network_which_goes_with_the_last_of_them() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--cluster-name=prod"]).await;
+    let (peers, resources) = (stage.api::<OZRoutingPeer>(), stage.api::<OZResource>());
+    let spec = || json!({ "exemptFromAdmission": false });
+    stage.create(&peers, &peer("a", spec())).await;
+    let first = stage.says(&peers, "a", "Reconciling", "WaitingForPods").await.status.unwrap();
+    stage.create(&peers, &peer("b", spec())).await;
+    let second = stage.says(&peers, "b", "Reconciling", "WaitingForPods").await;
+    let uid = second.metadata.uid.unwrap();
+    assert_eq!(second.status.unwrap().network_id, first.network_id);
+    assert_eq!(stage.dashboard.list(&Collection::Networks).await.unwrap().len(), 1);
+    // A resource that names no network is in that of the routing peers.
+    stage
+        .create(&resources, &resource("web", json!({ "name": "web", "address": "10.0.0.1", "groups": ["prod"] })))
+        .await;
+    stage.says(&resources, "web", "Ready", "Reconciled").await;
+
+    stage.delete(&peers, "a").await;
+    stage.gone(&peers, "a").await;
+    let is_taken_over = async || {
+        let network = &stage.on_server(&Collection::Networks).await["prod"];
+        network["description"].as_str().unwrap().contains(&uid) && network["id"].as_str() == first.network_id.as_deref()
+    };
+    stage.until("the network is that of b", is_taken_over).await;
+    let has_router = async || {
+        let routers = stage.dashboard.list(&Collection::AllRouters).await.unwrap();
+        let own = peers.get("b").await.unwrap().status.unwrap().router_id;
+        routers.len() == 1 && Some(routers[0].id()) == own.as_deref()
+    };
+    stage.until("b has a router", has_router).await;
+    assert_eq!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().len(), 1);
+    assert_eq!(addresses(&stage).await.len(), 1, "the resource stays");
+
+    stage.delete(&peers, "b").await;
+    stage.says(&peers, "b", "Reconciling", "InUse").await;
+    stage.delete(&resources, "web").await;
+    stage.gone(&peers, "b").await;
+    assert!(stage.on_server(&Collection::Networks).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_of_others_survives_all_routing_peers_that_share_it() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--cluster-name=prod"]).await;
+    let peers = stage.api::<OZRoutingPeer>();
+    let theirs = stage.by_hand(&Collection::Networks, json!({ "name": "prod", "description": "hand-made" })).await;
+    for name in ["a", "b"] {
+        stage.create(&peers, &peer(name, json!({ "exemptFromAdmission": false }))).await;
+        let status = stage.says(&peers, name, "Reconciling", "WaitingForPods").await.status.unwrap();
+        assert_eq!(status.network_id.as_deref(), Some(&*theirs), "{name}");
+    }
+    for name in ["a", "b"] {
+        stage.delete(&peers, name).await;
+        stage.gone(&peers, name).await;
+    }
+    let network = &stage.on_server(&Collection::Networks).await["prod"];
+    assert_eq!((&network["id"], &network["description"]), (&json!(theirs), &json!("hand-made")));
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use konverge::kube::ResourceExt;
-use sha2::{Digest, Sha256};
 
 use crate::{
     api::v1::{OZPolicy, OZPolicyRule, OZPolicySpec, OZPolicyStatus, OZResource, OZResourceSpec},
+    control::short_digest,
     remote::Ports,
 };
 
@@ -211,8 +211,7 @@ fn range(field: &str, port: &IntOrString) -> Result<(u16, u16), String> {
 
 /// The part of a rule. Names of rules are texts for people, so a digest stands for them.
 fn rule_part(name: &str) -> String {
-    let digest = Sha256::digest(name.as_bytes());
-    digest.iter().take(4).fold("rule-".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+    format!("rule-{}", short_digest(name))
 }
 
 /// The id of a part in the status.

@@ -13,10 +13,10 @@ use konverge::{
     remote::Remotes,
 };
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use crate::{
     api::v1::{OZGroup, OZGroupSpec, OZResource},
+    control::short_digest,
     program::PROGRAM,
     remote::Groups,
     settings::Settings,
@@ -120,8 +120,7 @@ fn object_name(display: &str, known: &[Arc<OZGroup>]) -> String {
     if is_valid && is_free {
         return plain;
     }
-    let digest = Sha256::digest(display.as_bytes());
-    let short = digest.iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let short = short_digest(display);
     let readable: String =
         plain.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).take(40).collect();
     format!("{}-{short}", readable.trim_matches('-')).trim_start_matches('-').to_owned()

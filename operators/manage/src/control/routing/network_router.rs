@@ -11,7 +11,6 @@ use konverge::{
     remote::{Adoption, Binding, DeletionPolicy, Interest, Step},
 };
 use konverge_core::names::few;
-use sha2::{Digest, Sha256};
 
 use super::{
     children,
@@ -21,6 +20,7 @@ use crate::{
     annotations,
     api::v1alpha1::{Group, GroupReference, GroupSpec, NetworkResource, NetworkRouter, SetupKey, SetupKeySpec},
     collections::Collections,
+    control::short_digest,
     reasons::Why,
     remote::{DesiredNetwork, DesiredRouter},
     settings::Settings,
@@ -67,9 +67,7 @@ fn child_name(router: &NetworkRouter) -> String {
 
 /// The name of the group and the setup key in openZro, as the original has it.
 fn display_name(network: &str, uid: &str) -> String {
-    let digest = Sha256::digest(uid.as_bytes());
-    let short = digest.iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-    format!("networkrouter-{network}-{short}")
+    format!("networkrouter-{network}-{}", short_digest(uid))
 }
 
 fn wishes(router: &NetworkRouter) -> Wishes {

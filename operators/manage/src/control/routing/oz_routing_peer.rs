@@ -10,7 +10,7 @@ use konverge::{
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
     remote::{Adoption, Binding, DeletionPolicy, Interest, Step},
 };
-use konverge_core::names::few;
+use konverge_core::{error::Classify, names::few};
 
 use super::{
     children, exemption,
@@ -18,11 +18,15 @@ use super::{
 };
 use crate::{
     annotations,
-    api::v1::{OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer},
+    api::v1::{OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
     collections::Collections,
-    control::setup_key::{self, Place},
+    control::{
+        references,
+        setup_key::{self, Place},
+        short_digest,
+    },
     reasons::Why,
-    remote::{DesiredNetwork, DesiredRouter, DesiredSetupKey},
+    remote::{DesiredNetwork, DesiredResource, DesiredRouter, DesiredSetupKey, FORMER_DESCRIPTION, canonical},
     settings::Settings,
 };
 
@@ -77,21 +81,65 @@ fn router(peer: &OZRoutingPeer, group: &str, settings: &Settings) -> Binding {
     })
 }
 
+/// The id of the network that the object has.
+fn network_id(peer: &OZRoutingPeer) -> Option<&str> {
+    peer.status.as_ref()?.network_id.as_deref().filter(|id| !id.is_empty())
+}
+
+/// Whether two routing peers mean the same network.
+fn is_of_same_network(peer: &OZRoutingPeer, other: &OZRoutingPeer, settings: &Settings) -> bool {
+    peer.metadata.uid != other.metadata.uid && network_name(peer, settings) == network_name(other, settings)
+}
+
+/// The network that another routing peer of the same network has already: that of the oldest one.
+fn shared_network(peer: &OZRoutingPeer, peers: &[Arc<OZRoutingPeer>], settings: &Settings) -> Option<String> {
+    let wanted = match annotations::adoption(peer.annotations(), Adoption::ByName) {
+        Adoption::ById(id) => Some(id),
+        _ => None,
+    };
+    let others = peers.iter().filter(|other| is_of_same_network(peer, other, settings) && network_id(other).is_some());
+    let oldest = others.min_by_key(|other| (other.metadata.creation_timestamp.clone(), other.metadata.uid.clone()))?;
+    let id = network_id(oldest)?.to_owned();
+    wanted.is_none_or(|wanted| wanted == id).then_some(id)
+}
+
+/// The other routing peers that stay in the network of this one when it goes.
+fn sharers(peer: &OZRoutingPeer, peers: &[Arc<OZRoutingPeer>], settings: &Settings) -> Vec<Arc<OZRoutingPeer>> {
+    let stays = |other: &&Arc<OZRoutingPeer>| {
+        other.metadata.deletion_timestamp.is_none()
+            && is_of_same_network(peer, other, settings)
+            && network_id(other).is_some()
+            && network_id(other) == network_id(peer)
+    };
+    peers.iter().filter(stays).cloned().collect()
+}
+
+/// Whether a resource names this routing peer, and not only its network.
+fn refers_to(resource: &OZResource, peer: &OZRoutingPeer) -> bool {
+    resource.spec.network_ref.as_ref().is_some_and(|reference| {
+        let namespace = reference.namespace.as_deref().or(resource.metadata.namespace.as_deref());
+        Some(&reference.name) == peer.metadata.name.as_ref() && namespace == peer.metadata.namespace.as_deref()
+    })
+}
+
 /// The ids of the network that the object has and had.
 fn networks_of(peer: &OZRoutingPeer) -> BTreeSet<&str> {
     let former = peer.annotations().get(FORMER_NETWORKS).map(String::as_str).unwrap_or_default();
-    let current = peer.status.as_ref().and_then(|status| status.network_id.as_deref());
-    former.split(',').filter(|id| !id.is_empty()).chain(current).collect()
+    former.split(',').filter(|id| !id.is_empty()).chain(network_id(peer)).collect()
 }
 
 /// The network of a resource: that of the routing peer that it refers to, or that it names by an id that a routing peer has or had. `None` if the
 /// routing peer has none yet.
+///
+/// A resource that names no network is in the default one: that of the routing peers of the cluster, or of its namespace if each namespace has a
+/// network of its own.
 pub(in crate::control) fn current_network(
     spec: &OZResourceSpec,
     namespace: &str,
     peers: &[Arc<OZRoutingPeer>],
+    settings: &Settings,
 ) -> Option<String> {
-    let of = |peer: &Arc<OZRoutingPeer>| peer.status.as_ref()?.network_id.clone();
+    let of = |peer: &Arc<OZRoutingPeer>| network_id(peer).map(str::to_owned);
     if let Some(reference) = &spec.network_ref {
         let namespace = reference.namespace.as_deref().unwrap_or(namespace);
         let is_meant = |peer: &&Arc<OZRoutingPeer>| {
@@ -101,14 +149,20 @@ pub(in crate::control) fn current_network(
         return peers.iter().find(is_meant).and_then(of);
     }
     let id = spec.network_id.as_str();
+    if id.is_empty() {
+        let is_own = |peer: &&Arc<OZRoutingPeer>| peer.metadata.namespace.as_deref() == Some(namespace);
+        let candidates = peers.iter().filter(|peer| network_id(peer).is_some());
+        let candidates = candidates.filter(|peer| is_own(peer) || !settings.namespaced_networks);
+        return candidates.min_by_key(|peer| (!is_own(peer), peer.namespace(), peer.name_any())).and_then(of);
+    }
     let current = peers.iter().find(|peer| networks_of(peer).contains(id)).and_then(of);
-    current.or_else(|| (!id.is_empty()).then(|| id.to_owned()))
+    current.or_else(|| Some(id.to_owned()))
 }
 
 /// Whether a resource is in the network of a routing peer.
-fn is_in(resource: &OZResource, peer: &Arc<OZRoutingPeer>) -> bool {
+fn is_in(resource: &OZResource, peer: &Arc<OZRoutingPeer>, settings: &Settings) -> bool {
     let namespace = resource.namespace().unwrap_or_default();
-    let network = current_network(&resource.spec, &namespace, std::slice::from_ref(peer));
+    let network = current_network(&resource.spec, &namespace, std::slice::from_ref(peer), settings);
     network.is_some_and(|network| networks_of(peer).contains(network.as_str()))
 }
 
@@ -129,12 +183,19 @@ fn wishes(peer: &OZRoutingPeer) -> Wishes {
 }
 
 impl OzRoutingPeerReconciler {
-    /// Makes the network exist. The id of one that vanished is kept, so that its resources follow.
+    /// Makes the network exist, or shares that of another routing peer. The id of one that vanished is kept, so that its resources follow.
     async fn network(&self, peer: &OZRoutingPeer, context: &Context<OZRoutingPeer>) -> Result<String, Error> {
         let binding = network(peer, &self.settings);
         let desired = DesiredNetwork { name: binding.name.clone() };
-        let standing = context.remote(&self.collections.networks).apply(&binding, &desired).await?;
-        let id = standing.item.id().to_owned();
+        let id = match context.remote(&self.collections.networks).apply(&binding, &desired).await {
+            Ok(standing) => standing.item.id().to_owned(),
+            // Another object stands for the network. If it is a routing peer of the same network, the pods of this one route there, too.
+            Err(error) if ["Claimed", "NotOurs"].contains(&error.reason()) => {
+                let shared = shared_network(peer, &context.store().list(), &self.settings);
+                shared.ok_or(error)?
+            }
+            Err(error) => return Err(error),
+        };
         let mut known = networks_of(peer);
         if !known.is_empty() && !known.contains(id.as_str()) {
             known.remove(id.as_str());
@@ -167,7 +228,10 @@ impl OzRoutingPeerReconciler {
         group: &str,
         place: &Place,
     ) -> Result<(), Error> {
-        let more = self.collections.groups.resolve("", &peer.spec.groups).await?;
+        let (namespace, local) = (peer.namespace().unwrap_or_default(), context.watched::<OZGroup>()?.list());
+        let names: BTreeSet<String> =
+            peer.spec.groups.iter().map(|name| references::display_name(name, &namespace, &local)).collect();
+        let more = self.collections.groups.resolve("", &names.into_iter().collect::<Vec<_>>()).await?;
         let more = more.iter().map(|group| group.id().to_owned());
         let desired = DesiredSetupKey {
             name: network_name(peer, &self.settings),
@@ -185,6 +249,55 @@ impl OzRoutingPeerReconciler {
     }
 }
 
+impl OzRoutingPeerReconciler {
+    /// Makes one resource exist for each route, and withdraws those of former routes.
+    async fn routes(&self, context: &Context<OZRoutingPeer>, network: &str, group: &str) -> Result<(), Error> {
+        let peer = Arc::clone(context.object());
+        let routes = routes(&peer.spec).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
+        let remote = context.remote(&self.collections.resources);
+        // A route that fails does not keep the others from their place.
+        let mut first_error = None;
+        for route in &routes {
+            let binding = route_binding(&peer, route, &self.settings);
+            let desired = DesiredResource {
+                network: network.to_owned(),
+                name: binding.name.clone(),
+                description: FORMER_DESCRIPTION.to_owned(),
+                address: route.clone(),
+                groups: [group.to_owned()].into(),
+            };
+            match remote.apply(&binding, &desired).await {
+                Ok(standing) => context.status(|status| {
+                    status.route_resource_ids.insert(route.clone(), standing.item.id().to_owned());
+                }),
+                Err(error) => drop(first_error.get_or_insert(error)),
+            }
+        }
+        let wanted: BTreeSet<String> = routes.iter().map(|route| route_part(route)).collect();
+        for part in route_parts(&peer, remote.parts().await?).difference(&wanted) {
+            let withdrawn = remote.withdraw(&part_binding(&peer, part, &self.settings)).await?;
+            if let Cleanup::Pending { after, message, .. } = withdrawn {
+                return Err(Error::after(after, Why::InUse, message));
+            }
+            context.status(|status| status.route_resource_ids.retain(|route, _| route_part(route) != *part));
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Deletes the resources of all routes.
+    async fn finalize_routes(&self, context: &Context<OZRoutingPeer>) -> Result<Cleanup, Error> {
+        let (peer, remote) = (Arc::clone(context.object()), context.remote(&self.collections.resources));
+        let mut cleanup = Cleanup::Done;
+        for part in route_parts(&peer, remote.parts().await?) {
+            let of_part = remote.finalize(&part_binding(&peer, &part, &self.settings)).await?;
+            if of_part != Cleanup::Done {
+                cleanup = of_part;
+            }
+        }
+        Ok(cleanup)
+    }
+}
+
 impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
     type Error = Error;
 
@@ -198,9 +311,10 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         let place = Place { name: peer.name_any(), key: "setupKey".to_owned() };
         self.setup_key(&peer, &context, &group, &place).await?;
         let binding = router(&peer, &group, &self.settings);
-        let desired = DesiredRouter { network, group: group.clone() };
+        let desired = DesiredRouter { network: network.clone(), group: group.clone() };
         let standing = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
         context.status(|status| status.router_id = Some(standing.item.id().to_owned()));
+        let routes = self.routes(&context, &network, &group).await;
 
         let (owner, name) = (Owner::of(&*peer)?, peer.name_any());
         let selector = [("app.kubernetes.io/name", "openzro-router"), ("app.kubernetes.io/instance", &name)];
@@ -215,9 +329,10 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         };
         let waits = workload::apply(&context, &workload, &self.settings).await?;
 
-        // Last, because a token that may not write settings must not keep the pods from running.
+        // Last, because neither a token that may not write settings nor a route that openZro refuses must keep the pods from running.
         let is_exempt = peer.spec.exempt_from_admission.unwrap_or(true);
         exemption::set(&self.collections.groups, &group, is_exempt).await?;
+        routes?;
         if let Some(waits) = waits {
             context.progressing(Why::WaitingForPods, waits);
         }
@@ -225,21 +340,34 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
     }
 
     async fn finalize(&self, peer: Arc<OZRoutingPeer>, context: Context<OZRoutingPeer>) -> Result<Cleanup, Error> {
+        let network = network(&peer, &self.settings);
+        let sharers = sharers(&peer, &context.store().list(), &self.settings);
+        let networks = context.remote(&self.collections.networks);
         if deletion(&peer, &self.settings) == DeletionPolicy::Orphan {
+            if !sharers.is_empty() {
+                let shared = network.with(|binding| binding.deletion = DeletionPolicy::Delete);
+                if let Err(error) = networks.hand_over(&shared).await {
+                    // The object is released at once, also while openZro is away. The others go on in the network, which stays.
+                    tracing::warn!("the mark of a released routing peer stays on its network: {error}");
+                }
+            }
             return Ok(Cleanup::Done);
         }
         let resources = context.watched::<OZResource>()?.list();
-        let users: Vec<_> = resources
-            .iter()
-            .filter(|resource| is_in(resource, &peer))
-            .filter_map(|user| ObjectKey::of(&**user))
-            .collect();
-        let network = network(&peer, &self.settings);
+        let keeps = |resource: &&Arc<OZResource>| {
+            if sharers.is_empty() { is_in(resource, &peer, &self.settings) } else { refers_to(resource, &peer) }
+        };
+        let users: Vec<_> = resources.iter().filter(keeps).filter_map(|user| ObjectKey::of(&**user)).collect();
         if !users.is_empty() {
             let message = format!("the network {} is in use by OZResource {}", network.name, few(users));
             return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
         }
-        if let Step::Delete(item) = context.remote(&self.collections.networks).preview(&network, None).await?
+        let routes = self.finalize_routes(&context).await?;
+        if routes != Cleanup::Done {
+            return Ok(routes);
+        }
+        if sharers.is_empty()
+            && let Step::Delete(item) = networks.preview(&network, None).await?
             && let Some(remote) = self.collections.networks.remote()
             && let count @ 1.. = remote.resources_of(item.id()).await?
         {
@@ -252,16 +380,57 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         }
         let name = ObjectKey { namespace: peer.namespace(), name: peer.name_any() };
         let group = context.watched::<OZGroup>()?.get(&name).and_then(|group| group.status.as_ref()?.group_id.clone());
-        if let Some(group) = &group {
+        if let Some(group) = &group
+            && sharers.is_empty()
+        {
             exemption::withdraw(&self.collections.groups, group).await?;
         }
         let key =
             setup_key::finalize(&context, &self.collections.setup_keys, &setup_key(&peer, &self.settings)).await?;
         let router = router(&peer, &group.unwrap_or_default(), &self.settings);
         let router = context.remote(&self.collections.routers).finalize(&router).await?;
-        let network = context.remote(&self.collections.networks).finalize(&network).await?;
+        let network =
+            if sharers.is_empty() { networks.finalize(&network).await? } else { networks.hand_over(&network).await? };
         Ok([key, router, network].into_iter().find(|cleanup| *cleanup != Cleanup::Done).unwrap_or(Cleanup::Done))
     }
+}
+
+/// The routes in the server's form, or why the spec has none.
+fn routes(spec: &OZRoutingPeerSpec) -> Result<BTreeSet<String>, String> {
+    let read = |route: &String| {
+        let subnet = canonical(route).filter(|address| address.contains('/'));
+        subnet.ok_or_else(|| format!("spec.routes has {route:?}; use a subnet such as 10.0.0.0/8"))
+    };
+    spec.routes.iter().map(read).collect()
+}
+
+/// The part of a route in the record.
+fn route_part(route: &str) -> String {
+    format!("route-{}", short_digest(route))
+}
+
+/// All parts that may exist on the server: those of the record, and those whose ids are in the status.
+fn route_parts(peer: &OZRoutingPeer, recorded: Vec<String>) -> BTreeSet<String> {
+    let status = peer.status.iter().flat_map(|status| status.route_resource_ids.keys());
+    recorded.into_iter().chain(status.map(|route| route_part(route))).collect()
+}
+
+/// The item of a part, whatever its route is.
+fn part_binding(peer: &OZRoutingPeer, part: &str, settings: &Settings) -> Binding {
+    let ids = peer.status.as_ref().map(|status| &status.route_resource_ids);
+    Binding::default().with(|binding| {
+        part.clone_into(&mut binding.part);
+        binding.id =
+            ids.and_then(|ids| ids.iter().find(|(route, _)| route_part(route) == part)).map(|(_, id)| id.clone());
+        binding.deletion = deletion(peer, settings);
+    })
+}
+
+/// The resource of a route. Names of resources are unique in the account, so it has that of the object.
+fn route_binding(peer: &OZRoutingPeer, route: &str, settings: &Settings) -> Binding {
+    let (network, namespace) = (network_name(peer, settings), peer.namespace().unwrap_or_default());
+    part_binding(peer, &route_part(route), settings)
+        .with(|binding| binding.name = format!("{network} {namespace}/{} {route}", peer.name_any()))
 }
 
 /// The controller of `OZRoutingPeer`s.
@@ -269,7 +438,7 @@ pub fn oz_routing_peer(
     collections: &Collections,
     settings: &Arc<Settings>,
 ) -> Controller<OZRoutingPeer, OzRoutingPeerReconciler> {
-    let (of_networks, of_keys) = (Arc::clone(settings), Arc::clone(settings));
+    let [of_networks, of_keys, of_routes, of_resources, of_peers] = [0; 5].map(|_| Arc::clone(settings));
     Controller::new(OzRoutingPeerReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .reasons::<Why>()
@@ -278,13 +447,22 @@ pub fn oz_routing_peer(
             access.to::<OZGroup>(&(), &["create", "patch"]);
             workload::declare(access);
         })
-        .watches(Watch::<OZGroup>::new(), |group, _| children::owner_key::<_, OZRoutingPeer>(group))
+        .watches(Watch::<OZGroup>::new(), |group, peers| {
+            let users = references::users_by_name(group, peers.list(), |peer: &OZRoutingPeer| &peer.spec.groups);
+            users.into_iter().chain(children::owner_key::<_, OZRoutingPeer>(group)).collect::<Vec<_>>()
+        })
         .watches(Watch::<Deployment>::new(), |deployment, _| children::owner_key::<_, OZRoutingPeer>(deployment))
-        .watches(Watch::<OZResource>::new(), |resource, peers| {
+        .watches(Watch::<OZResource>::new(), move |resource, peers| {
             let users = peers.list().into_iter().filter(|peer: &Arc<OZRoutingPeer>| {
-                peer.metadata.deletion_timestamp.is_some() && is_in(resource, peer)
+                peer.metadata.deletion_timestamp.is_some() && is_in(resource, peer, &of_resources)
             });
             users.filter_map(|peer| ObjectKey::of(&*peer)).collect::<Vec<_>>()
+        })
+        // A network that one of several routing peers has is the network of the others.
+        .watches(Watch::<OZRoutingPeer>::new(), move |peer, peers| {
+            let others = peers.list().into_iter();
+            let others = others.filter(|other| is_of_same_network(peer, other, &of_peers));
+            others.filter_map(|other| ObjectKey::of(&*other)).collect::<Vec<_>>()
         })
         .remote(&collections.groups, |peer: &OZRoutingPeer| {
             peer.spec.groups.iter().fold(Interest::default(), |interest, name| interest.refers_to("", name))
@@ -298,6 +476,12 @@ pub fn oz_routing_peer(
         .remote(&collections.routers, |peer: &OZRoutingPeer| {
             let id = peer.status.as_ref().and_then(|status| status.router_id.clone()).unwrap_or_default();
             Interest::default().refers_to("", &id)
+        })
+        .remote(&collections.resources, move |peer: &OZRoutingPeer| {
+            let routes = routes(&peer.spec).unwrap_or_default();
+            routes
+                .iter()
+                .fold(Interest::default(), |interest, route| interest.claims(&route_binding(peer, route, &of_routes)))
         })
 }
 
@@ -315,6 +499,83 @@ mod tests {
         Arc::new(peer)
     }
 
+    fn settings(namespaced_networks: bool) -> Settings {
+        Settings {
+            cluster_name: "prod".to_owned(),
+            namespaced_networks,
+            cluster_dns: "svc.cluster.local".to_owned(),
+            management_url: "https://openzro.example.com".to_owned(),
+            client_image: "client:1".to_owned(),
+            default_labels: std::collections::BTreeMap::new(),
+            creates_policies: false,
+            deletes_adopted: false,
+            namespace: "openzro".to_owned(),
+        }
+    }
+
+    /// A routing peer with a uid, in a namespace.
+    fn placed(namespace: &str, name: &str, network: Option<&str>) -> Arc<OZRoutingPeer> {
+        let mut peer = (*peer(name, network, "")).clone();
+        peer.metadata.namespace = Some(namespace.to_owned());
+        peer.metadata.uid = Some(format!("{namespace}-{name}"));
+        Arc::new(peer)
+    }
+
+    #[test]
+    fn a_resource_without_a_network_is_in_the_default_one() {
+        let spec: OZResourceSpec = serde_json::from_value(json!({})).unwrap();
+        let peers = [placed("a", "x", Some("of-a")), placed("b", "y", Some("of-b")), placed("c", "z", None)];
+        for (namespace, is_namespaced, expected) in [
+            ("a", false, Some("of-a")),
+            ("b", false, Some("of-b")),
+            // Without one of its own, that of the cluster.
+            ("c", false, Some("of-a")),
+            ("a", true, Some("of-a")),
+            ("c", true, None),
+        ] {
+            let found = current_network(&spec, namespace, &peers, &settings(is_namespaced));
+            assert_eq!(found.as_deref(), expected, "{namespace} {is_namespaced}");
+        }
+    }
+
+    #[test]
+    fn routing_peers_of_one_name_share_a_network_and_the_last_one_has_it_alone() {
+        let (all, each) = (settings(false), settings(true));
+        let peers = [placed("a", "x", Some("n")), placed("b", "y", Some("n")), placed("c", "z", None)];
+        assert_eq!(shared_network(&peers[2], &peers, &all).as_deref(), Some("n"));
+        assert_eq!(shared_network(&peers[2], &peers, &each), None, "each namespace has a network of its own");
+        assert_eq!(shared_network(&peers[0], &peers[..1], &all), None, "an object does not share with itself");
+        let names = |peers: Vec<Arc<OZRoutingPeer>>| peers.iter().map(|peer| peer.name_any()).collect::<Vec<_>>();
+        assert_eq!(names(sharers(&peers[0], &peers, &all)), ["y"]);
+        assert!(sharers(&peers[0], &peers, &each).is_empty() && sharers(&peers[2], &peers, &all).is_empty());
+        let mut going = (*peers[1]).clone();
+        going.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        assert!(sharers(&peers[0], &[Arc::new(going)], &all).is_empty());
+        let mut choosy = (*peers[2]).clone();
+        choosy.metadata.annotations = Some([(annotations::ADOPT.to_owned(), "other".to_owned())].into());
+        assert_eq!(shared_network(&choosy, &peers, &all), None);
+    }
+
+    #[test]
+    fn routes_are_subnets_and_each_is_a_resource_of_its_own() {
+        let spec = |routes: serde_json::Value| -> OZRoutingPeerSpec {
+            serde_json::from_value(json!({ "routes": routes })).unwrap()
+        };
+        let found = routes(&spec(json!(["10.0.0.0/8", "192.168.1.1", "192.168.1.1/32", "fd00::/8"]))).unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["10.0.0.0/8", "192.168.1.1/32", "fd00::/8"]);
+        for wrong in ["web.example.com", "10.0.0.0/33", ""] {
+            let why = routes(&spec(json!(["10.0.0.0/8", wrong]))).unwrap_err();
+            assert!(why.contains(&format!("{wrong:?}")), "{why}");
+        }
+        let mut owner = (*placed("a", "x", None)).clone();
+        let ids = json!({ "routeResourceIDs": { "10.0.0.0/8": "r1", "10.1.0.0/16": "r2" } });
+        owner.status = Some(serde_json::from_value(ids).unwrap());
+        let binding = route_binding(&owner, "10.0.0.0/8", &settings(false));
+        assert_eq!((&*binding.name, binding.id.as_deref()), ("prod a/x 10.0.0.0/8", Some("r1")));
+        let parts = route_parts(&owner, vec![route_part("10.0.0.0/8"), "route-lost".to_owned()]);
+        assert_eq!(parts.len(), 3, "recorded or in the status: {parts:?}");
+    }
+
     #[test]
     fn w15_w16_a_resource_follows_the_network_of_its_routing_peer_and_no_other() {
         let peers = [peer("a", Some("new"), "old,older"), peer("b", Some("other"), ""), peer("c", None, "")];
@@ -327,12 +588,12 @@ mod tests {
             (json!({ "networkRef": { "name": "b" } }), Some("other")),
             (json!({ "networkRef": { "name": "b", "namespace": "elsewhere" } }), None),
             (json!({ "networkRef": { "name": "c" } }), None),
-            (json!({}), None),
         ] {
             let parsed: OZResourceSpec = serde_json::from_value(spec.clone()).unwrap();
-            assert_eq!(current_network(&parsed, "ns", &peers).as_deref(), expected, "{spec}");
+            assert_eq!(current_network(&parsed, "ns", &peers, &settings(true)).as_deref(), expected, "{spec}");
         }
         let resource = OZResource::new("r", serde_json::from_value(json!({ "networkID": "old" })).unwrap());
-        assert!(is_in(&resource, &peers[0]) && !is_in(&resource, &peers[1]) && !is_in(&resource, &peers[2]));
+        let is_in = |peer| is_in(&resource, peer, &settings(true));
+        assert!(is_in(&peers[0]) && !is_in(&peers[1]) && !is_in(&peers[2]));
     }
 }
