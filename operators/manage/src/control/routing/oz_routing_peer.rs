@@ -362,9 +362,9 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
             let message = format!("the network {} is in use by OZResource {}", network.name, few(users));
             return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
         }
-        let routes = self.finalize_routes(&context).await?;
-        if routes != Cleanup::Done {
-            return Ok(routes);
+        let of_routes = self.finalize_routes(&context).await?;
+        if of_routes != Cleanup::Done {
+            return Ok(of_routes);
         }
         if sharers.is_empty()
             && let Step::Delete(item) = networks.preview(&network, None).await?
