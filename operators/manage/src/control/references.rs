@@ -136,15 +136,12 @@ pub(super) fn display_name_anywhere(reference: &str, groups: &[Arc<OZGroup>]) ->
     let is_meant = |group: &&Arc<OZGroup>| group.metadata.deletion_timestamp.is_none() && is_named(group, reference);
     let meant: Vec<_> = groups.iter().filter(is_meant).collect();
     let names: BTreeSet<&str> = meant.iter().map(|group| group.spec.name.as_str()).collect();
-    let mut names = names.into_iter();
-    match (names.next(), names.next()) {
-        (name, None) => Ok(name.map(str::to_owned)),
-        _ => {
-            let keys: BTreeSet<String> =
-                meant.iter().filter_map(|group| ObjectKey::of(&***group)).map(|key| key.to_string()).collect();
-            Err(format!("{reference:?} is the name of OZGroup {}, which differ; write namespace/name", few(keys)))
-        }
+    if names.len() > 1 {
+        let keys: BTreeSet<String> =
+            meant.iter().filter_map(|group| ObjectKey::of(&***group)).map(|key| key.to_string()).collect();
+        return Err(format!("{reference:?} is the name of OZGroup {}, which differ; write namespace/name", few(keys)));
     }
+    Ok(names.first().map(|name| (*name).to_owned()))
 }
 
 #[cfg(test)]
