@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt, TryStreamExt, stream};
 use kube::Client;
 use serde_json::Value;
 use tower::BoxError;
@@ -132,8 +133,8 @@ pub trait Scenario: Sync {
 /// end state with the same counts of creations and deletions.
 ///
 /// Assumes that the number of the operator's writes is about the same in every run. A run with fewer of them than the point asks for is made
-/// again; what befalls none of three shows nothing and is counted, and where that is more than a quarter of all, the verdict is an error. Does not: run in
-/// parallel, as runs would disturb each other's timing; measure, as the time depends on the machine.
+/// again; what befalls none of three shows nothing and is counted, and where that is more than a quarter of all, the verdict is an error. Does not
+/// measure, as the time depends on the machine.
 pub struct CrashTest<'a, S> {
     control_plane: &'a ControlPlane,
     scenario: &'a S,
@@ -141,6 +142,9 @@ pub struct CrashTest<'a, S> {
     pub limit: Duration,
     /// A step is over when the operator has written nothing for this time since it converged; 300 ms at first.
     pub quiet: Duration,
+    /// How many runs with a fault are made at the same time; one at first. More shorten a test whose operator mostly waits. Their operators must
+    /// share nothing outside their namespaces.
+    pub at_once: usize,
     /// Where the plans of failing runs go; `konverge-plans` in the folder for temporary files at first.
     pub plans: PathBuf,
 }
@@ -199,6 +203,7 @@ impl<'a, S: Scenario> CrashTest<'a, S> {
             scenario,
             limit: Duration::from_secs(60),
             quiet: Duration::from_millis(300),
+            at_once: 1,
             plans: env::temp_dir().join("konverge-plans"),
         }
     }
@@ -207,9 +212,14 @@ impl<'a, S: Scenario> CrashTest<'a, S> {
     pub async fn run(&self) -> Result<Report, CrashError> {
         let reference = self.reference().await?;
         let mut report = Report::new(&reference);
-        for point in reference.points() {
+        let runs = stream::iter(reference.points()).map(async |point: Point| {
             let plan = point.plan(&self.scenario.writes())?;
-            let (is_befallen, faults) = match self.attempts(&plan).await? {
+            let ended = self.attempts(&plan).await?;
+            Ok::<_, CrashError>((point, plan, ended))
+        });
+        let mut runs = std::pin::pin!(runs.buffered(self.at_once.max(1)));
+        while let Some((point, plan, ended)) = runs.try_next().await? {
+            let (is_befallen, faults) = match ended {
                 Ok(outcome) => (outcome.is_befallen(), reference.differences(&outcome)),
                 Err(why) => (true, vec![why]),
             };

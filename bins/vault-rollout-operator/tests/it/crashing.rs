@@ -24,6 +24,9 @@ use crate::{
     view::{ALL, View},
 };
 
+/// So many runs at the same time, each with an installation of its own. They mostly wait for controllers and for Vault.
+const AT_ONCE: usize = 3;
+
 /// The value of each step. The last is what it was at first.
 const VALUES: [&str; 3] = ["1", "2", "1"];
 
@@ -84,7 +87,7 @@ impl Scenario for Life {
 async fn f01_f02_it_survives_a_crash_at_every_write() {
     let stage = Stage::shared().await;
     let mut test = CrashTest::new(&stage.plane, &Life);
-    test.quiet = Duration::from_millis(150);
+    (test.quiet, test.at_once) = (Duration::from_millis(150), AT_ONCE);
     let report = test.run().await.unwrap();
     // The key of digests; for each of the two workloads a note and two rollouts. One is refused and repeated where a controller was quicker.
     assert!(report.writes.len() > 2 * 3, "{:?}", report.writes);
@@ -164,7 +167,7 @@ async fn f01_f02_a6_with_vault_it_survives_a_crash_at_every_write() {
     let stage = Stage::shared().await;
     let scenario = Followed { vault: Vault::start(VaultOptions::default()).await };
     let mut test = CrashTest::new(&stage.plane, &scenario);
-    test.quiet = Duration::from_millis(150);
+    (test.quiet, test.at_once) = (Duration::from_millis(150), AT_ONCE);
     let report = test.run().await.unwrap();
     // The key of digests; the finalizer and the annotation; a note, and a rollout; and at least twice how it stands.
     assert!(report.writes.len() > 6, "{:?}", report.writes);

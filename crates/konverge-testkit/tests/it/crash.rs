@@ -111,7 +111,7 @@ async fn row_38_who_creates_before_it_writes_down_is_found_out() {
     let scenario = Wishes::new("careless", &["careless"], 1);
     let folder = tempfile::tempdir().unwrap();
     let mut test = test(&scenario).await;
-    test.plans = folder.path().to_owned();
+    (test.plans, test.at_once) = (folder.path().to_owned(), 4);
     let report = test.run().await.unwrap().verdict().unwrap_err().0;
     // The fourth write is the creation, the fifth its record: between them nobody knows of the copy.
     let found: Vec<_> = report.findings.iter().map(|finding| (finding.point.fault, finding.point.nth)).collect();
