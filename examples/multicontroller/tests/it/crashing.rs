@@ -122,7 +122,7 @@ async fn it_survives_a_crash_at_every_write() {
     let files = multicontroller_operator::operator().generate(&namespace).unwrap();
     plane.install("multicontroller-operator", &namespace, &files.manifest()).await.unwrap();
     let mut test = CrashTest::new(&plane, &Both);
-    // A run mostly waits until the lease of the killed operator is over.
+    // Each run has a namespace and a lease of its own.
     test.at_once = 4;
     test.run().await.unwrap().verdict().unwrap();
 }
