@@ -28,6 +28,15 @@ pub(crate) fn from_store(error: StoreError) -> Status {
             "the workspace's key was replaced meanwhile, and this request was made with the former one; try again",
         ),
         StoreError::Limit(reached) => exhausted(&reached, None),
+        StoreError::Outage(_) => {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the database cannot be reached or written for now"
+            );
+            Status::unavailable(
+                "the server's database cannot be reached or written for now; try again later; the server's log says why",
+            )
+        }
         StoreError::Corrupt(_) | StoreError::Database(_) => {
             tracing::error!(error = &error as &dyn std::error::Error, "a request failed in the database");
             Status::internal("the server could not complete the request; its log says why")

@@ -16,7 +16,7 @@ mod postgres;
 
 pub use calls::{CallTypes, Canonical, calls};
 pub use lying::{LyingServer, SeenCall};
-pub use postgres::postgres_database;
+pub use postgres::{OwnPostgres, postgres_database};
 pub use rcgen::Error as CertificateError;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 

@@ -27,6 +27,9 @@ pub enum StoreError {
     /// A row holds what no version of this server writes; the text says which.
     #[error("the database holds an invalid {0}")]
     Corrupt(&'static str),
+    /// The database cannot be reached or written for now: it starts anew, its disk is full, or it is read-only. Not for the eyes of callers.
+    #[error("the database cannot be reached or written for now")]
+    Outage(#[source] sqlx::Error),
     /// The database failed. Not for the eyes of callers.
     #[error("the database failed")]
     Database(#[source] sqlx::Error),
@@ -39,6 +42,7 @@ impl From<sqlx::Error> for StoreError {
             // A row that a foreign key points to is gone: deleted between the check and the write.
             Some(sqlx::error::ErrorKind::ForeignKeyViolation) => Self::Missing,
             _ if is_no_text(&error) => Self::Missing,
+            _ if is_outage(&error) => Self::Outage(error),
             _ => Self::Database(error),
         }
     }
@@ -47,4 +51,46 @@ impl From<sqlx::Error> for StoreError {
 /// Did PostgreSQL refuse a text with the character NUL? Nothing in the database has such a name, so what is looked up by it is missing.
 fn is_no_text(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "22021")
+}
+
+/// Whether the same statement can succeed later, without a change of ours.
+fn is_outage(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => true,
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| is_outage_code(&code)),
+        _ => false,
+    }
+}
+
+/// The same by the database's code: five characters of PostgreSQL, or a number of SQLite, whose lowest byte is the kind of the error.
+fn is_outage_code(code: &str) -> bool {
+    /// Busy, read-only, a failed read or write, a full disk, and a file that cannot be opened.
+    const OF_SQLITE: [u32; 5] = [5, 8, 10, 13, 14];
+    if code.len() == 5 {
+        // Connections, resources such as the disk, a stop or a start of the server, a failed read or write, a standby, and those who were in
+        // each other's way for too long.
+        const OF_POSTGRES: [&str; 9] = ["08", "53", "57P0", "58030", "25006", "25P03", "55P03", "40001", "40P01"];
+        return OF_POSTGRES.iter().any(|prefix| code.starts_with(prefix));
+    }
+    code.parse::<u32>().is_ok_and(|code| OF_SQLITE.contains(&(code & 0xff)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_told_from_a_fault() {
+        // SQLITE_BUSY_SNAPSHOT, SQLITE_READONLY_DBMOVED, SQLITE_IOERR_WRITE, SQLITE_FULL, SQLITE_CANTOPEN; disk_full, admin_shutdown,
+        // cannot_connect_now, connection_failure, read_only_sql_transaction, lock_not_available.
+        for code in ["517", "1032", "778", "13", "14", "53100", "57P01", "57P03", "08006", "25006", "55P03"] {
+            assert!(is_outage_code(code), "{code}");
+        }
+        // SQLITE_ERROR, SQLITE_CORRUPT, SQLITE_CONSTRAINT_UNIQUE; unique_violation, undefined_table, query_canceled, nonsense.
+        for code in ["1", "11", "2067", "23505", "42P01", "57014", "", "x"] {
+            assert!(!is_outage_code(code), "{code}");
+        }
+        assert!(matches!(StoreError::from(sqlx::Error::PoolTimedOut), StoreError::Outage(_)));
+        assert!(matches!(StoreError::from(sqlx::Error::RowNotFound), StoreError::Database(_)));
+    }
 }

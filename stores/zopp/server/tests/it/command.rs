@@ -53,6 +53,7 @@ pub(crate) struct Serving {
     pub(crate) child: Child,
     /// Its output before it served.
     first_words: String,
+    pub(crate) health_address: String,
     log: Lines<BufReader<ChildStderr>>,
     pub(crate) client: ZoppServiceClient<Channel>,
 }
@@ -75,15 +76,16 @@ impl Serving {
         let serving = async {
             while let Some(line) = log.next_line().await.unwrap() {
                 if let Some((_, rest)) = line.split_once("serving address=") {
-                    return rest.split(' ').next().unwrap().to_owned();
+                    let (address, health) = rest.split_once(" health_address=").unwrap();
+                    return (address.to_owned(), health.trim().to_owned());
                 }
                 first_words += &(line + "\n");
             }
             panic!("the server ended before it served");
         };
-        let address = timeout(DEADLINE, serving).await.expect("the server serves");
+        let (address, health_address) = timeout(DEADLINE, serving).await.expect("the server serves");
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-        Self { child, first_words, log, client: ZoppServiceClient::new(channel) }
+        Self { child, first_words, health_address, log, client: ZoppServiceClient::new(channel) }
     }
 
     pub(crate) fn signal(&self, name: &str) {

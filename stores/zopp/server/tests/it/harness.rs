@@ -115,12 +115,7 @@ impl World {
 
     /// The response to a probe, from the status on.
     pub(crate) async fn probe(&self, path: &str) -> String {
-        let mut connection = TcpStream::connect(self.health_address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.unwrap();
-        answer.strip_prefix("HTTP/1.1 ").expect("an HTTP answer").to_owned()
+        probe(&self.health_address.to_string(), path).await
     }
 
     /// A token for a server invite.
@@ -219,6 +214,16 @@ impl World {
         let all = "SELECT action, result, principal_id, client_ip FROM audit_logs ORDER BY timestamp, id";
         Saboteur::of(&directory).await.rows(all).await
     }
+}
+
+/// The response to a probe at an address, from the status on.
+pub(crate) async fn probe(address: &str, path: &str) -> String {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    answer.strip_prefix("HTTP/1.1 ").expect("an HTTP answer").to_owned()
 }
 
 /// Action, result, principal, client ip.

@@ -23,6 +23,7 @@ mod key_rotation;
 mod ladder;
 mod lifecycle;
 mod limits;
+mod outages;
 mod permissions;
 mod replicas;
 mod secrets;

@@ -18,12 +18,12 @@ use crate::harness::{DEADLINE, Person, World, code, upsert};
 type Stream = Streaming<proto::WatchSecretsResponse>;
 
 /// Options for a server on this database, which tells others of changes by the same.
-fn on(address: &str) -> Options {
+pub(crate) fn on(address: &str) -> Options {
     let events = PostgresAddress::parse(address).unwrap().unwrap();
     Options { events: Some(events), ..Options::local(Location::parse(address).unwrap()) }
 }
 
-async fn start(options: Options) -> World {
+pub(crate) async fn start(options: Options) -> World {
     World::start_as(tempfile::tempdir().unwrap(), options).await
 }
 
@@ -34,7 +34,7 @@ async fn pair() -> (World, World, String) {
 }
 
 /// The same person as a client of another server.
-fn at(world: &World, person: &Person) -> Person {
+pub(crate) fn at(world: &World, person: &Person) -> Person {
     Person::new(
         person.user_id.clone(),
         person.principal_id.clone(),
