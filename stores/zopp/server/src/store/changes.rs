@@ -146,12 +146,8 @@ impl Store {
         }
         let mut all_existed = true;
         for secret in &change.set {
-            // Under a former key: erased below, together with all that is.
-            if change.new_dek.is_none() {
-                let ending = Ending { version, by, deleted: false };
-                keep(&mut transaction, environment_id, &secret.key, &ending, &self.limits).await?;
-            }
-            let setting = Setting { version, by };
+            // What a former key encrypted is erased below, together with all that is kept.
+            let setting = Setting { version, by, keeps_former: change.new_dek.is_none() };
             let created = put(&mut transaction, workspace_id, environment_id, secret, &setting, &self.limits).await?;
             let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
             let details = change.rollback_to.map(|version| serde_json::json!({ "rollback_to": version }).to_string());

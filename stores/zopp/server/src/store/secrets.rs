@@ -55,9 +55,7 @@ impl Store {
     ) -> Result<Change, StoreError> {
         let mut transaction = self.write_secret(audit).await?;
         let Counted { version, .. } = count_up(&mut transaction, environment_id, 1).await?;
-        let ending = Ending { version, by: &audit.principal_id, deleted: false };
-        keep(&mut transaction, environment_id, &secret.key, &ending, &self.limits).await?;
-        let setting = Setting { version, by: &audit.principal_id };
+        let setting = Setting { version, by: &audit.principal_id, keeps_former: true };
         let created = put(&mut transaction, workspace_id, environment_id, secret, &setting, &self.limits).await?;
         self.announce(&mut transaction, environment_id, &changed(&secret.key, version, false)).await?;
         let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
@@ -117,6 +115,8 @@ pub(super) struct Setting<'a> {
     pub(super) version: i64,
     /// The principal.
     pub(super) by: &'a str,
+    /// Whether the value that it replaces is kept as an earlier one.
+    pub(super) keeps_former: bool,
 }
 
 /// Sets one key and returns whether it is new. Fails if the environment would grow beyond its limits.
@@ -130,20 +130,23 @@ pub(super) async fn put(
 ) -> Result<bool, StoreError> {
     let now = clock::now();
     let length = i64::try_from(secret.ciphertext.len()).unwrap_or(i64::MAX);
-    fill(connection, environment_id, &secret.key, length, limits).await?;
-    let update = "UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ?, version = ?, set_by = ? \
-                  WHERE env_id = ? AND key_name = ?";
-    let updated = sql::query(update)
-        .bind(&secret.nonce)
-        .bind(&secret.ciphertext)
-        .bind(now)
-        .bind(setting.version)
-        .bind(setting.by)
-        .bind(environment_id)
-        .bind(&secret.key)
-        .execute(&mut *connection)
-        .await?;
-    if updated.rows_affected() > 0 {
+    if fill(connection, environment_id, &secret.key, length, limits).await? {
+        if setting.keeps_former {
+            let ending = Ending { version: setting.version, by: setting.by, deleted: false };
+            keep(connection, environment_id, &secret.key, &ending, limits).await?;
+        }
+        let update = "UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ?, version = ?, set_by = ? \
+                      WHERE env_id = ? AND key_name = ?";
+        sql::query(update)
+            .bind(&secret.nonce)
+            .bind(&secret.ciphertext)
+            .bind(now)
+            .bind(setting.version)
+            .bind(setting.by)
+            .bind(environment_id)
+            .bind(&secret.key)
+            .execute(connection)
+            .await?;
         return Ok(false);
     }
     sql::query(
@@ -185,14 +188,15 @@ pub(super) fn changed(key: &str, version: i64, deleted: bool) -> Event {
     Event::Changed { key: key.to_owned(), version, deleted, timestamp: clock::now() }
 }
 
-/// Counts a value that is about to be set under a key. Fails if the environment would grow beyond its limits.
+/// Counts a value that is about to be set under a key, and returns whether the key has one already. Fails if the environment would grow beyond its
+/// limits. The environment's row is locked by then, so nobody sets or deletes the key meanwhile.
 async fn fill(
     connection: &mut Connection,
     environment_id: &str,
     key: &str,
     length: i64,
     limits: &Limits,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let former: Option<(i64,)> =
         sql::query_as("SELECT length(ciphertext) FROM secrets WHERE env_id = ? AND key_name = ?")
             .bind(environment_id)
@@ -222,7 +226,7 @@ async fn fill(
         }
         .into());
     }
-    Ok(())
+    Ok(former.is_some())
 }
 
 /// The state of an environment after a change.

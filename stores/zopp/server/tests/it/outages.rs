@@ -111,15 +111,15 @@ async fn a_restarted_postgres_costs_no_acknowledged_write_and_no_event() {
     let list = list.await.expect("it recovers");
     let count = list.secrets.len();
     let there: BTreeSet<String> = list.secrets.into_iter().map(|secret| secret.key).collect();
-    let lost: Vec<_> = all.acknowledged.difference(&there).collect();
-    assert!(lost.is_empty() && there.is_subset(&all.attempted), "{lost:?}");
+    let missing: Vec<_> = all.acknowledged.difference(&there).collect();
+    assert!(missing.is_empty() && there.is_subset(&all.attempted), "{missing:?}");
     assert_eq!(list.version, i64::try_from(count).unwrap(), "each took effect once");
-    let followed = async {
+    let caught_up = async {
         while known.iter().any(|known| *known.lock().unwrap() != there) {
             tokio::time::sleep(PAUSE).await;
         }
     };
-    timeout(DEADLINE, followed).await.expect("both followers know all keys");
+    timeout(DEADLINE, caught_up).await.expect("both followers know all keys");
     for follower in followers {
         assert!(!follower.is_finished(), "it never saw a gap");
         follower.abort();
@@ -164,12 +164,12 @@ async fn a_frozen_replica_holds_nobody_up_and_catches_up() {
     let there: BTreeSet<String> = list.secrets.into_iter().map(|secret| secret.key).collect();
     assert!(written.acknowledged.is_subset(&there) && there.contains("before") && there.contains("meanwhile4"));
     assert_eq!(list.version, i64::try_from(there.len()).unwrap(), "each took effect once");
-    let followed = async {
+    let caught_up = async {
         while *known.lock().unwrap() != there {
             tokio::time::sleep(PAUSE).await;
         }
     };
-    timeout(DEADLINE, followed).await.expect("the follower knows all keys");
+    timeout(DEADLINE, caught_up).await.expect("the follower knows all keys");
     assert!(!follower.is_finished(), "it never saw a gap");
 }
 
@@ -204,7 +204,7 @@ async fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
     // A write beyond the bound fails then, as one on a full disk does, instead of ending the process.
     command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(server.get_program());
     command.args(["--db", "zopp.db"]).current_dir(directory.path());
-    let serving = Serving::start_as(command).await;
+    let mut serving = Serving::start_as(command).await;
     let mut owner = serving.join(token.trim()).await;
     set_up(&mut owner).await;
     owner.set("A").await.unwrap();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sqlx::{
-    AssertSqlSafe,
+    AssertSqlSafe, Connection,
     migrate::MigrateError,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous},
 };
@@ -33,7 +33,12 @@ pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, Sqlit
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT);
-    let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+    // A commit that fails, as on a full disk, ends the transaction, and sqlx still counts it. Such a connection begins no other one.
+    let pool = || {
+        SqlitePoolOptions::new()
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
+    };
 
     // What is deleted or replaced is written over with zeros.
     let writing = options.clone().pragma("secure_delete", "on");
