@@ -10,6 +10,7 @@ async fn main() -> ExitCode {
         Box::new(konverge_push::inspect::Push),
         Box::new(konverge_pull::inspect::Pull),
         Box::new(konverge_roll::inspect::Roll),
+        Box::new(konverge_manage::inspect::Manage),
     ];
     konverge_kubectl::run(jobs, std::env::args_os()).await
 }

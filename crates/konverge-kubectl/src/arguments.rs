@@ -94,6 +94,28 @@ pub(crate) enum Verb {
     Pause(Object),
     /// Have the object worked on again
     Resume(Object),
+    /// Let the object take over an item outside of the cluster that somebody else made
+    Adopt {
+        /// Which object: TYPE/NAME, such as group/devs
+        #[arg(value_name = "TYPE/NAME")]
+        target: String,
+        /// Id of the item [default: the only one of the object's name]
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+    },
+    /// Let the object's item outside of the cluster stay when the object is deleted
+    Release(Object),
+    /// Print the object of the newer version that takes the place of this one
+    Convert(Object),
+    /// List items outside of the cluster that bear its mark and whose objects do not exist
+    Leftovers {
+        /// Only the items with these ids [default: all]
+        #[arg(value_name = "ID")]
+        ids: Vec<String>,
+        /// Delete them; without this, nothing is changed
+        #[arg(long)]
+        delete: bool,
+    },
     /// Check that operators run, have their permissions, and have everything in sync
     Doctor,
     /// Print the completions of a shell

@@ -69,9 +69,9 @@ impl Cluster {
         Ok(Self { client, namespace })
     }
 
-    /// Objects of a kind, in one namespace or in all.
+    /// Objects of a kind, in one namespace or in all. A kind without namespaces has all of its objects in each of them.
     pub fn api(&self, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
-        match namespace {
+        match namespace.filter(|_| kind.is_namespaced) {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource),
             None => Api::all_with(self.client.clone(), &kind.resource),
         }
@@ -89,10 +89,10 @@ impl Cluster {
                 Shown::Whole => api.get_opt(&one.name).await,
             }
         };
-        let found = asked(format!("get {one} in namespace {}", self.namespace), found).await?;
-        found.ok_or_else(|| {
-            Failure::Failed(format!("there is no {one} in namespace {}; name another one with -n", self.namespace))
-        })
+        let place = one.kind.place(&self.namespace);
+        let found = asked(format!("get {one}{place}"), found).await?;
+        let next = if one.kind.is_namespaced { "; name another one with -n" } else { "" };
+        found.ok_or_else(|| Failure::Failed(format!("there is no {one}{place}{next}")))
     }
 
     /// All objects of a kind, page by page, each as much as the kind shows. A kind that the cluster does not know has none.
@@ -147,7 +147,7 @@ impl Cluster {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.api(&one.kind, Some(&self.namespace));
         let patched = async { api.patch_metadata(&one.name, &parameters, &Patch::Merge(&patch)).await };
-        asked(format!("annotate {one} in namespace {}", self.namespace), patched).await.map(drop)
+        asked(format!("annotate {one}{}", one.kind.place(&self.namespace)), patched).await.map(drop)
     }
 
     /// The object as it is and as it becomes; nothing when it is gone. A watch that cannot continue ends with an error.

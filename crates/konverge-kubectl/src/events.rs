@@ -31,7 +31,8 @@ pub(crate) struct Said {
 
 /// Returns this operator's events about the object without repetitions, the newest first.
 pub(crate) async fn of(cluster: &Cluster, operator: &str, object: &DynamicObject) -> Result<Vec<Said>, Failure> {
-    let namespace = object.metadata.namespace.as_deref().unwrap_or(&cluster.namespace);
+    // Events about objects without a namespace are in this one.
+    let namespace = object.metadata.namespace.as_deref().unwrap_or("default");
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     let parameters = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(AT_MOST);
     let api = Api::<Event>::namespaced(cluster.client.clone(), namespace);

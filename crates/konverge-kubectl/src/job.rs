@@ -44,11 +44,59 @@ pub trait Job: Send + Sync {
     /// what can be done instead.
     fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure>;
 
+    /// Whether the operator answers [`Wish::Sync`], so that one can wait for it.
+    fn does_answer(&self) -> bool {
+        true
+    }
+
     /// Whether the operator has answered [`Wish::Sync`]: a run that began after it had seen the wish has ended.
     fn is_answered(&self, object: &DynamicObject, token: &str) -> bool;
 
+    /// Returns the object of another version of the API that takes the place of this one. An error if there is none, with the reason.
+    fn convert(&self, kind: &Kind, object: &DynamicObject) -> Result<Conversion, Failure> {
+        let _ = object;
+        Err(Failure::Failed(format!("{} has no other version of a {}", self.name(), kind.singular())))
+    }
+
+    /// Returns the items outside of the cluster that bear this cluster's mark and whose objects do not exist; `None` if the job has no marks.
+    /// With `delete`, deletes them: each entry says what became of it. `only` are the ids of some of them; empty for all.
+    async fn leftovers(
+        &self,
+        cluster: &Cluster,
+        only: &[String],
+        delete: bool,
+    ) -> Result<Option<Vec<Leftover>>, Failure> {
+        let _ = (cluster, only, delete);
+        Ok(None)
+    }
+
     /// Whether all is well with the operator and what it needs. `namespace` is where its objects are looked at.
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding>;
+}
+
+/// An object of another version, and what to do with it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Conversion {
+    /// The object, to be applied.
+    pub object: Value,
+    /// The steps, in their order.
+    pub steps: Vec<String>,
+}
+
+/// An item outside of the cluster whose object does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leftover {
+    /// The item, such as `policy web TCP (cq3v2)`.
+    pub item: String,
+    /// The uid of the object that it was made for.
+    pub uid: String,
+    /// Whether it was deleted.
+    pub is_deleted: bool,
+    /// Why it was not, if it was to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// How an object stands.
@@ -129,6 +177,28 @@ pub enum Wish {
     Pause,
     /// To be worked on again.
     Resume,
+    /// To take over an item that somebody else made: the one with this id, or the one of its name.
+    Adopt(Option<String>),
+    /// To leave its item outside of the cluster when the object is deleted.
+    Release,
+}
+
+impl Wish {
+    /// The verb of the plugin.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Sync(_) => "sync",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Adopt(_) => "adopt",
+            Self::Release => "release",
+        }
+    }
+
+    /// The failure of a job that has no such thing.
+    pub fn unsupported(&self, job: &str) -> Failure {
+        Failure::Failed(format!("{job} knows no {}: it neither adopts nor releases items of others", self.verb()))
+    }
 }
 
 /// The planned change of one destination, or a problem with it.

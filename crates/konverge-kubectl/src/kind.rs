@@ -2,7 +2,7 @@
 
 use kube::core::ApiResource;
 
-/// A kind of object that some job works with. All of them have a namespace.
+/// A kind of object that some job works with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
     /// Its names in the API.
@@ -11,6 +11,8 @@ pub struct Kind {
     pub short: &'static [&'static str],
     /// The API resource.
     pub shown: Shown,
+    /// Whether its objects have a namespace.
+    pub is_namespaced: bool,
 }
 
 /// How much of an object is read to tell how it stands.
@@ -39,6 +41,11 @@ impl Kind {
                 || rest.trim_end_matches('.') == format!("{version}.{group}").trim_end_matches('.')
         });
         is_name && is_group
+    }
+
+    /// ` in namespace shop`, or nothing for a kind without namespaces.
+    pub(crate) fn place(&self, namespace: &str) -> String {
+        if self.is_namespaced { format!(" in namespace {namespace}") } else { String::new() }
     }
 
     /// Whether both are one in the API.

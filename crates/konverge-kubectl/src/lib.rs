@@ -39,7 +39,9 @@ use clap::{Command, CommandFactory, Parser};
 pub use cluster::Cluster;
 pub use failure::Failure;
 pub use installation::{Installation, Leader};
-pub use job::{Change, Difference, Fact, Fate, Finding, Grade, Job, Place, Standing, Verdict, Wish};
+pub use job::{
+    Change, Conversion, Difference, Fact, Fate, Finding, Grade, Job, Leftover, Place, Standing, Verdict, Wish,
+};
 pub use kind::{Kind, Shown};
 pub use operator::{Found, Installed, Objects, Operator, findings, in_sync, named, operator_of};
 pub use permission::Permission;

@@ -207,6 +207,6 @@ pub fn in_sync(job: &impl Job, objects: &[Objects]) -> Vec<Finding> {
 /// Returns an object as the verbs of the plugin take it: `secret/db -n shop`.
 pub fn named(kind: &Kind, object: &DynamicObject) -> String {
     let name = object.metadata.name.as_deref().unwrap_or_default();
-    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-    format!("{}/{name} -n {namespace}", kind.singular())
+    let namespace = object.metadata.namespace.as_deref().map(|namespace| format!(" -n {namespace}"));
+    format!("{}/{name}{}", kind.singular(), namespace.unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! The permissions that an operator needs, and those that its service account lacks.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
@@ -20,10 +20,10 @@ const AT_ONCE: usize = 8;
 /// One verb on one resource: everywhere and on all objects, unless it says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
-    group: &'static str,
-    resource: &'static str,
-    subresource: Option<&'static str>,
-    verb: &'static str,
+    group: Cow<'static, str>,
+    resource: Cow<'static, str>,
+    subresource: Option<Cow<'static, str>>,
+    verb: Cow<'static, str>,
     namespace: Option<String>,
     name: Option<String>,
 }
@@ -31,7 +31,34 @@ pub struct Permission {
 impl Permission {
     /// The verb on a resource of an API group.
     pub fn new(group: &'static str, resource: &'static str, verb: &'static str) -> Self {
+        let (group, resource, verb) = (group.into(), resource.into(), verb.into());
         Self { group, resource, subresource: None, verb, namespace: None, name: None }
+    }
+
+    /// Returns the permissions that the rule of a role grants: one for each group, resource, verb and name.
+    pub fn all_of(rule: &PolicyRule) -> Vec<Self> {
+        let names: Vec<_> = rule.resource_names.iter().flatten().cloned().map(Some).collect();
+        let names = if names.is_empty() { vec![None] } else { names };
+        let mut all = Vec::new();
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                let (resource, part) = match resource.split_once('/') {
+                    Some((resource, part)) => (resource, Some(part.to_owned())),
+                    None => (resource.as_str(), None),
+                };
+                all.extend(rule.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name))).map(
+                    |(verb, name)| Self {
+                        group: group.clone().into(),
+                        resource: resource.to_owned().into(),
+                        subresource: part.clone().map(Into::into),
+                        verb: verb.clone().into(),
+                        namespace: None,
+                        name: name.clone(),
+                    },
+                ));
+            }
+        }
+        all
     }
 
     /// Returns the permissions of a leader election: to create leases in a namespace, and to hold the one of this name.
@@ -43,7 +70,7 @@ impl Permission {
     /// Only on a part of it, such as `status`.
     #[must_use]
     pub fn part(self, subresource: &'static str) -> Self {
-        Self { subresource: Some(subresource), ..self }
+        Self { subresource: Some(subresource.into()), ..self }
     }
 
     /// Only in this namespace, if it is given.
@@ -96,15 +123,15 @@ impl Permission {
 
     /// Returns the rule of a role that grants it.
     pub fn rule(&self) -> PolicyRule {
-        let resource = match self.subresource {
+        let resource = match &self.subresource {
             Some(part) => format!("{}/{part}", self.resource),
-            None => self.resource.to_owned(),
+            None => self.resource.to_string(),
         };
         PolicyRule {
-            api_groups: Some(vec![self.group.to_owned()]),
+            api_groups: Some(vec![self.group.to_string()]),
             resources: Some(vec![resource]),
             resource_names: self.name.clone().map(|name| vec![name]),
-            verbs: vec![self.verb.to_owned()],
+            verbs: vec![self.verb.to_string()],
             ..PolicyRule::default()
         }
     }
@@ -112,10 +139,10 @@ impl Permission {
     /// As the API server is asked for it.
     fn attributes(&self) -> ResourceAttributes {
         ResourceAttributes {
-            group: Some(self.group.to_owned()),
-            resource: Some(self.resource.to_owned()),
-            subresource: self.subresource.map(str::to_owned),
-            verb: Some(self.verb.to_owned()),
+            group: Some(self.group.to_string()),
+            resource: Some(self.resource.to_string()),
+            subresource: self.subresource.as_ref().map(ToString::to_string),
+            verb: Some(self.verb.to_string()),
             // A namespace is an object of its own.
             namespace: if self.resource == "namespaces" { self.name.clone() } else { self.namespace.clone() },
             name: self.name.clone(),
@@ -129,7 +156,7 @@ impl fmt::Display for Permission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, verb, .. } = self;
         write!(f, "{verb} {resource}")?;
-        if let Some(part) = self.subresource {
+        if let Some(part) = &self.subresource {
             write!(f, "/{part}")?;
         }
         if let Some(name) = &self.name {
@@ -247,6 +274,16 @@ mod tests {
         assert_eq!(rule.resources, Some(vec!["vaultpushes/status".to_owned()]));
         assert_eq!((rule.verbs, rule.resource_names), (vec!["patch".to_owned()], None));
         assert_eq!((one.namespace(), one.rule().resource_names), (Some("home"), Some(vec!["leader".to_owned()])));
+        assert_eq!(Permission::all_of(&one.rule()), [leases().on("leader")]);
+        let words = |all: &[&str]| Some(all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let rule = PolicyRule {
+            api_groups: words(&["openzro.io"]),
+            resources: words(&["groups", "groups/status"]),
+            verbs: vec!["get".to_owned(), "patch".to_owned()],
+            ..PolicyRule::default()
+        };
+        let all: Vec<_> = Permission::all_of(&rule).iter().map(Permission::to_string).collect();
+        assert_eq!(all, ["get groups", "patch groups", "get groups/status", "patch groups/status"]);
         let namespace = Permission::new("", "namespaces", "get").on("shop");
         assert_eq!(namespace.to_string(), "get namespaces shop");
         assert_eq!(

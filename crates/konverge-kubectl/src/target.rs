@@ -89,7 +89,7 @@ mod tests {
 
     fn kind(group: &str, name: &str, plural: &str, short: &'static [&'static str]) -> Kind {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", name), plural);
-        Kind { resource, short, shown: Shown::Metadata }
+        Kind { resource, short, shown: Shown::Metadata, is_namespaced: true }
     }
 
     fn parse(text: &str) -> Result<(String, Option<String>), String> {

@@ -1,15 +1,17 @@
 //! The verbs, one file each.
 
 mod ask;
+mod convert;
 mod diff;
 mod doctor;
+mod leftovers;
 mod status;
 mod why;
 
 use kube::core::DynamicObject;
 
 use crate::{
-    Cluster, Failure, Job, Standing,
+    Cluster, Failure, Job, Standing, Wish,
     arguments::{Arguments, Object, Verb},
     target::{One, Target, kinds},
 };
@@ -52,11 +54,26 @@ pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<b
         }
         Verb::Pause(object) => {
             let one = one(&object)?;
-            ask::pause(jobs, &Cluster::of(&connection).await?, &one, true, output).await
+            ask::wish(jobs, &Cluster::of(&connection).await?, &one, &Wish::Pause, output).await
         }
         Verb::Resume(object) => {
             let one = one(&object)?;
-            ask::pause(jobs, &Cluster::of(&connection).await?, &one, false, output).await
+            ask::wish(jobs, &Cluster::of(&connection).await?, &one, &Wish::Resume, output).await
+        }
+        Verb::Adopt { target, id } => {
+            let one = Target::parse(&all, &[target]).and_then(Target::one)?;
+            ask::wish(jobs, &Cluster::of(&connection).await?, &one, &Wish::Adopt(id), output).await
+        }
+        Verb::Release(object) => {
+            let one = one(&object)?;
+            ask::wish(jobs, &Cluster::of(&connection).await?, &one, &Wish::Release, output).await
+        }
+        Verb::Convert(object) => {
+            let one = one(&object)?;
+            convert::run(jobs, &Cluster::of(&connection).await?, &one, output).await
+        }
+        Verb::Leftovers { ids, delete } => {
+            leftovers::run(jobs, &Cluster::of(&connection).await?, &ids, delete, output).await
         }
         Verb::Doctor => {
             let namespace = connection.namespace.clone();
@@ -81,8 +98,8 @@ fn asking<'a>(
     let concerned = concerned(jobs, one, object);
     if concerned.is_empty() {
         return Err(Failure::Failed(format!(
-            "{one} in namespace {} asks for nothing; kubectl konverge why {one} tells how it would",
-            cluster.namespace
+            "{one}{} asks for nothing; kubectl konverge why {one} tells how it would",
+            one.kind.place(&cluster.namespace)
         )));
     }
     Ok(concerned)

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::record::Origin;
+
 /// Which item on the server an object stands for. Made by the author from the object alone, without a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -34,6 +36,15 @@ impl Binding {
     /// The item of this name: it is created if there is none, nothing is adopted, and it is deleted with the object.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Whether an item of this origin stays on the server when the object is deleted.
+    pub fn leaves(&self, origin: Origin) -> bool {
+        match self.deletion {
+            DeletionPolicy::Orphan => true,
+            DeletionPolicy::Delete => origin == Origin::Adopted,
+            DeletionPolicy::DeleteAdopted => false,
+        }
     }
 
     /// The name, and the id of an item to adopt: what two objects cannot both have.

@@ -414,7 +414,8 @@ impl<R: Remote> Remotes<R> {
         let cluster = Mark::new(cluster, "", "");
         let is_orphan = |item: &&Arc<R::Item>| {
             R::mark(item).is_some_and(|mark| {
-                mark.cluster() == cluster.cluster() && !collection.relations(|relations| relations.knows(mark.uid()))
+                let is_ours = mark.cluster() == cluster.cluster() && !mark.stays();
+                is_ours && !collection.relations(|relations| relations.knows(mark.uid()))
             })
         };
         Ok(snapshot.items.values().filter(is_orphan).cloned().collect())
@@ -486,7 +487,7 @@ impl<R: Remote> Remotes<R> {
         let (collection, scope) = (&run.begun.collection, &run.binding.scope);
         // The run may be dropped during the call. Then the create ends now, as far as anybody knows.
         let call = Unsettled { memory: &self.0.memory, mark: &run.mark };
-        let result = collection.remote.create(scope, desired, &run.mark).await;
+        let result = collection.remote.create(scope, desired, &run.mark_of(Origin::Made)).await;
         drop(call);
         match result {
             Ok(item) => {
@@ -524,12 +525,13 @@ impl<R: Remote> Remotes<R> {
             Failure::refused("Contested", message)
         })?;
         run.ledger.check_lease()?;
-        let after = collection.remote.update(scope, item, desired, &run.mark).await?;
+        let mark = run.mark_of(run.record.part(&run.key()).map_or(Origin::Made, |entry| entry.origin));
+        let after = collection.remote.update(scope, item, desired, &mark).await?;
         collection.wrote(scope, R::id(&after), Some(Arc::new(after.clone())), &run.subject);
         let written = (differing, contest, Instant::now());
         lock(&self.0.memory).contests.insert((scope.clone(), id.to_owned()), written);
         run.tell("Updated", format!("updated the {noun} {name} ({id}), which differed in {fields}"));
-        let left = R::differences(&after, desired, &run.mark)?;
+        let left = R::differences(&after, desired, &mark)?;
         if left.is_empty() {
             return Ok(());
         }
@@ -606,6 +608,11 @@ impl<R: Remote, L: Ledger> Run<'_, R, L> {
             older: older.as_deref(),
             users: &users,
         })
+    }
+
+    /// The mark to write into an item of this origin.
+    fn mark_of(&self, origin: Origin) -> Mark {
+        self.mark.clone().with_stay(self.binding.leaves(origin))
     }
 
     /// The name of the part in the record, which is shared with other collections.

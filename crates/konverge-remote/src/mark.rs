@@ -4,6 +4,8 @@ use std::fmt;
 
 /// The word that begins a mark, wherever it is in a text.
 const WORD: &str = "konverge=";
+/// The end of a mark whose item stays. No other part of a mark can contain the semicolon.
+const STAYS: &str = ";stays";
 
 /// Names the object, and the cluster of the object, that an item belongs to. It is written into a field of the item that takes free text, such
 /// as a description, a tag or a part of the name.
@@ -21,13 +23,20 @@ pub struct Mark {
     cluster: String,
     uid: String,
     part: String,
+    stays: bool,
 }
 
 impl Mark {
     /// The mark of an object with this uid in this cluster. `part` tells the items of one object apart, and is empty for the only one. Other
     /// characters than letters, digits, `-`, `_` and `.` become `-`.
     pub fn new(cluster: &str, uid: &str, part: &str) -> Self {
-        Self { cluster: plain(cluster), uid: plain(uid), part: plain(part) }
+        Self { cluster: plain(cluster), uid: plain(uid), part: plain(part), stays: false }
+    }
+
+    /// Returns the same mark with the note whether the item [stays](Self::stays).
+    #[must_use]
+    pub fn with_stay(self, stays: bool) -> Self {
+        Self { stays, ..self }
     }
 
     /// Returns the first mark in a text of an item, or `None` if there is none.
@@ -37,7 +46,8 @@ impl Mark {
         let mut words = after[..end].splitn(3, '/');
         let (cluster, uid) = (words.next()?, words.next()?);
         let part = words.next().unwrap_or_default();
-        (!cluster.is_empty() && !uid.is_empty()).then(|| Self::new(cluster, uid, part))
+        let stays = after[end..].starts_with(STAYS);
+        (!cluster.is_empty() && !uid.is_empty()).then(|| Self::new(cluster, uid, part).with_stay(stays))
     }
 
     /// The cluster.
@@ -54,12 +64,25 @@ impl Mark {
     pub fn part(&self) -> &str {
         &self.part
     }
+
+    /// Whether the item stays on the server when its object is gone, because it was adopted or its object releases it. Such an item is no leftover.
+    pub fn stays(&self) -> bool {
+        self.stays
+    }
+
+    /// Whether both name the same part of the same object.
+    pub fn is_of_same_object(&self, other: &Self) -> bool {
+        (&self.cluster, &self.uid, &self.part) == (&other.cluster, &other.uid, &other.part)
+    }
 }
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{WORD}{}/{}", self.cluster, self.uid)?;
-        if self.part.is_empty() { Ok(()) } else { write!(f, "/{}", self.part) }
+        if !self.part.is_empty() {
+            write!(f, "/{}", self.part)?;
+        }
+        if self.stays { f.write_str(STAYS) } else { Ok(()) }
     }
 }
 
@@ -90,6 +113,17 @@ mod tests {
                 expected.map(|(cluster, uid, part)| Mark::new(cluster, uid, part)),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_mark_notes_whether_the_item_stays() {
+        for part in ["", "router"] {
+            let mark = Mark::new("c", "u", part);
+            let staying = mark.clone().with_stay(true);
+            let found = |mark: &Mark| Mark::find_in(&format!("theirs {mark}, do not edit"));
+            assert_eq!((found(&mark), found(&staying)), (Some(mark.clone()), Some(staying.clone())));
+            assert!(mark != staying && mark.is_of_same_object(&staying));
         }
     }
 

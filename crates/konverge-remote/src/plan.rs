@@ -71,10 +71,8 @@ pub enum Step<I> {
 /// Decides the next step.
 pub fn plan<R: Remote>(facts: &Facts<'_, R>) -> Step<R::Item> {
     let binding = facts.binding;
-    let is_adopted = facts.entry.is_some_and(|entry| entry.origin == Origin::Adopted);
-    let stays =
-        binding.deletion == DeletionPolicy::Orphan || (is_adopted && binding.deletion == DeletionPolicy::Delete);
-    if facts.desired.is_none() && stays {
+    let origin = facts.entry.map_or(Origin::Made, |entry| entry.origin);
+    if facts.desired.is_none() && binding.leaves(origin) {
         return Step::Release(None);
     }
     if let Some(entry) = facts.entry
@@ -125,8 +123,13 @@ impl<'a, R: Remote> Facts<'a, R> {
     /// The item of the object: by its id, by its mark, or by the name under which it was about to be made.
     fn find(&self) -> Option<&'a Arc<R::Item>> {
         let by_id = || self.known_id().and_then(|id| self.items.get(id));
-        let by_mark = || self.items.values().find(|item| R::mark(item).as_ref() == Some(self.mark));
+        let by_mark = || self.items.values().find(|item| self.own_mark(item).is_some());
         by_id().or_else(by_mark).or_else(|| self.find_intended())
+    }
+
+    /// The mark of the item, if it is that of the object.
+    fn own_mark(&self, item: &R::Item) -> Option<Mark> {
+        R::mark(item).filter(|mark| mark.is_of_same_object(self.mark))
     }
 
     /// The item of a kind without marks that was about to be made, after a lost reply or a lost status. An item of that name that was there
@@ -139,7 +142,8 @@ impl<'a, R: Remote> Facts<'a, R> {
 
     /// The origin of the item, `None` if nothing tells.
     fn origin(&self, item: &R::Item) -> Option<Origin> {
-        let by_mark = || (R::mark(item).as_ref() == Some(self.mark)).then_some(Origin::Made);
+        // Without a record, a mark that has the item stay is that of an adopted or released item, which no object may delete.
+        let by_mark = || self.own_mark(item).map(|mark| if mark.stays() { Origin::Adopted } else { Origin::Made });
         let is_inherited =
             || self.status_id() == Some(R::id(item)) && (self.binding.id_is_proof || R::is_of_former_operator(item));
         self.entry.map(|entry| entry.origin).or_else(by_mark).or_else(|| is_inherited().then_some(Origin::Made))
@@ -147,7 +151,7 @@ impl<'a, R: Remote> Facts<'a, R> {
 
     /// Why the item must not be touched: it bears the mark of somebody else.
     fn stranger(&self, item: &R::Item) -> Option<Failure> {
-        let mark = R::mark(item).filter(|mark| mark != self.mark)?;
+        let mark = R::mark(item).filter(|mark| !mark.is_of_same_object(self.mark))?;
         let whose = if mark.cluster() == self.mark.cluster() {
             format!("belongs to the object with the uid {}", mark.uid())
         } else {
@@ -203,7 +207,8 @@ impl<'a, R: Remote> Facts<'a, R> {
         if origin == Origin::Adopted && self.binding.observe_adopted {
             return if is_due { Step::Record(entry) } else { Step::InSync(Arc::clone(item), origin) };
         }
-        let differing = match R::differences(item, desired, self.mark) {
+        let mark = self.mark.clone().with_stay(self.binding.leaves(origin));
+        let differing = match R::differences(item, desired, &mark) {
             Ok(differing) => differing,
             Err(failure) => return Step::Refuse(failure),
         };

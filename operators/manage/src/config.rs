@@ -1,16 +1,22 @@
 //! The operator's flags: the original's under their names and with their defaults, and ours.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, ffi::OsString, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc,
+    time::Duration,
+};
 
-use clap::{ArgAction, Parser, ValueEnum};
-use konverge::{LogFormat, Options, runtime::http_server::Listen};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use konverge::{
+    LogFormat, Options,
+    runtime::{container, http_server::Listen},
+};
 use konverge_core::SecretValue;
 use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig};
 
 use crate::{account::Account, metrics::Metrics, settings::Settings};
 
 /// The name of the lease: that of the original.
-const LEASE: &str = "operator.openzro.io";
+pub(crate) const LEASE: &str = "operator.openzro.io";
 /// The longest list of an account: some thousands of peers are in the list of groups.
 const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 
@@ -167,6 +173,15 @@ fn labels(text: &str) -> Result<Labels, String> {
 }
 
 impl Config {
+    /// The settings of a container with these arguments and variables.
+    pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
+        let matches = container::matches(&Self::command(), variables, |added| {
+            let given = arguments.iter().map(OsString::from);
+            [OsString::from("openzro-operator")].into_iter().chain(added).chain(given).collect()
+        });
+        Self::from_arg_matches(&matches?)
+    }
+
     /// The account, or `None` without a token. Nothing is sent.
     pub fn account(&self, metrics: &Metrics) -> Result<Option<Account>, ConfigError> {
         let credential = match (&self.openzro_api_key_file, &self.openzro_api_key) {

@@ -12,7 +12,8 @@
 //! - [`control`]: one controller per kind;
 //! - [`expose`] and [`webhook`]: exposed Services and the Gateway API, sidecars and protected groups;
 //! - [`account`]: the client, and what its errors mean;
-//! - [`config`], [`program`] and [`job`]: the program, alone and as one job of several in a process.
+//! - [`config`], [`program`] and [`job`]: the program, alone and as one job of several in a process;
+//! - [`inspect`]: the answers of the kubectl plugin.
 //!
 //! # Guarantees
 //! - What people made in openZro is never emptied, taken over without a word, or deleted with an object.
@@ -27,6 +28,7 @@ pub mod collections;
 pub mod config;
 pub mod control;
 pub mod expose;
+pub mod inspect;
 pub mod job;
 pub mod metrics;
 pub mod program;

@@ -50,7 +50,12 @@ impl Job for Pull {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        vec![Kind { resource: ApiResource::erase::<Secret>(&()), short: &[], shown: Shown::Metadata }]
+        vec![Kind {
+            resource: ApiResource::erase::<Secret>(&()),
+            short: &[],
+            shown: Shown::Metadata,
+            is_namespaced: true,
+        }]
     }
 
     fn standing(&self, _: &Kind, object: &DynamicObject) -> Option<Standing> {
@@ -80,6 +85,7 @@ impl Job for Pull {
 
     fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
         Err(Failure::Failed(match wish {
+            Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
             Wish::Sync(_) => {
                 "pull cannot be asked: it follows the environment, and looks again by itself at each --poll-interval"
                     .to_owned()

@@ -97,6 +97,7 @@ impl Job for Push {
             Wish::Sync(token) => (SYNC_NOW, token.clone().into()),
             Wish::Pause => (PAUSE, "true".into()),
             Wish::Resume => (PAUSE, Value::Null),
+            Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
         };
         Ok(BTreeMap::from([(annotation.to_owned(), value)]))
     }
@@ -169,7 +170,7 @@ fn shown_kind(kind: Kind) -> konverge_kubectl::Kind {
         Kind::Job | Kind::Secret => &[],
     };
     let shown = if kind == Kind::VaultPush { Shown::Whole } else { Shown::Metadata };
-    konverge_kubectl::Kind { resource: kind.resource(), short, shown }
+    konverge_kubectl::Kind { resource: kind.resource(), short, shown, is_namespaced: true }
 }
 
 fn key(kind: &konverge_kubectl::Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {

@@ -64,7 +64,8 @@ impl Job for Roll {
     fn kinds(&self) -> Vec<Kind> {
         let sources = [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())];
         let sources = sources.into_iter().zip([&[][..], &["cm"]]);
-        let sources = sources.map(|(resource, short)| Kind { resource, short, shown: Shown::Metadata });
+        let sources =
+            sources.map(|(resource, short)| Kind { resource, short, shown: Shown::Metadata, is_namespaced: true });
         let triggers = TriggerKind::ALL.into_iter().map(trigger::shown_kind);
         KINDS.into_iter().map(shown_kind).chain(sources).chain(triggers).collect()
     }
@@ -130,6 +131,7 @@ impl Job for Roll {
         let value = match wish {
             Wish::Pause => "true".into(),
             Wish::Resume => Value::Null,
+            Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
             Wish::Sync(_) => {
                 let restart = format!("kubectl rollout restart {}/{}", kind.to_ascii_lowercase(), object.name_any());
                 return Err(Failure::Failed(format!(
@@ -223,7 +225,7 @@ fn shown_kind(kind: WorkloadKind) -> Kind {
         WorkloadKind::Rollout => &["ro"],
         WorkloadKind::Job => &[],
     };
-    Kind { resource: kind.resource(), short, shown: Shown::Metadata }
+    Kind { resource: kind.resource(), short, shown: Shown::Metadata, is_namespaced: true }
 }
 
 fn what(kind: &Kind) -> Option<What> {

@@ -7,5 +7,6 @@ mod asking;
 mod bad_input;
 mod doctoring;
 mod looking;
+mod openzro;
 mod rolling;
 mod stage;

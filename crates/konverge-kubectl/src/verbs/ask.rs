@@ -24,8 +24,8 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct Paused<'a> {
-    /// The operator that pauses or resumes the object.
+struct Asked<'a> {
+    /// The operators that were asked.
     jobs: &'a [&'static str],
     asked: &'static str,
 }
@@ -42,6 +42,10 @@ pub(super) async fn sync(
     let concerned = asking(jobs, cluster, one, &object)?;
     let token = Timestamp::now().to_string();
     let wish = Wish::Sync(token.clone());
+    if let Some((job, _)) = concerned.iter().find(|(job, _)| limit.is_some() && !job.does_answer()) {
+        let message = format!("{} does not answer, so --wait has nothing to wait for; leave it out", job.name());
+        return Err(Failure::Usage(message));
+    }
     let (able, unable): (Vec<_>, Vec<_>) = concerned.into_iter().partition(|(job, _)| job.ask(&object, &wish).is_ok());
     let concerned = if able.is_empty() { unable } else { able };
     if let Some((_, standing)) = concerned.iter().find(|(_, standing)| standing.grade == Grade::Paused) {
@@ -79,25 +83,30 @@ pub(super) async fn sync(
     Ok(is_well)
 }
 
-/// Has the object left alone, or worked on again.
-pub(super) async fn pause(
+/// Has something done that needs no answer.
+pub(super) async fn wish(
     jobs: &[Box<dyn Job>],
     cluster: &Cluster,
     one: &One,
-    pause: bool,
+    wish: &Wish,
     form: Form,
 ) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let concerned = asking(jobs, cluster, one, &object)?;
-    let (wish, asked) = if pause { (Wish::Pause, "pause") } else { (Wish::Resume, "resume") };
-    let asked_of = ask(cluster, one, &object, concerned, &wish).await?;
+    let asked_of = ask(cluster, one, &object, concerned, wish).await?;
     let names: Vec<_> = asked_of.iter().map(|job| job.name()).collect();
-    print(form, &Paused { jobs: &names, asked }, || match wish {
-        Wish::Pause => format!(
-            "{one} is left alone from now on by {}; kubectl konverge resume {one} ends that",
-            names.join(" and ")
-        ),
-        _ => format!("{one} is worked on again by {}", names.join(" and ")),
+    let by = names.join(" and ");
+    print(form, &Asked { jobs: &names, asked: wish.verb() }, || match wish {
+        Wish::Pause => {
+            format!("{one} is left alone from now on by {by}; kubectl konverge resume {one} ends that")
+        }
+        Wish::Resume | Wish::Sync(_) => format!("{one} is worked on again by {by}"),
+        Wish::Adopt(id) => {
+            let item =
+                id.as_ref().map_or_else(|| "the only item of its name".to_owned(), |id| format!("the item {id}"));
+            format!("{one} takes over {item} by {by}; kubectl konverge why {one} shows the outcome")
+        }
+        Wish::Release => format!("the item of {one} stays when the object is deleted, says {by} from now on"),
     })?;
     Ok(true)
 }
@@ -152,7 +161,7 @@ async fn answered(
             Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) if matches!(&error, kube::Error::Api(status) if matches!(status.code, 401 | 403)) =>
             {
                 return Err(Failure::of(
-                    &format!("watch {one} in namespace {}, which --wait needs", cluster.namespace),
+                    &format!("watch {one}{}, which --wait needs", one.kind.place(&cluster.namespace)),
                     &error,
                 ));
             }

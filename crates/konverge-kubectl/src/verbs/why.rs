@@ -49,7 +49,7 @@ pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, for
     let object = cluster.get(one).await?;
     let mut page = Page {
         kind: one.kind.resource.kind.clone(),
-        namespace: cluster.namespace.clone(),
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
         name: one.name.clone(),
         jobs: Vec::new(),
         could: Vec::new(),
@@ -60,7 +60,9 @@ pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, for
             Ok(events) => (events, None),
             Err(failure) => (Vec::new(), Some(failure.to_string())),
         };
-        let next = next(one, &standing, job.ask(&object, &Wish::Sync(String::new())).is_ok());
+        let sync = job.ask(&object, &Wish::Sync(String::new())).is_ok();
+        let sync = sync.then_some(if job.does_answer() { " --wait" } else { "" });
+        let next = next(one, &standing, sync);
         page.jobs.push(Section { job: job.name(), standing, facts, events, events_error, next });
     }
     if page.jobs.is_empty() {
@@ -71,22 +73,23 @@ pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, for
     Ok(page.jobs.iter().all(|section| section.standing.grade == Grade::InStep))
 }
 
-fn next(one: &One, standing: &Standing, can_sync: bool) -> String {
+/// `sync` are the flags of the verb, if the job can be asked.
+fn next(one: &One, standing: &Standing, sync: Option<&str>) -> String {
     match standing.grade {
         Grade::InStep => "nothing to do".to_owned(),
         Grade::Paused => format!("kubectl konverge resume {one}"),
         Grade::Waiting => "kubectl konverge doctor tells whether an operator is there to answer".to_owned(),
-        Grade::Wrong if can_sync => {
-            format!(
-                "mend it as said above; the operator sees that by itself, and kubectl konverge sync {one} --wait has it try at once"
-            )
-        }
-        Grade::Wrong => "mend it as said above; the operator sees that by itself".to_owned(),
+        Grade::Wrong => match sync {
+            Some(flags) => format!(
+                "mend it as said above; the operator sees that by itself, and kubectl konverge sync {one}{flags} has it try at once"
+            ),
+            None => "mend it as said above; the operator sees that by itself".to_owned(),
+        },
     }
 }
 
 fn words(one: &One, page: &Page, now: Timestamp) -> String {
-    let mut text = format!("{one} in namespace {}\n", page.namespace);
+    let mut text = format!("{one}{}\n", one.kind.place(&page.namespace));
     if page.jobs.is_empty() {
         text.push_str("\nIt asks for nothing, and no operator of Konverge works on it.\n");
         for could in &page.could {

@@ -288,6 +288,53 @@ async fn after_its_deadline_a_deletion_is_given_up_and_the_item_is_listed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adopted_or_released_item_says_that_it_stays_and_is_never_an_orphan() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let mark = || Mark::new(CLUSTER, "u-1", "");
+    let of = |id: &str| server.lock().items[id].mark.clone();
+
+    // Adopted, with a change of its content.
+    let id = server.make_foreign("theirs", None);
+    let adopter = object("adopter", "u-1");
+    let adoption = Binding::new("theirs").with(|binding| binding.adoption = Adoption::ByName);
+    adopter.tell(&remotes, 1, Interest::default().claims(&adoption));
+    adopter.reconcile(&remotes, &adoption, &want("theirs", 1)).await.unwrap();
+    assert_eq!(of(&id), Some(mark().with_stay(true)));
+    // A backup without record and status: the mark alone tells that somebody else made it.
+    for lost in [false, true] {
+        if lost {
+            adopter.world.lock().record = None;
+            adopter.world.lock().status = None;
+        }
+        assert_eq!(adopter.delete(&remotes, &adoption).await, Ok(Finalized::Done));
+        assert!(server.lock().items.contains_key(&id), "deleted although it was adopted");
+    }
+    remotes.interest(&konverge_remote::Ledger::subject(&adopter), None);
+
+    // Made, released, taken back, released again.
+    let maker = object("maker", "u-2");
+    let own = settled(&remotes, &maker, 2, "own").await.id;
+    let writes = server.lock().writes;
+    for (deletion, stays) in
+        [(DeletionPolicy::Orphan, true), (DeletionPolicy::Delete, false), (DeletionPolicy::Orphan, true)]
+    {
+        let binding = Binding::new("own").with(|binding| binding.deletion = deletion);
+        for _ in 0..2 {
+            maker.reconcile(&remotes, &binding, &want("own", 1)).await.unwrap();
+        }
+        assert_eq!(of(&own), Some(Mark::new(CLUSTER, "u-2", "").with_stay(stays)), "{deletion:?}");
+    }
+    assert_eq!(server.lock().writes, writes + 3, "one write for each change of mind");
+    remotes.interest(&konverge_remote::Ledger::subject(&maker), None);
+
+    server.make_foreign("left", Some(Mark::new(CLUSTER, "u-9", "")));
+    sleep(3 * INTERVAL).await;
+    let orphans = remotes.orphans("", CLUSTER).await.unwrap();
+    assert_eq!(orphans.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["left"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_finalizer_that_somebody_removed_is_set_again() {
     let server = Shared::default();
     let remotes: Marked = process(&server);

@@ -6,23 +6,24 @@ use k8s_openapi::{
 };
 use konverge::Status;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// A condition as openzro-operator's v1 kinds store it: all but type and status may be missing or `null`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Stored {
+pub(crate) struct Stored {
     #[serde(rename = "type")]
-    type_: String,
+    pub(crate) type_: String,
     #[serde(default)]
-    status: Option<String>,
+    pub(crate) status: Option<String>,
     #[serde(default)]
-    reason: Option<String>,
+    pub(crate) reason: Option<String>,
     #[serde(default)]
-    message: Option<String>,
+    pub(crate) message: Option<String>,
     #[serde(default)]
-    last_transition_time: Option<Time>,
+    pub(crate) last_transition_time: Option<Time>,
     #[serde(default)]
-    observed_generation: Option<i64>,
+    pub(crate) observed_generation: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +47,12 @@ impl From<Stored> for Condition {
             observed_generation: stored.observed_generation,
         }
     }
+}
+
+/// Returns the conditions of an object of any of our kinds, whichever program wrote them. Those that cannot be read are left out.
+pub(crate) fn conditions(object: &Value) -> Vec<Stored> {
+    let stored = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    stored.into_iter().filter_map(|condition| serde_json::from_value(condition).ok()).collect()
 }
 
 /// Reads the standard part of a status, whichever program wrote it.

@@ -76,7 +76,7 @@ const OWNERS_WITH_PEERS: [&str; 2] = ["NetworkRouter", "OZRoutingPeer"];
 ///
 /// An `OZGroup` adopts a group of its name and changes nothing in it, as in the original, but the group survives it. A `Group` adopts on request.
 /// The original creates the group of each `Group` itself, so an id in its status proves that.
-fn binding<K: GroupObject>(object: &K, settings: &Settings) -> Binding {
+pub(crate) fn binding<K: GroupObject>(object: &K, settings: &Settings) -> Binding {
     let unless_said = if K::IS_SHARED { Adoption::ByName } else { Adoption::Never };
     let adoption = annotations::adoption(object.annotations(), unless_said);
     let of_peers = |owner: &str| OWNERS_WITH_PEERS.contains(&owner);

@@ -10,11 +10,14 @@ mod resource;
 mod routing;
 mod setup_key;
 
+pub(crate) use group::{GroupObject, binding as group_binding};
 pub use group::{group, oz_group};
 pub use network_resource::network_resource;
 pub use policy::oz_policy;
+pub(crate) use policy::plan as policy_plan;
 pub use resource::oz_resource;
 pub use routing::{network_router, oz_routing_peer};
+pub(crate) use setup_key::seconds;
 pub use setup_key::{oz_setup_key, setup_key};
 
 /// A short digest of a text, for names. Eight digits of SHA-256.

@@ -12,7 +12,7 @@ use konverge::{
     core::error::Classify,
     kube::ResourceExt,
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
-    remote::{Binding, DeletionPolicy, Interest},
+    remote::{Binding, Interest, Remotes},
 };
 use konverge_core::names::few;
 
@@ -23,7 +23,7 @@ use crate::{
     collections::Collections,
     control::references,
     reasons::Why,
-    remote::DesiredPolicy,
+    remote::{DesiredPolicy, Groups},
     settings::Settings,
 };
 
@@ -38,60 +38,105 @@ pub struct PolicyReconciler {
     settings: Arc<Settings>,
 }
 
-impl PolicyReconciler {
-    fn deletion(&self, policy: &OZPolicy) -> DeletionPolicy {
-        annotations::deletion(policy.annotations(), self.settings.deletes_adopted)
-    }
+/// The item of a part. The original creates each policy itself, so an id in the status proves that.
+fn binding(policy: &OZPolicy, part: &str, name: &str, settings: &Settings) -> Binding {
+    Binding::new(name).with(|binding| {
+        part.clone_into(&mut binding.part);
+        binding.id = lower::id(policy, part);
+        binding.id_is_proof = true;
+        binding.deletion = annotations::deletion(policy.annotations(), settings.deletes_adopted);
+    })
+}
 
-    /// The item of a part. The original creates each policy itself, so an id in the status proves that.
-    fn binding(&self, policy: &OZPolicy, part: &str, name: &str) -> Binding {
-        Binding::new(name).with(|binding| {
-            part.clone_into(&mut binding.part);
-            binding.id = lower::id(policy, part);
-            binding.id_is_proof = true;
-            binding.deletion = self.deletion(policy);
-        })
+/// The desired content of a part.
+fn desired(part: &Part, ids: &Ids) -> DesiredPolicy {
+    let of = |names: &BTreeSet<String>| names.iter().filter_map(|name| ids.get(name)).cloned().collect();
+    DesiredPolicy {
+        name: part.name.clone(),
+        description: part.description.clone(),
+        enabled: part.enabled,
+        action: part.action.clone(),
+        protocol: part.protocol.clone(),
+        ports: part.ports.clone(),
+        sources: of(&part.sources),
+        destinations: of(&part.destinations),
+        bidirectional: part.bidirectional,
     }
+}
 
-    /// Returns the display names of the groups that the spec means. The words of a rule are display names, or names of `OZGroup`s if openZro has no
-    /// group of that name.
-    async fn display_names(&self, context: &Context<OZPolicy>, names: &[String]) -> Result<Vec<String>, Error> {
-        let objects = context.watched::<OZGroup>()?.list();
-        if context.object().spec.rules.is_empty() {
-            return Ok(names.to_vec());
-        }
-        let mut displayed = Vec::new();
-        for name in names {
-            let is_missing = match self.collections.groups.resolve("", std::slice::from_ref(name)).await {
-                Ok(_) => false,
-                Err(failure) if failure.reason() == "WaitingForReference" => true,
-                Err(failure) => return Err(failure.into()),
-            };
-            let by_object = if is_missing {
-                references::display_name_anywhere(name, &objects)
-                    .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.rules: {why}")))?
-            } else {
-                None
-            };
-            displayed.push(by_object.unwrap_or_else(|| name.clone()));
-        }
-        Ok(displayed)
+/// Returns the display names of the groups that the spec means. The words of a rule are display names, or names of `OZGroup`s if openZro has no group of
+/// that name.
+async fn display_names(
+    policy: &OZPolicy,
+    names: &[String],
+    groups: &Remotes<Groups>,
+    objects: &[Arc<OZGroup>],
+) -> Result<Vec<String>, Error> {
+    if policy.spec.rules.is_empty() {
+        return Ok(names.to_vec());
     }
-
-    async fn apply_part(&self, context: &Context<OZPolicy>, part: &Part, ids: &Ids) -> Result<(), Error> {
-        let binding = self.binding(context.object(), &part.id, &part.name);
-        let of = |names: &BTreeSet<String>| names.iter().filter_map(|name| ids.get(name)).cloned().collect();
-        let desired = DesiredPolicy {
-            name: part.name.clone(),
-            description: part.description.clone(),
-            enabled: part.enabled,
-            action: part.action.clone(),
-            protocol: part.protocol.clone(),
-            ports: part.ports.clone(),
-            sources: of(&part.sources),
-            destinations: of(&part.destinations),
-            bidirectional: part.bidirectional,
+    let mut displayed = Vec::new();
+    for name in names {
+        let is_missing = match groups.resolve("", std::slice::from_ref(name)).await {
+            Ok(_) => false,
+            Err(failure) if failure.reason() == "WaitingForReference" => true,
+            Err(failure) => return Err(failure.into()),
         };
+        let by_object = if is_missing {
+            references::display_name_anywhere(name, objects)
+                .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.rules: {why}")))?
+        } else {
+            None
+        };
+        displayed.push(by_object.unwrap_or_else(|| name.clone()));
+    }
+    Ok(displayed)
+}
+
+/// Resolves the groups of all parts. A group that does not exist is a failure that names it.
+async fn resolve(
+    policy: &OZPolicy,
+    lowered: &Lowered,
+    groups: &Remotes<Groups>,
+    objects: &[Arc<OZGroup>],
+) -> Result<Ids, Error> {
+    let names: BTreeSet<String> =
+        lowered.parts.iter().flat_map(|part| part.sources.iter().chain(&part.destinations)).cloned().collect();
+    let names: Vec<String> = names.into_iter().collect();
+    let displayed = display_names(policy, &names, groups, objects).await?;
+    let items = groups.resolve("", &displayed).await?;
+    Ok(names.into_iter().zip(items.iter().map(|item| item.id().to_owned())).collect())
+}
+
+fn lowered(policy: &OZPolicy, contribution: &Contribution) -> Result<Lowered, Error> {
+    lower::lower(&policy.spec, contribution).map_err(|invalid| Error::permanent(Why::InvalidSpec, invalid))
+}
+
+/// Returns each item that the policy should have, and without a content each that it should lose. `recorded` are the parts of its record.
+pub(crate) async fn plan(
+    policy: &OZPolicy,
+    resources: &[Arc<OZResource>],
+    objects: &[Arc<OZGroup>],
+    groups: &Remotes<Groups>,
+    recorded: Vec<String>,
+    settings: &Settings,
+) -> Result<Vec<(Binding, Option<DesiredPolicy>)>, Error> {
+    let former = lower::former_parts(policy, recorded);
+    if policy.metadata.deletion_timestamp.is_some() {
+        return Ok(former.iter().map(|part| (binding(policy, part, "", settings), None)).collect());
+    }
+    let lowered = lowered(policy, &Contribution::of(policy, resources.iter().map(|resource| &**resource)))?;
+    let ids = resolve(policy, &lowered, groups, objects).await?;
+    let wanted =
+        lowered.parts.iter().map(|part| (binding(policy, &part.id, &part.name, settings), Some(desired(part, &ids))));
+    let dropped = former.iter().filter(|part| lowered.parts.iter().all(|wanted| wanted.id != **part));
+    Ok(wanted.chain(dropped.map(|part| (binding(policy, part, "", settings), None))).collect())
+}
+
+impl PolicyReconciler {
+    async fn apply_part(&self, context: &Context<OZPolicy>, part: &Part, ids: &Ids) -> Result<(), Error> {
+        let binding = binding(context.object(), &part.id, &part.name, &self.settings);
+        let desired = desired(part, ids);
         let standing = context.remote(&self.collections.policies).apply(&binding, &desired).await?;
         context.status(|status| lower::set_id(status, part, Some(standing.item.id())));
         Ok(())
@@ -106,7 +151,7 @@ impl PolicyReconciler {
             if lowered.parts.iter().any(|wanted| wanted.id == part) {
                 continue;
             }
-            match remote.withdraw(&self.binding(&policy, &part, "")).await? {
+            match remote.withdraw(&binding(&policy, &part, "", &self.settings)).await? {
                 Cleanup::Done => context.status(|status| lower::forget_id(status, &part)),
                 waits => pending = Some(waits),
             }
@@ -124,16 +169,11 @@ impl Reconcile<OZPolicy> for PolicyReconciler {
     async fn apply(&self, policy: Arc<OZPolicy>, context: Context<OZPolicy>) -> Result<Action, Error> {
         let resources = context.watched::<OZResource>()?.list();
         let contribution = Contribution::of(&policy, resources.iter().map(|resource| &**resource));
-        let lowered =
-            lower::lower(&policy.spec, &contribution).map_err(|invalid| Error::permanent(Why::InvalidSpec, invalid))?;
+        let lowered = lowered(&policy, &contribution)?;
         context.status(|status| status.managed_service_list.clone_from(&contribution.members));
 
-        let names: BTreeSet<String> =
-            lowered.parts.iter().flat_map(|part| part.sources.iter().chain(&part.destinations)).cloned().collect();
-        let names: Vec<String> = names.into_iter().collect();
-        let displayed = self.display_names(&context, &names).await?;
-        let items = self.collections.groups.resolve("", &displayed).await?;
-        let ids: Ids = names.into_iter().zip(items.iter().map(|item| item.id().to_owned())).collect();
+        let objects = context.watched::<OZGroup>()?.list();
+        let ids = resolve(&policy, &lowered, &self.collections.groups, &objects).await?;
 
         // A part that fails does not keep the others from their place.
         let mut first_error = None;
@@ -161,7 +201,7 @@ impl Reconcile<OZPolicy> for PolicyReconciler {
         let remote = context.remote(&self.collections.policies);
         let mut cleanup = Cleanup::Done;
         for part in lower::former_parts(&policy, remote.parts().await?) {
-            let of_part = remote.finalize(&self.binding(&policy, &part, "")).await?;
+            let of_part = remote.finalize(&binding(&policy, &part, "", &self.settings)).await?;
             if of_part != Cleanup::Done {
                 cleanup = of_part;
             }

@@ -13,6 +13,7 @@ use konverge::{
     remote::{Binding, DeletionPolicy, Interest},
 };
 
+pub(crate) use self::duration::seconds;
 pub(super) use self::secret::{Place, declare, ensure, finalize};
 use super::references;
 use crate::{

@@ -57,7 +57,7 @@ pub struct RouterItem {
 }
 
 impl RouterItem {
-    fn new(router: Router, network: String) -> Self {
+    pub(crate) fn new(router: Router, network: String) -> Self {
         let is_of_one_group = router.peer.is_empty() && router.peer_groups.len() == 1;
         let name = router.peer_groups.into_iter().next().unwrap_or(router.peer);
         let (id, metric, masquerade, enabled) = (router.id, router.metric, router.masquerade, router.enabled);
@@ -67,6 +67,16 @@ impl RouterItem {
     /// The id.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The id of its network; empty if no network shows it.
+    pub fn network(&self) -> &str {
+        &self.network
+    }
+
+    /// Whether it looks like the routers that the operator makes.
+    pub(crate) fn is_like_ours(&self) -> bool {
+        self.is_of_one_group && self.metric == METRIC && self.masquerade
     }
 }
 

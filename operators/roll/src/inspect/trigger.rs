@@ -28,7 +28,7 @@ pub(super) fn shown_kind(kind: TriggerKind) -> Kind {
         TriggerKind::VaultSyncStatus => &["vss"],
         TriggerKind::VaultRollout => &["vroll"],
     };
-    Kind { resource: kind.resource(), short, shown: Shown::Whole }
+    Kind { resource: kind.resource(), short, shown: Shown::Whole, is_namespaced: true }
 }
 
 /// Returns a trigger as the operator sees it.

@@ -1,7 +1,7 @@
 //! Durations as the custom resources spell them.
 
 /// Returns the seconds of a text such as `720h`, `1.5h30m` or `30d`, or why it is no duration.
-pub(super) fn seconds(text: &str) -> Result<u64, String> {
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
     let wrong = || format!("has {text:?}; write numbers with units, such as 720h or 1h30m");
     let (mut total, mut number) = (0.0, String::new());
     for character in text.chars() {

@@ -1,0 +1,364 @@
+//! The custom resources of openZro: a real API server, the verified double of the management server, and a person with access to both.
+
+use std::{collections::BTreeSet, process::Stdio};
+
+use clap::Parser;
+use konverge_core::SecretValue;
+use konverge_manage::{config::Config, metrics::Metrics, program};
+use konverge_openzro::{Collection, Credential, OpenZro, OpenZroConfig};
+use konverge_openzro_testing::Double;
+use konverge_testkit::{ControlPlane, InstalledOperator, Options, client_for, eventually};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use serde_json::{Value, json};
+use tokio::{process::Command, task::JoinHandle};
+
+use crate::stage::{Ran, SOON, ran};
+
+struct Stage {
+    plane: ControlPlane,
+    client: Client,
+    namespace: String,
+    home: String,
+    double: Double,
+    token: String,
+    dashboard: OpenZro,
+    installed: InstalledOperator,
+}
+
+/// An operator that runs until it is dropped.
+struct Operator(JoinHandle<()>);
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn resource(version: &str, kind: &str) -> ApiResource {
+    let plural = if kind == "OZPolicy" { "ozpolicies".to_owned() } else { format!("{}s", kind.to_ascii_lowercase()) };
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("openzro.io", version, kind), &plural)
+}
+
+impl Stage {
+    /// The operator is installed, but does not run.
+    async fn set() -> Self {
+        let plane = ControlPlane::start(Options::ours()).await.unwrap();
+        let client = plane.admin_client().await.unwrap();
+        let home = plane.namespace("operator").await.unwrap();
+        let config = Config::parse_from([program::PROGRAM, "--openzro-api-key=nobody", "--enable-webhooks=false"]);
+        let account = config.account(&Metrics::default()).unwrap();
+        let files = program::operator(&config, account, Metrics::default()).generate(&home).unwrap();
+        let installed = plane.install(program::PROGRAM, &home, &files.manifest()).await.unwrap();
+        let namespace = plane.namespace("user").await.unwrap();
+        let double = Double::start().await.unwrap();
+        let token = double.account().tokens["admin"].clone();
+        let credential = Credential::value(SecretValue::from(token.clone()));
+        let dashboard = OpenZro::new(&OpenZroConfig::new(double.url(), credential).unwrap());
+        Self { plane, client, namespace, home, double, token, dashboard, installed }
+    }
+
+    async fn start(&self) -> Operator {
+        let arguments = [
+            "--health-probe-bind-address=0",
+            "--enable-webhooks=false",
+            "--interval=1",
+            "--runtime-namespace",
+            &self.home,
+        ];
+        let server = ["--openzro-management-url", self.double.url(), "--openzro-api-key", &self.token];
+        let config = Config::parse_from([&[program::PROGRAM][..], &arguments, &server].concat());
+        let account = config.account(&Metrics::default()).unwrap();
+        let client = client_for(self.installed.kubeconfig()).await.unwrap();
+        let operator = program::operator(&config, account, Metrics::default());
+        let manager = operator.assemble_with(client, config.options()).await.unwrap();
+        let checks = manager.checks().clone();
+        let running = tokio::spawn(async move { manager.run().await.unwrap() });
+        let ready = eventually(SOON, || std::future::ready(checks.ready().passed.then_some(())));
+        assert!(ready.await.is_ok(), "{}", checks.ready().text);
+        Operator(running)
+    }
+
+    /// The plugin with an administrator's access to the cluster and to openZro.
+    fn plugin(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-konverge"));
+        command
+            .env_clear()
+            .env("KUBECONFIG", self.plane.kubeconfig())
+            .env("OPENZRO_MANAGEMENT_URL", self.double.url())
+            .env("OZ_API_KEY", &self.token)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `kubectl konverge <line>` in the person's namespace.
+    async fn run(&self, line: &str) -> Ran {
+        let mut command = self.plugin();
+        command.args(["-n", &self.namespace]).args(line.split(' '));
+        let ran = ran(&mut command).await;
+        assert!(!ran.out.contains(&self.token) && !ran.err.contains(&self.token), "the token is shown: {ran:?}");
+        ran
+    }
+
+    /// Waits until the plugin shows this state of the object.
+    async fn until(&self, object: &str, state: &str) {
+        let found = eventually(SOON, async || {
+            let ran = self.run(&format!("status {object} -o json")).await;
+            let shown = serde_json::from_str::<Value>(&ran.out).ok()?;
+            (shown["objects"][0]["state"] == state).then_some(())
+        });
+        let found = found.await;
+        assert!(found.is_ok(), "{object} is not {state}: {:?}", self.run(&format!("why {object}")).await);
+    }
+
+    fn api(&self, resource: &ApiResource) -> Api<DynamicObject> {
+        if resource.kind == "OZPolicy" {
+            Api::all_with(self.client.clone(), resource)
+        } else {
+            Api::namespaced_with(self.client.clone(), &self.namespace, resource)
+        }
+    }
+
+    async fn create(&self, resource: &ApiResource, name: &str, spec: Value) -> DynamicObject {
+        let object = DynamicObject::new(name, resource).data(json!({ "spec": spec }));
+        self.api(resource).create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    async fn delete(&self, resource: &ApiResource, name: &str) {
+        let api = self.api(resource);
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+        let gone = eventually(SOON, async || api.get_opt(name).await.unwrap().is_none().then_some(())).await;
+        assert!(gone.is_ok(), "{name} stays: {:?}", api.get(name).await);
+    }
+
+    /// Creates an item as a person does, and returns its id.
+    async fn by_hand(&self, collection: &Collection, fields: Value) -> String {
+        let Value::Object(fields) = fields else { panic!("fields of an item") };
+        self.dashboard.create(collection, &fields).await.unwrap().object.id().to_owned()
+    }
+
+    async fn network(&self, name: &str, description: &str) -> String {
+        self.by_hand(&Collection::Networks, json!({ "name": name, "description": description })).await
+    }
+
+    /// Returns the name of each item that can be left over, and of each group and router.
+    async fn names(&self) -> BTreeSet<String> {
+        let collections = [
+            Collection::Groups,
+            Collection::Policies,
+            Collection::SetupKeys,
+            Collection::Networks,
+            Collection::AllResources,
+            Collection::AllRouters,
+        ];
+        let mut names = BTreeSet::new();
+        for collection in collections {
+            for item in self.dashboard.list(&collection).await.unwrap() {
+                let name = item.raw().get("name").or_else(|| item.raw().get("metric")).unwrap().to_string();
+                names.insert(format!("{collection:?} {}", name.trim_matches('"')));
+            }
+        }
+        names
+    }
+}
+
+fn fields(name: &str, description: &str, rest: &Value) -> Value {
+    let mut fields = json!({ "name": name, "description": description });
+    fields.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    fields
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leftovers_have_the_mark_of_an_object_of_this_cluster_that_does_not_exist_and_nothing_else_is_deleted() {
+    let stage = Stage::set().await;
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(stage.client.clone());
+    let cluster = namespaces.get("kube-system").await.unwrap().uid().unwrap();
+    let all = stage.dashboard.list(&Collection::Groups).await.unwrap()[0].id().to_owned();
+    let gone = format!("konverge={cluster}/gone");
+
+    let mentioned = stage.network("mentioned by an object", &gone).await;
+    let spec = json!({ "name": "live", "networkID": mentioned, "address": "10.0.0.1", "groups": ["All"] });
+    let live = stage.create(&resource("v1", "OZResource"), "live", spec).await.uid().unwrap();
+    let empty = stage.network("left", &format!("Created by openzro-operator {gone}")).await;
+    let used = stage.network("left but in use", &gone).await;
+    let crossed = stage.network("left but routed by a person", &gone).await;
+    for (name, description) in [
+        ("without a mark", "Created by openzro-operator".to_owned()),
+        ("of an object that exists", format!("konverge={cluster}/{live}")),
+        ("of another cluster", "konverge=another/gone".to_owned()),
+        ("adopted", format!("{gone};stays")),
+    ] {
+        stage.network(name, &description).await;
+    }
+    let in_network = |id: &str| Collection::Resources { network: id.to_owned() };
+    let of_resource = |address: &str| json!({ "address": address, "enabled": true, "groups": [all] });
+    stage.by_hand(&in_network(&empty), fields("left db", &gone, &of_resource("10.0.1.1"))).await;
+    let theirs = stage.by_hand(&in_network(&used), fields("db of a person", "", &of_resource("10.0.1.2"))).await;
+    let router = |metric: u32| json!({ "enabled": true, "masquerade": true, "metric": metric, "peer": "", "peer_groups": [all] });
+    stage.by_hand(&Collection::Routers { network: empty.clone() }, router(9999)).await;
+    let by_person = Collection::Routers { network: crossed.clone() };
+    let by_person = by_person.place(stage.by_hand(&by_person, router(100)).await);
+    let policy = |description: &str| {
+        let rule = json!({ "enabled": true, "action": "accept", "protocol": "tcp", "bidirectional": true, "ports": ["80"],
+            "sources": [all], "destinations": [all] });
+        json!({ "enabled": true, "rules": [fields("rule", description, &rule)] })
+    };
+    let left_policy = stage.by_hand(&Collection::Policies, fields("left", "", &policy(&gone))).await;
+    stage.by_hand(&Collection::Policies, fields("of a person", "", &policy(""))).await;
+    let key =
+        |name: &str| json!({ "name": name, "type": "reusable", "expires_in": 0, "auto_groups": [], "usage_limit": 0 });
+    stage.by_hand(&Collection::SetupKeys, key(&format!("left {gone}/next"))).await;
+    stage.by_hand(&Collection::SetupKeys, key("of a person")).await;
+    stage.by_hand(&Collection::Groups, json!({ "name": gone })).await;
+
+    // Without --delete, and after each refusal, openZro is as before.
+    let before = stage.names().await;
+    let listed = stage.run("leftovers -o json").await.ends(1).json();
+    let listed = listed["jobs"]["manage"].as_array().unwrap();
+    assert!(listed.iter().all(|leftover| leftover["isDeleted"] == false), "{listed:?}");
+    let name = |leftover: &Value| leftover["item"].as_str().unwrap().split(" (").next().unwrap().to_owned();
+    let listed: BTreeSet<_> = listed.iter().map(name).collect();
+    let expected = [
+        "network left",
+        "network left but in use",
+        "network left but routed by a person",
+        "network resource left db",
+        "policy left",
+        "setup key left",
+    ];
+    assert_eq!(listed.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+    stage.run("leftovers").await.ends(1).says(&["Nothing was changed; kubectl konverge leftovers --delete deletes"]);
+    stage.run(&format!("leftovers {mentioned} --delete")).await.ends(2).says(&["there is no leftover with the id"]);
+    stage.run("leftovers --delete --as nobody").await.ends(2).says(&["you may not"]);
+    let mut without_token = stage.plugin();
+    ran(without_token.env_remove("OZ_API_KEY").args(["leftovers", "--delete"]))
+        .await
+        .ends(2)
+        .says(&["set OZ_API_KEY_FILE"]);
+    let mut wrong_token = stage.plugin();
+    ran(wrong_token.env("OZ_API_KEY", "wrong").args(["leftovers", "--delete"])).await.ends(2).says(&["cannot list"]);
+    assert_eq!(stage.names().await, before);
+
+    // One of them.
+    stage.run(&format!("leftovers {left_policy} --delete")).await.ends(0).says(&["policy left", "deleted"]);
+    let missing = |now: &BTreeSet<String>| before.difference(now).cloned().collect::<Vec<_>>();
+    assert_eq!(missing(&stage.names().await), ["Policies left"]);
+
+    // All of them, but for those in use.
+    let ran = stage.run("leftovers --delete").await.ends(1);
+    ran.says(&[
+        "network left but in use",
+        "kept: it has 1 resources and 0 routers",
+        "kept: it has 0 resources and 1 routers",
+    ]);
+    let deleted = [
+        "AllResources left db".to_owned(),
+        "AllRouters 9999".to_owned(),
+        "Networks left".to_owned(),
+        "Policies left".to_owned(),
+        format!("SetupKeys left {gone}/next"),
+    ];
+    assert_eq!(missing(&stage.names().await), deleted);
+    stage.dashboard.delete(&in_network(&used).place(theirs)).await.unwrap();
+    stage.dashboard.delete(&by_person).await.unwrap();
+    stage.run("leftovers --delete").await.ends(0);
+    stage.run("leftovers").await.ends(0).says(&["manage: nothing is left over"]);
+    let left: Vec<_> = stage.names().await.into_iter().filter(|name| name.starts_with("Networks")).collect();
+    let expected =
+        ["adopted", "mentioned by an object", "of an object that exists", "of another cluster", "without a mark"];
+    assert_eq!(left, expected.map(|name| format!("Networks {name}")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_explained_adopted_and_released() {
+    let stage = Stage::set().await;
+    let _operator = stage.start().await;
+    let groups = resource("v1alpha1", "Group");
+    let theirs = stage.by_hand(&Collection::Groups, json!({ "name": "devs" })).await;
+    stage.create(&groups, "devs", json!({ "name": "devs" })).await;
+    stage.until("group/devs", "NameTaken").await;
+    stage.run("why group/devs").await.ends(1).says(&["NameTaken"]);
+    stage.run("diff group/devs").await.ends(1).says(&["group devs would stay as it is", "is there already"]);
+
+    stage.run("adopt group/devs --id nonsense").await.ends(0);
+    stage.until("group/devs", "NotFound").await;
+    stage.run("adopt group/devs").await.ends(0).says(&["the only item of its name"]);
+    stage.until("group/devs", "Reconciled").await;
+    let adopted = stage.api(&groups).get("devs").await.unwrap();
+    assert_eq!(adopted.data["status"]["groupID"], theirs);
+    stage.run("why group/devs").await.ends(0).says(&[&format!("group devs ({theirs}), adopted"), "Adopted"]);
+    stage.run("diff group/devs").await.ends(0).says(&["is as it should be"]);
+    stage.delete(&groups, "devs").await;
+
+    // A group that was made for its object stays after a release.
+    stage.create(&groups, "ops", json!({ "name": "ops" })).await;
+    stage.until("group/ops", "Reconciled").await;
+    stage.run("release group/ops").await.ends(0);
+    stage.run("why group/ops").await.says(&["stay in openZro, by its annotation"]);
+    stage.delete(&groups, "ops").await;
+    let names = stage.names().await;
+    assert!(names.contains("Groups devs") && names.contains("Groups ops"), "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_is_compared_paused_and_synced() {
+    let stage = Stage::set().await;
+    let _operator = stage.start().await;
+    let policies = resource("v1", "OZPolicy");
+    let spec = json!({ "name": "web", "sourceGroups": ["All"], "destinationGroups": ["All"], "protocols": ["tcp"], "ports": [80] });
+    stage.create(&policies, "web", spec).await;
+    stage.until("ozpolicy/web", "Reconciled").await;
+    stage.run("diff ozpolicy/web").await.ends(0).says(&["policy web TCP is as it should be"]);
+
+    // Nothing is done while it is paused, and the plan shows what would be.
+    stage.run("pause ozpolicy/web").await.ends(0);
+    let patch = Patch::Merge(json!({ "spec": { "ports": [443] } }));
+    stage.api(&policies).patch("web", &PatchParams::default(), &patch).await.unwrap();
+    stage.run("status ozpolicy/web").await.ends(1).says(&["Paused"]);
+    stage.run("diff ozpolicy/web").await.ends(1).says(&["policy web TCP would be changed", "~ ports changed"]);
+    stage.run("resume ozpolicy/web").await.ends(0);
+    stage.until("ozpolicy/web", "Reconciled").await;
+    stage.run("diff ozpolicy/web").await.ends(0);
+
+    stage.run("sync ozpolicy/web").await.ends(0);
+    let synced = stage.api(&policies).get("web").await.unwrap();
+    assert!(synced.annotations().contains_key("konverge.dev/reconcile-at"));
+
+    // Code 2: the plugin could not do it.
+    stage.run("sync ozpolicy/web --wait").await.ends(2).says(&["leave it out"]);
+    stage.run("diff ozpolicy/nobody").await.ends(2).says(&["there is no ozpolicy/nobody"]);
+    stage.run("convert ozpolicy/web").await.ends(2).says(&["v1alpha1 has no kind for policies"]);
+    let mut without_token = stage.plugin();
+    ran(without_token.env_remove("OZ_API_KEY").args(["diff", "ozpolicy/web"])).await.ends(2).says(&["OZ_API_KEY"]);
+    let spec = json!({ "name": "db", "networkID": "n", "address": "10.0.0.1", "groups": ["All"] });
+    stage.create(&resource("v1", "OZResource"), "db", spec).await;
+    stage.run("diff ozresource/db").await.ends(2).says(&["needs the objects around it"]);
+    stage
+        .run("doctor")
+        .await
+        .says(&["note operator there is no Deployment labelled app.kubernetes.io/name=openzro-operator"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_converted_group_takes_over_the_item_of_the_old_object() {
+    let stage = Stage::set().await;
+    let _operator = stage.start().await;
+    let (old, new) = (resource("v1", "OZGroup"), resource("v1alpha1", "Group"));
+    stage.create(&old, "devs", json!({ "name": "Developers" })).await;
+    stage.until("ozgroup/devs", "Reconciled").await;
+    let id = stage.api(&old).get("devs").await.unwrap().data["status"]["groupID"].clone();
+    let converted = stage.run("convert ozgroup/devs").await.ends(0);
+    let release = format!("kubectl konverge release ozgroup/devs -n {}", stage.namespace);
+    converted.says(&[&release]);
+    stage.run("release ozgroup/devs").await.ends(0);
+    stage.delete(&old, "devs").await;
+    stage.plane.apply(&converted.out).await.unwrap();
+    stage.until("group/devs", "Reconciled").await;
+    assert_eq!(stage.api(&new).get("devs").await.unwrap().data["status"]["groupID"], id);
+    // The group was made for the old object, so it goes with the new one.
+    stage.delete(&new, "devs").await;
+    assert!(!stage.names().await.contains("Groups Developers"));
+}

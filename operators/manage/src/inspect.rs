@@ -1,0 +1,252 @@
+//! The answers of the kubectl plugin about custom resources of openZro and their items.
+//!
+//! It works with a person's own access to the cluster, and to openZro where a verb needs that. The state of an object comes from its own status and
+//! record alone (`standing`).
+
+mod convert;
+mod difference;
+mod leftovers;
+mod server;
+mod standing;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use konverge::{
+    PAUSED, RECONCILE_AT,
+    kube::{
+        ResourceExt,
+        core::{ApiResource, DynamicObject},
+    },
+    runtime::object::Scope,
+};
+use konverge_kubectl::{
+    Cluster, Conversion, Difference, Fact, Failure, Finding, Found, Installation, Installed, Job, Kind, Leftover,
+    Operator, Permission, Shown, Standing, Wish, in_sync,
+};
+use serde_json::Value;
+
+use crate::{
+    annotations::{ADOPT, DELETION},
+    api::{v1, v1alpha1},
+    config::{Config, LEASE},
+    metrics::Metrics,
+    program::{self, PROGRAM},
+};
+
+/// Manage, for the plugin.
+pub struct Manage;
+
+fn kind<K>() -> Kind
+where
+    K: konverge::kube::Resource<DynamicType = (), Scope: Scope>,
+{
+    let is_namespaced = <K::Scope as Scope>::IS_NAMESPACED;
+    Kind { resource: ApiResource::erase::<K>(&()), short: &[], shown: Shown::Whole, is_namespaced }
+}
+
+#[async_trait]
+impl Job for Manage {
+    fn name(&self) -> &'static str {
+        "manage"
+    }
+
+    fn operator(&self) -> &'static str {
+        PROGRAM
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        vec![
+            kind::<v1::OZGroup>(),
+            kind::<v1::OZPolicy>(),
+            kind::<v1::OZResource>(),
+            kind::<v1::OZRoutingPeer>(),
+            kind::<v1::OZSetupKey>(),
+            kind::<v1alpha1::Group>(),
+            kind::<v1alpha1::NetworkResource>(),
+            kind::<v1alpha1::NetworkRouter>(),
+            kind::<v1alpha1::SetupKey>(),
+        ]
+    }
+
+    fn standing(&self, _: &Kind, object: &DynamicObject) -> Option<Standing> {
+        Some(standing::standing(object))
+    }
+
+    fn how_to_ask(&self, kind: &Kind, _: &str) -> String {
+        format!("Every {} asks.", kind.resource.kind)
+    }
+
+    async fn explain(&self, _: &Cluster, _: &Kind, object: &DynamicObject) -> Vec<Fact> {
+        standing::facts(object)
+    }
+
+    async fn difference(
+        &self,
+        cluster: &Cluster,
+        kind: &Kind,
+        object: &DynamicObject,
+    ) -> Result<Vec<Difference>, Failure> {
+        difference::differences(cluster, kind, object).await
+    }
+
+    fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
+        let (annotation, value) = match wish {
+            Wish::Sync(token) => (RECONCILE_AT, token.clone().into()),
+            Wish::Pause => (PAUSED, "true".into()),
+            Wish::Resume => (PAUSED, Value::Null),
+            Wish::Adopt(id) => (ADOPT, id.clone().unwrap_or_else(|| "true".to_owned()).into()),
+            Wish::Release => (DELETION, "orphan".into()),
+        };
+        Ok(BTreeMap::from([(annotation.to_owned(), value)]))
+    }
+
+    fn does_answer(&self) -> bool {
+        false
+    }
+
+    fn is_answered(&self, _: &DynamicObject, _: &str) -> bool {
+        false
+    }
+
+    fn convert(&self, kind: &Kind, object: &DynamicObject) -> Result<Conversion, Failure> {
+        convert::convert(kind, object)
+    }
+
+    async fn leftovers(
+        &self,
+        cluster: &Cluster,
+        only: &[String],
+        delete: bool,
+    ) -> Result<Option<Vec<Leftover>>, Failure> {
+        leftovers::leftovers(cluster, &self.kinds(), only, delete).await.map(Some)
+    }
+
+    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
+        konverge_kubectl::findings(self, cluster, namespace).await
+    }
+}
+
+#[async_trait]
+impl Operator for Manage {
+    type Config = Config;
+
+    fn lease(&self) -> &'static str {
+        LEASE
+    }
+
+    fn how_to_install(&self) -> &'static str {
+        "apply deploy/openzro, unless it runs outside of the cluster"
+    }
+
+    fn role(&self) -> &'static str {
+        "deploy/openzro/role.yaml"
+    }
+
+    fn settings(&self, installation: &Installation) -> Result<Config, clap::Error> {
+        Config::of_container(&installation.arguments, &installation.variables)
+    }
+
+    fn namespace<'a>(&self, _: &'a Config) -> Option<&'a str> {
+        None
+    }
+
+    fn elects(&self, config: &Config) -> bool {
+        config.leader_elect
+    }
+
+    fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
+        needed(config, home)
+    }
+
+    fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
+        let Installed { installation, config } = operator;
+        let mut findings = Vec::new();
+        if config.openzro_api_key_file.is_some() {
+            findings.push(Finding::fine("settings", format!("openZro at {}", config.openzro_management_url)));
+        } else {
+            // The value of a variable that comes from a Secret is not in the Deployment.
+            let text = format!(
+                "openZro at {}; the token is on the command line or in a variable, where other processes may read it, and a new one needs a restart",
+                config.openzro_management_url
+            );
+            findings.push(Finding::note("settings", text, Some("mount the Secret and use --openzro-api-key-file")));
+        }
+        if installation.wanted > 1 && !config.leader_elect {
+            let text = format!("{} processes work at the same time and write over each other", installation.wanted);
+            findings.push(Finding::wrong("settings", text, "give it --leader-elect"));
+        }
+        findings
+    }
+
+    async fn check_objects(&self, _: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
+        in_sync(self, found.objects)
+    }
+}
+
+/// Returns every permission that an operator with these settings uses. `home` is its own namespace.
+pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
+    // Nothing is sent; the token only decides which controllers there are.
+    let config = Config { openzro_api_key_file: Some("/nowhere".into()), ..config.clone() };
+    let account = config.account(&Metrics::default()).ok().flatten();
+    let operator = program::operator(&config, account, Metrics::default());
+    let grant = operator.grant(home);
+    let everywhere = grant.everywhere.iter().flat_map(Permission::all_of);
+    let at_home = grant.at_home.iter().flat_map(Permission::all_of);
+    everywhere.chain(at_home.map(|permission| permission.within(Some(home)))).collect()
+}
+
+/// `OZGroup shop/devs`, as people write it.
+fn named(object: &DynamicObject) -> String {
+    let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
+    match object.namespace() {
+        Some(namespace) => format!("{kind} {namespace}/{}", object.name_any()),
+        None => format!("{kind} {}", object.name_any()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn the_operator_needs_what_its_role_grants_and_no_list_of_secrets() {
+        let needed: Vec<_> = needed(&Config::parse_from([PROGRAM]), "home").iter().map(Permission::to_string).collect();
+        for permission in ["patch ozgroups/status", "get secrets", "watch groups", "create leases in namespace home"] {
+            assert!(needed.iter().any(|known| known == permission), "{permission}: {needed:#?}");
+        }
+        assert!(!needed.iter().any(|known| known == "list secrets" || known == "watch secrets"), "{needed:#?}");
+    }
+
+    #[test]
+    fn a_wish_is_an_annotation() {
+        let object = DynamicObject::new("devs", &ApiResource::erase::<v1::OZGroup>(&()));
+        for (wish, annotation, value) in [
+            (Wish::Sync("now".to_owned()), "konverge.dev/reconcile-at", Value::from("now")),
+            (Wish::Pause, "konverge.dev/paused", "true".into()),
+            (Wish::Resume, "konverge.dev/paused", Value::Null),
+            (Wish::Adopt(None), "konverge.dev/adopt", "true".into()),
+            (Wish::Adopt(Some("g1".to_owned())), "konverge.dev/adopt", "g1".into()),
+            (Wish::Release, "konverge.dev/deletion", "orphan".into()),
+        ] {
+            assert_eq!(Manage.ask(&object, &wish).unwrap(), BTreeMap::from([(annotation.to_owned(), value)]));
+        }
+    }
+
+    #[test]
+    fn each_kind_that_can_have_items_is_known() {
+        let kinds: BTreeSet<_> = Manage.kinds().iter().map(|kind| kind.resource.plural.clone()).collect();
+        let defined = crate::api::definitions().into_iter().map(|definition| definition.spec.names.plural);
+        assert_eq!(kinds, defined.filter(|plural| plural != "sidecarprofiles").collect());
+    }
+
+    #[test]
+    fn only_policies_have_no_namespace() {
+        let without: Vec<_> = Manage.kinds().into_iter().filter(|kind| !kind.is_namespaced).collect();
+        assert_eq!(without.iter().map(Kind::singular).collect::<Vec<_>>(), ["ozpolicy"]);
+    }
+}
