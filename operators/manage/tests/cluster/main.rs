@@ -4,6 +4,7 @@
 #![allow(clippy::needless_pass_by_value, clippy::too_many_lines, reason = "the rows of tables are made in place")]
 
 mod definitions;
+mod draining;
 mod exposing;
 mod injecting;
 mod routing;
