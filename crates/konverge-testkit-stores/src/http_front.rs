@@ -63,6 +63,8 @@ pub struct Seen {
     pub method: Method,
     /// Its path, with its query.
     pub path: String,
+    /// Its body, as far as the proxy has read it: empty in the plan.
+    pub body: Bytes,
     /// The server's status. `None` if the server has not answered.
     pub status: Option<u16>,
 }
@@ -142,39 +144,48 @@ impl Shared {
     fn note(&self, request: &Request<Incoming>) -> Seen {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-        let seen = Seen { number: journal.len(), method: request.method().clone(), path, status: None };
+        let seen =
+            Seen { number: journal.len(), method: request.method().clone(), path, body: Bytes::new(), status: None };
         journal.push(seen.clone());
         seen
+    }
+
+    /// Changes the entry of a request in the journal.
+    fn change(&self, seen: &Seen, change: impl FnOnce(&mut Seen)) {
+        if let Some(entry) = self.journal.lock().unwrap_or_else(PoisonError::into_inner).get_mut(seen.number) {
+            change(entry);
+        }
     }
 
     async fn pass(self: Arc<Self>, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
         let seen = self.note(&request);
         let fault = self.plan.lock().unwrap_or_else(PoisonError::into_inner)(&seen);
+        let (mut head, body) = request.into_parts();
         match &fault {
             Some(Fault::DropRequest) => return Err(io::ErrorKind::ConnectionAborted.into()),
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Delay(delay)) => sleep(*delay).await,
-            Some(Fault::Answer { status, headers, body }) => {
-                let mut answer = Response::new(Full::from(body.clone()));
+            Some(Fault::Answer { status, headers, body: text }) => {
+                let mut answer = Response::new(Full::from(text.clone()));
                 *answer.status_mut() = StatusCode::from_u16(*status).map_err(io::Error::other)?;
                 for (name, value) in headers {
                     answer.headers_mut().insert(*name, HeaderValue::from_str(value).map_err(io::Error::other)?);
                 }
+                let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                self.change(&seen, |entry| entry.body = body);
                 return Ok(answer);
             }
             _ => {}
         }
-        let (mut head, body) = request.into_parts();
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        self.change(&seen, |entry| entry.body = body.clone());
         head.uri = format!("{}{}", self.upstream, seen.path).parse().map_err(io::Error::other)?;
         head.headers.remove(header::HOST);
         let answer =
             self.client.request(Request::from_parts(head, Full::from(body))).await.map_err(io::Error::other)?;
         let (mut head, body) = answer.into_parts();
         let mut body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-        if let Some(entry) = self.journal.lock().unwrap_or_else(PoisonError::into_inner).get_mut(seen.number) {
-            entry.status = Some(head.status.as_u16());
-        }
+        self.change(&seen, |entry| entry.status = Some(head.status.as_u16()));
         match fault {
             Some(Fault::DropReply) => return Err(io::ErrorKind::ConnectionAborted.into()),
             Some(Fault::HoldReply) => std::future::pending().await,

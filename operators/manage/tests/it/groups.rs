@@ -1,12 +1,14 @@
 //! `OZGroup` and `Group`: created, adopted, shared, waited for, deleted.
 
+use std::sync::Mutex;
+
 use konverge_manage::api::{
     v1::{OZGroup, OZGroupSpec},
     v1alpha1::{Group, GroupSpec},
 };
 use konverge_openzro::Collection;
 use konverge_testkit_stores::Fault;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
@@ -189,4 +191,75 @@ async fn the_originals_finalizers_are_released_and_its_group_survives() {
     stage.gone(&groups, "old").await;
     assert_eq!(stage.on_server(&Collection::Groups).await["old"]["id"], *id);
     assert_eq!(stage.writes(), 0);
+}
+
+/// No peer can join in a test, so the proxy shows one in each group that a person has put it into.
+#[tokio::test(flavor = "multi_thread")]
+async fn w1_a_group_with_peers_keeps_them_when_it_is_adopted_renamed_and_deleted() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let (groups, of_alpha) = (stage.api::<OZGroup>(), stage.api::<Group>());
+    stage.by_hand(&Collection::Groups, json!({ "name": "shared" })).await;
+    stage.by_hand(&Collection::Groups, json!({ "name": "theirs" })).await;
+    stage.create(&of_alpha, &group("made", "made")).await;
+    stage.says(&of_alpha, "made", "Ready", "Reconciled").await;
+
+    let with_peer = |group: &Value| {
+        let mut group = group.clone();
+        group["peers"] = json!([{ "id": "peer1", "name": "laptop" }]);
+        group["peers_count"] = json!(1);
+        group
+    };
+    let shown: Vec<Value> = stage.on_server(&Collection::Groups).await.values().map(with_peer).collect();
+    let shown = Mutex::new(shown);
+    stage.front.plan(move |seen| {
+        let (_, id) = seen.path.split_once("/groups")?;
+        let mut shown = shown.lock().unwrap();
+        let found = shown.iter_mut().find(|group| id.strip_prefix('/') == group["id"].as_str());
+        let body = match (seen.method.as_str(), found) {
+            ("GET", None) if id.is_empty() => json!(*shown),
+            ("GET", Some(group)) => group.clone(),
+            // The only write of this test is a new name.
+            ("PUT", Some(group)) => {
+                group["name"] = json!("renamed");
+                group.clone()
+            }
+            _ => return None,
+        };
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Some(Fault::Answer { status: 200, headers, body: body.to_string() })
+    });
+    let calls = stage.front.journal().len();
+    stage.until("the peers are seen", async || stage.front.journal().len() > calls + 16).await;
+    let writes = stage.writes();
+
+    // Adopted by name: nothing is written, also after a restart.
+    stage.create(&groups, &oz_group("shared", "shared")).await;
+    stage.says(&groups, "shared", "Ready", "Reconciled").await;
+    operator.stop().await;
+    let _operator = stage.start(&[]).await;
+    stage.says(&groups, "shared", "Ready", "Reconciled").await;
+    stage.delete(&groups, "shared").await;
+    stage.gone(&groups, "shared").await;
+    assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
+
+    // Adopted and renamed: the peers are in the request.
+    let mut adopting = group("theirs", "theirs");
+    adopting.metadata.annotations = Some([("konverge.dev/adopt".to_owned(), "true".to_owned())].into());
+    stage.create(&of_alpha, &adopting).await;
+    stage.says(&of_alpha, "theirs", "Ready", "Reconciled").await;
+    stage.patch(&of_alpha, "theirs", json!({ "spec": { "name": "renamed" } })).await;
+    stage.says(&of_alpha, "theirs", "Ready", "Reconciled").await;
+    let puts = || stage.front.journal().into_iter().filter(|seen| seen.method == "PUT").collect::<Vec<_>>();
+    stage.until("the group is renamed", async || !puts().is_empty()).await;
+    for put in puts() {
+        let body: Value = serde_json::from_slice(&put.body).unwrap();
+        assert_eq!((&body["name"], &body["peers"]), (&json!("renamed"), &json!(["peer1"])), "{body}");
+    }
+
+    // A group that was made for its object stays for its peers.
+    stage.delete(&of_alpha, "made").await;
+    stage.gone(&of_alpha, "made").await;
+    stage.told("made", "LeftBehind").await;
+    assert!(stage.front.journal().iter().all(|seen| seen.method != "DELETE"), "{:#?}", stage.calls());
 }

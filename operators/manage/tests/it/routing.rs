@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
 use konverge::kube::{
     Api,
     api::{Patch, PatchParams},
@@ -12,9 +15,11 @@ use konverge_manage::api::{
     v1alpha1::{Group, NetworkResource, NetworkResourceSpec, NetworkRouter, NetworkRouterSpec, SetupKey},
 };
 use konverge_openzro::Collection;
+use konverge_testkit::eventually;
+use konverge_testkit_stores::Fault;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{LIMIT, Stage};
 
 fn peer(name: &str, spec: Value) -> OZRoutingPeer {
     OZRoutingPeer::new(name, serde_json::from_value::<OZRoutingPeerSpec>(spec).unwrap())
@@ -112,6 +117,8 @@ async fn w8_w20_networks_and_resources_of_others_survive() {
     stage.patch(&resources, "db", json!({ "metadata": { "annotations": { "konverge.dev/adopt": "true" } } })).await;
     let ready = stage.says(&resources, "db", "Ready", "Reconciled").await.status.unwrap();
     assert_eq!(ready.network_resource_id.as_deref(), Some(&*db));
+    let marked = stage.on_server(&in_theirs).await["db"]["description"].clone();
+    assert!(marked.as_str().unwrap().ends_with(";stays"), "nothing but its record would keep it: {marked}");
     stage.delete(&resources, "db").await;
     stage.gone(&resources, "db").await;
     stage.delete(&peers, "router").await;
@@ -310,4 +317,55 @@ async fn a_network_of_others_survives_all_routing_peers_that_share_it() {
     }
     let network = &stage.on_server(&Collection::Networks).await["prod"];
     assert_eq!((&network["id"], &network["description"]), (&json!(theirs), &json!("hand-made")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w4_a_resource_keeps_its_groups_while_the_groups_cannot_be_read() {
+    let stage = Stage::set().await;
+    let mut operator = stage.start(&[]).await;
+    let resources = stage.api::<OZResource>();
+    let network = stage.by_hand(&Collection::Networks, json!({ "name": "n", "description": "" })).await;
+    for name in ["devs", "ops"] {
+        stage.by_hand(&Collection::Groups, json!({ "name": name })).await;
+    }
+    let spec = json!({ "name": "db", "networkID": network, "address": "10.0.0.1", "groups": ["devs"] });
+    stage.create(&resources, &resource("db", spec)).await;
+    stage.says(&resources, "db", "Ready", "Reconciled").await;
+    let on_server = async || stage.on_server(&Collection::AllResources).await["db"].clone();
+    let before = on_server().await;
+    let writes = stage.writes();
+
+    let error = |status, body: &str| Fault::Answer {
+        status,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body: body.to_owned(),
+    };
+    let faults = [
+        error(500, r#"{"message":"internal","code":500}"#),
+        error(404, r#"{"message":"not found","code":404}"#),
+        Fault::html_404(),
+        Fault::Truncate(9),
+        Fault::DropReply,
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        // A new process knows no groups from an earlier list.
+        operator.stop().await;
+        stage.front.plan(move |seen| (seen.method == "GET" && seen.path.ends_with("/groups")).then(|| fault.clone()));
+        let patch = json!({ "spec": { "address": format!("10.0.1.{number}"), "groups": ["devs", "ops"] } });
+        stage.patch(&resources, "db", patch).await;
+        operator = stage.start(&[]).await;
+        let told = eventually(LIMIT, async || {
+            let object = resources.get("db").await.unwrap();
+            let status = object.status.unwrap_or_default();
+            let ready = status.standard.conditions.get("Ready");
+            let is_current = |ready: &&Condition| ready.observed_generation == object.metadata.generation;
+            ready.filter(|ready| ready.status == "False").filter(is_current).cloned()
+        });
+        assert!(told.await.is_ok(), "{number}: {:#?}", resources.get("db").await.unwrap().status);
+        assert_eq!((on_server().await, stage.writes()), (before.clone(), writes), "{:#?}", stage.calls());
+    }
+    stage.front.plan(|_| None);
+    stage.says(&resources, "db", "Ready", "Reconciled").await;
+    let groups = on_server().await["groups"].as_array().unwrap().len();
+    assert_eq!((on_server().await["address"].clone(), groups), (json!("10.0.1.4/32"), 2));
 }

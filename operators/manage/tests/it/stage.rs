@@ -1,6 +1,6 @@
 //! A control plane with the operator installed, and an account of openZro.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Parser;
 use konverge::{
@@ -23,10 +23,26 @@ use serde_json::Value;
 /// How long a test waits for what takes milliseconds on a machine at rest.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
-/// The server of a test.
-enum Server {
-    Double { _double: Double },
-    Real,
+/// An account of openZro: that of one test, or of several clusters.
+#[derive(Clone)]
+struct Account {
+    url: String,
+    /// By role.
+    tokens: BTreeMap<&'static str, String>,
+    /// The double that serves it, unless that is the real server.
+    _double: Option<Arc<Double>>,
+}
+
+impl Account {
+    async fn new() -> Self {
+        if let Some(server) = OpenZroServer::shared().await.unwrap() {
+            return Self { url: OpenZroServer::URL.to_owned(), tokens: server.account().tokens, _double: None };
+        }
+        eprintln!("this machine has no openZro server: only the verified double is asked");
+        let double = Double::start().await.unwrap();
+        let (url, tokens) = (double.url().to_owned(), double.account().tokens);
+        Self { url, tokens, _double: Some(Arc::new(double)) }
+    }
 }
 
 pub(crate) struct Stage {
@@ -37,9 +53,8 @@ pub(crate) struct Stage {
     pub(crate) namespace: String,
     installed: InstalledOperator,
     home: String,
-    token: String,
-    _server: Server,
-    _plane: ControlPlane,
+    account: Account,
+    plane: ControlPlane,
 }
 
 /// A running operator. Dropping it stops it.
@@ -73,43 +88,52 @@ fn config(arguments: &[&str]) -> Config {
     Config::parse_from(common.iter().chain(&["--enable-webhooks=false"]).chain(arguments))
 }
 
+/// The manifest of the operator for a namespace.
+fn generated(home: &str) -> String {
+    let nobody = config(&["--openzro-api-key=nobody"]);
+    let account = nobody.account(&Metrics::default()).unwrap();
+    program::operator(&nobody, account, Metrics::default()).generate(home).unwrap().manifest()
+}
+
 impl Stage {
     /// The operator is installed, but does not run.
     pub(crate) async fn set() -> Self {
-        let generated = |home: &str| {
-            let nobody = config(&["--openzro-api-key=nobody"]);
-            let account = nobody.account(&Metrics::default()).unwrap();
-            program::operator(&nobody, account, Metrics::default()).generate(home).unwrap().manifest()
-        };
-        Self::with(generated).await
+        Self::of(Account::new().await, generated).await
+    }
+
+    /// Another cluster with the same account.
+    pub(crate) async fn beside(&self) -> Self {
+        Self::of(self.account.clone(), generated).await
     }
 
     /// Like [`set`](Self::set), with another manifest for the namespace of the operator.
     pub(crate) async fn with(manifest: impl FnOnce(&str) -> String) -> Self {
+        Self::of(Account::new().await, manifest).await
+    }
+
+    async fn of(account: Account, manifest: impl FnOnce(&str) -> String) -> Self {
         let plane = ControlPlane::start(Options::ours()).await.unwrap();
         let client = plane.admin_client().await.unwrap();
         let home = plane.namespace("operator").await.unwrap();
         let installed = plane.install(program::PROGRAM, &home, &manifest(&home)).await.unwrap();
         let namespace = plane.namespace("user").await.unwrap();
-        let (server, url, token) = if let Some(server) = OpenZroServer::shared().await.unwrap() {
-            (Server::Real, OpenZroServer::URL.to_owned(), server.account().tokens["admin"].clone())
-        } else {
-            eprintln!("this machine has no openZro server: only the verified double is asked");
-            let double = Double::start().await.unwrap();
-            let (url, token) = (double.url().to_owned(), double.account().tokens["admin"].clone());
-            (Server::Double { _double: double }, url, token)
-        };
-        let front = HttpFront::start(&url).await.unwrap();
-        let credential = Credential::value(SecretValue::from(token.clone()));
-        let dashboard = OpenZro::new(&OpenZroConfig::new(&url, credential).unwrap());
-        Self { front, dashboard, client, namespace, installed, home, token, _server: server, _plane: plane }
+        let front = HttpFront::start(&account.url).await.unwrap();
+        let credential = Credential::value(SecretValue::from(account.tokens["admin"].clone()));
+        let dashboard = OpenZro::new(&OpenZroConfig::new(&account.url, credential).unwrap());
+        Self { front, dashboard, client, namespace, installed, home, account, plane }
     }
 
     /// Starts the operator as its own service account, with the role that is generated for it.
     pub(crate) async fn start(&self, arguments: &[&str]) -> Running {
         let front = self.front.url();
-        let own =
-            ["--openzro-api-key", &self.token, "--openzro-management-url", &front, "--runtime-namespace", &self.home];
+        let own = [
+            "--openzro-api-key",
+            self.token("admin"),
+            "--openzro-management-url",
+            &front,
+            "--runtime-namespace",
+            &self.home,
+        ];
         let config = config(&[&own, arguments].concat());
         let account = config.account(&Metrics::default()).unwrap();
         let client = client_for(self.installed.kubeconfig()).await.unwrap();
@@ -120,6 +144,18 @@ impl Stage {
         let ready = eventually(LIMIT, || std::future::ready(checks.ready().passed.then_some(())));
         assert!(ready.await.is_ok(), "{}", checks.ready().text);
         Running { stop, ended: Some(ended) }
+    }
+
+    /// The personal access token of a role.
+    pub(crate) fn token(&self, role: &str) -> &str {
+        &self.account.tokens[role]
+    }
+
+    /// Writes a token into the file from which the operator of this stage reads it, and returns its path.
+    pub(crate) fn write_token(&self, token: &str) -> String {
+        let file = self.plane.run_directory().path().join("token");
+        std::fs::write(&file, token).unwrap();
+        file.to_str().unwrap().to_owned()
     }
 
     /// The objects of a kind in the user's namespace.
