@@ -7,8 +7,8 @@ use k8s_openapi::{
     api::core::v1::{Secret, ServiceAccount},
 };
 use konverge_testkit::{
-    ControlPlane, InstalledOperator, Options, Process, ProxiedOperator, eventually,
-    fault_proxy::{FaultProxy, Plan},
+    ControlPlane, InstalledOperator, Options, Process, ProxiedOperator, Verb, eventually,
+    fault_proxy::{FaultProxy, JournalEntry, Plan},
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -169,6 +169,20 @@ impl BadDay {
             self.proxy.fired(),
             self.operator.logged()
         );
+    }
+
+    /// Waits until the cache of each kind has a watch again, so that no list of this day is left to the next.
+    pub(super) async fn watches_again(&self) {
+        let are_open = || {
+            let journal = self.proxy.journal();
+            let mut last = BTreeMap::new();
+            for entry in journal.iter().filter(|entry| matches!(entry.asks.verb, Verb::List | Verb::Watch)) {
+                last.insert(&entry.asks.resource, entry);
+            }
+            let is_open = |entry: &&JournalEntry| entry.asks.verb == Verb::Watch && entry.code == Some(200);
+            std::future::ready(last.values().all(is_open).then_some(()))
+        };
+        assert!(eventually(RECOVERED, are_open).await.is_ok(), "no watch\n{}", self.operator.logged());
     }
 
     /// How often objects were written since the mark.

@@ -59,6 +59,7 @@ async fn lists_that_fail_begin_anew() {
         let is_over = || std::future::ready((day.proxy.fired() == [times, 4]).then_some(()));
         assert!(eventually(RECOVERED, is_over).await.is_ok(), "{rule}: {:?}", day.proxy.fired());
         day.converges(&value).await;
+        day.watches_again().await;
         // Objects that are listed again are not written again.
         assert_eq!(day.writes(begun).len(), 4, "{rule}: {:#?}", day.writes(begun));
         let most = 4 + usize::try_from(times).unwrap() + 1;
