@@ -106,8 +106,13 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing_or_spare() 
     log.catch_up(stage.client()).await.unwrap();
     let asked = log.entries_of(stage.operator_user()).unwrap();
     let used = RoleUse::of(&asked, &operator_rules().unwrap());
-    // This cluster does not have the kind, so the operator only asks for it.
-    let unused = ["watch zopp.dev/zoppsecretsyncs".to_owned()].into();
+    // This cluster does not have the kind, so the operator only asks for it. The other two are for --enable-metrics-auth.
+    let unused = [
+        "watch zopp.dev/zoppsecretsyncs",
+        "create authentication.k8s.io/tokenreviews",
+        "create authorization.k8s.io/subjectaccessreviews",
+    ];
+    let unused = unused.map(str::to_owned).into();
     let expected = RoleUse { unused, ..RoleUse::default() };
     assert_eq!(used, expected, "the shipped role has all that it needs and nothing else");
     let lists = asked.iter().filter(|entry| entry.object_ref.resource == "secrets" && entry.verb == "list").count();

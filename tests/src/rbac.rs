@@ -91,9 +91,9 @@ mod tests {
     #[test]
     fn no_name_of_an_installed_operator_is_left() {
         for (role, count, home) in [
-            (PULL, 5, "konverge-system"),
+            (PULL, 8, "konverge-system"),
             (PUSH, 8, "vault-sync-operator-system"),
-            (ROLL, 5, "vault-rollout-operator-system"),
+            (ROLL, 8, "vault-rollout-operator-system"),
         ] {
             let objects = objects(&role, "own-1").unwrap();
             assert_eq!(objects.len(), count);
@@ -104,7 +104,7 @@ mod tests {
                 assert!(!serde_json::to_string(object).unwrap().contains(home), "{name}");
             }
             if role.account == PULL.account {
-                assert_eq!(operator_rules().unwrap().len(), 5);
+                assert_eq!(operator_rules().unwrap().len(), 8);
             }
             let of_kind = |kind| objects.iter().filter(move |object| object.types.as_ref().unwrap().kind == kind);
             for binding in of_kind("ClusterRoleBinding") {

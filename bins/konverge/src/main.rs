@@ -10,12 +10,12 @@ use konverge_new::New;
 #[derive(Parser)]
 #[command(name = "konverge", version = konverge_version::line(), max_term_width = 120)]
 pub(crate) enum Cli {
-    /// Run jobs in one process
-    ///
-    /// `konverge run --job "pull --server https://zopp.example.com" --job push --job roll`
+    /// Run jobs in one process: `konverge run --job "pull --server https://zopp.example.com" --job push --job roll`
     Run(Run),
     /// Ask programs whether they are ready; an image needs no shell for it
     Probe(Probe),
+    /// Print what uses reloader, wave, vault-sync-operator or zopp in a cluster, what it becomes, and what is lost
+    Migrate(konverge_kubectl::Migrate),
     /// Make the crate of an operator: it compiles, is tested, and can be deployed
     New(New),
 }
@@ -28,10 +28,12 @@ async fn main() -> ExitCode {
         Box::new(konverge_roll::job::Roll),
         Box::new(konverge_manage::job::Manage),
     ];
+    let tools = [&konverge_roll::migrate::ALL[..], &konverge_push::migrate::ALL, &konverge_pull::migrate::ALL].concat();
     let command = Cli::command().mut_subcommand("run", |run| run.after_help(konverge_jobs::about(&jobs)));
     match Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()) {
         Cli::Run(run) => run.run(&jobs).await,
         Cli::Probe(probe) => probe.run().await,
+        Cli::Migrate(migrate) => migrate.run(&tools).await,
         Cli::New(new) => new.run(),
     }
 }

@@ -11,6 +11,7 @@
 
 mod job;
 mod lines;
+mod metrics;
 mod probe;
 mod program;
 pub mod reference;
@@ -19,6 +20,7 @@ mod shared;
 
 pub use job::{Job, Ready};
 pub use lines::flags_of;
+pub use metrics::MetricsOptions;
 pub use probe::{Page, Probe};
 pub use program::{Base, Log, Program, ProgramError, run_program, run_task};
 pub use run::{Run, about};

@@ -6,10 +6,11 @@ use konverge_apply::events::EventSink;
 use konverge_runtime::{
     Manager, Metrics,
     client::{self, ClientError, ClientOptions},
-    http_server::{BindError, Listen},
+    http_server::{BindError, Listen, MetricsServerError},
     lease::{Elector, Leadership},
     manager::RunError,
     telemetry::{self, FilterError, LogFilter, LogFormat, TelemetryError},
+    tls::FilesError,
 };
 use kube::Client;
 
@@ -29,6 +30,12 @@ pub enum ProgramError {
     /// An address is taken.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// There is no server for metrics.
+    #[error(transparent)]
+    Metrics(#[from] MetricsServerError),
+    /// The certificate for metrics is unusable.
+    #[error(transparent)]
+    Certificate(#[from] FilesError),
     /// The program started and then could not go on.
     #[error(transparent)]
     Run(#[from] RunError),

@@ -29,7 +29,13 @@ pub struct Run {
     #[arg(long = "job", value_name = "\"JOB FLAGS\"", required = true, allow_hyphen_values = true)]
     pub jobs: Vec<String>,
     /// Where /healthz, /readyz and, for each job, /metrics/JOB are served; 0 is nowhere
-    #[arg(long, env = "KONVERGE_BIND_ADDRESS", default_value = ":8080", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        visible_alias = "health-probe-bind-address",
+        env = "KONVERGE_BIND_ADDRESS",
+        default_value = ":8080",
+        value_name = "ADDRESS"
+    )]
     pub bind_address: Listen,
     /// Form of the log lines; how many there are is up to `RUST_LOG`
     #[arg(long, env = "KONVERGE_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]

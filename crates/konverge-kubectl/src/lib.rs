@@ -25,6 +25,7 @@ mod failure;
 mod installation;
 mod job;
 mod kind;
+mod migrate;
 mod operator;
 mod output;
 mod permission;
@@ -43,6 +44,7 @@ pub use job::{
     Change, Conversion, Difference, Fact, Fate, Finding, Grade, Job, Leftover, Place, Standing, Verdict, Wish,
 };
 pub use kind::{Kind, Shown};
+pub use migrate::{Migrate, Migrated, Migration, annotations};
 pub use operator::{Found, Installed, Objects, Operator, findings, in_sync, named, operator_of};
 pub use permission::Permission;
 pub use words::{age, when};

@@ -67,6 +67,14 @@ impl Permission {
         vec![lease("create"), lease("get").on(name), lease("patch").on(name)]
     }
 
+    /// Returns the permissions to ask the API server who reads metrics and whether they may.
+    pub fn metrics_authentication() -> [Self; 2] {
+        [
+            Self::new("authentication.k8s.io", "tokenreviews", "create"),
+            Self::new("authorization.k8s.io", "subjectaccessreviews", "create"),
+        ]
+    }
+
     /// Only on a part of it, such as `status`.
     #[must_use]
     pub fn part(self, subresource: &'static str) -> Self {

@@ -69,12 +69,20 @@ impl HttpServer {
 
     /// Answers until dropped, with metrics unless they are served elsewhere.
     pub async fn serve(self, checks: Checks, metrics: Option<Metrics>) {
+        self.serve_page(checks, metrics.map(|metrics| MetricsPage::new(metrics, None))).await;
+    }
+
+    /// The same, with metrics for the readers whom their page admits.
+    pub(crate) async fn serve_page(self, checks: Checks, metrics: Option<MetricsPage>) {
         let Some((listener, address)) = self.listener else { return std::future::pending().await };
         let what = if metrics.is_some() { "health and metrics" } else { "health" };
         tracing::info!(%address, "serving {what}");
         let mut router = self.pages.merge(health::router(checks));
         if let Some(metrics) = metrics {
-            router = router.route("/metrics", get(async move || metrics_server::scrape(&metrics)));
+            if metrics.asks() {
+                metrics_server::warn_of_tokens_in_the_open(address);
+            }
+            router = router.merge(metrics_server::router(metrics));
         }
         connections::serve(listener, None, router).await;
     }

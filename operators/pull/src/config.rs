@@ -15,6 +15,8 @@ use konverge_zopp_client::{
 
 use crate::allow::Rule;
 
+konverge_jobs::metrics_flags!("ZOPP");
+
 /// Keeps annotated Kubernetes Secrets equal to zopp environments.
 ///
 /// Credentials are the current principal of the credentials file, or, if `ZOPP_PRINCIPAL_ID` is set, that variable together with
@@ -40,6 +42,9 @@ pub struct Config {
         value_name = "ADDRESS"
     )]
     pub health_addr: Listen,
+    /// Where metrics are served, and to whom
+    #[command(flatten)]
+    pub metrics: MetricsFlags,
     /// PEM file with the CA that signed the server's certificate [default: the system's roots]
     #[arg(long, env = "ZOPP_TLS_CA_CERT", value_name = "FILE")]
     pub tls_ca_cert: Option<PathBuf>,
@@ -77,6 +82,7 @@ pub struct Config {
     /// restriction]
     #[arg(
         long = "allow",
+        visible_alias = "allow-path",
         env = "ZOPP_ALLOW",
         value_delimiter = ',',
         value_name = "NAMESPACE=WORKSPACE/PROJECT/ENVIRONMENT"
@@ -128,6 +134,7 @@ impl fmt::Display for Config {
             credentials,
             namespace,
             health_addr,
+            metrics,
             tls_ca_cert,
             tls_client_cert,
             tls_client_key,
@@ -147,7 +154,8 @@ impl fmt::Display for Config {
         let rules: Vec<String> = allow.iter().map(ToString::to_string).collect();
         write!(f, "server={server} credentials={} ", path(credentials))?;
         write!(f, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
-        write!(f, "health-probe-bind-address={health_addr} tls-ca-cert={} ", path(tls_ca_cert))?;
+        write!(f, "health-probe-bind-address={health_addr} {} ", metrics.options())?;
+        write!(f, "tls-ca-cert={} ", path(tls_ca_cert))?;
         write!(f, "tls-client-cert={} tls-client-key={} ", path(tls_client_cert), path(tls_client_key))?;
         let generation = match generation {
             None => "default",
@@ -291,7 +299,7 @@ mod tests {
 
     #[test]
     fn rules_are_repeated_or_separated_by_commas() {
-        let config = parse(&["--allow", "a=w/p/e,b=w/*/*", "--allow", "c=*/*/*"]).unwrap();
+        let config = parse(&["--allow", "a=w/p/e,b=w/*/*", "--allow-path", "c=*/*/*"]).unwrap();
         assert_eq!(config.allow.len(), 3);
         assert!(config.to_string().contains("allow=a=w/p/e,b=w/*/*,c=*/*/*"), "{config}");
         let error = parse(&["--allow", "team-a"]).unwrap_err().to_string();

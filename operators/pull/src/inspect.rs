@@ -172,7 +172,8 @@ pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let only = config.namespace.as_deref();
     let of_secrets = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
     let lease = if config.leader_elect { Permission::lease(PROGRAM, home) } else { Vec::new() };
-    of_secrets.into_iter().chain(lease).collect()
+    let readers = config.metrics.authenticates().then(Permission::metrics_authentication);
+    of_secrets.into_iter().chain(lease).chain(readers.into_iter().flatten()).collect()
 }
 
 /// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.

@@ -7,7 +7,7 @@ use konverge_jobs::{Job, Ready, Shared};
 
 use crate::{config::Config, run};
 
-const SHARED: Shared = Shared { addresses: &["health_addr"], of_process: &["log_format"] };
+const SHARED: Shared = Shared { addresses: &["health_addr", "metrics_bind_address"], of_process: &["log_format"] };
 
 /// zopp environments into annotated Secrets.
 pub struct Pull;

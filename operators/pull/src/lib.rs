@@ -31,6 +31,7 @@ pub mod inspect;
 pub mod job;
 pub mod messages;
 pub mod metrics;
+pub mod migrate;
 pub mod plan;
 mod reachability;
 pub mod reasons;

@@ -83,7 +83,10 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
         address: config.health_addr,
         kubeconfig: config.kubeconfig,
     };
-    let Base { mut manager, metrics, client: kubernetes, events, .. } = program.assemble().await?;
+    let metrics_options = config.metrics.options();
+    let Base { mut manager, metrics, client: kubernetes, client_of_each_replica, events, .. } =
+        program.assemble().await?;
+    metrics_options.serve(&mut manager, &client_of_each_replica).await?;
     let counts = metrics.register(Metrics::new);
 
     let probe = manager.checks().readiness_probe("zopp-server", "the server was not asked yet");

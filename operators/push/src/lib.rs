@@ -35,6 +35,7 @@ pub mod ledger;
 pub mod merge;
 pub mod messages;
 pub mod metrics;
+pub mod migrate;
 pub mod object;
 pub mod orphans;
 pub mod plan;

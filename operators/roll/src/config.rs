@@ -11,7 +11,12 @@ use konverge_runtime::{http_server::Listen, telemetry::LogFormat, watch::namespa
 use konverge_workload::WorkloadKind;
 
 pub use self::vault::{VaultFlags, VaultLogin};
-use crate::{declarations::Others, time::span};
+use crate::{
+    declarations::{Others, Reloader, Renamed},
+    time::span,
+};
+
+konverge_jobs::metrics_flags!("ROLLOUT");
 
 /// The kinds that can take part: those with a template that may change.
 pub const KINDS: [WorkloadKind; 5] = [
@@ -32,13 +37,9 @@ pub struct Config {
     /// Kinds of workloads that take part; rollouts are those of Argo
     #[arg(long, env = "ROLLOUT_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,rollouts", value_parser = kind)]
     pub kinds: Vec<WorkloadKind>,
-    /// Understand the annotations of Stakater Reloader
-    #[arg(long, env = "ROLLOUT_RELOADER_ANNOTATIONS")]
-    pub reloader_annotations: bool,
-    /// Understand the annotations of wave
-    #[arg(long, env = "ROLLOUT_WAVE_ANNOTATIONS")]
-    pub wave_annotations: bool,
-
+    /// The tools whose annotations are understood
+    #[command(flatten)]
+    pub tools: Tools,
     /// How often and how many workloads are rolled
     #[command(flatten)]
     pub pace: Pace,
@@ -62,6 +63,9 @@ pub struct Config {
         value_name = "ADDRESS"
     )]
     pub bind_address: Listen,
+    /// Where metrics are served, and to whom
+    #[command(flatten)]
+    pub metrics: MetricsFlags,
     /// Let one of several replicas work while the others stand by
     #[arg(long, env = "ROLLOUT_LEADER_ELECT")]
     pub leader_elect: bool,
@@ -71,6 +75,30 @@ pub struct Config {
     /// Form of the log lines; how many there are is up to `RUST_LOG`
     #[arg(long, env = "ROLLOUT_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// The tools whose annotations are understood beside our own and those of zopp.
+#[derive(Debug, Clone, Args)]
+#[command(about = None, long_about = None)]
+pub struct Tools {
+    /// Understand the annotations of Stakater Reloader
+    #[arg(long, env = "ROLLOUT_RELOADER_ANNOTATIONS")]
+    pub reloader_annotations: bool,
+    /// An annotation of Reloader that has another name here, such as reloader.stakater.com/auto=example.com/auto; may be repeated
+    #[arg(
+        long,
+        env = "ROLLOUT_RELOADER_ANNOTATION",
+        value_delimiter = ',',
+        requires = "reloader_annotations",
+        value_name = "NAME=YOURS"
+    )]
+    pub reloader_annotation: Vec<Renamed>,
+    /// Roll each workload for all that its pods use unless Reloader's annotations on it say otherwise, as Reloader's --auto-reload-all does
+    #[arg(long, env = "ROLLOUT_RELOADER_AUTO_RELOAD_ALL", requires = "reloader_annotations")]
+    pub reloader_auto_reload_all: bool,
+    /// Understand the annotations of wave
+    #[arg(long, env = "ROLLOUT_WAVE_ANNOTATIONS")]
+    pub wave_annotations: bool,
 }
 
 /// How often and how many workloads are rolled.
@@ -100,6 +128,20 @@ pub struct Pace {
     pub runaway_quiet: SignedDuration,
 }
 
+/// Variables of earlier versions, and their names now.
+const RENAMED_VARIABLES: [(&str, &str); 4] = [
+    ("ROLLOUT_BIND_ADDRESS", "ROLLOUT_HEALTH_PROBE_BIND_ADDRESS"),
+    ("ROLLOUT_LONGEST", "ROLLOUT_TIMEOUT"),
+    ("ROLLOUT_IN_A_MINUTE", "ROLLOUT_MAX_PER_MINUTE"),
+    ("ROLLOUT_AT_ONCE", "ROLLOUT_MAX_CONCURRENT"),
+];
+
+/// Returns a warning for each variable of an earlier version that is set, because it has no effect any more.
+pub fn renamed_variables(is_set: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
+    let old = RENAMED_VARIABLES.into_iter().filter(move |(old, _)| is_set(old));
+    old.map(|(old, new)| format!("the variable {old} has no effect; its name is {new} now"))
+}
+
 /// The settings of the command line and the environment. Prints what is asked for (help, version) or what is wrong, and ends
 /// the program then.
 pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
@@ -109,7 +151,12 @@ pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
 impl Config {
     /// Whose annotations are understood.
     pub fn others(&self) -> Others {
-        Others { reloader: self.reloader_annotations, wave: self.wave_annotations }
+        let tools = &self.tools;
+        let reloader = || {
+            let renamed = tools.reloader_annotation.iter().copied().fold(Reloader::DEFAULT, Reloader::rename);
+            Reloader { auto_reload_all: tools.reloader_auto_reload_all, ..renamed }
+        };
+        Others { reloader: tools.reloader_annotations.then(reloader), wave: tools.wave_annotations }
     }
 }
 
@@ -122,7 +169,10 @@ fn kind(text: &str) -> Result<WorkloadKind, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::declarations::{Annotations, SourceSpec, WorkloadSpec};
 
     fn parse(arguments: &[&str]) -> Result<Config, String> {
         Config::try_parse_from(["x"].iter().chain(arguments)).map_err(|error| error.to_string())
@@ -141,12 +191,46 @@ mod tests {
     }
 
     #[test]
+    fn reloaders_annotations_have_the_names_of_the_cluster() {
+        let line = [
+            "--reloader-annotations",
+            "--reloader-annotation=reloader.stakater.com/auto=a/b,reloader.stakater.com/match=c",
+        ];
+        let others = parse(&line).unwrap().others();
+        let annotations = |name: &str| [(name.to_owned(), "true".to_owned())].into();
+        let requests = |name| {
+            WorkloadSpec::read(&annotations(name), &Annotations::new(), "shop", others).unwrap().requests_rollouts()
+        };
+        assert!(requests("a/b") && requests("reloader.stakater.com/search") && !requests("reloader.stakater.com/auto"));
+        assert!(SourceSpec::read(&annotations("c"), others).unwrap().matches);
+        assert!(
+            parse(&line[1..]).unwrap_err().contains("--reloader-annotations"),
+            "without that flag none is followed"
+        );
+    }
+
+    #[test]
+    fn a_variable_of_an_earlier_version_is_told_with_its_new_name() {
+        let known = Config::command();
+        let is_known =
+            |name: &str| known.get_arguments().any(|argument| argument.get_env().is_some_and(|env| env == name));
+        for (old, new) in RENAMED_VARIABLES {
+            assert!(is_known(new) && !is_known(old), "{old}, {new}");
+        }
+        let told: Vec<_> = renamed_variables(|name| name == "ROLLOUT_LONGEST").collect();
+        assert_eq!(told, ["the variable ROLLOUT_LONGEST has no effect; its name is ROLLOUT_TIMEOUT now"]);
+    }
+
+    #[test]
     fn bad_values_are_refused_by_name() {
         for (flag, value, part) in [
             ("--kinds", "deployments,jobs", "deployments,statefulsets"),
             ("--min-interval", "-1m", "span of time"),
             ("--namespace", "Shop", "Shop"),
             ("--max-concurrent-rollouts", "-1", "--max-concurrent-rollouts"),
+            ("--reloader-annotation", "example.com/a=b", "reloader.stakater.com/auto, "),
+            ("--reloader-annotation", "reloader.stakater.com/auto=", "name of an annotation"),
+            ("--reloader-annotation", "reloader.stakater.com/auto", "NAME=YOURS"),
         ] {
             let told = parse(&[&format!("{flag}={value}")]).unwrap_err();
             assert!(told.contains(flag) && told.contains(part), "{told}");

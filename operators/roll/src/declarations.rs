@@ -13,6 +13,8 @@ use jiff::SignedDuration;
 use konverge_workload::Keys;
 
 use crate::object::{SourceKind, SourceName};
+pub use others::{Reloader, Renamed};
+pub(crate) use others::{WAVE_PREFIX, is_of_reloader};
 pub use values::{Labels, object_name};
 
 /// On a workload: `true` for all that its pods use, `false` to never roll it, or a list of `secret/NAME`,
@@ -57,9 +59,14 @@ pub type Rule = &'static str;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Others {
     /// Those of Stakater Reloader.
-    pub reloader: bool,
+    pub reloader: Option<Reloader>,
     /// Those of wave.
     pub wave: bool,
+}
+
+impl Others {
+    /// Those of every tool, with the names and settings that the tool has by default.
+    pub const ALL: Self = Self { reloader: Some(Reloader::DEFAULT), wave: true };
 }
 
 /// The spec in the annotations of a workload.
@@ -138,8 +145,8 @@ impl WorkloadSpec {
         }
         spec.allowed =
             own.get(ALLOW_FROM).map(|text| values::namespaces(ALLOW_FROM, text)).transpose()?.unwrap_or_default();
-        if others.reloader {
-            others::reloader(&mut spec, own, of_pods)?;
+        if let Some(settings) = others.reloader {
+            others::reloader(&mut spec, settings, own, of_pods)?;
         }
         if others.wave {
             others::wave(&mut spec, own, namespace)?;
@@ -185,9 +192,9 @@ impl SourceSpec {
             matches: false,
             ignored: values::boolean(own, IGNORE)? == Some(true),
         };
-        if others.reloader {
-            spec.matches = values::is_true(own, others::RELOADER_MATCH);
-            spec.ignored |= values::is_true(own, others::RELOADER_IGNORE);
+        if let Some(settings) = others.reloader {
+            spec.matches = values::is_true(own, settings.name_of(others::RELOADER_MATCH));
+            spec.ignored |= values::is_true(own, settings.name_of(others::RELOADER_IGNORE));
         }
         Ok(spec)
     }

@@ -7,7 +7,7 @@ use konverge_jobs::{Job, Ready, Shared};
 
 use crate::{config::Config, run};
 
-const SHARED: Shared = Shared { addresses: &["bind_address"], of_process: &["log_format"] };
+const SHARED: Shared = Shared { addresses: &["bind_address", "metrics_bind_address"], of_process: &["log_format"] };
 
 /// Restarts the users of a changed Secret once.
 pub struct Roll;

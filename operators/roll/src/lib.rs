@@ -44,6 +44,7 @@ pub mod inspect;
 pub mod job;
 pub mod messages;
 pub mod metrics;
+pub mod migrate;
 pub mod object;
 pub mod plan;
 pub mod reader;

@@ -25,7 +25,7 @@ use kube::{Client, core::PartialObjectMeta};
 use crate::{
     breaker,
     budget::{Budget, Limits},
-    config::{Config, Pace},
+    config::{Config, Pace, renamed_variables},
     digest_key::Key,
     follow::{VaultSource, VaultSourceParts},
     index::Index,
@@ -66,6 +66,9 @@ pub async fn run(config: Config) -> ExitCode {
 
 /// The operator, ready to run. Nothing is asked of the API server before it runs.
 pub async fn assemble(config: Config) -> Result<Manager, StartError> {
+    for warning in renamed_variables(|name| std::env::var_os(name).is_some()) {
+        tracing::warn!("{warning}");
+    }
     let program = Program {
         name: PROGRAM,
         lease: config.leader_elect.then_some(PROGRAM),
@@ -73,6 +76,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         kubeconfig: config.kubeconfig.clone(),
     };
     let Base { mut manager, metrics, client, client_of_each_replica, events, .. } = program.assemble().await?;
+    config.metrics.options().serve(&mut manager, &client_of_each_replica).await?;
     let counts = metrics.register(Metrics::new);
     let key = load_digest_key(&mut manager, client_of_each_replica, &config);
     let index = Arc::new(Index::new(config.others(), breaker_settings(&config)));

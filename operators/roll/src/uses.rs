@@ -111,7 +111,7 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    const OTHERS: Others = Others { reloader: true, wave: true };
+    const OTHERS: Others = Others::ALL;
 
     /// The pods use all of the Secret `db`, the key `a` of the Secret `api`, and the `ConfigMap` `app`.
     fn found(own: &[(&str, &str)], sources: &[(&str, SourceName)], chosen: &[SourceName]) -> Vec<String> {

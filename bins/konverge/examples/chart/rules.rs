@@ -15,6 +15,9 @@ use crate::{
 /// Stands for the watched namespace.
 const WATCHED: &str = "watched";
 
+/// Lets an operator authenticate the readers of its metrics.
+const METRICS_AUTH: &str = "--enable-metrics-auth";
+
 /// Where a rule holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
@@ -56,17 +59,16 @@ pub(crate) fn template() -> Result<String, Box<dyn Error>> {
 }
 
 fn pull(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
-    let used = grants(uses::pull, only, &["--leader-elect"])?;
-    Ok(vec![Block { when: None, grants: used }])
+    let without = ["--leader-elect"];
+    let used = grants(uses::pull, only, &without)?;
+    Ok(vec![Block { when: None, grants: used }, of_metrics(uses::pull, only, &without)?])
 }
 
 fn push(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
     let kinds = konverge_push::object::Kind::ALL.map(konverge_push::object::Kind::plural);
     let without = ["--leader-elect", "--enable-metrics-auth=false"];
     let mut blocks = by_kind(uses::push, only, &without, &kinds)?;
-    let with = grants(uses::push, only, &["--leader-elect", "--enable-metrics-auth=true"])?;
-    let extra = &with - &grants(uses::push, only, &without)?;
-    blocks.push(Block { when: Some(".metricsAuth".to_owned()), grants: extra });
+    blocks.push(of_metrics(uses::push, only, &without)?);
     Ok(blocks)
 }
 
@@ -76,6 +78,7 @@ fn roll(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
     let with = grants(uses::roll, only, &["--leader-elect", "--vault-addr=https://vault"])?;
     let extra = &with - &grants(uses::roll, only, &["--leader-elect"])?;
     blocks.push(Block { when: Some(".vault".to_owned()), grants: extra });
+    blocks.push(of_metrics(uses::roll, only, &["--leader-elect"])?);
     Ok(blocks)
 }
 
@@ -92,6 +95,13 @@ fn of_manage() -> Result<Vec<Block>, Box<dyn Error>> {
         Block { when: Some(".gatewayAPI".to_owned()), grants: &with(false, true)? - &common },
         Block { when: None, grants: common },
     ])
+}
+
+/// The grants that a job has only where it authenticates the readers of its metrics.
+fn of_metrics(used: Used, only: Option<&str>, without: &[&str]) -> Result<Block, clap::Error> {
+    let with: Vec<_> = without.iter().copied().filter(|argument| !argument.starts_with(METRICS_AUTH)).collect();
+    let with = grants(used, only, &[&with, &[METRICS_AUTH][..]].concat())?;
+    Ok(Block { when: Some(".metricsAuth".to_owned()), grants: &with - &grants(used, only, without)? })
 }
 
 /// The grants that a job has with every kind, then those that each kind adds.

@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut files = Files::default();
     files.text("annotations.md", pages::annotations());
     files.text("flags.md", pages::flags());
+    files.text("zopp.md", pages::zopp());
     files.text("reasons.md", pages::reasons()?);
     files.text("metrics.md", pages::metrics());
     files.text("alerts.md", pages::alerts()?);

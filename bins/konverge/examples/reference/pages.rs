@@ -57,13 +57,14 @@ pub(crate) fn flags() -> String {
         "{GENERATED}# Flags and variables\n\nA flag overrides its variable. A flag without a variable in the table can only be given on the command line. \
          push and roll also read [the variables of Vault's client](vault-variables.md). `RUST_LOG` sets the log level of every program.\n"
     );
-    let run = program::Cli::command();
-    let run = run.find_subcommand("run").cloned().unwrap_or(run);
+    let konverge = program::Cli::command();
+    let of_konverge = |name: &str| konverge.find_subcommand(name).cloned().unwrap_or_default();
     for (name, command) in [
         ("zopp-operator", konverge_pull::config::Config::command()),
         ("vault-sync-operator", konverge_push::config::Config::command()),
         ("vault-rollout-operator", konverge_roll::config::Config::command()),
-        ("konverge run", run),
+        ("konverge run", of_konverge("run")),
+        ("konverge migrate", of_konverge("migrate")),
     ] {
         let _ = write!(text, "\n## {name}\n\n{}", reference::flags(&command));
     }
@@ -84,6 +85,48 @@ fn verbs(text: &mut String, name: &str, command: &Command) {
             let _ = write!(text, "\n### {name}\n\n{}", reference::flags(verb));
         }
         verbs(text, &name, verb);
+    }
+}
+
+/// The commands of `zopp`, with their flags.
+pub(crate) fn zopp() -> String {
+    let command = konverge_zopp_cli::arguments::command();
+    let mut text = format!(
+        "{GENERATED}# `zopp`\n\nThe commands and their flags. [Its own page](../../stores/zopp/cli/README.md) shows how to use them.\n\n\
+         ## Every command\n\n`--output text|json|yaml|table`, or `--format`, chooses how the answer is printed.\n\n{}",
+        reference::flags(&without_format(&command))
+    );
+    commands(&mut text, "zopp", &command);
+    text
+}
+
+/// A section for each command without commands of its own.
+fn commands(text: &mut String, name: &str, command: &Command) {
+    for command in command.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set()) {
+        let name = format!("{name} {}", command.get_name());
+        if command.has_subcommands() {
+            commands(text, &name, command);
+            continue;
+        }
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let _ = write!(text, "\n## {name}\n\n{about}.\n");
+        let operands: Vec<_> = command.get_positionals().map(ToString::to_string).collect();
+        if !operands.is_empty() {
+            let _ = write!(text, "\n    {name} {}\n", operands.join(" "));
+        }
+        let command = without_format(command);
+        if command.get_arguments().any(|argument| argument.get_long().is_some() && !argument.is_hide_set()) {
+            let _ = write!(text, "\n{}", reference::flags(&command));
+        }
+    }
+}
+
+/// The command without the flag that all of them have.
+fn without_format(command: &Command) -> Command {
+    let format = command.get_arguments().find(|argument| argument.get_id() == "output-format").map(clap::Arg::get_id);
+    match format.cloned() {
+        Some(format) => command.clone().mut_arg(format, |argument| argument.hide(true)),
+        None => command.clone(),
     }
 }
 
@@ -179,14 +222,14 @@ fn plain(summary: &str) -> String {
 /// The permissions of each program, with every feature.
 pub(crate) fn roles() -> Result<String, clap::Error> {
     let mut text = format!(
-        "{GENERATED}# Roles\n\nThe permissions that each operator uses with leader election and every kind. *Cluster* means all namespaces; with `--namespace` it \
+        "{GENERATED}# Roles\n\nThe permissions that each operator uses with leader election, with authentication of the readers of its metrics, and with every kind. *Cluster* means all namespaces; with `--namespace` it \
          is that namespace. The chart and the files in `deploy/rbac` grant exactly these. `kubectl konverge doctor` checks them.\n"
     );
     let arguments = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
     for ((job, program), permissions) in OPERATORS.iter().zip([
-        uses::pull(&arguments(&["--leader-elect"]))?,
+        uses::pull(&arguments(&["--leader-elect", "--enable-metrics-auth"]))?,
         uses::push(&arguments(&["--leader-elect"]))?,
-        uses::roll(&arguments(&["--leader-elect", "--vault-addr=https://vault"]))?,
+        uses::roll(&arguments(&["--leader-elect", "--enable-metrics-auth", "--vault-addr=https://vault"]))?,
     ]) {
         let _ = write!(text, "\n## {job}\n\nOf `{program}`.\n\n");
         let mut verbs: BTreeMap<[String; 4], BTreeSet<String>> = BTreeMap::new();

@@ -17,9 +17,9 @@ use purposes::{OF_PULL, OF_PUSH, OF_ROLL};
 fn main() -> Result<(), Box<dyn Error>> {
     let destination = Destination::parse();
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let pull = uses::pull(&words("--leader-elect"))?;
+    let pull = uses::pull(&words("--leader-elect --enable-metrics-auth"))?;
     let push = uses::push(&words("--leader-elect --enable-metrics-auth=true"))?;
-    let roll = uses::roll(&words("--leader-elect --vault-addr=https://vault"))?;
+    let roll = uses::roll(&words("--leader-elect --enable-metrics-auth --vault-addr=https://vault"))?;
     let mut files = Files::default();
     for manifest in [
         Manifest { names: PULL, grants: vec![Grants::new(&pull, &OF_PULL)] },
@@ -46,8 +46,8 @@ const PULL: Names = Names {
     namespace: "konverge-system",
     account: "zopp-operator",
     everywhere: "zopp-operator",
-    tokens: None,
-    metrics: None,
+    tokens: Some("zopp-operator-auth"),
+    metrics: Some(Metrics { role: "zopp-operator-metrics-reader", url: "/metrics" }),
     at_home: "zopp-operator-leader-election",
     home: "Only used with --leader-elect; in the namespace the operator runs in.",
 };
@@ -75,8 +75,8 @@ const ROLL: Names = Names {
     namespace: "vault-rollout-operator-system",
     account: "vault-rollout-operator",
     everywhere: "vault-rollout-operator",
-    tokens: None,
-    metrics: None,
+    tokens: Some("vault-rollout-operator-auth"),
+    metrics: Some(Metrics { role: "vault-rollout-operator-metrics-reader", url: "/metrics" }),
     at_home: "vault-rollout-operator",
     home: "In the namespace the operator runs in.",
 };
@@ -90,7 +90,7 @@ const ALL: Names = Names {
     account: "konverge",
     everywhere: "konverge",
     tokens: Some("konverge-auth"),
-    metrics: Some(Metrics { role: "konverge-metrics-reader", url: "/metrics/push" }),
+    metrics: Some(Metrics { role: "konverge-metrics-reader", url: "/metrics/*" }),
     at_home: "konverge",
     home: "In the namespace that the process runs in.",
 };

@@ -148,8 +148,8 @@ impl Manifest<'_> {
         head(&mut text, "v1", "ServiceAccount", account, Some(namespace))?;
         self.granted(&mut text, None, ("ClusterRole", everywhere), Place::Everywhere)?;
         if let Some(tokens) = tokens {
-            let about = "The API server tells who wants to read the metrics of push and whether they may. Vault asks with the same permission about the token that it\n\
-                         was given, if its login method has no token_reviewer_jwt of its own. Cluster-wide by nature.";
+            let about = "With --enable-metrics-auth the operator asks the API server who reads its metrics and whether they may. Vault asks with the same\n\
+                         permission about the token that it was given, if its login method has no token_reviewer_jwt of its own. Cluster-wide by nature.";
             self.granted(&mut text, Some(about), ("ClusterRole", tokens), Place::Tokens)?;
         }
         if let Some(Metrics { role, url }) = metrics {
@@ -157,7 +157,7 @@ impl Manifest<'_> {
             comment(
                 &mut text,
                 "",
-                "For clients that read the metrics of push, such as the service account of Prometheus. You bind it.",
+                "For clients that read the metrics, such as the service account of Prometheus. You bind it.",
             )?;
             head(&mut text, &format!("{GROUP}/v1"), "ClusterRole", role, None)?;
             write!(text, "rules:\n  - nonResourceURLs: [{url}]\n    verbs: [get]\n")?;
@@ -175,6 +175,8 @@ impl Manifest<'_> {
         comment(text, "", about.unwrap_or_default())?;
         head(text, &version, kind, role, of)?;
         text.push_str("rules:\n");
+        // The jobs of one process ask the API server about readers with the same permission.
+        let mut about_tokens = Vec::new();
         for grants in &self.grants {
             let rules = grants.rules(place);
             comment(
@@ -183,8 +185,12 @@ impl Manifest<'_> {
                 grants.heading.as_deref().filter(|_| place != Place::Tokens && !rules.is_empty()).unwrap_or_default(),
             )?;
             for rule in rules {
+                if place == Place::Tokens && about_tokens.contains(&rule) {
+                    continue;
+                }
                 comment(text, "  ", grants.purpose(place, &rule).map(|purpose| purpose.text).unwrap_or_default())?;
                 write_rule(text, &rule)?;
+                about_tokens.push(rule);
             }
         }
         text.push_str("---\n");

@@ -6,6 +6,7 @@ mod deployed;
 mod ending;
 mod leasing;
 mod making;
+mod migrating;
 mod misused;
 mod stage;
 mod whole_way;

@@ -159,7 +159,7 @@ fn pods_are_spread_limited_and_confined_without_any_value() {
         assert_eq!(pod["topologySpreadConstraints"][0]["topologyKey"], "kubernetes.io/hostname", "{name}");
         assert!(pod["terminationGracePeriodSeconds"].as_u64() > Some(30), "a program ends by itself within 30 s");
         let policy = object(&objects, "NetworkPolicy", &name);
-        assert_eq!(policy["spec"]["policyTypes"], serde_json::json!(["Ingress", "Egress"]), "{name}");
+        assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress", "Egress"]), "{name}");
         let has_budget = objects.contains_key(&("PodDisruptionBudget".to_owned(), name.clone()));
         assert_eq!(has_budget, part != "server", "a budget for one replica keeps its node from being drained");
     }
@@ -233,23 +233,40 @@ fn a_part_of_one_namespace_gets_no_role_of_the_cluster_but_for_what_has_no_names
     let confined =
         ["push.watchNamespace=shop", "pull.watchNamespace=shop", "roll.watchNamespace=shop", "manage.enabled=false"];
     let objects = objects(&render(&[&EVERYTHING[..], &confined, &["rbac.clusterWide=false"]].concat(), &[]).unwrap());
-    for part in ["operator", "roll"] {
-        assert!(grants(of_part(&objects, part), "ClusterRole").is_empty(), "{part}");
-    }
-    let of_push: BTreeSet<_> = grants(of_part(&objects, "push"), "ClusterRole")
-        .into_iter()
-        .map(|(_, resource, name, _)| (resource, name))
-        .collect();
+    let of = |part| {
+        let grants = grants(of_part(&objects, part), "ClusterRole").into_iter();
+        grants.map(|(_, resource, name, _)| (resource, name)).collect::<BTreeSet<_>>()
+    };
     let named = |resource: &str, name: Option<&str>| (resource.to_owned(), name.map(str::to_owned));
-    let expected = [
-        named("namespaces", Some("kube-system")),
-        named("namespaces", Some("shop")),
-        named("subjectaccessreviews", None),
-        named("tokenreviews", None),
-    ];
-    assert_eq!(of_push, BTreeSet::from(expected));
+    let reviews = BTreeSet::from([named("subjectaccessreviews", None), named("tokenreviews", None)]);
+    for part in ["operator", "roll"] {
+        assert_eq!(of(part), reviews, "{part}");
+    }
+    let of_namespaces = BTreeSet::from([named("namespaces", Some("kube-system")), named("namespaces", Some("shop"))]);
+    assert_eq!(of("push"), &reviews | &of_namespaces);
     let role = object(&objects, "Role", "release-konverge-roll-watched");
     assert_eq!(role["metadata"]["namespace"], "shop");
+}
+
+#[test]
+fn readers_of_metrics_have_a_role_of_the_name_that_the_docs_say() {
+    let page = include_str!("../../../../docs/how-to/monitoring.md");
+    let objects = objects(&render(&EVERYTHING, &[]).unwrap());
+    for (part, program, shipped) in [
+        ("operator", "zopp-operator", include_str!("../../../../deploy/rbac/zopp-operator.yaml")),
+        ("push", "vault-sync-operator", include_str!("../../../../deploy/rbac/vault-sync-operator.yaml")),
+        ("roll", "vault-rollout-operator", include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml")),
+    ] {
+        let role = of_part(&objects, part).find(|role| role["rules"][0]["nonResourceURLs"] == json!(["/metrics"]));
+        let name = role.unwrap()["metadata"]["name"].as_str().unwrap();
+        assert!(name.ends_with(&format!("-konverge-{part}-metrics-reader")), "{name}");
+        assert!(page.contains(&format!("`konverge-system-konverge-{part}-metrics-reader`")), "{part}");
+        let name = format!("{program}-metrics-reader");
+        assert!(shipped.contains(&format!("name: {name}\n")) && page.contains(&format!("`{name}`")), "{name}");
+        let container = of_part(&objects, part).find(|object| object["kind"] == "Deployment").unwrap();
+        let arguments = &container["spec"]["template"]["spec"]["containers"][0]["args"];
+        assert!(arguments.as_array().unwrap().contains(&json!("--enable-metrics-auth=true")), "{part}: {arguments}");
+    }
 }
 
 #[test]

@@ -10,11 +10,17 @@ use konverge_testkit_stores::{VaultOptions, VaultServer};
 use kube::{
     Api, Client,
     api::{ApiResource, ListParams, Patch, PatchParams, PostParams},
+    config::Kubeconfig,
     core::{DynamicObject, GroupVersionKind},
 };
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 const ACCOUNT: &str = "vault-rollout-operator";
+const METRICS_READER: &str = "vault-rollout-operator-metrics-reader";
 const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultsyncstatus.yaml");
 const OWN_DEFINITION: &str = include_str!("../../../../deploy/crds/vaultrollouts.yaml");
 const ROLE: &str = include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml");
@@ -241,10 +247,43 @@ async fn write_content(vault: &VaultServer, round: usize) {
     vault.request("POST", "old/content", &fields).await.unwrap();
 }
 
-/// The rules of what is shipped.
+/// The token of an account that has the shipped role for readers of metrics.
+async fn reader(plane: &ControlPlane, namespace: &str) -> String {
+    let binding = format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: reader}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {METRICS_READER}}}\n\
+         subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]\n"
+    );
+    plane.apply(&binding).await.unwrap();
+    let kubeconfig = plane.service_account_kubeconfig(namespace, "reader").await.unwrap();
+    let kubeconfig = serde_json::to_value(Kubeconfig::read_from(kubeconfig).unwrap()).unwrap();
+    kubeconfig["users"][0]["user"]["token"].as_str().unwrap().to_owned()
+}
+
+/// The metrics, which are for a reader with this token and for nobody else.
+async fn metrics(address: &str, token: &str) -> String {
+    assert_eq!(
+        http_get(address, "/metrics").await.unwrap().0,
+        401,
+        "metrics are for clients that the API server knows"
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request =
+        format!("GET /metrics HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("konverge_roll_"), "{answer}");
+    answer
+}
+
+/// The rules of what is shipped that are the operator's.
 fn rules() -> Vec<PolicyRule> {
     let documents = ROLE.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).unwrap());
-    let roles = documents.filter(|document| document["kind"] == "ClusterRole" || document["kind"] == "Role");
+    let roles = documents.filter(|document| {
+        let is_role = document["kind"] == "ClusterRole" || document["kind"] == "Role";
+        is_role && document["metadata"]["name"] != METRICS_READER
+    });
     roles.flat_map(|role| serde_json::from_value::<Vec<PolicyRule>>(role["rules"].clone()).unwrap()).collect()
 }
 
@@ -279,7 +318,14 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
         .args(["--namespace", &view.namespace, "--bind-address", &address, "--min-interval", "0s", "--leader-elect"])
         .args(crate::stage::UNLIMITED)
         .args(["--vault-interval", "1s"])
-        .args(["--runaway-changes", "0", "--vault-url", &format!("{}/v1/", vault.address()), "--vault-token-file"])
+        .args([
+            "--enable-metrics-auth",
+            "--runaway-changes",
+            "0",
+            "--vault-url",
+            &format!("{}/v1/", vault.address()),
+            "--vault-token-file",
+        ])
         .arg(&token_file)
         .env("RUST_LOG", "trace");
     let mut process = Process::start(plane.run_directory(), spec).unwrap();
@@ -324,12 +370,15 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
         before = eventually(SOON, rolled).await.unwrap();
     }
 
+    let reader = reader(&plane, &home).await;
+    let metrics = metrics(&address, &reader).await;
+
     let objects = KINDS.map(async |(kind, version, _)| {
         let object = view.api(kind, version).get("app").await.unwrap();
         serde_json::to_string(&object).unwrap()
     });
     let places = [
-        ("metrics", http_get(&address, "/metrics").await.unwrap().1),
+        ("metrics", metrics),
         ("readiness", http_get(&address, "/readyz?verbose").await.unwrap().1),
         ("events", serde_json::to_string(&view.events().await).unwrap()),
         ("workloads", join_all(objects).await.concat()),
@@ -341,7 +390,7 @@ async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     assert!(said.contains("TRACE") && said.contains("konverge_roll"), "it says all it can");
     for (place, text) in places.iter().map(|(place, text)| (*place, text)).chain([("log", &said)]) {
         assert!(!text.is_empty(), "{place} says nothing at all");
-        for value in VALUES.iter().copied().chain(IN_VAULT).chain([&*token]) {
+        for value in VALUES.iter().copied().chain(IN_VAULT).chain([&*token, &reader]) {
             assert!(!text.contains(value), "{place} shows {value}");
         }
     }

@@ -99,8 +99,7 @@ impl Bound {
         if asks && !secure {
             warn_of_tokens_in_the_open(address);
         }
-        let page = Arc::new(MetricsPage::new(metrics, authentication));
-        let router = Router::new().route("/metrics", get(read)).with_state(page);
+        let router = router(MetricsPage::new(metrics, authentication));
         let (acceptor, certificate) = tls.unzip();
         let keeping = async {
             if let Some(certificate) = certificate {
@@ -117,6 +116,11 @@ pub(super) fn warn_of_tokens_in_the_open(address: SocketAddr) {
         "METRICS ASK FOR BEARER TOKENS OVER PLAIN HTTP: whoever can listen on the way can take a token and use it; give the server \
          for metrics a certificate"
     );
+}
+
+/// Serves the page at `/metrics`.
+pub(super) fn router(page: MetricsPage) -> Router {
+    Router::new().route("/metrics", get(read)).with_state(Arc::new(page))
 }
 
 async fn read(State(page): State<Arc<MetricsPage>>, uri: Uri, headers: HeaderMap) -> Response {
@@ -150,7 +154,7 @@ impl MetricsPage {
     }
 }
 
-pub(super) fn scrape(metrics: &Metrics) -> Response {
+fn scrape(metrics: &Metrics) -> Response {
     match metrics.encode() {
         Ok(text) => {
             ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()

@@ -23,7 +23,7 @@ pub(super) struct Servers {
 
 /// Where metrics are served.
 enum MetricsAt {
-    WithHealth,
+    WithHealth(Option<Box<Authentication>>),
     /// Nor is anybody let in who could not have read them there.
     Nowhere(Option<Box<Authentication>>),
     Own(Box<BoundMetricsServer>),
@@ -31,7 +31,7 @@ enum MetricsAt {
 
 impl Default for Servers {
     fn default() -> Self {
-        Self { health: HttpServer::nowhere(), metrics: MetricsAt::WithHealth }
+        Self { health: HttpServer::nowhere(), metrics: MetricsAt::WithHealth(None) }
     }
 }
 
@@ -39,22 +39,24 @@ impl Servers {
     /// Answers until dropped, each server for itself.
     pub(super) fn serve(self, checks: Checks, metrics: Metrics) -> Vec<BoxFuture<'static, ()>> {
         let (beside_health, own) = match self.metrics {
-            MetricsAt::WithHealth => (Some(metrics), None),
+            MetricsAt::WithHealth(authentication) => {
+                (Some(MetricsPage::new(metrics, authentication.map(|it| *it))), None)
+            }
             MetricsAt::Nowhere(_) => (None, None),
             MetricsAt::Own(server) => (None, Some(server.serve(metrics))),
         };
-        let health = self.health.serve(checks, beside_health).boxed();
+        let health = self.health.serve_page(checks, beside_health).boxed();
         [Some(health), own.map(FutureExt::boxed)].into_iter().flatten().collect()
     }
 
     /// The page of a program that serves its metrics nowhere itself, for the callers that could have read them there.
     pub(super) fn unserved(&mut self, metrics: &Metrics) -> Option<MetricsPage> {
         let authentication = match &mut self.metrics {
-            MetricsAt::WithHealth if !self.health.listens() => None,
-            MetricsAt::Nowhere(authentication) => authentication.take().map(|it| *it),
-            MetricsAt::WithHealth | MetricsAt::Own(_) => return None,
+            MetricsAt::WithHealth(authentication) if !self.health.listens() => authentication.take(),
+            MetricsAt::Nowhere(authentication) => authentication.take(),
+            MetricsAt::WithHealth(_) | MetricsAt::Own(_) => return None,
         };
-        Some(MetricsPage::new(metrics.clone(), authentication))
+        Some(MetricsPage::new(metrics.clone(), authentication.map(|it| *it)))
     }
 }
 
@@ -67,7 +69,7 @@ impl Manager {
     /// [`bind`](Self::bind), where there may be no such server at all.
     pub async fn listen(listen: Listen, metrics: Metrics) -> Result<Self, BindError> {
         let health = HttpServer::bind(listen).await?;
-        Ok(Self { servers: Servers { health, metrics: MetricsAt::WithHealth }, ..Self::new(metrics) })
+        Ok(Self { servers: Servers { health, metrics: MetricsAt::WithHealth(None) }, ..Self::new(metrics) })
     }
 
     /// Serves `/metrics` here, and no longer beside health. Takes the address at once and tells which one it is, if there is one;
@@ -96,6 +98,13 @@ impl Manager {
         let address = bound.address();
         self.servers.metrics = MetricsAt::Own(Box::new(bound));
         Ok(Some(address))
+    }
+
+    /// Authenticates readers of `/metrics` where it is beside health. A [`metrics_server`](Self::metrics_server) has an authentication of its own.
+    pub fn metrics_authentication(&mut self, authentication: Authentication) {
+        if let MetricsAt::WithHealth(readers) = &mut self.servers.metrics {
+            *readers = Some(Box::new(authentication));
+        }
     }
 
     /// Where it listens; port 0 says nowhere.

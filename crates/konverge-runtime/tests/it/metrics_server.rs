@@ -109,6 +109,29 @@ fn questions(metrics: &Metrics) -> usize {
 }
 
 #[tokio::test]
+async fn beside_health_readers_of_metrics_are_authenticated_and_probes_are_not() {
+    let namespace = control_plane().await.namespace("beside").await.unwrap();
+    let asks = r#"[{apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"]},
+        {apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"]}]"#;
+    let operator = account(&namespace, "operator", asks).await;
+    let may = token(&account(&namespace, "reader", r#"[{nonResourceURLs: ["/metrics"], verbs: ["get"]}]"#).await);
+    let series = Metrics::new("test", "1.2.3");
+    let authentication = Authentication::new(client(&operator, &series).await);
+    let mut manager = Manager::bind(ANY, series).await.unwrap();
+    manager.metrics_authentication(authentication);
+    let (address, shutdown) = (manager.address(), manager.shutdown());
+    let running = tokio::spawn(manager.run());
+    for (who, expected) in [(None, 401), (Some("nobody"), 401), (Some(&*may), 200)] {
+        let (status, _, body) = read(address, who).await;
+        assert_eq!(status, expected, "{body}");
+        assert_eq!(body.contains("konverge_build_info"), expected == 200, "{body}");
+    }
+    assert_eq!(http::get(address, "/healthz").await, (200, "ok".to_owned()));
+    shutdown.cancel();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn who_may_not_read_metrics_is_refused_and_the_api_server_is_asked_once() {
     let namespace = control_plane().await.namespace("metrics").await.unwrap();
     let asks = r#"[{apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"]},

@@ -13,6 +13,7 @@
 - {{ printf "--namespace=%s" . | quote }}
 {{- end }}
 - --health-probe-bind-address=0.0.0.0:{{ .values.healthCheck.port }}
+- --enable-metrics-auth={{ .values.metricsAuth }}
 - --leader-elect
 - --log-format={{ .root.Values.logFormat }}
 {{- end }}
@@ -56,6 +57,7 @@
 - {{ printf "--namespace=%s" . | quote }}
 {{- end }}
 - --health-probe-bind-address=:8080
+- --enable-metrics-auth={{ .values.metricsAuth }}
 - --leader-elect
 - --log-format={{ .root.Values.logFormat }}
 {{- end }}

@@ -9,6 +9,14 @@
 - apiGroups: ["zopp.dev"]
   resources: ["zoppsecretsyncs"]
   verbs: ["list","watch"]
+{{- if .metricsAuth }}
+- apiGroups: ["authentication.k8s.io"]
+  resources: ["tokenreviews"]
+  verbs: ["create"]
+- apiGroups: ["authorization.k8s.io"]
+  resources: ["subjectaccessreviews"]
+  verbs: ["create"]
+{{- end }}
 {{- end }}
 {{- define "konverge.rules.pull.all.watched" }}
 {{- end }}
@@ -148,6 +156,14 @@
   resources: ["vaultsyncstatus/status"]
   verbs: ["patch"]
 {{- end }}
+{{- if .metricsAuth }}
+- apiGroups: ["authentication.k8s.io"]
+  resources: ["tokenreviews"]
+  verbs: ["create"]
+- apiGroups: ["authorization.k8s.io"]
+  resources: ["subjectaccessreviews"]
+  verbs: ["create"]
+{{- end }}
 {{- end }}
 {{- define "konverge.rules.roll.all.watched" }}
 {{- end }}
@@ -244,6 +260,14 @@
   verbs: ["get","create","patch"]
 {{- end }}
 {{- define "konverge.rules.pull.one.cluster" }}
+{{- if .metricsAuth }}
+- apiGroups: ["authentication.k8s.io"]
+  resources: ["tokenreviews"]
+  verbs: ["create"]
+- apiGroups: ["authorization.k8s.io"]
+  resources: ["subjectaccessreviews"]
+  verbs: ["create"]
+{{- end }}
 {{- end }}
 {{- define "konverge.rules.pull.one.watched" }}
 - apiGroups: [""]
@@ -349,6 +373,14 @@
   verbs: ["get","patch"]
 {{- end }}
 {{- define "konverge.rules.roll.one.cluster" }}
+{{- if .metricsAuth }}
+- apiGroups: ["authentication.k8s.io"]
+  resources: ["tokenreviews"]
+  verbs: ["create"]
+- apiGroups: ["authorization.k8s.io"]
+  resources: ["subjectaccessreviews"]
+  verbs: ["create"]
+{{- end }}
 {{- end }}
 {{- define "konverge.rules.roll.one.watched" }}
 - apiGroups: [""]

@@ -11,8 +11,7 @@ pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     needed.extend(of_namespaces(config));
     needed.extend(at_home(config, home));
     if config.server.enable_metrics_auth && config.server.metrics_bind_address.0.is_some() {
-        needed.push(Permission::new("authentication.k8s.io", "tokenreviews", "create"));
-        needed.push(Permission::new("authorization.k8s.io", "subjectaccessreviews", "create"));
+        needed.extend(Permission::metrics_authentication());
     }
     needed
 }

@@ -37,7 +37,7 @@ mod tests {
             (config.pace.min_interval, config.pace.debounce),
             (SignedDuration::from_mins(2), SignedDuration::from_secs(3))
         );
-        assert_eq!((config.leader_elect, config.wave_annotations), (true, false));
+        assert_eq!((config.leader_elect, config.tools.wave_annotations), (true, false));
         assert_eq!(config.namespace.as_deref(), Some("shop"));
         assert!(of("--no-such-flag").is_err());
     }

@@ -1,5 +1,7 @@
 //! The annotations of Stakater Reloader and of wave, as far as they say what ours can say. Sources are those of their documentation.
 
+use std::str::FromStr;
+
 use super::{Annotations, Invalid, Named, Rule, WorkloadSpec, values};
 use crate::object::{SourceKind, SourceName};
 
@@ -22,26 +24,121 @@ pub(super) const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
 /// There a Deployment is paused for so long after a rollout; here the next rollout waits, and the Deployment can be changed.
 const RELOADER_PAUSE_PERIOD: &str = "deployment.reloader.stakater.com/pause-period";
 
+/// All annotations of wave begin with it.
+pub(crate) const WAVE_PREFIX: &str = "wave.pusher.com/";
 /// For all that the pods use.
 const WAVE_UPDATE: &str = "wave.pusher.com/update-on-config-change";
 /// For more, as `NAMESPACE/NAME`.
 const WAVE_CONFIG_MAPS: &str = "wave.pusher.com/extra-configmaps";
 const WAVE_SECRETS: &str = "wave.pusher.com/extra-secrets";
 
+/// The annotations of Reloader that are followed, each of which may have another name in a cluster.
+const RELOADER: [Rule; 11] = [
+    RELOADER_AUTO,
+    RELOADER_AUTO_SECRET,
+    RELOADER_AUTO_CONFIG_MAP,
+    RELOADER_SECRETS,
+    RELOADER_CONFIG_MAPS,
+    RELOADER_EXCEPT_SECRETS,
+    RELOADER_EXCEPT_CONFIG_MAPS,
+    RELOADER_SEARCH,
+    RELOADER_MATCH,
+    RELOADER_IGNORE,
+    RELOADER_PAUSE_PERIOD,
+];
+
+/// Whether this is an annotation of Reloader that is followed, under its standard name.
+pub(crate) fn is_of_reloader(annotation: &str) -> bool {
+    RELOADER.contains(&annotation)
+}
+
+/// The rule for workloads that say nothing, where all of them are followed.
+const RELOADER_AUTO_ALL: Rule = "--reloader-auto-reload-all";
+
+/// How Reloader was set in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reloader {
+    /// Whether workloads without an annotation have opted in.
+    pub auto_reload_all: bool,
+    /// The names of the annotations, in the order of [`RELOADER`].
+    pub(crate) names: [Rule; RELOADER.len()],
+}
+
+impl Reloader {
+    /// Reloader without flags.
+    pub const DEFAULT: Self = Self { auto_reload_all: false, names: RELOADER };
+
+    /// The same, with another name of an annotation.
+    #[must_use]
+    pub fn rename(mut self, renamed: Renamed) -> Self {
+        for (name, standard) in self.names.iter_mut().zip(RELOADER) {
+            if standard == renamed.standard {
+                *name = renamed.name;
+            }
+        }
+        self
+    }
+
+    /// Returns the name that an annotation of Reloader has in this cluster.
+    pub(super) fn name_of(&self, standard: Rule) -> Rule {
+        RELOADER.iter().position(|known| *known == standard).map_or(standard, |place| self.names[place])
+    }
+}
+
+/// An annotation of Reloader with another name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renamed {
+    standard: Rule,
+    name: Rule,
+}
+
+impl FromStr for Renamed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (standard, name) =
+            text.split_once('=').ok_or("write NAME=YOURS, such as reloader.stakater.com/auto=example.com/auto")?;
+        let known = RELOADER.into_iter().find(|known| *known == standard);
+        let standard =
+            known.ok_or_else(|| format!("{standard:?} is not followed; these are: {}", RELOADER.join(", ")))?;
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return Err(format!("{name:?} cannot be the name of an annotation"));
+        }
+        // A setting lasts as long as the process, as the names in the code do.
+        Ok(Self { standard, name: String::leak(name.to_owned()) })
+    }
+}
+
 /// Adds what Reloader would do, which reads words in ways of its own: what is neither yes nor no is no, and a name may be missing in a list.
-pub(super) fn reloader(spec: &mut WorkloadSpec, own: &Annotations, of_pods: &Annotations) -> Result<(), Invalid> {
+pub(super) fn reloader(
+    spec: &mut WorkloadSpec,
+    settings: Reloader,
+    own: &Annotations,
+    of_pods: &Annotations,
+) -> Result<(), Invalid> {
+    let of = |standard| settings.name_of(standard);
+    let (auto_all, search) = (of(RELOADER_AUTO), of(RELOADER_SEARCH));
     for (kind, auto, named, except) in [
-        (SourceKind::Secret, RELOADER_AUTO_SECRET, RELOADER_SECRETS, RELOADER_EXCEPT_SECRETS),
-        (SourceKind::ConfigMap, RELOADER_AUTO_CONFIG_MAP, RELOADER_CONFIG_MAPS, RELOADER_EXCEPT_CONFIG_MAPS),
+        (SourceKind::Secret, of(RELOADER_AUTO_SECRET), of(RELOADER_SECRETS), of(RELOADER_EXCEPT_SECRETS)),
+        (
+            SourceKind::ConfigMap,
+            of(RELOADER_AUTO_CONFIG_MAP),
+            of(RELOADER_CONFIG_MAPS),
+            of(RELOADER_EXCEPT_CONFIG_MAPS),
+        ),
     ] {
         // The pods' count for a kind of which the workload says nothing at all. Only the workload says which sources are left out.
-        let says = [RELOADER_AUTO, auto, named, RELOADER_SEARCH].iter().any(|annotation| own.contains_key(*annotation));
+        let says = [auto_all, auto, named, search].iter().any(|annotation| own.contains_key(*annotation));
         let words = if says { own } else { of_pods };
         spec.except.extend(names(own, except)?.into_iter().map(|name| SourceName { kind, name }));
-        if let Some(rule) =
-            [RELOADER_AUTO, auto].into_iter().find(|rule| words.get(*rule).is_some_and(|word| is_yes(word)))
+        if let Some(rule) = [auto_all, auto].into_iter().find(|rule| words.get(*rule).is_some_and(|word| is_yes(word)))
         {
             spec.all.entry(kind).or_insert(rule);
+        }
+        // A workload that says anything here decides for itself.
+        let decides = [auto_all, auto].iter().any(|rule| words.get(*rule).is_some_and(|word| !word.is_empty()));
+        if settings.auto_reload_all && !decides {
+            spec.all.entry(kind).or_insert(RELOADER_AUTO_ALL);
         }
         for name in names(words, named)? {
             let source = SourceName { kind, name };
@@ -49,12 +146,12 @@ pub(super) fn reloader(spec: &mut WorkloadSpec, own: &Annotations, of_pods: &Ann
                 add(spec, source, named);
             }
         }
-        if values::is_true(words, RELOADER_SEARCH) {
-            spec.matching.insert(kind, RELOADER_SEARCH);
+        if values::is_true(words, search) {
+            spec.matching.insert(kind, search);
         }
     }
-    let period =
-        own.get(RELOADER_PAUSE_PERIOD).map(|text| values::duration(RELOADER_PAUSE_PERIOD, text)).transpose()?;
+    let pause_period = of(RELOADER_PAUSE_PERIOD);
+    let period = own.get(pause_period).map(|text| values::duration(pause_period, text)).transpose()?;
     spec.min_interval = spec.min_interval.or(period);
     Ok(())
 }

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const NONE: Others = Others { reloader: false, wave: false };
-const EVERYBODY: Others = Others { reloader: true, wave: true };
+const NONE: Others = Others { reloader: None, wave: false };
+const EVERYBODY: Others = Others::ALL;
 
 fn annotations(pairs: &[(&str, &str)]) -> Annotations {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -139,6 +139,25 @@ fn reloaders_words_on_the_pods_count_for_a_kind_of_which_the_workload_says_nothi
         assert_eq!(spec.matching.keys().copied().collect::<Vec<_>>(), expected, "search beside {own:?}");
         assert!(!spec.except.contains(&SourceName::secret("never")), "only the workload leaves out");
     }
+}
+
+#[test]
+fn with_reloaders_auto_reload_all_a_workload_has_opted_in_unless_it_says_no() {
+    use SourceKind::{ConfigMap, Secret};
+    let all = Others { reloader: Some(Reloader { auto_reload_all: true, ..Reloader::DEFAULT }), wave: false };
+    for (own, expected) in [
+        ([].as_slice(), [Secret, ConfigMap].as_slice()),
+        (&[("reloader.stakater.com/auto", "")], &[Secret, ConfigMap]),
+        (&[("reloader.stakater.com/auto", "false")], &[]),
+        (&[("secret.reloader.stakater.com/auto", "false")], &[ConfigMap]),
+        (&[("secret.reloader.stakater.com/auto", "true")], &[Secret, ConfigMap]),
+        (&[("secret.reloader.stakater.com/reload", "a")], &[Secret, ConfigMap]),
+    ] {
+        let spec = workload(own, all).unwrap();
+        assert_eq!(spec.all.keys().copied().collect::<Vec<_>>(), expected, "{own:?}");
+        assert!(workload(own, EVERYBODY).unwrap().all.len() < 2, "without the setting: {own:?}");
+    }
+    assert!(workload(&[(ON_CHANGE, "false")], all).unwrap().never);
 }
 
 #[test]

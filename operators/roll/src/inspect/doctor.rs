@@ -17,7 +17,7 @@ pub(super) fn settings(config: &Config) -> String {
         (0, concurrent) => format!("at most {concurrent} concurrent rollouts"),
         (rate, concurrent) => format!("at most {rate} rollouts per minute, {concurrent} concurrent rollouts"),
     };
-    let others = [(config.reloader_annotations, "Stakater Reloader"), (config.wave_annotations, "wave")];
+    let others = [(config.tools.reloader_annotations, "Stakater Reloader"), (config.tools.wave_annotations, "wave")];
     let others: Vec<_> = others.into_iter().filter(|(given, _)| *given).map(|(_, whose)| whose).collect();
     let others = if others.is_empty() { String::new() } else { format!(", the words of {}", others.join(" and ")) };
     format!("each workload once in {:#} at most, {budget}{others}", config.pace.min_interval)
@@ -66,7 +66,7 @@ pub(super) fn watched(objects: &[Objects], operators: &[Installed<Config>]) -> V
     };
     let mut unseen = Vec::new();
     let mut unheard = Vec::new();
-    let listens = |config: &Config| config.reloader_annotations || config.wave_annotations;
+    let listens = |config: &Config| config.tools.reloader_annotations || config.tools.wave_annotations;
     for (Objects { kind, found }, what) in objects.iter().filter_map(|objects| Some((objects, what(&objects.kind)?))) {
         for object in found.iter().flatten() {
             if !configs().any(|config| sees(config, what, object)) {

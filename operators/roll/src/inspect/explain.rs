@@ -250,7 +250,7 @@ fn is_rolled(
     let metadata = workload.metadata;
     let (annotations, labels) = (metadata.annotations.unwrap_or_default(), metadata.labels.unwrap_or_default());
     let namespace = metadata.namespace.unwrap_or_default();
-    let others = Others { reloader: true, wave: true };
+    let others = Others::ALL;
     let spec = WorkloadSpec::read(&annotations, &workload.template_annotations, &namespace, others).ok()?;
     let chosen = of_source.selector.as_ref().filter(|selector| selector.choose(&labels)).map(|_| source);
     let mut referenced = uses::referenced(&workload.references);

@@ -64,7 +64,7 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     let settings =
         breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: config.pace.runaway_quiet };
     // Where the operator cannot be seen, all words count that it may have been told to understand.
-    let others = known.map_or(Others { reloader: true, wave: true }, |operator| operator.config.others());
+    let others = known.map_or(Others::ALL, |operator| operator.config.others());
     let index = Index::new(others, settings);
     let unseen = show_sources(cluster, &index, &key.namespace).await;
     let mut unseen: Vec<_> = unseen.iter().map(|failure| format!("which sources ask for it: {failure}")).collect();

@@ -8,6 +8,9 @@ use crate::{config::Config, run::PROGRAM, trigger::TriggerKind};
 pub(super) fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
     needed.extend(at_home(config, home));
+    if config.metrics.authenticates() {
+        needed.extend(Permission::metrics_authentication());
+    }
     needed
 }
 
@@ -84,6 +87,10 @@ mod tests {
             (vault, "watch vaultrollouts", true),
             (vault, "patch vaultrollouts/status", true),
             (vault, "patch vaultrollouts", false),
+            ("--enable-metrics-auth", "create tokenreviews", true),
+            ("--enable-metrics-auth", "create subjectaccessreviews", true),
+            ("--leader-elect", "create tokenreviews", false),
+            ("--enable-metrics-auth --metrics-bind-address=0", "create tokenreviews", false),
         ];
         for (arguments, permission, expected) in cases {
             let config = Config::try_parse_from([PROGRAM].into_iter().chain(arguments.split(' '))).unwrap();

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// All words that are ever understood.
-const ALL: Others = Others { reloader: true, wave: true };
+const ALL: Others = Others::ALL;
 
 /// Returns the record on an object, even if another object owns it. Only the key of digests tells whether it is its own.
 pub(super) fn recorded(annotations: &Annotations) -> Option<Record> {

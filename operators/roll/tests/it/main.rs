@@ -10,6 +10,7 @@ mod gitops;
 mod held;
 mod hostile;
 mod obstacles;
+mod reloader;
 mod standby;
 mod vault_rollout;
 mod vault_sync_status;

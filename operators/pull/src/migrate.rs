@@ -1,0 +1,127 @@
+//! What becomes of the users of the original zopp operator. Pure: `konverge migrate` lists the objects and prints the result.
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use konverge_kubectl::{Kind, Migrated, Migration, Shown};
+use kube::core::{ApiResource, DynamicObject};
+
+use crate::{
+    annotations::{Declaration, KEYS, declaration},
+    unsupported::ZoppSecretSync,
+};
+
+/// The tools that pull replaces.
+pub const ALL: [&dyn Migration; 1] = [&Zopp];
+
+/// The annotation of Deployments that the original restarts.
+const RELOAD: &str = "zopp.dev/reload";
+
+/// Moves users of the zopp operator.
+pub struct Zopp;
+
+impl Migration for Zopp {
+    fn name(&self) -> &'static str {
+        "zopp"
+    }
+
+    fn page(&self) -> &'static str {
+        "docs/migrate/zopp-operator.md"
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        [
+            ApiResource::erase::<Secret>(&()),
+            ApiResource::erase::<ZoppSecretSync>(&()),
+            ApiResource::erase::<Deployment>(&()),
+        ]
+        .map(|resource| Kind { resource, short: &[], shown: Shown::Metadata })
+        .into()
+    }
+
+    fn classify(&self, kind: &Kind, object: &DynamicObject) -> Option<Migrated> {
+        let annotations = object.metadata.annotations.clone().unwrap_or_default();
+        let (becomes, lost) = match kind.resource.kind.as_str() {
+            "Secret" => of_secret(&annotations, object.metadata.namespace.as_deref().unwrap_or_default())?,
+            "ZoppSecretSync" => (
+                Vec::new(),
+                vec![
+                    "pull does not support this kind. Keep the original operator for it, or annotate a Secret"
+                        .to_owned(),
+                ],
+            ),
+            _ if annotations.get(RELOAD).is_some_and(|word| word == "true") => (
+                vec![format!(
+                    "roll restarts it for {RELOAD}, without a flag. pull alone does not, so install roll, too"
+                )],
+                Vec::new(),
+            ),
+            _ => return None,
+        };
+        Some(Migrated { becomes, lost })
+    }
+}
+
+/// The sentences about a Secret, or `None` if it is not annotated.
+fn of_secret(
+    annotations: &std::collections::BTreeMap<String, String>,
+    namespace: &str,
+) -> Option<(Vec<String>, Vec<String>)> {
+    let (mut becomes, mut lost) = (Vec::new(), Vec::new());
+    match declaration(annotations) {
+        Declaration::NotOurs => return None,
+        Declaration::Incomplete { missing } => {
+            lost.push(format!("it lacks {}. pull writes nothing until you add that", missing.join(", ")));
+        }
+        Declaration::Bound(environment) => {
+            becomes.push(format!("pull keeps it equal to {environment}, with the same annotations"));
+            if environment.project != namespace {
+                becomes.push(format!(
+                    "the chart and the shipped manifest allow only the projects of its own name to a namespace. Write a rule: \
+                     --allow={namespace}={environment}, or pull.allow in the chart"
+                ));
+            }
+        }
+    }
+    if annotations.contains_key(KEYS) {
+        lost.push(format!("{KEYS} has no effect, neither there nor here: the Secret gets all keys"));
+    }
+    Some((becomes, lost))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn classify(kind: usize, annotations: &Value) -> Option<Migrated> {
+        let metadata = json!({ "name": "db", "namespace": "shop", "annotations": annotations });
+        let object: DynamicObject = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        Zopp.classify(&Zopp.kinds()[kind], &object)
+    }
+
+    #[test]
+    fn secrets_are_kept_and_the_other_kind_is_lost() {
+        let bound = |project: &str| json!({ "zopp.dev/sync": "true", "zopp.dev/workspace": "acme", "zopp.dev/project": project, "zopp.dev/environment": "dev" });
+        let mut with_keys = bound("shop");
+        with_keys[KEYS] = json!("a,b");
+        let cases: [(usize, Value, &[&str], &[&str]); 6] = [
+            (0, bound("shop"), &["equal to acme/shop/dev"], &[]),
+            (0, bound("other"), &["equal to acme/other/dev", "--allow=shop=acme/other/dev"], &[]),
+            (0, with_keys, &["equal to acme/shop/dev"], &["gets all keys"]),
+            (0, json!({ "zopp.dev/sync": "true" }), &[], &["it lacks zopp.dev/workspace"]),
+            (1, json!({}), &[], &["does not support this kind"]),
+            (2, json!({ RELOAD: "true" }), &["install roll, too"], &[]),
+        ];
+        for (kind, annotations, becomes, lost) in cases {
+            let migrated = classify(kind, &annotations).unwrap();
+            for (found, parts) in [(&migrated.becomes, becomes), (&migrated.lost, lost)] {
+                assert_eq!(found.len(), parts.len(), "{annotations}: {found:?}");
+                assert!(found.iter().zip(parts).all(|(text, part)| text.contains(part)), "{annotations}: {found:?}");
+            }
+        }
+        for (kind, foreign) in [(0, json!({})), (0, json!({ "zopp.dev/sync": "false" })), (2, json!({ RELOAD: "yes" }))]
+        {
+            assert_eq!(classify(kind, &foreign), None, "{foreign}");
+        }
+    }
+}
