@@ -46,6 +46,10 @@ pub(crate) struct Connection {
 pub(crate) enum Form {
     /// For people.
     Text,
+    /// For people, and nothing is shortened: of status.
+    Wide,
+    /// The names of the objects alone: of status.
+    Name,
     /// For programs.
     Json,
     /// For programs and people.
@@ -74,6 +78,9 @@ pub(crate) enum Verb {
         /// Only objects with these labels, such as team=a,tier!=test
         #[arg(short = 'l', long, value_parser = label_selector, value_name = "LABELS")]
         selector: Option<String>,
+        /// Go on, and print each object again when its state changes
+        #[arg(short, long)]
+        watch: bool,
     },
     /// Explain one object: what it asks for, whether it may, how it stands, and what to do next
     Why(Object),

@@ -11,7 +11,10 @@ use kube::{
     client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
     core::{DynamicObject, PartialObjectMeta, TypeMeta},
-    runtime::watcher,
+    runtime::{
+        utils::StreamBackoff,
+        watcher::{self, DefaultBackoff},
+    },
 };
 use serde_json::{Value, json};
 
@@ -153,16 +156,46 @@ impl Cluster {
     /// The object as it is and as it becomes; nothing when it is gone. A watch that cannot continue ends with an error.
     pub(crate) fn follow(&self, one: &One) -> BoxStream<'static, Result<Option<DynamicObject>, watcher::Error>> {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", one.name));
-        let kind = one.kind.clone();
+        self.watched(&one.kind, Some(&self.namespace), config)
+    }
+
+    /// The objects of a kind as they are and as they become, without those that are gone. A watch that fails reports that and goes on, later and
+    /// later.
+    pub(crate) fn follow_all(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: Option<&str>,
+        selector: Option<&str>,
+    ) -> BoxStream<'static, Result<DynamicObject, watcher::Error>> {
+        let config = watcher::Config {
+            label_selector: selector.map(str::to_owned),
+            field_selector: name.map(|name| format!("metadata.name={name}")),
+            ..watcher::Config::default()
+        };
+        let events = self.watched(kind, namespace, config);
+        let events = StreamBackoff::new(events, DefaultBackoff::default());
+        events.filter_map(|object| ready(object.transpose())).boxed()
+    }
+
+    fn watched(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        config: watcher::Config,
+    ) -> BoxStream<'static, Result<Option<DynamicObject>, watcher::Error>> {
+        let kind = kind.clone();
         match kind.shown {
             Shown::Metadata => {
-                let api: Api<PartialObjectMeta<DynamicObject>> =
-                    Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource);
+                let api: Api<PartialObjectMeta<DynamicObject>> = match namespace {
+                    Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource),
+                    None => Api::all_with(self.client.clone(), &kind.resource),
+                };
                 let told = move |event| told(event).map(|object| object.map(|object| with_metadata(&kind, object)));
                 watcher::watcher(api, config).filter_map(move |event| ready(event.map(&told).transpose())).boxed()
             }
             Shown::Whole => {
-                let api = self.api(&kind, Some(&self.namespace));
+                let api = self.api(&kind, namespace);
                 watcher::watcher(api, config).filter_map(|event| ready(event.map(told).transpose())).boxed()
             }
         }
@@ -181,6 +214,11 @@ fn told<K>(event: watcher::Event<K>) -> Option<Option<K>> {
         watcher::Event::Delete(_) => Some(None),
         watcher::Event::Init | watcher::Event::InitDone => None,
     }
+}
+
+/// Whether a watch failed because the cluster does not have the kind.
+pub(crate) fn is_unknown(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
 fn with_metadata(kind: &Kind, object: PartialObjectMeta<DynamicObject>) -> DynamicObject {

@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::{Failure, arguments::Form};
 
-/// Prints one or the other form.
+/// Prints data for programs, or the text, which is of the form that was asked for.
 pub(crate) fn print(form: Form, data: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     let mut printed = match form {
-        Form::Text => text(),
+        Form::Text | Form::Wide | Form::Name => text(),
         Form::Json => serde_json::to_string_pretty(data).map_err(|error| Failure::Failed(error.to_string()))?,
         Form::Yaml => serde_saphyr::to_string(data).map_err(|error| Failure::Failed(error.to_string()))?,
     };
-    if !printed.ends_with('\n') {
+    if !printed.is_empty() && !printed.ends_with('\n') {
         printed.push('\n');
     }
     // A closed pipe is no error: the reader needs no more output.

@@ -12,7 +12,7 @@ use kube::core::DynamicObject;
 
 use crate::{
     Cluster, Failure, Job, Standing, Wish,
-    arguments::{Arguments, Object, Verb},
+    arguments::{Arguments, Form, Object, Verb},
     target::{One, Target, kinds},
 };
 use status::Place;
@@ -23,12 +23,15 @@ pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<b
     let all = kinds(jobs);
     let one = |object: &Object| Target::parse(&all, &object.target).and_then(Target::one);
     // A wrong command line is reported without a cluster.
+    if matches!(output, Form::Wide | Form::Name) && !matches!(verb, Verb::Status { .. }) {
+        return Err(Failure::Usage("-o wide and -o name are of status; write text, json or yaml".to_owned()));
+    }
     match verb {
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut crate::command(), "kubectl-konverge", &mut std::io::stdout());
             Ok(true)
         }
-        Verb::Status { target, all_namespaces, selector } => {
+        Verb::Status { target, all_namespaces, selector, watch } => {
             let target = if target.is_empty() { None } else { Some(Target::parse(&all, &target)?) };
             if all_namespaces && target.as_ref().is_some_and(|target| target.name.is_some()) {
                 return Err(Failure::Usage("an object is in one namespace; leave out -A, or the name".to_owned()));
@@ -38,6 +41,9 @@ pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<b
             }
             let cluster = Cluster::of(&connection).await?;
             let place = Place { namespace: (!all_namespaces).then(|| cluster.namespace.clone()), selector };
+            if watch {
+                return status::watch(jobs, &cluster, target, &place, output).await;
+            }
             status::run(jobs, &cluster, target, &place, output).await
         }
         Verb::Why(object) => {

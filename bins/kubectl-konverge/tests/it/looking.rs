@@ -1,6 +1,6 @@
 //! `status`, `why` and `diff`: a good object, a refused one, a paused one, and one without a request.
 
-use std::fs;
+use std::{fs, process::Stdio, time::Duration};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_testkit::fault_proxy::{FaultProxy, Plan};
@@ -10,7 +10,40 @@ use kube::{
 };
 use serde_json::json;
 
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+
 use crate::stage::{Stage, VALUES, World, ran};
+
+/// Reads what a watch prints, until an object has this state.
+async fn printed(lines: &mut Lines<BufReader<tokio::process::ChildStdout>>, object: &str, state: &str) {
+    let found = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            let words: Vec<_> = line.split_whitespace().collect();
+            if words.first() == Some(&object) && words.get(2) == Some(&state) {
+                return;
+            }
+        }
+        panic!("the watch ended");
+    };
+    tokio::time::timeout(Duration::from_mins(1), found).await.unwrap_or_else(|_| panic!("{object} is not {state}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_prints_each_object_and_again_when_its_state_changes() {
+    let world = Stage::shared().await.world().await;
+    let _operator = world.operator(&[]).await;
+    people(&world).await;
+    let mut command = world.plugin();
+    command.args(["-n", &world.namespace, "status", "secrets", "-w"]).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut watch = command.spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    printed(&mut lines, "secret/db", "Synced").await;
+    world.run("pause secret/db").await.ends(0);
+    printed(&mut lines, "secret/db", "Paused").await;
+    world.run("resume secret/db").await.ends(0);
+    printed(&mut lines, "secret/db", "Synced").await;
+    watch.kill().await.unwrap();
+}
 
 /// One object of each sort, each settled.
 async fn people(world: &World<'_>) {
@@ -51,6 +84,11 @@ async fn status_and_why_tell_how_each_object_stands() {
     world.run("status deploy").await.ends(0).says(&["deployment/web", &world.path("web/db")]);
     world.run("status secret/silent").await.ends(0).says(&["Nothing in namespace"]);
     world.run("status -A").await.ends(1).says(&["NAMESPACE", &world.namespace]);
+    let names = world.run("status -o name").await.ends(1);
+    assert_eq!(names.out, "deployment/web\nsecret/db\nsecret/far\nsecret/idle\n");
+    let wide = world.run("status secret/far -o wide").await.ends(1);
+    wide.says(&["--allow-path '"]);
+    world.run("why secret/far -o name").await.ends(2).says(&["-o wide and -o name are of status"]);
     let shown = world.run("status secret/far -o json").await.ends(1).json();
     let object = &shown["objects"][0];
     assert_eq!(

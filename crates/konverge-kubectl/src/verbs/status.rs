@@ -1,6 +1,10 @@
 //! How the objects stand that ask for something.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, stream::select_all};
 use jiff::Timestamp;
+use konverge_core::error::in_one_line;
 use kube::{ResourceExt, core::DynamicObject};
 use serde::Serialize;
 
@@ -8,7 +12,7 @@ use super::concerned;
 use crate::{
     Cluster, Failure, Grade, Job, Kind, Standing,
     arguments::Form,
-    cluster::of_namespace,
+    cluster::{is_unknown, of_namespace},
     output::print,
     target::{One, Target, kinds},
     words::{age, harmless, table},
@@ -26,6 +30,13 @@ struct Row {
     name: String,
     #[serde(flatten)]
     standing: Standing,
+}
+
+impl Row {
+    /// As people write it: `deployment/web`.
+    fn object(&self) -> String {
+        format!("{}/{}", self.kind.to_ascii_lowercase(), self.name)
+    }
 }
 
 #[derive(Serialize)]
@@ -83,7 +94,10 @@ pub(super) async fn run(
         eprintln!("warning: {error}");
     }
     let now = Timestamp::now();
-    print(form, &report, || words(&report, place.namespace.as_deref(), now))?;
+    print(form, &report, || match form {
+        Form::Name => report.objects.iter().map(Row::object).collect::<Vec<_>>().join("\n"),
+        _ => words(&report, place.namespace.as_deref(), now, form),
+    })?;
     // A kind that may not be seen is a warning, and no answer about the objects that are shown.
     Ok(report.objects.iter().all(|row| row.standing.grade == Grade::InStep))
 }
@@ -107,7 +121,52 @@ fn rows(jobs: &[Box<dyn Job>], one: &One, object: &DynamicObject) -> Vec<Row> {
     concerned(jobs, one, object).into_iter().map(row).collect()
 }
 
-fn words(report: &Report, namespace: Option<&str>, now: Timestamp) -> String {
+/// Prints the objects, and then each one whose state changes, until a watch ends.
+pub(super) async fn watch(
+    jobs: &[Box<dyn Job>],
+    cluster: &Cluster,
+    target: Option<Target>,
+    place: &Place,
+    form: Form,
+) -> Result<bool, Failure> {
+    let (watched, name) = match target {
+        Some(Target { kind, name }) => (vec![kind], name),
+        None => (kinds(jobs), None),
+    };
+    let streams = watched.into_iter().map(|kind| {
+        let objects = cluster.follow_all(&kind, place.namespace.as_deref(), name.as_deref(), place.selector.as_deref());
+        objects.map(move |object| (kind.clone(), object)).boxed()
+    });
+    let mut changes = select_all(streams);
+    let mut warned = BTreeSet::new();
+    let mut known: BTreeMap<(&'static str, String, String, String), Standing> = BTreeMap::new();
+    while let Some((kind, object)) = changes.next().await {
+        let object = match object {
+            Ok(object) => object,
+            // The watch is tried again by itself.
+            Err(error) => {
+                if !is_unknown(&error) && warned.insert(kind.resource.plural.clone()) {
+                    eprintln!("warning: cannot watch {}: {}", kind.resource.plural, in_one_line(&error));
+                }
+                continue;
+            }
+        };
+        for row in rows(jobs, &One { kind: kind.clone(), name: object.name_any() }, &object) {
+            let key = (row.job, row.kind.clone(), row.namespace.clone(), row.name.clone());
+            if known.insert(key, row.standing.clone()).as_ref() == Some(&row.standing) {
+                continue;
+            }
+            let report = Report { objects: vec![row], errors: Vec::new() };
+            print(form, &report, || match form {
+                Form::Name => report.objects[0].object(),
+                _ => line(&report.objects[0], place.namespace.is_none(), form),
+            })?;
+        }
+    }
+    Ok(true)
+}
+
+fn words(report: &Report, namespace: Option<&str>, now: Timestamp, form: Form) -> String {
     let all_namespaces = namespace.is_none();
     if report.objects.is_empty() {
         let place = if all_namespaces { " in any namespace".to_owned() } else { of_namespace(namespace) };
@@ -117,26 +176,37 @@ fn words(report: &Report, namespace: Option<&str>, now: Timestamp) -> String {
     if all_namespaces {
         head.insert(0, "NAMESPACE");
     }
-    let cells = |row: &Row| {
-        let Standing { state, since, message, paths, .. } = &row.standing;
-        let mut cells = vec![
-            format!("{}/{}", row.kind.to_ascii_lowercase(), row.name),
-            row.job.to_owned(),
-            harmless(state),
-            since.map(|since| age(since, now)).unwrap_or_default(),
-            match &paths[..] {
-                [] => "-".to_owned(),
-                [only] => harmless(&only.path),
-                [first, rest @ ..] => format!("{} and {} more", harmless(&first.path), rest.len()),
-            },
-            shortened(&harmless(message.as_deref().unwrap_or_default())),
-        ];
-        if all_namespaces {
-            cells.insert(0, row.namespace.clone());
-        }
-        cells
-    };
-    table(&head, &report.objects.iter().map(cells).collect::<Vec<_>>())
+    let rows: Vec<_> = report.objects.iter().map(|row| cells(row, all_namespaces, now, form)).collect();
+    table(&head, &rows)
+}
+
+fn cells(row: &Row, with_namespace: bool, now: Timestamp, form: Form) -> Vec<String> {
+    let Standing { state, since, message, paths, .. } = &row.standing;
+    let message = harmless(message.as_deref().unwrap_or_default());
+    let is_wide = form == Form::Wide;
+    let mut cells = vec![
+        row.object(),
+        row.job.to_owned(),
+        harmless(state),
+        since.map(|since| age(since, now)).unwrap_or_default(),
+        match &paths[..] {
+            [] => "-".to_owned(),
+            all if is_wide => all.iter().map(|place| harmless(&place.path)).collect::<Vec<_>>().join(","),
+            [only] => harmless(&only.path),
+            [first, rest @ ..] => format!("{} and {} more", harmless(&first.path), rest.len()),
+        },
+        if is_wide { message } else { shortened(&message) },
+    ];
+    if with_namespace {
+        cells.insert(0, row.namespace.clone());
+    }
+    cells
+}
+
+/// One object that changed, in one line.
+fn line(row: &Row, with_namespace: bool, form: Form) -> String {
+    let cells = cells(row, with_namespace, Timestamp::now(), form);
+    cells.join("   ").trim_end().to_owned() + "\n"
 }
 
 fn shortened(text: &str) -> String {
@@ -183,9 +253,15 @@ mod tests {
              secret/web   push   PathNotAllowed   60s     -                {cut}\n\
              secret/app   push   Synced           60s     a/b and 2 more\n"
         );
-        assert_eq!(words(&report, Some("shop"), now), expected);
-        assert!(words(&report, None, now).starts_with("NAMESPACE   OBJECT"));
+        assert_eq!(words(&report, Some("shop"), now, Form::Text), expected);
+        let wide = words(&report, Some("shop"), now, Form::Wide);
+        assert!(wide.contains("a/b,a/c,a/d") && wide.contains("long ".repeat(50).trim_end()), "{wide}");
+        assert_eq!(
+            line(&report.objects[2], true, Form::Text).split_whitespace().collect::<Vec<_>>()[..2],
+            ["shop", "secret/app"]
+        );
+        assert!(words(&report, None, now, Form::Text).starts_with("NAMESPACE   OBJECT"));
         let nothing = Report { objects: Vec::new(), errors: Vec::new() };
-        assert_eq!(words(&nothing, Some("shop"), now), "Nothing in namespace shop asks for anything.");
+        assert_eq!(words(&nothing, Some("shop"), now, Form::Text), "Nothing in namespace shop asks for anything.");
     }
 }

@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! `--output text|json|yaml|table` is accepted at every place, except where a command has an `--output` of its own: `secret export` takes a
-//! file there, as the original does. `--format` means the same, and is accepted there, too.
+//! `--output text|json|yaml|table` is accepted at every place. `secret export` takes a file there, too, as the original does, if it is not called like a
+//! format. `--format` means the same.
 
 use std::path::PathBuf;
 
@@ -129,11 +129,18 @@ fn accept_format(command: clap::Command, parent: &str) -> clap::Command {
 
 /// The innermost one given.
 fn chosen_format(matches: &ArgMatches) -> Format {
-    let here = matches.try_get_one::<Format>(FORMAT).ok().flatten().copied().unwrap_or_default();
+    // A command without the flag prints in one way only.
+    let given = matches.try_get_one::<Format>(FORMAT).ok();
+    let here = given.and_then(|given| given.copied().or_else(|| of_own_output(matches))).unwrap_or_default();
     match matches.subcommand() {
         Some((_, below)) if chosen_format(below) != Format::default() => chosen_format(below),
         _ => here,
     }
+}
+
+/// The format that a command's own `--output` names.
+fn of_own_output(matches: &ArgMatches) -> Option<Format> {
+    Format::named(matches.try_get_one::<PathBuf>("output").ok()??.as_os_str())
 }
 
 #[cfg(test)]
@@ -172,7 +179,10 @@ mod tests {
         assert_eq!(format("zopp workspace --output json list"), Format::Json);
         assert_eq!(format("zopp --output json workspace list"), Format::Json);
         assert_eq!(format("zopp --output json secret export --output file"), Format::Json);
-        assert_eq!(format("zopp secret export --output json"), Format::Text);
+        assert_eq!(format("zopp secret export --output json"), Format::Json);
+        assert_eq!(format("zopp secret export -o .env"), Format::Text);
+        assert_eq!(format("zopp --output yaml secret export -o .env"), Format::Yaml);
+        assert_eq!(format("zopp audit export --output json"), Format::Text);
         assert_eq!(format("zopp workspace list --output yaml"), Format::Yaml);
         assert_eq!(format("zopp secret export --format yaml --output file"), Format::Yaml);
         assert_eq!(format("zopp workspace --format table list"), Format::Table);

@@ -5,6 +5,7 @@
 //! fields can be added later. Times are RFC 3339 in both. A value that is not UTF-8 text is `{"base64": "…"}`.
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{ErrorKind, Write},
     os::fd::AsFd,
@@ -32,6 +33,13 @@ pub enum Format {
     Yaml,
     /// The same object as a table, with a row for each entry of a listing.
     Table,
+}
+
+impl Format {
+    /// Returns the format of this name.
+    pub fn named(name: &OsStr) -> Option<Self> {
+        Self::from_str(name.to_str()?, true).ok()
+    }
 }
 
 /// The result of a command.

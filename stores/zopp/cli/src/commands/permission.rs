@@ -23,6 +23,7 @@ Examples:
   zopp permission set -w acme --principal 0190…57 --role read
   zopp permission env-set -w acme -p backend -e production --principal 0190…57 --role write
   zopp permission list -w acme --output json
+  zopp permission set -w acme --principal bob@example.com --role write
   zopp permission user-set -w acme --email bob@example.com --role write
   zopp permission effective -w acme --principal 0190…57
 
@@ -91,8 +92,8 @@ pub enum PermissionCommand {
 pub struct Target<P: Args> {
     #[command(flatten)]
     place: P,
-    /// The principal's ID
-    #[arg(long, value_name = "UUID")]
+    /// The principal's ID, or the e-mail address of a user
+    #[arg(long, value_name = "UUID|ADDRESS")]
     principal: String,
 }
 
@@ -131,7 +132,12 @@ pub struct UserGrant<P: Args> {
 
 impl<P: Args> Target<P> {
     fn parts(self) -> (P, Holder) {
-        (self.place, Holder::Principal { principal_id: self.principal })
+        // No ID holds the sign, and each address does.
+        let holder = match self.principal {
+            address if address.contains('@') => Holder::User { user_email: address, allow_non_member: false },
+            principal_id => Holder::Principal { principal_id },
+        };
+        (self.place, holder)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     commands::Outcome,
     dotenv,
     failure::{Failure, failed},
-    output::{Answer, JsonValue, plain},
+    output::{Answer, Format, JsonValue, plain},
     scope::{EnvironmentArguments, Place},
     wiped::Wiped,
 };
@@ -20,7 +20,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   zopp secret export -e dev                    to standard output
   zopp secret export -e dev -o .env            to a file that only you can read
-  zopp secret export -e dev --format json      as one JSON object; here --output is a file
+  zopp secret export -e dev -o json            as one JSON object, to standard output
+  zopp secret export -e dev -o json --file e   the same to a file
 
 \"zopp secret import\" reads the text back byte for byte.";
 
@@ -29,12 +30,27 @@ Examples:
 pub struct ExportArguments {
     #[command(flatten)]
     environment: EnvironmentArguments,
-    /// File to write, readable by you only [default: standard output]
-    #[arg(short, long, value_name = "PATH")]
+    /// Format, which is text, json, yaml or table; anything else is a file to write, as --file
+    #[arg(short, long, value_name = "FORMAT|PATH")]
     output: Option<PathBuf>,
+    /// File to write, readable by you only [default: standard output]
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
 }
 
-/// `secret export -o`
+impl ExportArguments {
+    /// Returns the file to write. A value of `--output` that is no format is one.
+    fn file(&self) -> Result<Option<&Path>, Failure> {
+        let output = self.output.as_deref().filter(|output| Format::named(output.as_os_str()).is_none());
+        match (self.file.as_deref(), output) {
+            (Some(_), Some(output)) => Err(Failure::usage(format!("{} is not a format", output.display()))
+                .next("Beside --file, --output is text, json, yaml or table.")),
+            (file, output) => Ok(file.or(output)),
+        }
+    }
+}
+
+/// `secret export --file`
 #[derive(Serialize)]
 struct Written {
     file: String,
@@ -81,13 +97,14 @@ impl Answer for Exported {
 }
 
 pub(super) async fn execute(client: &Client, arguments: ExportArguments) -> Outcome {
+    let file = arguments.file()?.map(Path::to_owned);
     let name = arguments.environment.resolve()?;
     let snapshot = snapshot(client, &name).await?;
     if snapshot.values.is_empty() {
         return Err(Failure::new(format!("there are no secrets in {name} to export")));
     }
     let exported = Exported { name, snapshot };
-    match arguments.output {
+    match file {
         None => Ok(Box::new(exported)),
         Some(file) => write(&file, &exported),
     }
@@ -111,9 +128,6 @@ fn write(file: &Path, exported: &Exported) -> Outcome {
     if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Failure::new(format!("cannot write {}: {} is no folder", file.display(), missing.display()))
             .next("Make the folder first, or name another file."));
-    }
-    if file == Path::new("json") {
-        eprintln!("Note: this makes a file named json; for JSON: zopp secret export --format json");
     }
     private_file::replace(file, exported.dotenv()?.as_bytes())
         .map_err(|source| Failure::new(format!("cannot write {}", file.display())).because(source))?;
