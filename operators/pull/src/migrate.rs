@@ -33,7 +33,7 @@ impl Migration for Zopp {
             ApiResource::erase::<ZoppSecretSync>(&()),
             ApiResource::erase::<Deployment>(&()),
         ]
-        .map(|resource| Kind { resource, short: &[], shown: Shown::Metadata })
+        .map(|resource| Kind { resource, short: &[], shown: Shown::Metadata, is_namespaced: true })
         .into()
     }
 

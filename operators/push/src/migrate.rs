@@ -29,7 +29,7 @@ impl Migration for VaultSyncOperator {
     fn kinds(&self) -> Vec<Kind> {
         // Those that the original knows.
         [object::Kind::Deployment, object::Kind::Secret]
-            .map(|kind| Kind { resource: kind.resource(), short: &[], shown: Shown::Metadata })
+            .map(|kind| Kind { resource: kind.resource(), short: &[], shown: Shown::Metadata, is_namespaced: true })
             .into()
     }
 

@@ -25,7 +25,7 @@ fn workloads() -> Vec<Kind> {
     let of_openshift = GroupVersionKind::gvk("apps.openshift.io", "v1", "DeploymentConfig");
     let others = [ApiResource::erase::<Job>(&()), ApiResource::from_gvk(&of_openshift)];
     let all = KINDS.into_iter().map(WorkloadKind::resource).chain(others);
-    all.map(|resource| Kind { resource, short: &[], shown: Shown::Whole }).collect()
+    all.map(|resource| Kind { resource, short: &[], shown: Shown::Whole, is_namespaced: true }).collect()
 }
 
 /// The kinds of sources, without their content.
@@ -34,6 +34,7 @@ fn sources() -> [Kind; 2] {
         resource,
         short: &[],
         shown: Shown::Metadata,
+        is_namespaced: true,
     })
 }
 
