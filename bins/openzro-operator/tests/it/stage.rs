@@ -7,7 +7,7 @@ use konverge_core::SecretValue;
 use konverge_manage::{config::Config, metrics::Metrics, program};
 use konverge_openzro::{Collection, Credential, OpenZro, OpenZroConfig};
 use konverge_openzro_testing::Double;
-use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, ProcessSpec};
+use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, ProcessSpec, eventually};
 use konverge_testkit_stores::{HttpFront, OpenZroServer};
 use kube::{
     Api, Client,
@@ -144,9 +144,10 @@ impl World {
         })
     }
 
-    /// All items of a collection, as the server shows them.
+    /// All items of a collection, as the server shows them. It answers 500 while it is in the middle of writing a policy, so it is asked again.
     pub(crate) async fn items(&self, collection: &Collection) -> Vec<Value> {
-        let items = self.dashboard.list(collection).await.unwrap();
+        let listed = eventually(LIMIT, async || self.dashboard.list(collection).await.ok()).await;
+        let items = listed.unwrap_or_else(|_| panic!("the server does not list {collection:?}"));
         items.iter().map(|item| Value::Object(item.raw().clone())).collect()
     }
 
