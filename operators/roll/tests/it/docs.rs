@@ -24,7 +24,9 @@ fn annotations_are_those_of_the_reference() {
 
 #[test]
 fn annotations_of_reloader_and_wave_are_on_their_migration_pages() {
-    let others = constants(include_str!("../../src/declarations/others.rs"));
+    let mut others = constants(include_str!("../../src/declarations/others.rs"));
+    // The beginning of all annotations is none of them.
+    others.retain(|name| !name.ends_with('/'));
     assert!(others.len() > 12, "{others:?}");
     for name in others {
         assert!(MIGRATIONS.iter().any(|page| page.contains(&format!("`{name}`"))), "no page explains {name}");
