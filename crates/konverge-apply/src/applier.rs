@@ -18,9 +18,9 @@ use crate::{
     call::{Answer, is_gone, send, send_with_body},
     difference::{Difference, differences},
     error::ApplyError,
-    in_step::is_in_step,
+    in_step::{applied_entries, is_in_step},
     object::{Target, Writable, json as to_json, metadata_string},
-    own_part::{applied_entries, is_own_part_same},
+    own_part::is_own_part_same,
     undeclared::Undeclared,
     witness::{Witness, Writing},
 };
@@ -347,7 +347,7 @@ impl Applier {
     /// Reads the object with this uid by a list: a controller may list its kind, and often may not get single objects.
     pub(crate) async fn read(&self, target: &Target, uid: Option<&str>, as_seen: AsSeen) -> Result<Value, ApplyError> {
         let only = ListParams::default().fields(&format!("metadata.name={}", target.name()));
-        let answer = send(&self.client, &target.object, target.asking(target.requests().list(&only))).await?;
+        let answer = send(&self.client, &target.object, target.list(&only)).await?;
         let List { items } = answer.success(&target.object)?.decode(&target.object)?;
         let gone = || ApplyError::Gone { object: Box::new(target.object.clone()) };
         let item = items.into_iter().next().ok_or_else(gone)?;
@@ -423,7 +423,7 @@ struct List {
 /// it before leaves the same record; the watch then shows it, as it shows the change that it undid.
 fn is_version_of_another_client(wanted: &Value, seen: &Value, answer: &Value, manager: &str) -> bool {
     let is_same = |field: &str| metadata_string(seen, field) == metadata_string(answer, field);
-    let record = |object| applied_entries(object, manager).first().copied();
+    let record = |object| applied_entries(object, manager, None).next();
     is_same("uid")
         && !is_same("resourceVersion")
         && record(seen).is_some_and(|seen| Some(seen) == record(answer))

@@ -69,19 +69,28 @@ pub(crate) fn applied_fields<'a>(
     api_version: Option<&Value>,
     subresource: Option<&str>,
 ) -> Option<&'a Map<String, Value>> {
-    let entries = observed.get("metadata")?.get("managedFields")?.as_array()?;
-    let is =
-        |entry: &Value, field: &str, text: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default() == text;
-    let mut ours = entries.iter().filter(|entry| {
-        is(entry, "manager", manager)
-            && is(entry, "operation", "Apply")
-            && is(entry, "subresource", subresource.unwrap_or_default())
-    });
+    let mut ours = applied_entries(observed, manager, subresource);
     let only = ours.next()?;
     if ours.next().is_some() || only.get("apiVersion") != api_version {
         return None;
     }
     only.get("fieldsV1")?.as_object()
+}
+
+/// The records of the fields that the manager has applied, each with its version and time.
+pub(crate) fn applied_entries<'a>(
+    object: &'a Value,
+    manager: &str,
+    subresource: Option<&str>,
+) -> impl Iterator<Item = &'a Value> {
+    let is =
+        |entry: &Value, field: &str, text: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default() == text;
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+    entries.into_iter().flatten().filter(move |entry| {
+        is(entry, "manager", manager)
+            && is(entry, "operation", "Apply")
+            && is(entry, "subresource", subresource.unwrap_or_default())
+    })
 }
 
 /// A map whose members are owned one by one: exactly those that are wanted, each with the wanted value.

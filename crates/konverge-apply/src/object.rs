@@ -4,7 +4,7 @@ use std::{any::TypeId, borrow::Cow, fmt};
 
 use http::{HeaderValue, Request, header::ACCEPT};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::{Resource, core::request};
+use kube::{Resource, api::ListParams, core::request};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -92,6 +92,12 @@ impl Target {
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
         }
         Ok(request)
+    }
+
+    /// A list that asks for no more than the caller may see.
+    pub(crate) fn list(&self, parameters: &ListParams) -> Result<Request<Vec<u8>>, request::Error> {
+        let requests = self.requests();
+        if self.metadata_only { requests.list_metadata(parameters) } else { requests.list(parameters) }
     }
 
     /// A builder of requests about the kind, in the namespace.

@@ -2,25 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use crate::in_step::{ITEM, KEYED, MEMBER, SELF, has_keys, parsed};
+use crate::in_step::{ITEM, KEYED, MEMBER, SELF, applied_entries, has_keys, parsed};
 
 /// Whether the manager owns the same fields with the same values in both objects, so that no apply of it changed anything in between. The status
 /// is left out.
 pub(crate) fn is_own_part_same(seen: &Value, current: &Value, manager: &str) -> bool {
-    let entries = applied_entries(seen, manager);
-    entries == applied_entries(current, manager)
-        && entries.iter().all(|entry| is_same_below(&entry["fieldsV1"], Some(seen), Some(current)))
-}
-
-/// The records of the fields that the manager has applied, each with its version and time.
-pub(crate) fn applied_entries<'a>(object: &'a Value, manager: &str) -> Vec<&'a Value> {
-    let is = |entry: &Value, field: &str, text: &str| entry[field].as_str().unwrap_or_default() == text;
-    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
-    entries
-        .filter(|entry| {
-            is(entry, "manager", manager) && is(entry, "operation", "Apply") && is(entry, "subresource", "")
-        })
-        .collect()
+    let entries = |object| applied_entries(object, manager, None);
+    entries(seen).eq(entries(current))
+        && entries(seen).all(|entry| is_same_below(&entry["fieldsV1"], Some(seen), Some(current)))
 }
 
 fn is_same_below(fields: &Value, one: Option<&Value>, other: Option<&Value>) -> bool {

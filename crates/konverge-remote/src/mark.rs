@@ -65,7 +65,7 @@ impl Mark {
         &self.part
     }
 
-    /// Whether the item stays on the server when its object is gone, because it was adopted or its object releases it. Such an item is no leftover.
+    /// Whether the item stays on the server when its object is gone, because it was adopted or its object releases it. This item is no leftover.
     pub fn stays(&self) -> bool {
         self.stays
     }

@@ -97,7 +97,7 @@ impl Default for WatchHealth {
     }
 }
 
-/// What is known of the objects of a kind that need not be there.
+/// The state of a watch of a kind that the cluster may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// A complete list was seen.

@@ -105,10 +105,6 @@ impl Job for Manage {
         false
     }
 
-    fn is_answered(&self, _: &DynamicObject, _: &str) -> bool {
-        false
-    }
-
     fn convert(&self, kind: &Kind, object: &DynamicObject) -> Result<Conversion, Failure> {
         convert::convert(kind, object)
     }

@@ -96,10 +96,6 @@ impl Job for Pull {
         }))
     }
 
-    fn is_answered(&self, _: &DynamicObject, _: &str) -> bool {
-        false
-    }
-
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
         konverge_kubectl::findings(self, cluster, namespace).await
     }

@@ -1,4 +1,4 @@
-//! What becomes of the users of the original zopp operator. Pure: `konverge migrate` lists the objects and prints the result.
+//! The migration from the original zopp operator. Pure: `konverge migrate` lists the objects and prints the result.
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use konverge_kubectl::{Kind, Migrated, Migration, Shown};

@@ -1,4 +1,4 @@
-//! What becomes of the users of danieldonoghue/vault-sync-operator. Pure: `konverge migrate` lists the objects and prints the result.
+//! The migration from danieldonoghue/vault-sync-operator. Pure: `konverge migrate` lists the objects and prints the result.
 
 use konverge_kubectl::{Kind, Migrated, Migration, Shown};
 use kube::core::DynamicObject;
@@ -27,7 +27,7 @@ impl Migration for VaultSyncOperator {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        // Those that the original knows.
+        // The original knows these kinds.
         [object::Kind::Deployment, object::Kind::Secret]
             .map(|kind| Kind { resource: kind.resource(), short: &[], shown: Shown::Metadata, is_namespaced: true })
             .into()

@@ -143,10 +143,6 @@ impl Job for Roll {
         Ok(BTreeMap::from([(PAUSE.to_owned(), value)]))
     }
 
-    fn is_answered(&self, _: &DynamicObject, _: &str) -> bool {
-        false
-    }
-
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
         konverge_kubectl::findings(self, cluster, namespace).await
     }

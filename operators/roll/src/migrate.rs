@@ -1,4 +1,4 @@
-//! What becomes of the users of Stakater Reloader and of wave. Pure: `konverge migrate` lists the objects and prints the result.
+//! The migration from Stakater Reloader and from wave. Pure: `konverge migrate` lists the objects and prints the result.
 
 mod program;
 mod reloader;

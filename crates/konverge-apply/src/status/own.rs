@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::in_step::applied_entries;
+
 /// A part of the status, as it is to be applied.
 #[derive(Debug, PartialEq)]
 pub(super) struct Own {
@@ -25,12 +27,7 @@ enum List {
 
 /// The fields of the status that the manager has applied, in whichever version; `Null` if there are none.
 pub(super) fn applied_fields(observed: &Value, manager: &str) -> Value {
-    let entries = observed.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let is =
-        |entry: &Value, field: &str, text: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default() == text;
-    let ours = entries.into_iter().flatten().filter(|entry| {
-        is(entry, "manager", manager) && is(entry, "operation", "Apply") && is(entry, "subresource", "status")
-    });
+    let ours = applied_entries(observed, manager, Some("status"));
     let mut all = Value::Null;
     for fields in ours.filter_map(|entry| entry.pointer("/fieldsV1/f:status")) {
         merge(&mut all, fields);

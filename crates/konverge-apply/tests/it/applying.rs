@@ -13,7 +13,7 @@ use konverge_apply::{Applier, ApplyError, ApplyOutcome};
 use konverge_core::error::{Classify, ErrorClass};
 use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
-    core::{ApiResource, GroupVersionKind},
+    core::{ApiResource, GroupVersionKind, PartialObjectMetaExt},
 };
 use serde_json::json;
 
@@ -70,7 +70,7 @@ async fn an_apply_that_arrives_late_does_not_undo_that_of_the_successor() {
     assert!(matches!(error, ApplyError::OutOfDate { .. }), "{error}");
     let stored = api.get("app").await.unwrap();
     assert_eq!(stored.data.as_ref().unwrap()["text"], "three");
-    // One that wants the same as the successor finds its work done.
+    // If it wants the same as the successor, its work is done.
     let same = late.apply(&desired("three"), Some(&seen)).await.unwrap();
     assert_eq!((same.outcome, same.object), (ApplyOutcome::Changed, stored.clone()));
     assert_eq!(api.get("app").await.unwrap().resource_version(), stored.resource_version());
@@ -103,6 +103,23 @@ async fn a_change_of_the_status_does_not_stop_an_apply() {
     assert_eq!(scaled.outcome, ApplyOutcome::Changed);
     assert_eq!(scaled.object.spec.unwrap().replicas, Some(2));
     assert_eq!(scaled.object.status.unwrap().replicas, Some(1));
+}
+
+/// The look after a refusal asks for metadata only, too: a controller may list no more of the kind.
+#[tokio::test]
+async fn an_object_that_is_known_by_its_metadata_is_applied_although_others_changed_it() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    api.create(&PostParams::default(), &config_map(&namespace, "app", &[])).await.unwrap();
+    let seen = api.get_metadata("app").await.unwrap();
+    let foreign = Patch::Merge(json!({"metadata": {"labels": {"by": "another"}}}));
+    api.patch("app", &PatchParams::default(), &foreign).await.unwrap();
+
+    let labels = Some([("by-us".to_owned(), "1".to_owned())].into());
+    let (name, namespace) = (seen.metadata.name.clone(), seen.metadata.namespace.clone());
+    let wanted = ObjectMeta { name, namespace, labels, ..ObjectMeta::default() }.into_request_partial::<ConfigMap>();
+    let applied = Applier::new(client, "ours").apply(&wanted, Some(&seen)).await.unwrap();
+    assert_eq!(applied.object.metadata.labels.unwrap().len(), 2);
 }
 
 #[tokio::test]

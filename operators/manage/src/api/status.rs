@@ -49,7 +49,7 @@ impl From<Stored> for Condition {
     }
 }
 
-/// Returns the conditions of an object of any of our kinds, whichever program wrote them. Those that cannot be read are left out.
+/// Returns the conditions of an object of any of our kinds, whichever program wrote them. It leaves out conditions that it cannot read.
 pub(crate) fn conditions(object: &Value) -> Vec<Stored> {
     let stored = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     stored.into_iter().filter_map(|condition| serde_json::from_value(condition).ok()).collect()

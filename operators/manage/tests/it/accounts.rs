@@ -1,4 +1,4 @@
-//! What is around an account: several clusters on it, tokens that are replaced, refused or too weak, and objects that come out of a backup.
+//! An account with several clusters on it, with tokens that are replaced, refused or too weak, and with objects that come out of a backup.
 
 use konverge::{
     Object, RECORD,

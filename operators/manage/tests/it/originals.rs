@@ -68,7 +68,7 @@ fn of_original() -> Vec<Value> {
         if is_v1 {
             let status = &mut fields["status"]["properties"];
             remove(status, &["observedGeneration"]);
-            // A list without keys: whoever writes one condition writes all.
+            // A list without keys: a client that writes one condition writes all.
             remove(&mut status["conditions"], &["x-kubernetes-list-type", "x-kubernetes-list-map-keys"]);
             remove(&mut status["conditions"]["items"]["properties"], &["observedGeneration"]);
         }

@@ -25,7 +25,7 @@ fn annotations_are_those_of_the_reference() {
 #[test]
 fn annotations_of_reloader_and_wave_are_on_their_migration_pages() {
     let mut others = constants(include_str!("../../src/declarations/others.rs"));
-    // The beginning of all annotations is none of them.
+    // The prefix of the annotations is not an annotation.
     others.retain(|name| !name.ends_with('/'));
     assert!(others.len() > 12, "{others:?}");
     for name in others {
