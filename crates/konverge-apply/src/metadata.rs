@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     altered::altered_metadata,
-    applier::{Applier, altered_error, as_seen},
+    applier::{Applier, AsSeen, altered_error, as_seen},
     call::send,
     error::ApplyError,
     object::{Target, Writable},
@@ -132,6 +132,13 @@ impl MetadataChange {
         self
     }
 
+    /// Whether the members that it changes have the same values in both.
+    fn is_about_the_same(&self, seen: &ObjectMeta, current: &ObjectMeta) -> bool {
+        values(&self.labels, seen.labels.as_ref()).eq(values(&self.labels, current.labels.as_ref()))
+            && values(&self.annotations, seen.annotations.as_ref())
+                .eq(values(&self.annotations, current.annotations.as_ref()))
+    }
+
     /// The merge patch that makes the metadata so; nothing if it is.
     fn patch(&self, metadata: &ObjectMeta) -> Option<Value> {
         let labels = missing(&self.labels, metadata.labels.as_ref());
@@ -146,6 +153,14 @@ impl MetadataChange {
     }
 }
 
+/// The values of the named members.
+fn values<'a>(
+    names: &'a BTreeMap<String, Option<String>>,
+    there: Option<&'a BTreeMap<String, String>>,
+) -> impl Iterator<Item = Option<&'a String>> {
+    names.keys().map(move |name| there?.get(name))
+}
+
 /// The members that are not as they should be. `null` removes one in a merge patch.
 fn missing(wanted: &BTreeMap<String, Option<String>>, there: Option<&BTreeMap<String, String>>) -> Map<String, Value> {
     wanted
@@ -157,12 +172,13 @@ fn missing(wanted: &BTreeMap<String, Option<String>>, there: Option<&BTreeMap<St
 
 impl Applier {
     /// Changes labels and annotations of an object that others manage. `object` is what the caller saw last. The object as it is
-    /// now; nothing when it was so already and no request was needed.
+    /// now; nothing when it was so already and no request was needed. A change of anything else does not stop it.
     ///
     /// # Errors
     ///
-    /// Returns [`ApplyError::Altered`] if admission changed the values, [`ApplyError::OutOfDate`] if the applier writes
-    /// [for the version seen](Self::for_the_version_seen) and the object has changed since, and else the refusal or the failure of the request.
+    /// Returns [`ApplyError::Altered`] if admission changed the values, [`ApplyError::OutOfDate`] if one of these labels and annotations has
+    /// changed since the object was seen (or anything, if the applier writes [for the version seen](Self::for_the_version_seen)), and else the
+    /// refusal or the failure of the request.
     pub async fn change_metadata<K>(&self, object: &K, change: &MetadataChange) -> Result<Option<K>, ApplyError>
     where
         K: Writable + Resource<DynamicType: Default>,
@@ -183,11 +199,44 @@ impl Applier {
     ) -> Result<Option<K>, ApplyError> {
         let target = Target::of(object, kind)?;
         let metadata = object.meta();
-        let Some(mut patch) = change.patch(metadata) else { return Ok(None) };
-        if let Some(uid) = &metadata.uid {
+        let Some(patch) = change.patch(metadata) else { return Ok(None) };
+        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
+        let out_of_date = || ApplyError::OutOfDate { object: Box::new(target.object.clone()) };
+        let after = match self.send_metadata(&target, metadata, patch.clone(), as_seen::<K>).await? {
+            Some(after) => after,
+            None if self.is_exact() => return Err(out_of_date()),
+            // Somebody else wrote since, so one look tells whether the values that the decision rests on are still there.
+            None => {
+                let current = self.read(&target, metadata.uid.as_deref(), as_seen::<K>).await?;
+                let now: K = serde_json::from_value(current).map_err(unreadable)?;
+                let Some(patch) = change.patch(now.meta()) else { return Ok(Some(now)) };
+                if !change.is_about_the_same(metadata, now.meta()) {
+                    return Err(out_of_date());
+                }
+                self.send_metadata(&target, now.meta(), patch, as_seen::<K>).await?.ok_or_else(out_of_date)?
+            }
+        };
+        if !self.is_dry_run()
+            && let Some(altered) = altered_error(&target, &after, altered_metadata(&patch, &after, self.manager()))
+        {
+            return Err(altered);
+        }
+        serde_json::from_value(after).map(Some).map_err(unreadable)
+    }
+
+    /// Sends a merge patch for the version that was seen. Nothing if the object has another version.
+    async fn send_metadata(
+        &self,
+        target: &Target,
+        seen: &ObjectMeta,
+        mut patch: Value,
+        as_seen: AsSeen,
+    ) -> Result<Option<Value>, ApplyError> {
+        if let Some(uid) = &seen.uid {
             patch["metadata"]["uid"] = json!(uid);
         }
-        let version = metadata.resource_version.as_ref().filter(|_| self.is_exact());
+        // A dry run changes nothing, so it need not be for the newest version.
+        let version = seen.resource_version.as_ref().filter(|_| self.is_exact() || !self.is_dry_run());
         if let Some(version) = version {
             patch["metadata"]["resourceVersion"] = json!(version);
         }
@@ -196,25 +245,18 @@ impl Applier {
             field_manager: Some(self.manager().to_owned()),
             ..PatchParams::default()
         };
-        let writing = self.begin(&target);
+        let writing = self.begin(target);
         let request = target.requests().patch(target.name(), &parameters, &Patch::Merge(json!({})));
-        let answer = match self.exchange(&target, request, &patch, metadata.uid.as_deref()).await {
-            Err(ApplyError::Refused { code: 409, .. }) if version.is_some() => {
-                return Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) });
-            }
+        let answer = match self.exchange(target, request, &patch, seen.uid.as_deref()).await {
+            Err(ApplyError::Refused { code: 409, .. }) if version.is_some() => return Ok(None),
             answer => answer?,
         };
-        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
-        let after = as_seen::<K>(&answer.body).map_err(unreadable)?;
+        let after = as_seen(&answer.body)
+            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
         if let Some(writing) = writing {
             writing.wrote(&after);
         }
-        if !self.is_dry_run()
-            && let Some(altered) = altered_error(&target, &after, altered_metadata(&patch, &after, self.manager()))
-        {
-            return Err(altered);
-        }
-        serde_json::from_value(after).map(Some).map_err(unreadable)
+        Ok(Some(after))
     }
 
     /// Makes a namespace if it is not there, and leaves one that is as it is. Whether it was made.

@@ -8,9 +8,10 @@ use konverge_apply::{
     read::{Name, WaitError, exists, list_all, list_names, pick, wait_for, wait_for_any},
 };
 use kube::{
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::PartialObjectMeta,
 };
+use serde_json::json;
 
 use super::*;
 
@@ -41,6 +42,29 @@ async fn row_17_labels_that_are_there_cost_no_request() {
     named(&api, "app").await;
     let error = applier.change_metadata(&back, &change).await.expect_err("another object");
     assert!(matches!(error, ApplyError::Gone { .. }), "{error}");
+}
+
+/// Stands for an operator that was stopped in the middle of a write, while its successor wrote.
+#[tokio::test]
+async fn a_label_that_arrives_late_does_not_undo_that_of_the_successor() {
+    let (client, namespace) = namespace().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+    named(&api, "app").await;
+    let seen = api.get_metadata("app").await.unwrap();
+    let applier = Applier::new(client, "ours");
+    let change = |value: &str| MetadataChange::new().label("synced-to", value).annotation("a", "1");
+    // A change of something else stops nothing.
+    let foreign = Patch::Merge(json!({"metadata": {"labels": {"by": "another"}}, "data": {"a": "1"}}));
+    api.patch("app", &PatchParams::default(), &foreign).await.unwrap();
+    let changed = applier.change_metadata(&seen, &change("three")).await.unwrap().unwrap();
+    assert_eq!((&*changed.labels()["by"], &*changed.labels()["synced-to"]), ("another", "three"));
+
+    let error = applier.change_metadata(&seen, &change("two")).await.expect_err("out of date");
+    assert!(matches!(error, ApplyError::OutOfDate { .. }), "{error}");
+    // One that wants the same finds its work done.
+    let same = applier.change_metadata(&seen, &change("three")).await.unwrap().unwrap();
+    assert_eq!(same.metadata, changed.metadata);
+    assert_eq!(api.get("app").await.unwrap().labels()["synced-to"], "three");
 }
 
 #[tokio::test]
