@@ -176,9 +176,10 @@ fn addition(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>
     })
 }
 
-/// The operations that set an annotation; nothing if it is so.
+/// The operations that set an annotation whose value is as it was seen; nothing if it is so.
 fn annotation(annotations: Option<&BTreeMap<String, String>>, name: &str, value: &str) -> Option<Vec<Value>> {
-    if annotations.and_then(|annotations| annotations.get(name)).is_some_and(|known| known == value) {
+    let known = annotations.and_then(|annotations| annotations.get(name));
+    if known.is_some_and(|known| known == value) {
         return None;
     }
     Some(if annotations.is_none_or(BTreeMap::is_empty) {
@@ -189,7 +190,7 @@ fn annotation(annotations: Option<&BTreeMap<String, String>>, name: &str, value:
     } else {
         // An annotation of somebody else may have gone meanwhile, which matters to nobody here.
         let path = format!("/metadata/annotations/{}", name.replace('~', "~0").replace('/', "~1"));
-        vec![json!({"op": "add", "path": path, "value": value})]
+        vec![json!({"op": "test", "path": path, "value": known}), json!({"op": "add", "path": path, "value": value})]
     })
 }
 
@@ -263,10 +264,16 @@ mod tests {
             assert_eq!(patch[0], json!({"op": "test", "path": "/metadata/annotations", "value": null}));
             assert_eq!(patch[1], json!({"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}}));
         }
-        assert_eq!(
-            annotation(Some(&known(&[("c", "2")])), "a/b", "1").expect("a patch"),
-            [json!({"op": "add", "path": "/metadata/annotations/a~1b", "value": "1"})]
-        );
+        for (seen, before) in [(known(&[("c", "2")]), json!(null)), (known(&[("a/b", "0")]), json!("0"))] {
+            let path = "/metadata/annotations/a~1b";
+            assert_eq!(
+                annotation(Some(&seen), "a/b", "1").expect("a patch"),
+                [
+                    json!({"op": "test", "path": path, "value": before}),
+                    json!({"op": "add", "path": path, "value": "1"})
+                ]
+            );
+        }
     }
 
     #[test]

@@ -217,6 +217,18 @@ impl Reconcile<Probe> for Repeats {
     }
 }
 
+/// Labels the probe with its text.
+struct Labels;
+
+impl Reconcile<Probe> for Labels {
+    type Error = Error;
+
+    async fn apply(&self, probe: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        context.label("text", &*probe.spec.behave).await?;
+        Ok(Action::Done)
+    }
+}
+
 /// A write arrives as late as that of an operator that was stopped between its decision and the request. Its successor wrote meanwhile, so the
 /// API server refuses it, and nobody ever reads the older value.
 ///
@@ -284,4 +296,10 @@ async fn a_status_that_was_held_up_does_not_undo_that_of_the_successor() {
 async fn a_child_that_was_held_up_does_not_undo_that_of_the_successor() {
     let text = |child: &ConfigMap| child.data.as_ref()?.get("text").cloned();
     held_up(|| Controller::new(Texts).owns::<ConfigMap>(), "configmaps", "late-text", text).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_that_was_held_up_does_not_undo_that_of_the_successor() {
+    let text = |probe: &Probe| probe.labels().get("text").cloned();
+    held_up(|| Controller::new(Labels), "probes.test.konverge.dev", "late", text).await;
 }

@@ -7,10 +7,7 @@ use konverge::{
     Object,
     apply::{Owner, Writable},
     generate::Access,
-    kube::{
-        Api, Resource, ResourceExt,
-        api::{Patch, PatchParams},
-    },
+    kube::{Api, Resource, ResourceExt},
     prelude::{Cleanup, Context, Error, EventType},
     remote::{Binding, DeletionPolicy, Mark, Remote, Remotes},
 };
@@ -135,7 +132,7 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
         match (decide(standing.item.why_replaced(self.desired), new.is_some(), in_secret), new) {
             (Step::Write, Some(new)) => {
                 let value = ByteString(new.expose().to_vec());
-                write(self.context, &self.secrets, self.settings, stored.as_ref(), self.place, value).await?;
+                write(self.context, self.settings, stored.as_ref(), self.place, value).await?;
                 Ok(Outcome::InPlace(id))
             }
             (Step::Keep | Step::Write, _) => Ok(Outcome::InPlace(id)),
@@ -221,7 +218,6 @@ where
 
 async fn write<K>(
     context: &Context<K>,
-    secrets: &Api<Secret>,
     settings: &Settings,
     stored: Option<&Secret>,
     place: &Place,
@@ -236,6 +232,7 @@ where
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(place.name.clone()),
+            namespace: context.object().namespace(),
             labels: is_own.then(|| settings.default_labels.clone()).filter(|labels| !labels.is_empty()),
             owner_references: is_own.then(|| vec![owner.controller_reference()]),
             ..ObjectMeta::default()
@@ -243,7 +240,12 @@ where
         data: Some(BTreeMap::from([(place.key.clone(), value)])),
         ..Secret::default()
     };
-    secrets.patch(&place.name, &PatchParams::apply(PROGRAM).force(), &Patch::Apply(&secret)).await?;
+    let applier = context.applier().clone().with_manager(PROGRAM);
+    // Neither a Secret that another client has made since the look is touched, nor one that a successor has written since.
+    let _ = match stored {
+        Some(stored) => applier.apply(&secret, Some(stored)).await?,
+        None => applier.create(&secret).await?,
+    };
     Ok(())
 }
 
