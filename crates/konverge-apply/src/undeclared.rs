@@ -226,6 +226,20 @@ mod tests {
     }
 
     #[test]
+    fn a_field_is_reported_once_also_after_it_was_forgotten() {
+        let log = konverge_testkit::CapturedLog::start();
+        let (known, target) = (Undeclared::default(), Target::named::<ConfigMap>(&(), Some("shop"), "app".to_owned()));
+        let refusal = refused(500, ".status.phase: field not declared in schema");
+        for _ in 0..3 {
+            assert!(known.learn(&target, &refusal, &mut json!({"status": {"phase": "x"}})));
+            known.forget();
+        }
+        let text = log.text();
+        assert_eq!(text.matches("upgrade the definition").count(), 1, "{text}");
+        assert!(text.contains("v1 ConfigMap") && text.contains(".status.phase"), "{text}");
+    }
+
+    #[test]
     fn a_refusal_that_repeating_does_not_mend_is_not_repeated() {
         let (known, target) = (Undeclared::default(), Target::named::<ConfigMap>(&(), Some("shop"), "app".to_owned()));
         let message = ".status.phase: field not declared in schema";

@@ -14,6 +14,7 @@ use crate::{Files, files::FilesError};
 
 /// The parts of a chart. Each object that names the namespace of the program names [`NAMESPACE`].
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Chart<'a> {
     /// Name of the program; the chart and all objects are named after it.
     pub program: &'a str,

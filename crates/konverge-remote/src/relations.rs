@@ -31,6 +31,7 @@ impl fmt::Display for Subject {
 
 /// The interest of an object in items of one collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Interest {
     /// The uid of the object.
     pub uid: String,

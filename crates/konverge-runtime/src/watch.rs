@@ -97,7 +97,7 @@ impl Default for WatchHealth {
     }
 }
 
-/// The state of a watch of a kind that the cluster may lack.
+/// The state of a watch of a kind that the cluster may lack. No variant will be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// A complete list was seen.

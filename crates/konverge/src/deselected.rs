@@ -238,7 +238,57 @@ impl<K: Object> Deselected<K> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use konverge_runtime::{metrics::BeforeScrape, queue::QueueMetrics};
+    use konverge_testkit::double::{Answer, ApiDouble, RequestMatcher};
+    use prometheus_client::registry::Registry;
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// The metadata of an object with our finalizer, whose deletion began some minutes ago.
+    fn being_deleted(name: &str, minutes: i64) -> Value {
+        let deleted_at = Timestamp::now() - SignedDuration::from_mins(minutes);
+        let metadata = json!({
+            "namespace": "shop", "name": name, "uid": name, "resourceVersion": "1", "finalizers": ["test/held"],
+            "deletionTimestamp": deleted_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        });
+        json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata })
+    }
+
+    #[tokio::test]
+    async fn an_object_that_no_process_seems_to_select_is_named_by_an_event() {
+        let server = ApiDouble::default();
+        let listed = [being_deleted("young", 9), being_deleted("stuck", 11)];
+        let list = Answer::list("meta.k8s.io/v1", "PartialObjectMetadataList", "2", &listed);
+        let maps = RequestMatcher::list("/api/v1/configmaps");
+        server.expect(maps.clone().without_query("labelSelector").answer(list.clone()));
+        server.expect(maps.query("labelSelector", "team=ours").answer(list));
+        let event = json!({ "reason": "NotSelected", "type": "Warning", "regarding": { "name": "stuck" } });
+        server.expect(
+            RequestMatcher::create("/apis/events.k8s.io/v1/namespaces/shop/events")
+                .body(event.clone())
+                .answer(Answer::created(&event)),
+        );
+        let (events, writing) = EventSink::new(server.client(), "test", std::future::pending::<()>());
+        let deselected = Deselected::<ConfigMap> {
+            kind: (),
+            store: Store::new("test"),
+            queue: Queue::new("test", &QueueMetrics::new(BeforeScrape::default(), &mut Registry::default())),
+            finalizers: Finalizers::new("test/held", false),
+            of_the_author: Selection { label_selector: Some("team=ours".to_owned()), ..Selection::default() },
+            client: server.client(),
+            events,
+            leading: Leading::default(),
+            keys: Mutex::default(),
+        };
+        deselected.list().await.unwrap();
+        assert!(deselected.lock().is_empty(), "neither is released");
+        // The task ends once the last sink is gone and its events are written.
+        drop(deselected);
+        writing.await;
+        server.finish().unwrap();
+    }
 
     #[test]
     fn an_object_is_released_only_if_no_shard_can_have_it() {

@@ -137,7 +137,7 @@ impl Inventory {
     async fn look_once(&self) -> Result<bool, Error> {
         let Some(recorded) = self.keys.recorded_kinds(&self.controller).await? else { return Ok(false) };
         let mut looks = Vec::new();
-        for former in recorded.union(&self.formerly_owned).filter(|kind| !self.owned.contains(*kind)) {
+        for former in recorded.kinds.union(&self.formerly_owned).filter(|kind| !self.owned.contains(*kind)) {
             let found = self.look_at(former).await?;
             if found == Found::Forbidden {
                 let controller = &self.controller;
@@ -151,10 +151,9 @@ impl Inventory {
             looks.push((former.clone(), found));
         }
         let (kinds, is_unfinished) = record(&self.owned, &looks);
-        if kinds != recorded {
-            self.keys.record_kinds(&self.controller, &kinds).await?;
-        }
-        Ok(is_unfinished)
+        let is_recorded =
+            kinds == recorded.kinds || self.keys.record_kinds(&self.controller, &recorded, &kinds).await?;
+        Ok(is_unfinished || !is_recorded)
     }
 
     async fn look_at(&self, former: &str) -> Result<Found, Error> {

@@ -33,6 +33,13 @@ const OWNED_KINDS: &str = "owned-kinds.konverge.dev";
 #[derive(Clone, Default)]
 pub(crate) struct OwnerKeys(Option<Arc<Stored>>);
 
+/// The kinds that the last leader recorded for a controller.
+pub(crate) struct RecordedKinds {
+    pub(crate) kinds: BTreeSet<String>,
+    /// The version of the Secret in which they were read.
+    version: Option<String>,
+}
+
 struct Stored {
     client: Client,
     namespace: String,
@@ -56,29 +63,40 @@ impl OwnerKeys {
 
     /// The kinds that a controller owns and owned, as the last leader recorded them; `None` where nothing is recorded: in a unit test, and
     /// in a dry run of a program that has never run.
-    pub(crate) async fn recorded_kinds(&self, controller: &str) -> Result<Option<BTreeSet<String>>, Error> {
+    pub(crate) async fn recorded_kinds(&self, controller: &str) -> Result<Option<RecordedKinds>, Error> {
         self.load().await?;
         let Some(stored) = self.0.as_ref().filter(|_| self.get().is_some()) else { return Ok(None) };
         let secret = stored.api().get_metadata(&stored.name).await.map_err(|error| stored.failed(error))?;
         let recorded = secret.metadata.annotations.unwrap_or_default().remove(&annotation(controller));
         let kinds = recorded.as_deref().unwrap_or_default().split(',').filter(|kind| !kind.is_empty());
-        Ok(Some(kinds.map(ToOwned::to_owned).collect()))
+        let kinds = kinds.map(ToOwned::to_owned).collect();
+        Ok(Some(RecordedKinds { kinds, version: secret.metadata.resource_version }))
     }
 
-    /// Records the kinds that a controller owns and owned. A dry run records nothing.
-    pub(crate) async fn record_kinds(&self, controller: &str, kinds: &BTreeSet<String>) -> Result<(), Error> {
-        let Some(stored) = self.0.as_ref().filter(|stored| stored.may_write) else { return Ok(()) };
+    /// Records the kinds that a controller owns and owned. A dry run records nothing. False if the Secret has changed since `seen`, so that
+    /// a leader that was held up does not undo the record of its successor.
+    pub(crate) async fn record_kinds(
+        &self,
+        controller: &str,
+        seen: &RecordedKinds,
+        kinds: &BTreeSet<String>,
+    ) -> Result<bool, Error> {
+        let Some(stored) = self.0.as_ref().filter(|stored| stored.may_write) else { return Ok(true) };
         let kinds = kinds.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-        let patch = json!({"metadata": {"annotations": {annotation(controller): kinds}}});
-        let patched = stored.api().patch_metadata(&stored.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        patched.map(drop).map_err(|error| {
-            let message = format!(
-                "cannot record in Secret {}/{} which kinds the controller {controller} owns, so a later release cannot delete \
-                 the children of kinds that it drops; let the operator's role patch the Secret, as the generated role does",
-                stored.namespace, stored.name
-            );
-            Error::transient(reasons::OWNER_KEY_UNAVAILABLE, message).caused_by(error)
-        })
+        let annotations = json!({annotation(controller): kinds});
+        let patch = json!({"metadata": {"resourceVersion": seen.version, "annotations": annotations}});
+        match stored.api().patch_metadata(&stored.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+            Err(error) => {
+                let message = format!(
+                    "cannot record in Secret {}/{} which kinds the controller {controller} owns, so a later release cannot delete \
+                     the children of kinds that it drops; let the operator's role patch the Secret, as the generated role does",
+                    stored.namespace, stored.name
+                );
+                Err(Error::transient(reasons::OWNER_KEY_UNAVAILABLE, message).caused_by(error))
+            }
+        }
     }
 
     /// The key, if it is loaded. Without one, owners are known by their labels alone: in a unit test, and in a dry run of a program that

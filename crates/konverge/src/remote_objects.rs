@@ -125,15 +125,13 @@ fn subject(key: &ObjectKey, kind: String) -> Subject {
 }
 
 /// Adds to an interest what every object says of itself.
-fn complete<K: Resource>(interest: Interest, object: &K) -> Interest {
+fn complete<K: Resource>(mut interest: Interest, object: &K) -> Interest {
     let metadata = object.meta();
-    Interest {
-        uid: metadata.uid.clone().unwrap_or_default(),
-        created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
-        is_recorded: metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(RECORD)),
-        is_deleting: metadata.deletion_timestamp.is_some(),
-        ..interest
-    }
+    interest.uid = metadata.uid.clone().unwrap_or_default();
+    interest.created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+    interest.is_recorded = metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(RECORD));
+    interest.is_deleting = metadata.deletion_timestamp.is_some();
+    interest
 }
 
 /// The items of one object in a run; see [`Context::remote`].

@@ -24,7 +24,8 @@ pub struct ConfigMapSyncSpec {
 }
 
 /// How the copy stands.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[konverge::schema]
+#[derive(Default)]
 pub struct SyncStatus {
     /// Whether the copy is as it should be.
     pub ready: bool,

@@ -46,7 +46,7 @@ impl Journal {
     /// A journal in this namespace, which is the operator's own, and the task that writes it.
     pub fn new(client: Client, namespace: &str) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let prefix = format!("{PREFIX}-{:08x}", rand::random::<u32>());
-        let options = JournalOptions { prefix, label: LABEL, refused: REFUSED };
+        let options = JournalOptions::new(prefix, LABEL, REFUSED);
         let (intentions, write) = ledger::Journal::new(Api::namespaced(client, namespace), options);
         (Self { intentions, digest_key: Arc::new(DigestKey::new(rand::random())) }, write)
     }

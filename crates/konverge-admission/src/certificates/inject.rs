@@ -165,11 +165,14 @@ impl Injection {
         self.check_calm(bundle)?;
         // An apply cannot remove a Service that belongs to another field manager, and the API server refuses a Service beside a URL.
         let relocation = found.map(|found| relocation(&found.data, object)).unwrap_or_default();
-        if !relocation.is_empty() {
-            self.patch_with(api, relocation).await?;
+        let seen = if relocation.is_empty() { before.clone() } else { self.patch_with(api, relocation).await? };
+        // Of an object that has changed since, another replica may have been the last to know the authorities.
+        let mut object = object.clone();
+        if let Some(seen) = seen {
+            object["metadata"]["resourceVersion"] = seen.into();
         }
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
-        let applied = api.patch(self.target.name(), &parameters, &Patch::Apply(object)).await;
+        let applied = api.patch(self.target.name(), &parameters, &Patch::Apply(&object)).await;
         let after = applied.map_err(|source| self.failed("apply", source))?.metadata.resource_version;
         let changed = before != after;
         self.told = Some((Instant::now(), bundle.to_owned()));
@@ -205,13 +208,17 @@ impl Injection {
         Ok(true)
     }
 
-    /// Sends a JSON patch. It fails if a tested value has changed.
-    async fn patch_with(&self, api: &Api<DynamicObject>, operations: Vec<Value>) -> Result<(), InjectionError> {
+    /// Sends a JSON patch, and returns the new version. It fails if a tested value has changed.
+    async fn patch_with(
+        &self,
+        api: &Api<DynamicObject>,
+        operations: Vec<Value>,
+    ) -> Result<Option<String>, InjectionError> {
         let operations: Operations = serde_json::from_value(Value::Array(operations))
             .map_err(|source| InjectionError::Write { target: self.described(), source })?;
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patched = api.patch(self.target.name(), &parameters, &Patch::Json::<()>(operations)).await;
-        patched.map(drop).map_err(|source| self.failed("patch", source))
+        patched.map(|patched| patched.metadata.resource_version).map_err(|source| self.failed("patch", source))
     }
 
     fn failed(&self, act: &'static str, source: kube::Error) -> InjectionError {

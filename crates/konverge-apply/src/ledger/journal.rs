@@ -62,6 +62,7 @@ impl From<kube::Error> for JournalError {
 
 /// The names and texts of a journal.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct JournalOptions {
     /// How the names of this process's Secrets begin. No other process may use the same.
     pub prefix: String,
@@ -69,6 +70,14 @@ pub struct JournalOptions {
     pub label: &'static str,
     /// The log line if the process may not create Secrets: the consequence and the next step.
     pub refused: &'static str,
+}
+
+impl JournalOptions {
+    /// All of them; see the fields.
+    #[must_use]
+    pub fn new(prefix: impl Into<String>, label: &'static str, refused: &'static str) -> Self {
+        Self { prefix: prefix.into(), label, refused }
+    }
 }
 
 /// A handle to the journal. Clones are handles to the same journal.

@@ -88,8 +88,9 @@ async fn keeper(remotes: &Marked, [first, second]: [(i64, bool); 2]) -> Vec<&'st
     let binding = Binding::new("one");
     let objects = [object("first", "u-1"), object("second", "u-2")];
     for (object, (created, is_recorded)) in objects.iter().zip([first, second]) {
-        let interest = Interest { is_recorded, ..Interest::default() };
-        object.tell(remotes, created, interest.claims(&binding));
+        let mut interest = Interest::default().claims(&binding);
+        interest.is_recorded = is_recorded;
+        object.tell(remotes, created, interest);
     }
     let mut kept = Vec::new();
     for object in &objects {

@@ -53,14 +53,13 @@ impl Operator {
     /// The files of a Helm chart: a deployment of the program, and what [`generate`](Self::generate) makes for the cluster.
     pub fn helm_chart(&self) -> Result<Files, GenerateError> {
         let namespace = chart::NAMESPACE;
-        let chart = Chart {
-            program: self.program,
-            version: self.version,
-            crds: self.crds(namespace),
-            rbac: self.grant(namespace).objects().map_err(GenerateError::Object)?,
-            others: self.others(namespace)?,
-            alerts: vec![watching::prometheus_rule(self.program, namespace, &self.series().1)],
-        };
+        let mut chart = Chart::default();
+        chart.program = self.program;
+        chart.version = self.version;
+        chart.crds = self.crds(namespace);
+        chart.rbac = self.grant(namespace).objects().map_err(GenerateError::Object)?;
+        chart.others = self.others(namespace)?;
+        chart.alerts = vec![watching::prometheus_rule(self.program, namespace, &self.series().1)];
         Ok(chart.files()?)
     }
 

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use konverge_testkit::{ControlPlane, Options, fault_proxy::FaultProxy};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
+use tonic::Status;
 
 use crate::{
     scripted::Scene,
@@ -54,6 +55,37 @@ async fn after_an_outage_with_many_changes_six_bindings_converge_within_seconds(
     all_hold(&world, &bound, &last.to_string()).await;
     let took = over.elapsed();
     assert!(took < Duration::from_secs(6), "{took:?}");
+    operator.stop().await;
+}
+
+/// Pauses that grow without a limit would exceed [`BACK_WITHIN`] after this time.
+const AWAY: Duration = Duration::from_secs(21);
+/// The time until everything is in sync once zopp answers: it is asked after five seconds at the latest. Then come the writes, on a machine
+/// that other tests share.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a20_after_an_outage_of_zopp_six_bindings_hold_what_changed_within_seconds() {
+    let world = World::new().await;
+    let bound = six(&world).await;
+    let operator = world.operator(&[]).await;
+    all_hold(&world, &bound, "1").await;
+    for (_, scene) in &bound {
+        scene.refuse(Some(Status::unavailable("shutting down")));
+        scene.hang_up();
+        scene.set("A", "2");
+    }
+    for (name, _) in &bound {
+        world.told(name, "ServerUnreachable").await;
+    }
+    sleep(AWAY).await;
+    all_hold(&world, &bound, "1").await;
+    for (_, scene) in &bound {
+        scene.refuse(None);
+    }
+    let back = Instant::now();
+    all_hold(&world, &bound, "2").await;
+    assert!(back.elapsed() <= BACK_WITHIN, "{:?}", back.elapsed());
     operator.stop().await;
 }
 

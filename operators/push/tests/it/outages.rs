@@ -111,6 +111,41 @@ async fn w16_a_sealed_vault_stops_nothing_but_readiness_and_what_changed_meanwhi
     assert_eq!(world.versions(&path).await, 2);
 }
 
+/// Pauses that grow without a limit would exceed [`BACK_WITHIN`] after this time.
+const AWAY: Duration = Duration::from_secs(21);
+/// The time until everything is in Vault once Vault answers: the breaker asks after five seconds at the latest. Then come the writes, on a
+/// machine that other tests share.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a20_after_a_sealed_vault_all_that_changed_is_written_within_seconds() {
+    let server = server().await;
+    let world = World::with(&server).await;
+    let _operator = world.operator(&[]).await;
+    let bound: Vec<_> = (0..20).map(|number| (format!("db-{number}"), world.path(&format!("db-{number}")))).collect();
+    for (name, path) in &bound {
+        world.secret(name, &[("n", "1")], json!({ "vault-sync.io/path": path })).await;
+    }
+    for (name, _) in &bound {
+        world.says(Kind::Secret, name, "Synced").await;
+    }
+    server.seal().await.unwrap();
+    // Each change is an attempt, and a pause that grew with attempts would be long by now.
+    let begun = Instant::now();
+    for change in 2..=8 {
+        for (name, _) in &bound {
+            world.rotate(name, &[("n", &change.to_string())]).await;
+        }
+        tokio::time::sleep_until(begun + AWAY * (change - 1) / 7).await;
+    }
+    server.unseal().await.unwrap();
+    let back = Instant::now();
+    for (_, path) in &bound {
+        world.holds(path, &[("n", "8")]).await;
+    }
+    assert!(back.elapsed() <= BACK_WITHIN, "{:?}", back.elapsed());
+}
+
 /// The engine's figures tell of an outage: without them, dashboards and alerts of the framework show success.
 #[tokio::test]
 async fn each_run_that_fails_while_vault_is_away_is_an_error_to_the_engine() {

@@ -19,7 +19,8 @@ use crate::world::{ALL, QUIET};
 
 /// The time that Vault is away: long enough for pauses that grow to exceed [`BACK_WITHIN`].
 const AWAY: Duration = Duration::from_secs(21);
-/// The time until everything is in sync once Vault answers.
+/// The time until everything is in sync once Vault answers: the breaker asks after five seconds at the latest. Then come one interval, the
+/// rollout and its status, on a machine that other tests share.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
 
 #[tokio::test]
