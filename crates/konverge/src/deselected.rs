@@ -239,9 +239,8 @@ impl<K: Object> Deselected<K> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
-    use konverge_runtime::{metrics::BeforeScrape, queue::QueueMetrics};
+    use konverge_runtime::Metrics;
     use konverge_testkit::double::{Answer, ApiDouble, RequestMatcher};
-    use prometheus_client::registry::Registry;
     use serde_json::{Value, json};
 
     use super::*;
@@ -270,13 +269,15 @@ mod tests {
                 .body(event.clone())
                 .answer(Answer::created(&event)),
         );
+        let mut of_the_author = Selection::default();
+        of_the_author.label_selector = Some("team=ours".to_owned());
         let (events, writing) = EventSink::new(server.client(), "test", std::future::pending::<()>());
         let deselected = Deselected::<ConfigMap> {
             kind: (),
             store: Store::new("test"),
-            queue: Queue::new("test", &QueueMetrics::new(BeforeScrape::default(), &mut Registry::default())),
+            queue: Queue::new("test", Metrics::new("test", "0").queues()),
             finalizers: Finalizers::new("test/held", false),
-            of_the_author: Selection { label_selector: Some("team=ours".to_owned()), ..Selection::default() },
+            of_the_author,
             client: server.client(),
             events,
             leading: Leading::default(),
