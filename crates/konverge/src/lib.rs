@@ -126,7 +126,7 @@ pub use options::Options;
 pub use options::{MetricsOptions, ServerOptions};
 pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 #[cfg(feature = "remote")]
-pub use remote_objects::{RECORD, RemoteObject};
+pub use remote_objects::{RECORD, RemoteObject, interest_of};
 pub use report::{CustomStatus, Status};
 pub use run::{PAUSED, RECONCILE_AT};
 pub use watch::Watch;

@@ -100,7 +100,7 @@ impl<K: Object, C> Controller<K, C> {
             let word = K::kind(&kind).into_owned();
             let told = remotes.clone();
             store.subscribe(move |key, change| {
-                let interest = change.new.as_ref().map(|object| complete(interest(object), &**object));
+                let interest = change.new.as_ref().map(|object| interest_of(&**object, interest(object)));
                 told.interest(&subject(key, K::kind(&kind).into_owned()), interest);
             });
             // Only the leader takes them, and all objects run when it begins to lead.
@@ -124,8 +124,11 @@ fn subject(key: &ObjectKey, kind: String) -> Subject {
     Subject { kind, namespace: key.namespace.clone(), name: key.name.clone() }
 }
 
-/// Adds to an interest what every object says of itself.
-fn complete<K: Resource>(mut interest: Interest, object: &K) -> Interest {
+/// Adds to an interest what every object says of itself: its uid and age, whether it has a [`RECORD`], and whether it is being deleted.
+///
+/// A controller does this by itself. A tool beside it, such as one that shows the plan of the next run, needs it to tell the interests.
+#[must_use]
+pub fn interest_of<K: Resource>(object: &K, mut interest: Interest) -> Interest {
     let metadata = object.meta();
     interest.uid = metadata.uid.clone().unwrap_or_default();
     interest.created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());

@@ -138,7 +138,9 @@ async fn an_item_of_this_process_is_kept_although_its_watch_does_not_show_the_re
     // After a restart the record says it.
     let remotes: Remotes<Server<false, true>> = process(&server);
     second.tell(&remotes, 1, claim());
-    first.tell(&remotes, 1, Interest { is_recorded: true, ..claim() });
+    let mut recorded = claim();
+    recorded.is_recorded = true;
+    first.tell(&remotes, 1, recorded);
     assert_eq!(reason(second.reconcile(&remotes, &binding, &want("one", 2)).await), "Claimed");
     first.reconcile(&remotes, &binding, &want("one", 1)).await.unwrap();
     assert_eq!(second.record(), None);

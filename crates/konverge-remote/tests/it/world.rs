@@ -247,8 +247,9 @@ impl Object {
     }
 
     /// Tells the interest of the object, as its watch does.
-    pub(crate) fn tell<R: Remote>(&self, remotes: &Remotes<R>, created: i64, interest: Interest) {
-        let interest = Interest { uid: self.uid.to_owned(), created, ..interest };
+    pub(crate) fn tell<R: Remote>(&self, remotes: &Remotes<R>, created: i64, mut interest: Interest) {
+        self.uid.clone_into(&mut interest.uid);
+        interest.created = created;
         remotes.interest(&self.subject(), Some(interest));
     }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use konverge::{
-    RECORD,
+    RECORD, interest_of,
     kube::{
         Api, ResourceExt,
         api::ListParams,
@@ -150,17 +150,10 @@ impl View<'_> {
     /// Tells which groups the objects of a kind claim, so that the older of two keeps its group here, too.
     async fn claim<K: GroupObject>(&self, groups: &Remotes<Groups>) -> Result<(), Failure> {
         for object in self.all::<K>().await? {
-            let metadata = object.meta();
             let subject =
                 Subject { kind: K::kind(&()).into_owned(), namespace: object.namespace(), name: object.name_any() };
-            let interest = Interest {
-                uid: metadata.uid.clone().unwrap_or_default(),
-                created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
-                is_recorded: object.annotations().contains_key(RECORD),
-                is_deleting: metadata.deletion_timestamp.is_some(),
-                ..Interest::default()
-            };
-            groups.interest(&subject, Some(interest.claims(&group_binding(&object, &self.config.settings()))));
+            let claim = Interest::default().claims(&group_binding(&object, &self.config.settings()));
+            groups.interest(&subject, Some(interest_of(&object, claim)));
         }
         Ok(())
     }
