@@ -224,7 +224,7 @@ impl Reconcile<Probe> for Labels {
     type Error = Error;
 
     async fn apply(&self, probe: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
-        context.label("text", &*probe.spec.behave).await?;
+        context.label("text", &probe.spec.behave).await?;
         Ok(Action::Done)
     }
 }
