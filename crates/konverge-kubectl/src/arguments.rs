@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use konverge_runtime::watch::label_selector;
 
-/// Shows how the objects stand that operators of Konverge work on, why, and what to do.
+/// Shows the state of the objects that operators of Konverge work on, the cause, and the next step.
 ///
 /// Ends with 0 if all is well, 1 if something is out of sync, and 2 if the command failed or the command line is wrong.
 #[derive(Debug, Parser)]
@@ -67,9 +67,9 @@ pub(crate) struct Object {
 /// The next step.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Show how the objects stand that ask for something
+    /// Show the state of the objects that have opted in
     Status {
-        /// One object, TYPE/NAME, or all of one TYPE [default: all that ask for something]
+        /// One object, TYPE/NAME, or all objects of one TYPE [default: all that have opted in]
         #[arg(num_args = 0..=2, value_name = "TYPE/NAME")]
         target: Vec<String>,
         /// In all namespaces
@@ -82,11 +82,11 @@ pub(crate) enum Verb {
         #[arg(short, long)]
         watch: bool,
     },
-    /// Explain one object: what it asks for, whether it may, how it stands, and what to do next
+    /// Explain one object: what it requests, whether it may, its state, and the next step
     Why(Object),
-    /// Show by the names of keys what would change; values are compared in memory and never shown
+    /// Show the changes that the operator would make, by the names of keys; values are compared in memory and never shown
     Diff(Object),
-    /// Have the object compared and written now
+    /// Have the operator compare and write the object now
     Sync {
         #[command(flatten)]
         object: Object,
@@ -97,11 +97,11 @@ pub(crate) enum Verb {
         #[arg(long, default_value = "60s", value_parser = span, value_name = "TIME")]
         timeout: Duration,
     },
-    /// Have the object left alone from now on
+    /// Have the operator leave the object alone from now on
     Pause(Object),
-    /// Have the object worked on again
+    /// Have the operator work on the object again
     Resume(Object),
-    /// Let the object take over an item outside of the cluster that somebody else made
+    /// Let the object take over an item outside of the cluster that another client made
     Adopt {
         /// Which object: TYPE/NAME, such as group/devs
         #[arg(value_name = "TYPE/NAME")]

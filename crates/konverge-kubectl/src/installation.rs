@@ -11,11 +11,17 @@ use crate::{
     cluster::{asked, of_namespace},
 };
 
-/// The label of the program that runs several jobs.
-const ALL_IN_ONE: &str = "konverge";
+/// The name of the program that runs several jobs, and of the chart.
+const KONVERGE: &str = "konverge";
 
-/// The label that says which program a Deployment is.
+/// The label that says which program a Deployment is. The Deployments of the chart have the name of the chart there.
 const PROGRAM: &str = "app.kubernetes.io/name";
+
+/// The label that each Deployment of the chart has, whatever the values say.
+const CHART: &str = "app.kubernetes.io/part-of=konverge";
+
+/// The annotation with the name of the release that a Deployment belongs to.
+const RELEASE: &str = "meta.helm.sh/release-name";
 
 /// A Deployment of an operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +38,8 @@ pub struct Installation {
     pub account: String,
     /// Whether it runs several jobs, of which this is one.
     pub all_in_one: bool,
+    /// The release of Helm that it belongs to.
+    pub release: Option<String>,
     /// The arguments of the first container, with variables put in; of one of several jobs its own.
     pub arguments: Vec<String>,
     /// Variables of the first container whose value stands in the Deployment.
@@ -52,10 +60,22 @@ pub struct Leader {
 }
 
 impl Cluster {
-    /// The Deployments of a job's operator, by `PROGRAM`: those of its own program, and those of `konverge run` that run it. In all
-    /// namespaces if the person may list those, else in the cluster's own.
+    /// The Deployments of a job's operator: those of its own program, by their label or, of the chart, by their command; and those of
+    /// `konverge run` that run it. In all namespaces if the person may list those, else in the cluster's own.
     pub async fn installations(&self, job: &dyn Job) -> Result<Vec<Installation>, Failure> {
-        let parameters = ListParams::default().labels(&format!("{PROGRAM} in ({}, {ALL_IN_ONE})", job.operator()));
+        let mut deployments = self.deployments(&format!("{PROGRAM} in ({}, {KONVERGE})", job.operator())).await?;
+        for deployment in self.deployments(CHART).await? {
+            let is_known = deployments.iter().any(|known| known.metadata.uid == deployment.metadata.uid);
+            if !is_known {
+                deployments.push(deployment);
+            }
+        }
+        let installation = |deployment| Installation::of(deployment, job.name(), job.operator());
+        Ok(deployments.into_iter().filter_map(installation).collect())
+    }
+
+    async fn deployments(&self, labels: &str) -> Result<Vec<Deployment>, Failure> {
+        let parameters = ListParams::default().labels(labels);
         let list = async |namespace: Option<&str>| {
             let api: Api<Deployment> = match namespace {
                 Some(namespace) => Api::namespaced(self.client.clone(), namespace),
@@ -68,7 +88,7 @@ impl Cluster {
             Err(Failure::Forbidden(_)) => list(Some(&self.namespace)).await?,
             found => found?,
         };
-        Ok(found.items.into_iter().filter_map(|deployment| Installation::of(deployment, job.name())).collect())
+        Ok(found.items)
     }
 
     /// The leases of this name, in all namespaces.
@@ -84,21 +104,32 @@ impl Installation {
     /// The message if there is none.
     pub fn missing(job: &dyn Job) -> String {
         format!(
-            "there is no Deployment labelled {PROGRAM}={}, and none labelled {PROGRAM}={ALL_IN_ONE} that runs the job {}",
+            "there is no Deployment labelled {PROGRAM}={}, and neither the chart nor konverge run has one for the job {}",
             job.operator(),
             job.name()
         )
     }
 
-    /// The manifest in `deploy/` with what its service account may do.
-    pub fn role(&self, own: &'static str) -> &'static str {
-        if self.all_in_one { "deploy/rbac/konverge.yaml" } else { own }
+    /// How to give its service account the permissions that it needs: `own` is the manifest in `deploy/` with the role of the operator alone.
+    pub fn grant(&self, own: &str) -> String {
+        match &self.release {
+            Some(release) => {
+                format!(
+                    "helm upgrade {release} -n {} --reset-then-reuse-values, with the chart of this version",
+                    self.namespace
+                )
+            }
+            None if self.all_in_one => "apply deploy/rbac/konverge.yaml".to_owned(),
+            None => format!("apply {own}"),
+        }
     }
 
-    /// A Deployment as the operator of this job; nothing if it is one of several others.
-    fn of(deployment: Deployment, job: &str) -> Option<Self> {
-        let labelled = deployment.metadata.labels.as_ref().and_then(|labels| labels.get(PROGRAM));
-        let all_in_one = labelled.is_some_and(|program| program == ALL_IN_ONE);
+    /// A Deployment as the operator of this job; nothing if it is another one. The command of the container says which program it starts; if there is
+    /// none, the label does.
+    fn of(deployment: Deployment, job: &str, operator: &str) -> Option<Self> {
+        let labelled = deployment.metadata.labels.as_ref().and_then(|labels| labels.get(PROGRAM)).cloned();
+        let release =
+            deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RELEASE)).cloned();
         let spec = deployment.spec.unwrap_or_default();
         let pod = spec.template.spec.unwrap_or_default();
         let account = pod.service_account_name.unwrap_or_else(|| "default".to_owned());
@@ -107,6 +138,9 @@ impl Installation {
             container.env.into_iter().flatten().filter_map(|variable| Some((variable.name, variable.value?))).collect();
         let arguments: Vec<_> =
             container.args.into_iter().flatten().map(|argument| expanded(&argument, &variables)).collect();
+        let command = container.command.unwrap_or_default().into_iter().next();
+        let program = command.as_ref().and_then(|command| command.rsplit('/').next());
+        let all_in_one = labelled.as_deref() != Some(operator) && program != Some(operator);
         let arguments = if all_in_one { konverge_jobs::flags_of(job, &arguments)? } else { arguments };
         Some(Self {
             namespace: deployment.metadata.namespace.unwrap_or_default(),
@@ -115,6 +149,7 @@ impl Installation {
             ready: deployment.status.and_then(|status| status.ready_replicas).unwrap_or_default(),
             account,
             all_in_one,
+            release,
             arguments,
             variables,
         })
@@ -162,23 +197,49 @@ mod tests {
         serde_json::from_value(deployment).unwrap()
     }
 
+    /// A Deployment as the operator of one of our jobs.
+    fn of(deployment: Deployment, job: &str) -> Option<Installation> {
+        let operators =
+            [("pull", "zopp-operator"), ("push", "vault-sync-operator"), ("roll", "vault-rollout-operator")];
+        let (_, operator) = operators.into_iter().find(|(known, _)| *known == job).unwrap();
+        Installation::of(deployment, job, operator)
+    }
+
     #[test]
     fn what_a_deployment_tells() {
         let arguments = ["--vault-addr=$(VAULT_ADDR)", "--leader-elect"];
-        let installation = Installation::of(deployment("vault-sync-operator", &arguments), "push").unwrap();
+        let installation = of(deployment("vault-sync-operator", &arguments), "push").unwrap();
         assert_eq!(installation.arguments, ["--vault-addr=https://v", "--leader-elect"]);
         assert_eq!((installation.wanted, installation.ready, &*installation.account), (2, 1, "account"));
         assert_eq!(installation.variables.keys().collect::<Vec<_>>(), ["VAULT_ADDR"]);
-        assert_eq!(installation.role("deploy/rbac/own.yaml"), "deploy/rbac/own.yaml");
+        assert_eq!(installation.grant("deploy/rbac/own.yaml"), "apply deploy/rbac/own.yaml");
+    }
+
+    #[test]
+    fn a_deployment_of_the_chart_is_the_operator_that_its_command_starts() {
+        let of_chart = |command: &str, arguments: &[&str]| {
+            let mut deployment = deployment("any", arguments);
+            deployment.metadata.annotations = Some([(RELEASE.to_owned(), "konverge".to_owned())].into());
+            let pod = deployment.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+            pod.containers[0].command = Some(vec![command.to_owned()]);
+            of(deployment, "push")
+        };
+        let push = of_chart("/usr/bin/vault-sync-operator", &["--vault-addr=$(VAULT_ADDR)"]).unwrap();
+        assert_eq!((push.arguments.join(" "), push.all_in_one), ("--vault-addr=https://v".to_owned(), false));
+        let next = "helm upgrade konverge -n system --reset-then-reuse-values, with the chart of this version";
+        assert_eq!(push.grant("deploy/rbac/own.yaml"), next);
+        assert_eq!(of_chart("/usr/bin/vault-rollout-operator", &["--leader-elect"]), None);
+        assert_eq!(of_chart("/usr/bin/zopp-server", &["serve"]), None);
+        assert!(of_chart("/usr/bin/konverge", &["run", "--job=push"]).unwrap().all_in_one);
     }
 
     #[test]
     fn one_of_several_jobs_has_its_own_arguments() {
         let arguments = ["run", "--job=pull --leader-election", "--job", "push --vault-addr=$(VAULT_ADDR)"];
-        let of = |job: &str| Installation::of(deployment("konverge", &arguments), job);
+        let of = |job: &str| of(deployment("konverge", &arguments), job);
         assert_eq!(of("pull").unwrap().arguments, ["--leader-election"]);
         assert_eq!(of("push").unwrap().arguments, ["--vault-addr=https://v"]);
-        assert_eq!(of("push").unwrap().role("deploy/rbac/own.yaml"), "deploy/rbac/konverge.yaml");
+        assert_eq!(of("push").unwrap().grant("deploy/rbac/own.yaml"), "apply deploy/rbac/konverge.yaml");
         assert_eq!(of("roll"), None);
     }
 

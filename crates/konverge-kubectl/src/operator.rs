@@ -41,9 +41,9 @@ pub trait Operator: Job {
     /// Returns every permission that the operator needs with these settings. `home` is its own namespace.
     fn needed(&self, config: &Self::Config, home: &str) -> Vec<Permission>;
 
-    /// Returns the next step if the operator lacks a permission of this role.
-    fn grant(&self, role: &str) -> String {
-        format!("apply {role}")
+    /// Returns how the operator does without a permission, such as "leave a kind out with --kinds". `None` if it does not.
+    fn does_without(&self) -> Option<&'static str> {
+        None
     }
 
     /// Checks the settings of an installation. Pure.
@@ -151,7 +151,10 @@ pub async fn findings<O: Operator>(job: &O, cluster: &Cluster, namespace: Option
 async fn examine<O: Operator>(job: &O, cluster: &Cluster, operator: &Installed<O::Config>) -> Vec<Finding> {
     let Installed { installation, config } = operator;
     let mut findings = job.check_settings(operator);
-    let next = job.grant(installation.role(job.role()));
+    let mut next = installation.grant(job.role());
+    if let Some(without) = job.does_without() {
+        next = format!("{next}, or {without}");
+    }
     let needed = job.needed(config, &installation.namespace);
     findings.push(cluster.permissions_finding(installation, needed, next).await);
     findings.extend(job.check_installation(cluster, operator).await);
@@ -190,7 +193,7 @@ pub fn in_sync(job: &impl Job, objects: &[Objects]) -> Vec<Finding> {
             names.push(named(kind, object));
         }
     }
-    findings.push(Finding::fine("objects", format!("{good} of {all} in step")));
+    findings.push(Finding::fine("objects", format!("{good} of {all} in sync")));
     for (state, (grade, names)) in others {
         let next = format!("kubectl konverge why {}", names.first().cloned().unwrap_or_default());
         let verdict = if grade == Grade::Wrong { Verdict::Wrong } else { Verdict::Note };

@@ -180,8 +180,8 @@ impl Operator for Roll {
         permissions::needed(config, home)
     }
 
-    fn grant(&self, role: &str) -> String {
-        format!("apply {role}, or leave a kind out with --kinds")
+    fn does_without(&self) -> Option<&'static str> {
+        Some("leave a kind out with --kinds")
     }
 
     fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {

@@ -40,7 +40,7 @@ async fn each_trouble_is_found_with_its_next_step() {
         "ok settings one rule says who may write where",
         "ok permissions",
         "ok leader",
-        "ok objects 1 of 1 in step",
+        "ok objects 1 of 1 in sync",
         "ok orphans",
         "ok vault it serves",
     ]);
@@ -56,7 +56,7 @@ async fn each_trouble_is_found_with_its_next_step() {
     world.secret("far", &[("a", "b")], json!({ "vault-sync.io/path": "secret/data/elsewhere/x" })).await;
     world.until("secret/far", "PathNotAllowed").await;
     doctor().await.ends(1).says(&[
-        "ok objects 1 of 2 in step",
+        "ok objects 1 of 2 in sync",
         "WRONG objects PathNotAllowed: secret/far",
         "kubectl konverge why secret/far",
     ]);

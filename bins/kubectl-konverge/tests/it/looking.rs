@@ -106,7 +106,7 @@ async fn status_and_why_tell_how_each_object_stands() {
         "version 1",
         rule,
         "paused no",
-        "Normal Synced: in step",
+        "Normal Synced: in sync",
         "nothing to do",
     ]);
     let web = world.run("why deploy web").await.ends(0);

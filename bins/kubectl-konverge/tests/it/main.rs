@@ -5,6 +5,7 @@
 mod all_in_one;
 mod asking;
 mod bad_input;
+mod charted;
 mod doctoring;
 mod looking;
 mod openzro;

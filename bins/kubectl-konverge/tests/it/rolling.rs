@@ -240,7 +240,7 @@ async fn r21_a_vault_rollout_tells_how_it_stands_and_a_workload_who_asks_for_it(
     world.run("why vroll/all").await.ends(0).says(&[
         "rolls for Vault/secret:app",
         &format!("rolls {web}"),
-        "in step 1/1 workloads run with what is in Vault",
+        "in sync 1/1 workloads run with what is in Vault",
     ]);
     world.run("why deploy/web").await.ends(0).says(&[
         "rolled for Vault/secret:app, all of it: VaultRollout asks for it",
@@ -338,7 +338,7 @@ async fn the_doctor_finds_each_trouble_of_roll() {
         "ok key digests are made with that in the secret",
         "ok leader",
         "ok watches secrets, configmaps, deployments, statefulsets, daemonsets, cronjobs, rollouts",
-        "ok objects 1 of 1 in step",
+        "ok objects 1 of 1 in sync",
     ]);
 
     world.deploy(&["--max-concurrent-rollouts=3", "--max-rollouts-per-minute=60", "--reloader-annotations"]).await;

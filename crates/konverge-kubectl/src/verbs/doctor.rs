@@ -66,12 +66,12 @@ mod tests {
     fn findings_with_what_to_do() {
         let findings = vec![
             Finding::fine("operator", "system/manager: 2 of 2 ready"),
-            Finding::wrong("objects", "1 of 2 in step", "kubectl konverge status -A"),
+            Finding::wrong("objects", "1 of 2 in sync", "kubectl konverge status -A"),
         ];
         let report = Report { jobs: [("push", findings)].into() };
         assert_eq!(
             words(&report),
-            "push\n  ok       operator     system/manager: 2 of 2 ready\n  WRONG    objects      1 of 2 in step\n\
+            "push\n  ok       operator     system/manager: 2 of 2 ready\n  WRONG    objects      1 of 2 in sync\n\
              \u{20}                       → kubectl konverge status -A\n"
         );
     }
