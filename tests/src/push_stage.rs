@@ -23,8 +23,8 @@ const POLICY: &str = include_str!("../../deploy/vault-policy.hcl");
 /// Its name in Vault.
 const POLICY_NAME: &str = "vault-sync-operator";
 
-/// The policy of roll's documentation page: it grants versions, and no values.
-const FOLLOWER: &str = r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#;
+/// The policy that users give roll: it grants versions, and no values.
+const FOLLOWER: &str = include_str!("../../deploy/vault-policy-rollout.hcl");
 
 /// Its name in Vault.
 const FOLLOWER_NAME: &str = "vault-rollout-operator";

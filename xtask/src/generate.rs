@@ -26,6 +26,9 @@ const WHOLE_CHART: (&str, &str) = ("konverge-cli", "deploy/charts/konverge");
 /// The roles of the operators, by an example of the same program.
 const ROLES: (&str, &str) = ("konverge-cli", "deploy/rbac");
 
+/// The policies for Vault, by an example of the same program.
+const POLICIES: (&str, &str) = ("konverge-cli", "deploy");
+
 /// The generated pages of the docs, by an example of the same program.
 const REFERENCE: (&str, &str) = ("konverge-cli", "docs/reference");
 
@@ -37,7 +40,8 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let whole_chart = (WHOLE_CHART.0, WHOLE_CHART.1, vec!["--example", "chart", "--"]);
     let reference = (REFERENCE.0, REFERENCE.1, vec!["--example", "reference", "--"]);
     let roles = (ROLES.0, ROLES.1, vec!["--example", "roles", "--"]);
-    let ours = [whole_chart, roles, reference];
+    let policies = (POLICIES.0, POLICIES.1, vec!["--example", "policies", "--"]);
+    let ours = [whole_chart, roles, policies, reference];
     for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions).chain(ours) {
         let mut generate = cargo(["run", "--quiet", "--package", package]);
         generate.args(how).args(["--into", folder]);

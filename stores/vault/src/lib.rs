@@ -31,7 +31,7 @@
 //! 2. [`config`] and `login`; [`environment`] reads both from flags and variables.
 //! 3. `transport`, on the limits, breaker, TLS and credentials of `konverge-endpoint`; then `session` and `client`.
 //! 4. `kv`, `ownership` and `watch`.
-//! 5. [`boundaries`]: the paths that an operator's users may name.
+//! 5. [`boundaries`]: the paths that an operator's users may name. [`policy`]: the permissions that a token needs.
 
 mod answer;
 pub mod boundaries;
@@ -46,6 +46,7 @@ mod login;
 mod mount;
 mod ownership;
 mod path;
+pub mod policy;
 mod session;
 mod transport;
 mod watch;

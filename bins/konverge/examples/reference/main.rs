@@ -1,8 +1,10 @@
-//! Writes the generated pages of the docs into a folder: annotations, custom resources, flags, reasons, metrics, alerts and
-//! roles. With `--check` it writes nothing, and fails if a page differs. `cargo xtask generate` runs it.
+//! Writes the generated pages of the docs into a folder: annotations, custom resources, flags, reasons, metrics, alerts, roles and
+//! policies for Vault. With `--check` it writes nothing, and fails if a page differs. `cargo xtask generate` runs it.
 
 mod framework;
 mod pages;
+#[expect(dead_code, reason = "the shipped policies are files of their own")]
+mod policies;
 mod resources;
 #[path = "../chart/uses.rs"]
 mod uses;
@@ -25,11 +27,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut files = Files::default();
     files.text("annotations.md", pages::annotations());
     files.text("flags.md", pages::flags());
+    files.text("kubectl-commands.md", pages::kubectl());
     files.text("zopp.md", pages::zopp());
     files.text("reasons.md", pages::reasons()?);
     files.text("metrics.md", pages::metrics());
     files.text("alerts.md", pages::alerts()?);
     files.text("custom-resources.md", resources::page()?);
     files.text("roles.md", pages::roles()?);
+    files.text("vault-policies.md", policies::page());
     Ok(destination.put(&files)?)
 }

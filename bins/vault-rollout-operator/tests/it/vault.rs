@@ -22,10 +22,10 @@ const ENGINE: &str = "secret";
 /// The policy of the operator's token.
 pub(crate) const POLICY: &str = "rollout";
 
-/// The policy of roll's documentation page.
-const RULES: &str = r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#;
+/// The policy that is shipped.
+const RULES: &str = include_str!("../../../../deploy/vault-policy-rollout.hcl");
 
-/// With an engine, and a token in a file that may do what the page of roll says.
+/// With an engine, and a token in a file that may do what the shipped policy allows.
 pub(crate) struct Vault {
     pub(crate) server: VaultServer,
     token_file: PathBuf,

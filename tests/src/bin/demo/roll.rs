@@ -242,7 +242,7 @@ impl Scene {
             let object = api.get(DEPLOYMENT).await.ok()?;
             (object.data["status"]["vault_sync"]["SyncStatus"] == "Already in Sync").then_some(())
         };
-        eventually(limit(again), is_in_sync).await.context("the VaultSyncStatus does not say that all is in step")?;
+        eventually(limit(again), is_in_sync).await.context("the VaultSyncStatus does not say that all is in sync")?;
         println!("  {:20} first sight rolls nothing", "it is applied");
         Ok(())
     }
