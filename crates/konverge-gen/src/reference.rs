@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Write};
 pub use self::fields::fields;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
-/// A table of the flags that a command shows: name, variable, default, meaning.
+/// A table of the flags that a command shows: name, variable, default, meaning. A flag of a fixed choice has its values at the end of the meaning.
 #[cfg(feature = "cli")]
 pub fn flags(command: &clap::Command) -> String {
     let mut page = "| Flag | Variable | Default | Meaning |\n|---|---|---|---|\n".to_owned();
@@ -17,10 +17,38 @@ pub fn flags(command: &clap::Command) -> String {
         let value = value.filter(|_| argument.get_action().takes_values()).unwrap_or_default();
         let variable = argument.get_env().map(|variable| variable.to_string_lossy()).unwrap_or_default();
         let default: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-        let meaning = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        row(&mut page, &[&format!("`--{name}{value}`"), &code(&variable), &code(&default.join(",")), &meaning]);
+        let short = argument.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
+        let meaning = argument.get_help().map(ToString::to_string).unwrap_or_default() + &choice(argument);
+        row(&mut page, &[&format!("{short}`--{name}{value}`"), &code(&variable), &code(&default.join(",")), &meaning]);
     }
     page
+}
+
+/// A table of the operands that a command shows: name and meaning. Empty if there are none.
+#[cfg(feature = "cli")]
+pub fn operands(command: &clap::Command) -> String {
+    let mut page = String::new();
+    for operand in command.get_positionals().filter(|operand| !operand.is_hide_set()) {
+        if page.is_empty() {
+            page.push_str("| Operand | Meaning |\n|---|---|\n");
+        }
+        let name = operand.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+        let meaning = operand.get_help().map(ToString::to_string).unwrap_or_default() + &choice(operand);
+        row(&mut page, &[&code(&name.unwrap_or_default()), &meaning]);
+    }
+    page
+}
+
+/// The values of an argument that has a fixed choice of them, unless its name lists them already.
+#[cfg(feature = "cli")]
+fn choice(argument: &clap::Arg) -> String {
+    let named = argument.get_value_names().into_iter().flatten().any(|name| name.contains('|'));
+    let values: Vec<_> = argument.get_possible_values().iter().map(|value| code(value.get_name())).collect();
+    // Those of a boolean say nothing.
+    if !argument.get_action().takes_values() || named || values.is_empty() || values == ["`true`", "`false`"] {
+        return String::new();
+    }
+    format!(" [values: {}]", values.join(", "))
 }
 
 /// A table of the series in a registry: the name that a scrape shows, and the meaning, by name.
@@ -171,11 +199,22 @@ mod tests {
         use clap::{Arg, ArgAction};
         let command = clap::Command::new("test")
             .arg(Arg::new("a").long("address").env("ADDRESS").default_value("x").value_name("HOST").help("Where"))
-            .arg(Arg::new("b").long("on").action(ArgAction::SetTrue).help("This | or that"));
+            .arg(Arg::new("b").long("on").action(ArgAction::SetTrue).help("This | or that"))
+            .arg(Arg::new("c").short('c').long("color").value_parser(["red", "blue"]).value_name("NAME").help("Which"))
+            .arg(Arg::new("d").long("form").value_parser(["x", "y"]).value_name("x|y").help("How"))
+            .arg(Arg::new("e").long("yes").value_parser(clap::value_parser!(bool)).value_name("BOOL").help("Whether"))
+            .arg(Arg::new("f").value_parser(["bash", "zsh"]).value_name("SHELL").help("Which shell"));
         assert_eq!(
             flags(&command),
             "| Flag | Variable | Default | Meaning |\n|---|---|---|---|\n\
-             | `--address HOST` | `ADDRESS` | `x` | Where |\n| `--on` |  |  | This \\| or that |\n"
+             | `--address HOST` | `ADDRESS` | `x` | Where |\n| `--on` |  |  | This \\| or that |\n\
+             | `-c`, `--color NAME` |  |  | Which [values: `red`, `blue`] |\n| `--form x\\|y` |  |  | How |\n\
+             | `--yes BOOL` |  |  | Whether |\n"
         );
+        assert_eq!(
+            operands(&command),
+            "| Operand | Meaning |\n|---|---|\n| `SHELL` | Which shell [values: `bash`, `zsh`] |\n"
+        );
+        assert_eq!(operands(&clap::Command::new("none")), "");
     }
 }

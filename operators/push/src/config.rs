@@ -66,7 +66,7 @@ pub struct PushOptions {
     /// The only namespace to look at [default: all namespaces]
     #[arg(long, env = "VAULT_SYNC_NAMESPACE", value_parser = namespace)]
     pub namespace: Option<String>,
-    /// Kinds of objects that take part
+    /// Kinds of objects that the operator watches
     #[arg(long, env = "VAULT_SYNC_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,jobs,secrets,vaultpushes", value_parser = values::kind)]
     pub kinds: Vec<Kind>,
     /// Which namespaces may write where; may be repeated [default: no restriction]

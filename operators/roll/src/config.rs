@@ -34,7 +34,7 @@ pub struct Config {
     /// The only namespace to look at [default: all namespaces]
     #[arg(long, env = "ROLLOUT_NAMESPACE", value_parser = namespace)]
     pub namespace: Option<String>,
-    /// Kinds of workloads that take part; rollouts are those of Argo
+    /// Kinds of workloads that the operator watches; rollouts are those of Argo
     #[arg(long, env = "ROLLOUT_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,rollouts", value_parser = kind)]
     pub kinds: Vec<WorkloadKind>,
     /// The tools whose annotations are understood
@@ -44,7 +44,7 @@ pub struct Config {
     #[command(flatten)]
     pub pace: Pace,
 
-    /// How Vault is reached, if it takes part
+    /// How Vault is reached, if the operator follows it
     #[command(flatten)]
     pub vault: VaultFlags,
 

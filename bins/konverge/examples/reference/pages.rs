@@ -55,7 +55,8 @@ pub(crate) fn annotations() -> String {
 pub(crate) fn flags() -> String {
     let mut text = format!(
         "{GENERATED}# Flags and variables\n\nA flag overrides its variable. A flag without a variable in the table can only be given on the command line. \
-         push and roll also read [the variables of Vault's client](vault-variables.md). `RUST_LOG` sets the log level of every program.\n"
+         push and roll also read [the variables of Vault's client](vault-variables.md). `RUST_LOG` sets the log level of every program. The flags of \
+         [`kubectl konverge`](kubectl-commands.md) and of [`zopp`](zopp.md) have pages of their own.\n"
     );
     let konverge = program::Cli::command();
     let of_konverge = |name: &str| konverge.find_subcommand(name).cloned().unwrap_or_default();
@@ -68,8 +69,6 @@ pub(crate) fn flags() -> String {
     ] {
         let _ = write!(text, "\n## {name}\n\n{}", reference::flags(&command));
     }
-    let _ = write!(text, "\n## kubectl konverge\n\n{}", reference::flags(&konverge_kubectl::command()));
-    verbs(&mut text, "kubectl konverge", &konverge_kubectl::command());
     let server = konverge_zopp_server::args::Arguments::command();
     let _ = write!(text, "\n## zopp-server\n\n{}", reference::flags(&server));
     verbs(&mut text, "zopp-server", &server);
@@ -100,6 +99,18 @@ pub(crate) fn zopp() -> String {
     text
 }
 
+/// The verbs of `kubectl konverge`, with their operands and flags.
+pub(crate) fn kubectl() -> String {
+    let command = konverge_kubectl::command();
+    let mut text = format!(
+        "{GENERATED}# `kubectl konverge`: commands and flags\n\nEvery command with its operands and flags. [Its own page](kubectl.md) shows what each \
+         prints, and what the exit codes mean.\n\n## Every command\n\n{}",
+        reference::flags(&command)
+    );
+    commands(&mut text, "kubectl konverge", &command);
+    text
+}
+
 /// A section for each command without commands of its own.
 fn commands(text: &mut String, name: &str, command: &Command) {
     for command in command.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set()) {
@@ -113,6 +124,10 @@ fn commands(text: &mut String, name: &str, command: &Command) {
         let operands: Vec<_> = command.get_positionals().map(ToString::to_string).collect();
         if !operands.is_empty() {
             let _ = write!(text, "\n    {name} {}\n", operands.join(" "));
+        }
+        let table = reference::operands(command);
+        if !table.is_empty() {
+            let _ = write!(text, "\n{table}");
         }
         let command = without_format(command);
         if command.get_arguments().any(|argument| argument.get_long().is_some() && !argument.is_hide_set()) {

@@ -27,7 +27,7 @@ pub struct VaultFlags {
     /// Address of Vault or `OpenBao` as the original takes it, such as `https://vault:8200/v1/`; a namespace in Vault may follow
     #[arg(long, env = "VAULT_URL", value_name = "URL")]
     pub vault_url: Option<String>,
-    /// The same without /v1/; without either, Vault takes no part
+    /// The same without /v1/; without either, the operator does not follow Vault
     #[arg(long, env = "VAULT_ADDR", value_name = "URL")]
     pub vault_addr: Option<String>,
     /// How to log in
