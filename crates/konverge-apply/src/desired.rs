@@ -40,7 +40,7 @@ use self::{
 /// Every child gets the label [`OWNER_UID`](crate::owners::OWNER_UID) and, where Kubernetes allows it, a controller reference to
 /// the owner; elsewhere labels that lead back to it. Guarantees of [`apply`](Self::apply):
 ///
-/// - A child that is in step costs no request.
+/// - A child that is in sync costs no request.
 /// - Nothing is deleted but what was [observed](Self::observe), has this owner's uid in its label and is not wanted; with its
 ///   uid and resource version as preconditions, in its own namespace.
 /// - With an [`OwnerKey`], anyone may write the label, and only a child with the [proof](crate::owners::OWNER_PROOF) is deleted or

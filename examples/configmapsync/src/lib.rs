@@ -72,7 +72,7 @@ impl Reconcile<ConfigMapSync> for Sync {
             };
             context.event(EventType::Normal, reason, "Sync", note);
         }
-        context.ready(const { Reason::new("ConfigMapSynced") }, format!("in step with namespace {target}"));
+        context.ready(const { Reason::new("ConfigMapSynced") }, format!("in sync with namespace {target}"));
         Ok(Action::After(Duration::from_mins(5)))
     }
 }

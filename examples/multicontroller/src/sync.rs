@@ -57,6 +57,6 @@ pub async fn sync<K: Object + Writable, C: Child>(
         };
         context.event(EventType::Normal, reason, "Sync", note);
     }
-    context.ready(words.synced, format!("in step with namespace {target}"));
+    context.ready(words.synced, format!("in sync with namespace {target}"));
     Ok(Action::After(Duration::from_mins(5)))
 }

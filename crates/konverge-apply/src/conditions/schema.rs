@@ -59,7 +59,7 @@ fn schema() -> Schema {
                     "minLength": 1,
                     "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-                    "description": "Why, in one word for programs."
+                    "description": "The reason for the status, in one word for programs."
                 },
                 "status": {
                     "type": "string",
@@ -70,7 +70,7 @@ fn schema() -> Schema {
                     "type": "string",
                     "maxLength": 316,
                     "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
-                    "description": "What is said to be true; one of a kind in the list."
+                    "description": "The type of the condition; unique in the list."
                 }
             }
         }

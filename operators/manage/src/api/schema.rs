@@ -140,10 +140,10 @@ pub(super) fn conditions() -> Value {
         "A condition.",
         &["status", "type"],
         json!({
-            "type": text("What is stated, such as Ready."),
+            "type": text("The type of the condition, such as Ready."),
             "status": text("True, False or Unknown."),
-            "reason": text("Why, in one word for programs."),
-            "message": text("Why, for people."),
+            "reason": text("The reason for the status, in one word for programs."),
+            "message": text("The reason for the status, in words for people."),
             "lastProbeTime": time("openzro-operator's time of the last check. Not written any more."),
             "lastTransitionTime": time("When the status changed last."),
             "observedGeneration": int64("The generation of the object that the condition is about."),
@@ -158,17 +158,17 @@ pub(super) fn standard_conditions() -> Value {
         "A condition.",
         &["lastTransitionTime", "message", "reason", "status", "type"],
         json!({
-            "type": with(text("What is stated, such as Ready."), json!({
+            "type": with(text("The type of the condition, such as Ready."), json!({
                 "maxLength": 316,
                 "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
             })),
             "status": word("True, False or Unknown.", &["True", "False", "Unknown"]),
-            "reason": with(text("Why, in one word for programs."), json!({
+            "reason": with(text("The reason for the status, in one word for programs."), json!({
                 "minLength": 1,
                 "maxLength": 1024,
                 "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
             })),
-            "message": with(text("Why, for people."), json!({ "maxLength": 32768 })),
+            "message": with(text("The reason for the status, in words for people."), json!({ "maxLength": 32768 })),
             "lastTransitionTime": time("When the status changed last."),
             "observedGeneration": with(
                 int64("The generation of the object that the condition is about."),

@@ -485,7 +485,7 @@ fn policy_rule() -> Value {
             "destinations": filled_texts("Groups that they may connect to: names of OZGroup objects, or display names."),
             "protocol": word("The protocol; all if absent.", &["tcp", "udp", "icmp", "all"]),
             "ports": list("Ports, for tcp and udp; all ports if absent.", port),
-            "action": word("What happens to the traffic; accept if absent.", &["accept", "drop"]),
+            "action": word("The action for the traffic; accept if absent.", &["accept", "drop"]),
             "bidirectional": with(
                 boolean("Whether the destinations may connect to the sources, too."),
                 json!({ "default": true }),
@@ -513,7 +513,7 @@ fn resource() -> Value {
             "address": filled_text("An IP address, a CIDR or a domain."),
             "groups": filled_texts("Display names of the groups of the resource."),
             "description": text("The description in openZro."),
-            "type": word("What the address is; openZro decides by the address.", &["host", "subnet", "domain"]),
+            "type": word("The kind of the address. openZro derives it from the address.", &["host", "subnet", "domain"]),
             "policyName": text("Names of the OZPolicy objects in which the resource takes part, separated by commas."),
             "policySourceGroups": texts("Display names of the source groups of policies that are generated."),
             "policyFriendlyName": map("Display names of policies that are generated, by the name in policyName."),
