@@ -89,7 +89,7 @@ impl From<ApplyError> for Error {
 
 impl From<SetError> for Error {
     fn from(error: SetError) -> Self {
-        Self::new(error.class(), error.reason(), "cannot bring the children in step").caused_by(error)
+        Self::new(error.class(), error.reason(), "cannot bring the children in sync").caused_by(error)
     }
 }
 

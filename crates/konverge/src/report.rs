@@ -81,7 +81,7 @@ pub(crate) enum Verdict {
 impl Verdict {
     /// The message of a success for which the author gives none.
     pub(crate) fn success() -> Self {
-        Self::Ready { reason: const { Reason::new(reasons::RECONCILED) }, message: "in step".to_owned() }
+        Self::Ready { reason: const { Reason::new(reasons::RECONCILED) }, message: "in sync".to_owned() }
     }
 
     fn message(&self) -> &str {

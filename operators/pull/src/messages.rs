@@ -26,7 +26,7 @@ fn failure(reason: &'static str, text: String) -> Statement {
 /// soon be wrong.
 pub fn synced(name: &EnvironmentName, proven: bool) -> Statement {
     let unproven = if proven { "" } else { "; it has no manifest to show that it is whole and current" };
-    Statement::new(Severity::Good, reasons::SYNCED, format!("in step with {name}{unproven}"))
+    Statement::new(Severity::Good, reasons::SYNCED, format!("in sync with {name}{unproven}"))
 }
 
 /// The Secret asks to be synced but not from where.
@@ -146,7 +146,7 @@ pub fn problem(problem: &Problem) -> Statement {
         Problem::InvalidKeys(keys) => failure(
             reasons::INVALID_KEY_NAME,
             format!(
-                "left out, because Kubernetes does not allow the name: {}. The other keys are in step; rename with \
+                "left out, because Kubernetes does not allow the name: {}. The other keys are in sync; rename with \
                  letters, digits, '-', '_' and '.'",
                 quoted(keys)
             ),
@@ -154,7 +154,7 @@ pub fn problem(problem: &Problem) -> Statement {
         Problem::Undecryptable(keys) => failure(
             reasons::DECRYPTION_FAILED,
             format!(
-                "cannot decrypt {}: they keep the value they have here. The other keys are in step; set them again with: \
+                "cannot decrypt {}: they keep the value they have here. The other keys are in sync; set them again with: \
                  zopp secret set",
                 quoted(keys)
             ),

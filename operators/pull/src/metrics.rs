@@ -36,17 +36,17 @@ impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("konverge_pull");
         let bindings = ReasonGauge::default();
-        bindings.register(registry, "bindings", "Annotated Secrets, by what was last said of them");
-        let propagation = "From the moment a change was heard of until the Secret held it";
-        let stalest = "How long ago the environment was read that was not read for the longest time; rises when something is silent";
+        bindings.register(registry, "bindings", "Annotated Secrets, by the reason of their last event");
+        let propagation = "Time from the moment a change was reported until the Secret held it";
+        let stalest = "The longest time since an environment was read; rises when the server or a stream is silent";
         Self {
             bindings,
             syncs: registry.add("syncs", "Reconciliations of a Secret, by result"),
             propagation: registry.add_metric("propagation_seconds", propagation, Histogram::new(PROPAGATION_BUCKETS)),
             streams: registry.add("streams", "Open streams; one for each distinct environment"),
             stream_ends: registry.add("stream_ends", "Streams that ended or could not be opened"),
-            polls: registry.add("polls", "Polls beneath the streams"),
-            missed_events: registry.add("missed_events", "Changes that a poll found and the stream had not told"),
+            polls: registry.add("polls", "Polls of environments, in addition to their streams"),
+            missed_events: registry.add("missed_events", "Changes that a poll found and the stream had not reported"),
             stalest: registry.add("stalest_seconds", stalest),
         }
     }

@@ -24,7 +24,7 @@ fn notice(reason: &'static str, text: String) -> Statement {
 
 /// All paths hold what they should.
 pub fn synced(paths: &[String]) -> Statement {
-    Statement::new(Severity::Good, reasons::SYNCED, format!("in step: {}", few(paths)))
+    Statement::new(Severity::Good, reasons::SYNCED, format!("in sync: {}", few(paths)))
 }
 
 /// The annotations cannot be understood.

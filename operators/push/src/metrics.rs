@@ -98,12 +98,12 @@ impl Originals {
             auth_attempts: Family::default(),
             runtime: Family::default(),
         };
-        metrics.attempts.register(registry, "sync_attempts", "Runs for an object that asks for a push, by result");
+        metrics.attempts.register(registry, "sync_attempts", "Runs for an object that requests a push, by result");
         metrics.durations.register(registry, "sync_duration_seconds", "How long a run took");
-        metrics.discovered.register(registry, "secrets_discovered", "Paths that an object asks for");
-        let help = "Secrets that were asked for and were not there, or could not be read";
+        metrics.discovered.register(registry, "secrets_discovered", "Paths that an object requests");
+        let help = "Requested Secrets that did not exist or could not be read";
         metrics.secrets_missing.register(registry, "secret_not_found_errors", help);
-        let help = "Keys that were asked for and were not in their Secret";
+        let help = "Requested keys that their Secret did not have";
         metrics.keys_missing.register(registry, "secret_key_missing_errors", help);
         metrics.parse_errors.register(registry, "config_parse_errors", "Annotations that cannot be followed");
         let help = "Writes to Vault that failed, by path and cause";
@@ -117,12 +117,13 @@ impl Originals {
 
 impl Ours {
     fn new(registry: &mut Registry) -> Self {
-        let propagation = "From the moment a change of a Secret was seen until its version was in Vault";
-        let drift = "Times that somebody else had changed or deleted in Vault what was ours";
-        let adoptions = "Times that what nobody had marked as theirs was replaced";
-        let conflicts = "Times that a path was somebody else's, or was written by somebody else meanwhile";
-        let orphans = "Objects that are gone and whose paths in Vault could not be cleared yet";
-        let oldest_look = "Since the longest of those that have an interval was last found in step with Vault";
+        let propagation = "Time from the moment a change of a Secret was seen until its version was in Vault";
+        let drift = "Times that content in Vault was restored after another client had changed or deleted it";
+        let adoptions = "Times that content without a mark of ownership was replaced";
+        let conflicts = "Times that a path belonged to another owner, or was written by another client meanwhile";
+        let orphans = "Deleted objects whose paths in Vault could not be cleared yet";
+        let oldest_look =
+            "The longest time since a path of an object with an interval was last found in sync with Vault";
         let bindings = ReasonGauge::default();
         let metrics = Self {
             propagation: registry.add_metric("propagation_seconds", propagation, Histogram::new(PROPAGATION_BUCKETS)),
@@ -138,7 +139,7 @@ impl Ours {
             renewals: registry.add("token_renewals", "Renewals of the token for Vault"),
             bindings,
         };
-        metrics.bindings.register(registry, "bindings", "Objects that ask for a push, by what was last said of them");
+        metrics.bindings.register(registry, "bindings", "Objects that request a push, by the reason of their state");
         metrics
     }
 }

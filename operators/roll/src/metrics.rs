@@ -80,10 +80,10 @@ impl Reads {
 impl Rollouts {
     fn new(registry: &mut Registry) -> Self {
         let delay = Histogram::new(DELAY_BUCKETS);
-        let help = "From when a change was seen to when the pod template was patched";
+        let help = "Time from the moment a change was seen until the pod template was patched";
         Self {
             patches: registry.add("rollouts", "Patches of pod templates, by kind and result"),
-            held: registry.add("suppressed", "Rollouts that were put off, by reason"),
+            held: registry.add("suppressed", "Rollouts that were delayed, by reason"),
             delay: registry.add_metric("delay_seconds", help, delay),
         }
     }
@@ -91,19 +91,20 @@ impl Rollouts {
 
 impl Levels {
     fn new(registry: &mut Registry) -> Self {
-        let sources = "Secrets and ConfigMaps, and secrets in Vault, that they are rolled for";
-        let runaway = "Those of them that are not followed because they change again and again";
-        let failing = "Secrets in Vault that somebody is rolled for and that Vault does not tell of";
+        let sources = "Secrets and ConfigMaps, and secrets in Vault, that restart workloads";
+        let runaway = "Sources that the operator does not follow for a while because they change too often";
+        let failing = "Secrets in Vault that restart workloads and whose version Vault does not tell";
         Self {
-            pending: registry.add("pending", "Workloads that wait to be rolled"),
-            oldest: registry.add("oldest_pending_seconds", "How long the one has waited that has waited longest"),
-            workloads: registry.add("workloads", "Workloads that take part"),
+            pending: registry.add("pending", "Workloads that wait for their rollout"),
+            oldest: registry
+                .add("oldest_pending_seconds", "The longest time that a workload has waited for its rollout"),
+            workloads: registry.add("workloads", "Workloads that have opted in"),
             sources: registry.add("sources", sources),
             runaway: registry.add("runaway_sources", runaway),
-            vault_questions: registry.add("vault_questions", "Questions to Vault for versions since the start"),
+            vault_questions: registry.add("vault_questions", "Requests to Vault for versions"),
             count_questions: Arc::default(),
             vault_failing: registry.add("vault_failing", failing),
-            triggers: registry.add("triggers", "Objects that ask for rollouts of others"),
+            triggers: registry.add("triggers", "Objects that request rollouts of workloads"),
         }
     }
 }

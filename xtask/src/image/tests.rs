@@ -132,3 +132,19 @@ fn the_same_programs_are_the_same_images() {
     };
     assert_eq!(index(), index());
 }
+
+#[test]
+fn the_containerfile_and_the_page_of_releases_name_every_program() {
+    let root = paths::workspace();
+    let containerfile = fs::read_to_string(root.join("deploy/image/Containerfile")).unwrap();
+    let all = containerfile.split("programs=\"").nth(2).and_then(|rest| rest.split('"').next()).unwrap();
+    assert_eq!(all.split(' ').collect::<Vec<_>>(), PROGRAMS.map(|program| program.name));
+    let toolchain = fs::read_to_string(root.join("rust-toolchain.toml")).unwrap();
+    let version = containerfile.split("FROM rust:").nth(1).and_then(|rest| rest.split('-').next()).unwrap();
+    assert!(toolchain.contains(&format!("channel = \"{version}")), "{version} is not the toolchain of the workspace");
+    let page = fs::read_to_string(root.join("docs/releases.md")).unwrap();
+    let row = page.lines().find(|line| line.ends_with("| the one | the one |")).unwrap();
+    for name in ALONE {
+        assert!(row.contains(&format!("`{name}`")), "{name} is missing in {row}");
+    }
+}

@@ -1,4 +1,4 @@
-//! The tutorials, followed word for word: their files are written, their commands are run in a shell, and their output is compared.
+//! The tutorials and some guides, followed word for word: their files are written, their commands are run in a shell, and their output is compared.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command, sync::Arc, time::Duration};
 
@@ -18,7 +18,9 @@ const ALL_IN_ONE: &str = include_str!("../../../../docs/tutorials/all-in-one.md"
 const PULL: &str = include_str!("../../../../docs/tutorials/pull.md");
 const PUSH: &str = include_str!("../../../../docs/tutorials/push.md");
 const ROLL: &str = include_str!("../../../../docs/tutorials/roll.md");
+const UNDO: &str = include_str!("../../../../docs/how-to/undo-a-secret.md");
 const UNINSTALL: &str = include_str!("../../../../docs/how-to/uninstall.md");
+const UPGRADE: &str = include_str!("../../../../docs/how-to/upgrade.md");
 const VAULT_LOGIN: &str = include_str!("../../../../docs/how-to/vault-login.md");
 
 /// Far longer than a reader would wait.
@@ -129,8 +131,27 @@ impl Reader {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tutorial_of_roll_leads_to_its_end() {
-    Reader::new().await.follow(ROLL).await;
+async fn the_tutorial_of_roll_and_the_upgrade_after_it_lead_to_their_end() {
+    let mut reader = Reader::new().await;
+    reader.follow(ROLL).await;
+    let (upgrade, back) = UPGRADE.split_once("\n## Roll back\n").unwrap();
+    reader.follow(upgrade).await;
+    assert!(back.contains("`helm rollback konverge`"), "{back}");
+    reader.run("helm rollback konverge --namespace konverge-system", &[]).await;
+    reader.run("kubectl rollout status deployment/konverge-roll --namespace konverge-system", &[]).await;
+    reader.run("kubectl konverge doctor", &["ok operator konverge-system/konverge-roll: 2 of 2 ready"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_to_undo_a_change_of_a_secret_leads_to_its_end() {
+    let mut reader = Reader::new().await;
+    let _server = with_zopp(&mut reader).await;
+    // The versions of the page: each change counts the version of the environment up by one.
+    for version in 1..=17 {
+        let key = if [12, 17].contains(&version) { "DATABASE_URL" } else { "OTHER" };
+        reader.run(&format!("zopp secret set {key} value-{version} -w acme -p backend -e production"), &[]).await;
+    }
+    reader.follow(UNDO).await;
 }
 
 /// Gives a reader what a tutorial asks for: a zopp server with an environment that they may administer.
@@ -183,7 +204,7 @@ async fn the_tutorial_of_push_and_the_login_that_it_needs_lead_to_their_end() {
     reader.follow(login).await;
     reader.follow(PUSH).await;
     // push runs now.
-    reader.run("kubectl konverge doctor", &[]).await;
+    reader.run("kubectl konverge doctor", &["ok operator konverge-system/konverge-push: 2 of 2 ready"]).await;
     assert!(check.contains("$ kubectl konverge doctor\n"), "{check}");
 
     // An object that push has written for, when push is removed as its page says.

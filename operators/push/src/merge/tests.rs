@@ -74,7 +74,7 @@ fn p5_our_keys_are_written_among_those_of_others() {
     for (case, own, found, recorded, existing, written, marks, adopted) in [
         ("nothing there", &[("a", "1")][..], Found::Absent, &new, Refuse, Some(&["a=1"][..]), &["a"][..], &[][..]),
         ("theirs there", &[("a", "1")], found(&[("x", "y")], none()), &new, Refuse, Some(&["a=1", "x=y"]), &["a"], &[]),
-        ("in step", &[("a", "1")], found(&[("a", "1"), ("x", "y")], marked()), &ours, Refuse, None, &[], &[]),
+        ("in sync", &[("a", "1")], found(&[("a", "1"), ("x", "y")], marked()), &ours, Refuse, None, &[], &[]),
         ("a write without its mark", &[("a", "1")], found(&[("a", "1")], none()), &new, Refuse, None, &["a"], &[]),
         (
             "changed",

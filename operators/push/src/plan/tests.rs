@@ -58,7 +58,7 @@ fn what_is_to_be_done_about_what_is_there() {
     let predecessor = || Some(owner("shop/Secret/db", "0"));
     for (name, found, claim, existing, expected) in [
         ("a new path", Found::Absent, New, Refuse, write(Expected::Absent, true, false)),
-        ("in step", live("new", Some(us())), WRITTEN, Refuse, Ok(Step::Nothing)),
+        ("in sync", live("new", Some(us())), WRITTEN, Refuse, Ok(Step::Nothing)),
         ("changed here", live("old", Some(us())), WRITTEN, Refuse, Ok(WRITE)),
         ("changed here, and the record lags behind", live("old", Some(us())), REPLACED, Refuse, Ok(WRITE)),
         ("ours, but our record is lost", live("old", Some(us())), New, Refuse, Ok(WRITE)),
@@ -80,7 +80,7 @@ fn what_is_to_be_done_about_what_is_there() {
         ("somebody's, not to be taken over", live("old", None), Intended, Refuse, Err(Refusal::Existing)),
         ("deleted, nobody's", Found::Deleted(version(3, None)), New, Refuse, write(Expected::Version(3), true, false)),
         ("deleted, ours", Found::Deleted(version(3, Some(us()))), WRITTEN, Refuse, Ok(WRITE)),
-        ("without versions, in step", unversioned("new"), Claim::Written(None), Refuse, Ok(Step::Nothing)),
+        ("without versions, in sync", unversioned("new"), Claim::Written(None), Refuse, Ok(Step::Nothing)),
         ("without versions, ours", unversioned("old"), Claim::Written(None), Refuse, write(Expected::Any, true, false)),
         ("without versions, somebody's", unversioned("old"), New, Refuse, Err(Refusal::Existing)),
     ] {

@@ -41,7 +41,7 @@ fn with_a_record() {
     let before = record(&[("db", "all", Some("1")), ("app", "all", None)]);
     let app = ("app", "all", None, Optional);
     for (what, now, expected) in [
-        ("in step", now(&[("db", "all", Some("1"), Required), app]), "nothing"),
+        ("in sync", now(&[("db", "all", Some("1"), Required), app]), "nothing"),
         ("changed", now(&[("db", "all", Some("2"), Required), app]), "roll db"),
         ("gone", now(&[("db", "all", None, Required), app]), "nothing"),
         ("other keys", now(&[("db", "some", Some("2"), Required), app]), "note"),

@@ -105,7 +105,7 @@ pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
         Err(refusal) => vec![Fact::new("rolls", format!("nobody: {}", refusal.text))],
     };
     if let Some((in_sync, all)) = shown.status.in_sync_workloads.zip(shown.status.workloads) {
-        facts.push(Fact::new("in step", format!("{in_sync}/{all} workloads run with what is in Vault")));
+        facts.push(Fact::new("in sync", format!("{in_sync}/{all} workloads run with what is in Vault")));
     }
     let told = |about, condition: &str| Some(Fact::new(about, shown.status.conditions.get(condition)?.message.clone()));
     facts.extend(told("last rolled", ROLLED_OUT));

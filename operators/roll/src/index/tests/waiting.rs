@@ -61,7 +61,7 @@ fn r17_it_waits_until_the_secret_has_followed() {
     assert_eq!(seen(&index, 1000), (Some(Verdict::Nothing), None));
     learn_vault(&index, 2);
     assert_eq!(seen(&index, 1000), (Some(Verdict::Nothing), Some(awaited(1000 + TIMEOUT))));
-    assert!(matches!(state(&index, &trigger("shop")), TargetState::PendingRollout(_)), "it is not in step");
+    assert!(matches!(state(&index, &trigger("shop")), TargetState::PendingRollout(_)), "it is not in sync");
     learn(&index, "db", "2", "one");
     assert_eq!(seen(&index, 1010).1, Some(awaited(1000 + TIMEOUT)), "the same content");
     index.forget_source(&secret("db"), at(1010));
