@@ -1,6 +1,7 @@
 //! The metrics of a process: one registry, some figures that are measured when somebody asks, and the names that dashboards
 //! made for controller-runtime know.
 
+mod bounded;
 mod client;
 pub(crate) mod controller;
 mod process;
@@ -18,6 +19,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
+pub use bounded::{BoundedFamily, MOST_SERIES, NameLabels};
 pub use client::{ClientMetrics, ClientMetricsService};
 pub use controller::ControllerMetrics;
 

@@ -3,7 +3,6 @@
 //! The metrics of the original name objects, Secrets, keys and paths in their labels, and dashboards rely on that. Here each of them has a bound,
 //! beyond which the value is `other`, and an object takes its series along when it goes. No label of ours is a name.
 
-mod bounded;
 mod labels;
 
 use std::{
@@ -12,7 +11,7 @@ use std::{
 };
 
 use konverge_apply::announce::ReasonGauge;
-use konverge_runtime::metrics::RegistryExt;
+use konverge_runtime::metrics::{BoundedFamily, RegistryExt};
 use konverge_vault::{LoginCounts, VaultError};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -20,10 +19,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use self::{
-    bounded::Bounded,
-    labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category, parse_error},
-};
+use self::labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category, parse_error};
 use crate::{
     object::{Kind, ObjectRef},
     runtime_info::RuntimeInfo,
@@ -57,13 +53,13 @@ pub struct Metrics {
 /// The metrics of the original, under its names.
 #[derive(Clone)]
 struct Originals {
-    attempts: Bounded<Attempt, Counter>,
-    durations: Bounded<Resource, Histogram>,
-    discovered: Bounded<Resource, Gauge>,
-    secrets_missing: Bounded<Missing, Counter>,
-    keys_missing: Bounded<MissingKey, Counter>,
-    parse_errors: Bounded<Parsing, Counter>,
-    write_errors: Bounded<WriteError, Counter>,
+    attempts: BoundedFamily<Attempt, Counter>,
+    durations: BoundedFamily<Resource, Histogram>,
+    discovered: BoundedFamily<Resource, Gauge>,
+    secrets_missing: BoundedFamily<Missing, Counter>,
+    keys_missing: BoundedFamily<MissingKey, Counter>,
+    parse_errors: BoundedFamily<Parsing, Counter>,
+    write_errors: BoundedFamily<WriteError, Counter>,
     auth_attempts: Family<ResultLabel, Counter>,
     runtime: Family<Setting, Gauge>,
 }
@@ -88,13 +84,13 @@ struct Ours {
 impl Originals {
     fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
-            attempts: Bounded::new(Counter::default),
-            durations: Bounded::new(|| Histogram::new(DURATION_BUCKETS)),
-            discovered: Bounded::new(Gauge::default),
-            secrets_missing: Bounded::new(Counter::default),
-            keys_missing: Bounded::new(Counter::default),
-            parse_errors: Bounded::new(Counter::default),
-            write_errors: Bounded::new(Counter::default),
+            attempts: BoundedFamily::new(Counter::default),
+            durations: BoundedFamily::new(|| Histogram::new(DURATION_BUCKETS)),
+            discovered: BoundedFamily::new(Gauge::default),
+            secrets_missing: BoundedFamily::new(Counter::default),
+            keys_missing: BoundedFamily::new(Counter::default),
+            parse_errors: BoundedFamily::new(Counter::default),
+            write_errors: BoundedFamily::new(Counter::default),
             auth_attempts: Family::default(),
             runtime: Family::default(),
         };

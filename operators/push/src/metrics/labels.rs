@@ -1,9 +1,9 @@
 //! Labels of the original's metrics, under its names.
 
+use konverge_runtime::metrics::NameLabels;
 use konverge_vault::VaultError;
 use prometheus_client::encoding::EncodeLabelSet;
 
-use super::bounded::Named;
 use crate::spec::Invalid;
 
 /// The label of everything beyond the bound.
@@ -18,7 +18,7 @@ macro_rules! labels {
             $($(pub(super) $fixed: &'static str,)*)?
         }
 
-        impl Named for $name {
+        impl NameLabels for $name {
             fn other(&self) -> Self {
                 Self { $($field: OTHER.to_owned(),)* $($($fixed: self.$fixed,)*)? }
             }

@@ -1,5 +1,6 @@
 //! The metrics as a scrape shows them.
 
+use konverge_runtime::metrics::MOST_SERIES;
 use prometheus_client::encoding::text::encode;
 
 use super::*;
@@ -120,12 +121,12 @@ fn w19_an_object_takes_its_series_along() {
 #[test]
 fn w19_there_are_no_more_series_than_a_scrape_can_bear() {
     let text = scraped(|metrics| {
-        for number in 0..bounded::MOST + 2 {
+        for number in 0..MOST_SERIES + 2 {
             metrics.key_missing("team-a", "db", &number.to_string());
         }
     });
     let other =
         r#"vault_sync_operator_secret_key_missing_errors_total{namespace="other",secret_name="other",key="other"} 2"#;
     assert_has(&text, &[other]);
-    assert_eq!(text.lines().filter(|line| line.contains("key_missing_errors_total{")).count(), bounded::MOST + 1);
+    assert_eq!(text.lines().filter(|line| line.contains("key_missing_errors_total{")).count(), MOST_SERIES + 1);
 }

@@ -1,4 +1,4 @@
-//! Series whose labels others choose, and no more of them than a scrape can bear.
+//! A family of series whose labels users choose, such as names of objects, with a bound on their number.
 
 use std::{
     collections::BTreeMap,
@@ -17,59 +17,64 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// The most series of one metric. Beyond that, new ones are counted together, so that a scrape stays in the order of a megabyte.
-pub(super) const MOST: usize = 1_000;
+/// The most series of one family, besides those of `other`. Beyond that, new ones are counted together, so that a scrape stays in the order of a
+/// megabyte.
+pub const MOST_SERIES: usize = 1_000;
 
 /// A series that was not touched for this long makes room for a new one. Dashboards show minutes and hours.
 const STALE: Duration = Duration::from_hours(1);
 
-/// Labels that name things, and those under which the rest is counted.
-pub(super) trait Named: EncodeLabelSet + Clone + Debug + Hash + Ord + Send + Sync + 'static {
-    /// The same with `other` wherever a name is.
+/// Labels that contain names, and the labels under which the series beyond the bound are counted.
+pub trait NameLabels: EncodeLabelSet + Clone + Debug + Hash + Ord + Send + Sync + 'static {
+    /// Returns the labels with `other` in place of each name.
+    #[must_use]
     fn other(&self) -> Self;
 }
 
-/// A family of at most [`MOST`] series and those of `other`. Clones are the same one.
-pub(super) struct Bounded<L, M, C = fn() -> M> {
+/// A family of at most [`MOST_SERIES`] series and those of [`NameLabels::other`]. A series that nobody touched for an hour makes room for a new one.
+/// Clones are handles to the same family.
+pub struct BoundedFamily<L, M, C = fn() -> M> {
     family: Family<L, M, C>,
-    /// When each was last touched.
+    /// When each series was last touched.
     known: Arc<Mutex<BTreeMap<L, Instant>>>,
 }
 
-impl<L, M, C: Clone> Clone for Bounded<L, M, C> {
+impl<L, M, C: Clone> Clone for BoundedFamily<L, M, C> {
     fn clone(&self) -> Self {
         Self { family: self.family.clone(), known: Arc::clone(&self.known) }
     }
 }
 
-impl<L, M, C> Bounded<L, M, C>
+impl<L, M, C> BoundedFamily<L, M, C>
 where
-    L: Named,
+    L: NameLabels,
     M: EncodeMetric + TypedMetric + Debug + Clone + Send + Sync + 'static,
     C: MetricConstructor<M> + Clone + Send + Sync + 'static,
 {
-    pub(super) fn new(constructor: C) -> Self
+    /// Makes a family without series. `constructor` makes the metric of a new one.
+    pub fn new(constructor: C) -> Self
     where
         C: Debug,
     {
         Self { family: Family::new_with_constructor(constructor), known: Arc::default() }
     }
 
-    pub(super) fn register(&self, registry: &mut Registry, name: &str, help: &str)
+    /// Registers the family under this name.
+    pub fn register(&self, registry: &mut Registry, name: &str, help: &str)
     where
         C: Debug,
     {
         registry.register(name, help, self.family.clone());
     }
 
-    /// The series of these labels, or that of `other`.
-    pub(super) fn series(&self, labels: L) -> M {
+    /// Returns the series of these labels, or that of [`NameLabels::other`] if there is no room.
+    pub fn series(&self, labels: L) -> M {
         self.series_at(labels, Instant::now())
     }
 
     fn series_at(&self, labels: L, now: Instant) -> M {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST && !known.contains_key(&labels) {
+        if known.len() >= MOST_SERIES && !known.contains_key(&labels) {
             let family = &self.family;
             known.retain(|labels, touched| {
                 let fresh = now.saturating_duration_since(*touched) < STALE;
@@ -79,7 +84,7 @@ where
                 fresh
             });
         }
-        if known.len() >= MOST && !known.contains_key(&labels) {
+        if known.len() >= MOST_SERIES && !known.contains_key(&labels) {
             return self.family.get_or_create_owned(&labels.other());
         }
         let series = self.family.get_or_create_owned(&labels);
@@ -87,8 +92,8 @@ where
         series
     }
 
-    /// Takes away the series whose labels name what is gone.
-    pub(super) fn forget(&self, is_gone: impl Fn(&L) -> bool) {
+    /// Removes the series whose labels name an object that is gone.
+    pub fn forget(&self, is_gone: impl Fn(&L) -> bool) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|labels, _| {
             let gone = is_gone(labels);
@@ -111,7 +116,7 @@ mod tests {
         name: String,
     }
 
-    impl Named for Label {
+    impl NameLabels for Label {
         fn other(&self) -> Self {
             label("other")
         }
@@ -123,13 +128,13 @@ mod tests {
 
     #[test]
     fn beyond_the_bound_all_is_counted_together_until_there_is_room() {
-        let bounded = Bounded::<Label, Counter>::new(Counter::default);
+        let bounded = BoundedFamily::<Label, Counter>::new(Counter::default);
         let begun = Instant::now();
-        for number in 0..MOST + 5 {
+        for number in 0..MOST_SERIES + 5 {
             bounded.series_at(label(&number.to_string()), begun).inc();
         }
         let has = |name: &str| bounded.family.get(&label(name)).is_some();
-        assert!(has(&(MOST - 1).to_string()) && !has(&MOST.to_string()));
+        assert!(has(&(MOST_SERIES - 1).to_string()) && !has(&MOST_SERIES.to_string()));
         assert_eq!(bounded.series_at(label("new"), begun).get(), 5, "it is that of other");
         assert_eq!(bounded.series_at(label("0"), begun + STALE).inc(), 1, "what is known stays");
 
