@@ -23,6 +23,11 @@ pub struct MetricsOptions {
 }
 
 impl MetricsOptions {
+    /// Whether the program asks the API server about readers.
+    pub fn authenticates(&self) -> bool {
+        self.authentication && self.address != Some(Listen::Nowhere)
+    }
+
     /// Serves the metrics of a program that is being put together. The client asks about readers.
     ///
     /// # Errors
@@ -110,8 +115,7 @@ macro_rules! metrics_flags {
 
             /// Whether the program asks the API server about readers.
             pub fn authenticates(&self) -> bool {
-                let is_served = self.metrics_bind_address != Some(::konverge_runtime::http_server::Listen::Nowhere);
-                self.enable_metrics_auth && is_served
+                self.options().authenticates()
             }
         }
     };

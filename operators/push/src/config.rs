@@ -1,6 +1,5 @@
 //! The operator's settings: the original's flags under their names and with their defaults, and ours; each with a variable.
 
-mod address;
 mod container;
 mod go_flags;
 mod log;
@@ -12,12 +11,11 @@ use std::{ffi::OsString, fmt, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ErrorKind};
 use konverge_jobs::Shared;
-use konverge_runtime::watch::namespace;
+use konverge_runtime::{http_server::Listen, watch::namespace};
 pub use konverge_vault::environment::AuthMethod;
 use konverge_vault::{boundaries::Rule, environment::boolean};
 
 pub use self::{
-    address::Bind,
     log::{LogLevel, LogOptions, ZapEncoder},
     server::ServerOptions,
     vault::VaultOptions,
@@ -137,7 +135,7 @@ pub fn of_job(line: impl IntoIterator<Item = OsString>) -> Result<Config, clap::
     let matches = SHARED.matches("push", Config::command(), go_flags::normalised(&Config::command(), line))?;
     let config = Config::from_arg_matches(&matches)?;
     config.vault.check().map_err(|cause| Config::command().error(ErrorKind::MissingRequiredArgument, cause))?;
-    let secured = config.server.metrics_cert_file.is_some() && config.server.metrics_bind_address.0.is_none();
+    let secured = config.server.metrics_cert_file.is_some() && config.server.metrics_bind_address == Listen::Nowhere;
     let cause = match config.task {
         Task::Drain => "drain is no job but ends; run vault-sync-operator drain",
         Task::Run if secured => {

@@ -8,8 +8,6 @@ use konverge_core::digest::DigestKey;
 use konverge_jobs::{Base, Log, Program, ProgramError, run_program, run_task};
 use konverge_runtime::{
     Controller, Informers, Manager, Queue,
-    http_server::{Authentication, Listen, MetricsServer, MetricsServerError},
-    tls::{Certificate, FilesError},
     watch::{Guarded, WatchHealth, WatchOptions},
 };
 use konverge_vault::{
@@ -23,7 +21,7 @@ use tokio::runtime::Handle;
 use crate::{
     bindings::Bindings,
     cluster_identity::identity,
-    config::{Bind, Config, Task},
+    config::{Config, Task},
     drain,
     journal::Journal,
     metrics::Metrics,
@@ -54,12 +52,6 @@ pub enum StartError {
     /// The way to Vault cannot be used.
     #[error(transparent)]
     Vault(#[from] EnvironmentError),
-    /// Metrics cannot be served.
-    #[error(transparent)]
-    MetricsServer(#[from] MetricsServerError),
-    /// The certificate for metrics cannot be used.
-    #[error(transparent)]
-    Certificate(#[from] FilesError),
     /// Objects could not be released.
     #[error(transparent)]
     Drain(#[from] DrainError),
@@ -112,7 +104,7 @@ fn program(config: &Config) -> Program {
     Program {
         name: PROGRAM,
         lease: config.server.leader_elect.then_some(LEASE),
-        address: listen(config.server.health_probe_bind_address),
+        address: config.server.health_probe_bind_address,
         kubeconfig: config.server.kubeconfig.clone(),
     }
 }
@@ -120,7 +112,7 @@ fn program(config: &Config) -> Program {
 /// The operator, ready to run, with a client of Vault that is made already. Nothing is sent to Vault before it runs.
 pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartError> {
     let Base { mut manager, metrics, client: kubernetes, leadership, events, .. } = program(&config).assemble().await?;
-    manager.metrics_server(metrics_server(&config, &kubernetes)?).await?;
+    config.server.metrics().serve(&mut manager, &kubernetes).await?;
     let counts = counts(&metrics, &vault);
     let policy = policy(&config);
     let bindings = Arc::new(Bindings::within(policy.rules.clone(), policy.cluster.clone(), counts.reasons()));
@@ -209,21 +201,6 @@ fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: Wa
     manager.checks().readiness("cluster-identity", move || known.check());
     manager.task("cluster-identity", identity.clone().run());
     identity
-}
-
-/// Metrics on an address of their own, as with the original; over TLS if there is a certificate.
-fn metrics_server(config: &Config, client: &Client) -> Result<MetricsServer, FilesError> {
-    let files = config.server.metrics_cert_file.as_ref().zip(config.server.metrics_key_file.as_ref());
-    let tls = files.map(|(certificate, key)| Certificate::from_files(certificate, key)).transpose()?;
-    let authentication = config.server.enable_metrics_auth.then(|| Authentication::new(client.clone()));
-    Ok(MetricsServer::from(listen(config.server.metrics_bind_address)).with(|server| {
-        server.tls = tls;
-        server.authentication = authentication;
-    }))
-}
-
-fn listen(bind: Bind) -> Listen {
-    bind.0.map_or(Listen::Nowhere, Listen::At)
 }
 
 /// Watches each enabled kind, and Secrets in any case, because they wake workloads. Returns the health of the watch of Secrets.

@@ -3,16 +3,18 @@
 use std::{fmt, path::PathBuf};
 
 use clap::{ArgAction, Args};
+use konverge_jobs::MetricsOptions;
+use konverge_runtime::http_server::Listen;
 use konverge_vault::environment::boolean;
 
-use super::{address::Bind, values::file};
+use super::values::file;
 
 /// Where the program serves, and how it reaches the API server.
 #[derive(Debug, Clone, Args)]
 pub struct ServerOptions {
     /// Where /metrics is served; 0 is nowhere
-    #[arg(long, env = "VAULT_SYNC_METRICS_BIND_ADDRESS", default_value = ":8080", value_parser = super::address::metrics, value_name = "ADDRESS")]
-    pub metrics_bind_address: Bind,
+    #[arg(long, env = "VAULT_SYNC_METRICS_BIND_ADDRESS", default_value = ":8080", value_parser = super::values::metrics_address, value_name = "ADDRESS")]
+    pub metrics_bind_address: Listen,
     /// Show metrics only to who may get them by the roles of the cluster
     #[arg(long, env = "VAULT_SYNC_ENABLE_METRICS_AUTH", default_value = "true", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub enable_metrics_auth: bool,
@@ -23,8 +25,8 @@ pub struct ServerOptions {
     #[arg(long, env = "VAULT_SYNC_METRICS_KEY_FILE", requires = "metrics_cert_file", value_name = "FILE")]
     pub metrics_key_file: Option<PathBuf>,
     /// Where /healthz and /readyz are served; 0 is nowhere
-    #[arg(long, env = "VAULT_SYNC_HEALTH_PROBE_BIND_ADDRESS", default_value = ":8081", value_parser = super::address::health, value_name = "ADDRESS")]
-    pub health_probe_bind_address: Bind,
+    #[arg(long, env = "VAULT_SYNC_HEALTH_PROBE_BIND_ADDRESS", default_value = ":8081", value_parser = super::values::health_address, value_name = "ADDRESS")]
+    pub health_probe_bind_address: Listen,
     /// Let one of several replicas work while the others stand by
     #[arg(long, env = "VAULT_SYNC_LEADER_ELECT", default_value = "false", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub leader_elect: bool,
@@ -34,10 +36,19 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
+    /// Where the program serves its metrics, and to whom.
+    pub fn metrics(&self) -> MetricsOptions {
+        MetricsOptions {
+            address: Some(self.metrics_bind_address),
+            authentication: self.enable_metrics_auth,
+            certificate: self.metrics_cert_file.clone().zip(self.metrics_key_file.clone()),
+        }
+    }
+
     /// Returns a warning if the tokens of metrics readers can be read on the way: they may do more in the cluster than read metrics.
     pub fn readable_metrics(&self) -> Option<String> {
-        let leaves_the_machine = self.metrics_bind_address.0.is_some_and(|address| !address.ip().is_loopback());
-        let is_readable = leaves_the_machine && self.enable_metrics_auth && self.metrics_cert_file.is_none();
+        let Listen::At(address) = self.metrics_bind_address else { return None };
+        let is_readable = !address.ip().is_loopback() && self.enable_metrics_auth && self.metrics_cert_file.is_none();
         is_readable.then(|| {
             "whoever reads /metrics sends a token of the cluster, and without TLS it can be read on the way; give \
              --metrics-cert-file and --metrics-key-file, or serve metrics on this machine alone"

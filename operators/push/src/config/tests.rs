@@ -1,7 +1,5 @@
 //! Command lines of the original and of ours.
 
-use std::net::SocketAddr;
-
 use konverge_runtime::telemetry::LogFormat;
 
 use super::*;
@@ -15,8 +13,9 @@ fn error(arguments: &[&str]) -> String {
     read(arguments).unwrap_err().to_string()
 }
 
-fn port(bind: Bind) -> Option<u16> {
-    bind.0.map(|address: SocketAddr| address.port())
+fn port(listen: Listen) -> Option<u16> {
+    let Listen::At(address) = listen else { return None };
+    Some(address.port())
 }
 
 #[test]
@@ -210,11 +209,14 @@ fn among_other_jobs_it_serves_nowhere_unless_it_is_told_to() {
         (&*config.vault.vault_addr, config.server.leader_elect, config.server.enable_metrics_auth),
         ("https://vault", true, true)
     );
-    assert_eq!((config.server.metrics_bind_address, config.server.health_probe_bind_address), (Bind(None), Bind(None)));
+    assert_eq!(
+        (config.server.metrics_bind_address, config.server.health_probe_bind_address),
+        (Listen::Nowhere, Listen::Nowhere)
+    );
     let config = of_job("push -metrics-bind-address=127.0.0.1:9000").unwrap();
     assert_eq!(
         (port(config.server.metrics_bind_address), config.server.health_probe_bind_address),
-        (Some(9000), Bind(None))
+        (Some(9000), Listen::Nowhere)
     );
 }
 

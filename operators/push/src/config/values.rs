@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use konverge_runtime::http_server::{Listen, ListenError};
 use konverge_vault::{SecretPath, environment::AuthMethod};
 
 use crate::{
@@ -10,8 +11,21 @@ use crate::{
     object::Kind,
 };
 
+/// The address of metrics that the original's library takes if it is given nothing.
+const METRICS_ADDRESS: &str = ":8080";
+
 /// The longest name of an installation: with what comes around it, it has to fit into 512 bytes of metadata in Vault.
 const LONGEST_INSTANCE: usize = 128;
+
+/// The address of metrics. An empty text is the default.
+pub(super) fn metrics_address(text: &str) -> Result<Listen, ListenError> {
+    if text.is_empty() { METRICS_ADDRESS } else { text }.parse()
+}
+
+/// The address of health. An empty text is none.
+pub(super) fn health_address(text: &str) -> Result<Listen, ListenError> {
+    if text.is_empty() { Ok(Listen::Nowhere) } else { text.parse() }
+}
 
 /// A login method by its name.
 pub(super) fn auth_method() -> impl TypedValueParser<Value = AuthMethod> {
@@ -65,6 +79,15 @@ pub(super) fn file(path: Option<&PathBuf>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_address_is_the_default_of_metrics_and_no_health() {
+        assert_eq!((metrics_address(""), health_address("")), (METRICS_ADDRESS.parse(), Ok(Listen::Nowhere)));
+        for text in [":9", "0", "127.0.0.1:0", "localhost:80", "[::1]:8080"] {
+            assert_eq!((metrics_address(text), health_address(text)), (text.parse(), text.parse()), "{text}");
+        }
+        assert!(metrics_address("vault:8080").is_err() && health_address("8080").is_err());
+    }
 
     #[test]
     fn times() {

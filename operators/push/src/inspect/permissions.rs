@@ -10,7 +10,7 @@ pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
     needed.extend(of_namespaces(config));
     needed.extend(at_home(config, home));
-    if config.server.enable_metrics_auth && config.server.metrics_bind_address.0.is_some() {
+    if config.server.metrics().authenticates() {
         needed.extend(Permission::metrics_authentication());
     }
     needed

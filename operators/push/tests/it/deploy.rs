@@ -1,6 +1,7 @@
 //! The manifests that users apply.
 
-use konverge_push::config::{Bind, Config, Task};
+use konverge_push::config::{Config, Task};
+use konverge_runtime::http_server::Listen;
 use serde_json::Value;
 
 use crate::world::DEFINITION;
@@ -53,7 +54,10 @@ fn flags_ports_and_account_are_those_of_the_program() {
         (config.vault.vault_role.as_str(), config.vault.vault_auth_path.as_deref()),
         ("vault-sync-operator", Some("kubernetes"))
     );
-    let port = |bind: Bind| u64::from(bind.0.unwrap().port());
+    let port = |listen: Listen| {
+        let Listen::At(address) = listen else { panic!("it serves nowhere") };
+        u64::from(address.port())
+    };
     let ports = &pod["containers"][0]["ports"];
     assert_eq!(ports[0]["containerPort"], port(config.server.metrics_bind_address));
     assert_eq!(ports[1]["containerPort"], port(config.server.health_probe_bind_address));
