@@ -6,7 +6,7 @@ use kube::core::{ApiResource, DynamicObject};
 
 use crate::{
     annotations::{Declaration, KEYS, declaration},
-    unsupported::ZoppSecretSync,
+    unsupported,
 };
 
 /// The tools that pull replaces.
@@ -28,13 +28,9 @@ impl Migration for Zopp {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        [
-            ApiResource::erase::<Secret>(&()),
-            ApiResource::erase::<ZoppSecretSync>(&()),
-            ApiResource::erase::<Deployment>(&()),
-        ]
-        .map(|resource| Kind { resource, short: &[], shown: Shown::Metadata, is_namespaced: true })
-        .into()
+        [ApiResource::erase::<Secret>(&()), unsupported::kind(), ApiResource::erase::<Deployment>(&())]
+            .map(|resource| Kind { resource, short: &[], shown: Shown::Metadata, is_namespaced: true })
+            .into()
     }
 
     fn classify(&self, kind: &Kind, object: &DynamicObject) -> Option<Migrated> {

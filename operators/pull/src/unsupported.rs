@@ -2,7 +2,7 @@
 //!
 //! The kind is looked for once, at the start. A cluster without its definition costs no further request.
 
-use std::{borrow::Cow, collections::HashSet, fmt, pin::pin, time::Duration};
+use std::{collections::HashSet, fmt, pin::pin, time::Duration};
 
 use futures::Stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,11 +12,10 @@ use konverge_runtime::{
     watch::{self, Event, EventHandler, Origin, WatchOptions},
 };
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     api::ListParams,
-    core::{ApiResource, DynamicObject, GroupVersionKind, NamespaceResourceScope, PartialObjectMeta},
+    core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
 };
-use serde::Deserialize;
 
 use crate::{messages, reconcile::PullError};
 
@@ -28,39 +27,13 @@ pub(crate) const GROUP: &str = "zopp.dev";
 /// Between two attempts to find out whether the kind exists, if the API server does not answer.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A `ZoppSecretSync`, as far as this operator reads it.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct ZoppSecretSync {
-    metadata: ObjectMeta,
+/// The kind, as a dynamic client names it.
+pub(crate) fn kind() -> ApiResource {
+    ApiResource::from_gvk_with_plural(&gvk(), PLURAL)
 }
 
-impl Resource for ZoppSecretSync {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Cow::Borrowed("ZoppSecretSync")
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Cow::Borrowed(GROUP)
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Cow::Borrowed("v1alpha1")
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Cow::Borrowed(PLURAL)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
+fn gvk() -> GroupVersionKind {
+    GroupVersionKind::gvk(GROUP, "v1alpha1", "ZoppSecretSync")
 }
 
 /// One object of the kind.
@@ -80,7 +53,7 @@ impl fmt::Display for SyncRef {
 /// Queues each object of the kind for its event, for as long as the process runs. Ends if the cluster does not know the kind, or the role does not
 /// allow to list it.
 pub(crate) async fn follow(client: Client, namespace: Option<String>, queue: Queue<SyncRef>) {
-    let resource = ApiResource::erase::<ZoppSecretSync>(&());
+    let resource = kind();
     let api: Api<DynamicObject> = match &namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
@@ -98,11 +71,11 @@ pub(crate) async fn follow(client: Client, namespace: Option<String>, queue: Que
         options.namespace = namespace;
         options.optional = true;
     });
-    let (events, _) = watch::events::<PartialObjectMeta<ZoppSecretSync>>(client, &(), &options);
+    let (events, _) = watch::events::<PartialObjectMeta<DynamicObject>>(client, &resource, &options);
     handle(events, queue).await;
 }
 
-async fn handle(events: impl Stream<Item = Event<PartialObjectMeta<ZoppSecretSync>>>, queue: Queue<SyncRef>) {
+async fn handle(events: impl Stream<Item = Event<PartialObjectMeta<DynamicObject>>>, queue: Queue<SyncRef>) {
     let mut handler = Handler { queue, seen: HashSet::new() };
     watch::handle_events(pin!(events), &mut handler).await;
 }
@@ -113,7 +86,7 @@ struct Handler {
     seen: HashSet<SyncRef>,
 }
 
-impl EventHandler<PartialObjectMeta<ZoppSecretSync>> for Handler {
+impl EventHandler<PartialObjectMeta<DynamicObject>> for Handler {
     type Key = SyncRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<SyncRef> {
@@ -121,7 +94,7 @@ impl EventHandler<PartialObjectMeta<ZoppSecretSync>> for Handler {
         Some(SyncRef { namespace, name, uid })
     }
 
-    fn apply(&mut self, key: &SyncRef, _: PartialObjectMeta<ZoppSecretSync>, _: Origin) -> bool {
+    fn apply(&mut self, key: &SyncRef, _: PartialObjectMeta<DynamicObject>, _: Origin) -> bool {
         if self.seen.insert(key.clone()) {
             self.queue.add(key.clone(), Priority::Low, "unsupported");
         }
@@ -157,8 +130,7 @@ impl Reconciler for Unsupported {
 
     async fn reconcile(&self, request: Request<SyncRef>) -> Result<Next, PullError> {
         let SyncRef { namespace, name, uid } = &request.key;
-        let kind = GroupVersionKind::gvk(GROUP, "v1alpha1", "ZoppSecretSync");
-        let regarding = events::reference(&kind, namespace, name, uid);
+        let regarding = events::reference(&gvk(), namespace, name, uid);
         self.announcer.announce_new(&request.key, &regarding, &[messages::kind_not_supported()], |_| false);
         Ok(Next::Done)
     }
