@@ -8,23 +8,13 @@ use konverge_core::SecretValue;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use crate::secret::SecretTarget;
-
-/// The apply configuration as JSON. The buffer is allocated once at its final size, since a growing one leaves unwiped copies
+/// The apply configuration of a Secret as JSON. The buffer is allocated once at its final size, since a growing one leaves unwiped copies
 /// behind, and it is wiped when the last handle to it goes.
 pub(crate) fn apply_configuration<Key: AsRef<str>, Content: Borrow<SecretValue>>(
-    target: &SecretTarget<'_>,
-    annotations: &BTreeMap<String, String>,
+    metadata: &Value,
     data: &BTreeMap<Key, Content>,
 ) -> Bytes {
-    let mut metadata = json!({ "name": target.name, "namespace": target.namespace, "uid": target.uid });
-    if let Some(version) = target.resource_version {
-        metadata["resourceVersion"] = json!(version);
-    }
-    if !annotations.is_empty() {
-        metadata["annotations"] = json!(annotations);
-    }
-    let metadata = escaped(&metadata);
+    let metadata = escaped(metadata);
     let head = format!(r#"{{"apiVersion":"v1","kind":"Secret","metadata":{metadata},"data":{{"#);
     let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name.as_ref()))).collect();
     let quoted: usize = data.values().map(|value| quoted_length(value.borrow())).sum();
@@ -81,25 +71,23 @@ mod tests {
 
     use super::*;
 
-    const TARGET: SecretTarget<'static> =
-        SecretTarget { namespace: "shop", name: "db", uid: "u-1", resource_version: None };
-
-    fn decoded(annotations: &BTreeMap<String, String>, data: &BTreeMap<String, SecretValue>) -> Value {
-        serde_json::from_slice(&apply_configuration(&TARGET, annotations, data)).expect("the body is JSON")
+    fn decoded(metadata: &Value, data: &BTreeMap<String, SecretValue>) -> Value {
+        serde_json::from_slice(&apply_configuration(metadata, data)).expect("the body is JSON")
     }
 
     #[test]
     fn no_keys_make_an_empty_map() {
+        let metadata = json!({ "name": "db", "namespace": "shop" });
         assert_eq!(
-            decoded(&BTreeMap::new(), &BTreeMap::new()),
-            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "shop", "uid": "u-1"}, "data": {}})
+            decoded(&metadata, &BTreeMap::new()),
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {} })
         );
     }
 
     #[test]
     fn annotations_are_escaped() {
-        let annotations = BTreeMap::from([("a/b".to_owned(), "say \"hi\"\n\u{7f}\u{2028}ä".to_owned())]);
-        assert_eq!(decoded(&annotations, &BTreeMap::new())["metadata"]["annotations"], json!(annotations));
+        let metadata = json!({ "annotations": { "a/b": "say \"hi\"\n\u{7f}\u{2028}ä" } });
+        assert_eq!(decoded(&metadata, &BTreeMap::new())["metadata"], metadata);
     }
 
     proptest! {
@@ -107,7 +95,7 @@ mod tests {
         fn every_value_comes_back(data in proptest::collection::btree_map("[-._a-zA-Z0-9]{1,12}", proptest::collection::vec(any::<u8>(), 0..50), 0..8)) {
             let expected: BTreeMap<_, _> = data.iter().map(|(name, value)| (name.clone(), json!(STANDARD.encode(value)))).collect();
             let secrets = data.into_iter().map(|(name, value)| (name, SecretValue::new(value))).collect();
-            prop_assert_eq!(&decoded(&BTreeMap::new(), &secrets)["data"], &json!(expected));
+            prop_assert_eq!(&decoded(&json!({}), &secrets)["data"], &json!(expected));
         }
     }
 }

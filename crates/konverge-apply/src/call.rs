@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     error::{ApplyError, refusal},
-    object::ObjectName,
+    object_name::ObjectName,
 };
 
 /// Returns the response of the API server, whatever its status.

@@ -1,6 +1,7 @@
 //! The children that an owner should have: apply all of them, prune what is not among them.
 
 mod budget;
+mod observed;
 mod options;
 mod order;
 mod prune;
@@ -21,19 +22,21 @@ use crate::{
     delete::Deletion,
     difference::Difference,
     error::ApplyError,
-    object::{ObjectName, Target, Writable, json as to_json, metadata_string},
+    object::{Target, Writable, json as to_json, metadata_string},
+    object_name::ObjectName,
     owners::{MANAGED_BY, OWNER_PROOF, Owner, OwnerKey, is_retained, managed_by},
     readiness::{Readiness, readiness},
 };
 
 pub use self::budget::{ALLOW_DELETES, DeleteBudget};
-pub use self::{options::ChildOptions, order::APPLY_ORDER, recognition::Recognition};
 use self::{
+    observed::Observed,
     options::{Edge, Judge},
     order::{PruneOrder, level_of, levels},
-    prune::{Observed, TooMany, children_to_prune},
+    prune::{TooMany, children_to_prune},
     recognition::Recognizer,
 };
+pub use self::{options::ChildOptions, order::APPLY_ORDER, recognition::Recognition};
 
 /// The desired children of one owner, and the observed ones.
 ///
@@ -58,6 +61,22 @@ pub struct DesiredSet {
     observed: BTreeMap<String, Observed>,
     faults: Vec<ApplyError>,
     stage: usize,
+}
+
+/// The order in which children are written.
+struct Order {
+    /// For each child, the positions of those that its edges lead to.
+    after: Vec<Vec<usize>>,
+    /// For each child, its level.
+    levels: Vec<usize>,
+}
+
+/// The result of the writes of one run.
+struct WriteResult {
+    report: SetReport,
+    failed: Vec<ApplyError>,
+    /// Children that exist and that the API server stored otherwise than they were written.
+    altered: Vec<ApplyError>,
 }
 
 struct Child {
@@ -322,18 +341,40 @@ impl DesiredSet {
     /// deletes what is not wanted any more, in the reverse order.
     pub async fn apply(mut self, applier: &Applier) -> Result<SetReport, SetError> {
         let faults = std::mem::take(&mut self.faults);
-        let (after, levels) = match ordered(&self.children) {
-            Ok(ordered) => ordered,
+        let order = match ordered(&self.children) {
+            Ok(order) => order,
             Err(fault) => {
                 let failed = faults.into_iter().chain([fault]).collect();
                 return Err(SetError::Children { failed, done: Box::default() });
             }
         };
+        let recognizer = Recognizer { owner: &self.owner, key: self.key.as_ref(), manager: applier.manager() };
+        let WriteResult { report, mut failed, altered } = self.write(applier, &recognizer, order, faults).await;
+        if !failed.is_empty() || (!report.waiting.is_empty() && !altered.is_empty()) {
+            failed.extend(altered);
+            return Err(SetError::Children { failed, done: Box::new(report) });
+        }
+        if !report.waiting.is_empty() {
+            return Ok(report);
+        }
+        let (report, mut failed) = self.prune(applier, &recognizer, report).await?;
+        // A child that admission changed exists, so it does not prevent pruning.
+        failed.extend(altered);
+        if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed, done: Box::new(report) }) }
+    }
+
+    /// Writes the children whose turn it is. `faults` are of children that could not be added.
+    async fn write(
+        &self,
+        applier: &Applier,
+        recognizer: &Recognizer<'_>,
+        Order { after, levels }: Order,
+        faults: Vec<ApplyError>,
+    ) -> WriteResult {
         // A child that could not even be added may be one that others wait for.
         let mut lowest_unready_stage = (!faults.is_empty()).then_some(0);
         let has_faults = !faults.is_empty();
         let (mut report, mut failed, mut altered) = (SetReport::default(), faults, Vec::new());
-        let recognizer = Recognizer { owner: &self.owner, key: self.key.as_ref(), manager: applier.manager() };
         let mut order: Vec<usize> = (0..self.children.len()).collect();
         order.sort_by_key(|child| levels[*child]);
         let mut is_ready = vec![false; self.children.len()];
@@ -352,7 +393,7 @@ impl DesiredSet {
                 }
             } else {
                 let wanted = self.completed(child, levels[position], applier);
-                match apply_child(applier, &recognizer, child, &wanted, self.observed.get(&child.target.key())).await {
+                match apply_child(applier, recognizer, child, &wanted, self.observed.get(&child.target.key())).await {
                     Ok((child, changed)) => {
                         altered.extend(changed);
                         is_ready[position] = child.readiness.is_current();
@@ -366,20 +407,23 @@ impl DesiredSet {
                 lowest_unready_stage = Some(lowest_unready_stage.map_or(child.stage, |stage| child.stage.min(stage)));
             }
         }
-        if !failed.is_empty() || (!report.waiting.is_empty() && !altered.is_empty()) {
-            failed.extend(altered);
-            return Err(SetError::Children { failed, done: Box::new(report) });
-        }
-        if !report.waiting.is_empty() {
-            return Ok(report);
-        }
+        WriteResult { report, failed, altered }
+    }
+
+    /// Deletes the children that are not in the report, from the last level to the first. Returns the deletions that failed beside the report.
+    async fn prune(
+        &self,
+        applier: &Applier,
+        recognizer: &Recognizer<'_>,
+        mut report: SetReport,
+    ) -> Result<(SetReport, Vec<ApplyError>), SetError> {
         // A kind can be served by two groups, so an object is known by its uid too.
         let key = |child: &ChildReport| crate::object::key(&child.api_version, &child.object);
         let uid = |child: &ChildReport| metadata_string(&child.state, "uid").map(ToOwned::to_owned);
         let wanted: BTreeSet<String> =
             report.children.iter().map(key).chain(report.children.iter().filter_map(uid)).collect();
         let observed = || self.observed.values().filter(|observed| !is_retained(&observed.state));
-        let mut unwanted = match children_to_prune(&recognizer, observed(), &wanted, self.budget) {
+        let mut unwanted = match children_to_prune(recognizer, observed(), &wanted, self.budget) {
             Ok(pruning) => {
                 report.unproven = pruning.unproven.iter().map(|observed| observed.target.object.clone()).collect();
                 pruning.unwanted
@@ -398,6 +442,7 @@ impl DesiredSet {
         let going = going.map(|observed| level_of(&observed.state));
         unwanted.sort_by_key(|observed| std::cmp::Reverse(level_of(&observed.state)));
         let mut prune_order = PruneOrder::new(unwanted.iter().map(|observed| level_of(&observed.state)), going);
+        let mut failed = Vec::new();
         for unwanted in unwanted {
             let (target, level) = (&unwanted.target, level_of(&unwanted.state));
             let Some(policy) = prune_order.policy(level) else {
@@ -419,9 +464,7 @@ impl DesiredSet {
                 }
             }
         }
-        // A child that admission changed exists, so it does not prevent pruning.
-        failed.extend(altered);
-        if failed.is_empty() { Ok(report) } else { Err(SetError::Children { failed, done: Box::new(report) }) }
+        Ok((report, failed))
     }
 
     /// The child as it is to be written.
@@ -455,8 +498,8 @@ impl<C: DeserializeOwned + 'static> From<ChildOptions<C>> for Treatment {
     }
 }
 
-/// For each child the positions of those that its edges lead to, and its level.
-fn ordered(children: &[Child]) -> Result<(Vec<Vec<usize>>, Vec<usize>), ApplyError> {
+/// Returns the order of the children, or an error for a child whose edges lead nowhere or in a circle.
+fn ordered(children: &[Child]) -> Result<Order, ApplyError> {
     let fault = |child: &Child, problem| {
         let object = Box::new(child.target.object.clone());
         Err(ApplyError::ChildOrder { object, problem })
@@ -483,12 +526,12 @@ fn ordered(children: &[Child]) -> Result<(Vec<Vec<usize>>, Vec<usize>), ApplyErr
     }
     let stages: Vec<usize> = children.iter().map(|child| child.stage).collect();
     match (levels(&stages, &after), children.iter().find(|child| !child.after.is_empty())) {
-        (Some(levels), _) => Ok((after, levels)),
+        (Some(levels), _) => Ok(Order { after, levels }),
         (None, Some(child)) => {
             fault(child, "children wait for each other in a circle; remove one of the edges".to_owned())
         }
         // Stages alone are never a circle.
-        (None, None) => Ok((after, stages)),
+        (None, None) => Ok(Order { after, levels: stages }),
     }
 }
 

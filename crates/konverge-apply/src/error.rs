@@ -9,7 +9,7 @@ use konverge_core::{
     reasons,
 };
 
-use crate::{altered::AlteredField, object::ObjectName};
+use crate::{altered::AlteredField, object_name::ObjectName};
 
 /// Why a write did not happen. Never contains what was to be written.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,8 @@ use crate::{
     applier::{Applier, as_seen},
     call::send,
     error::ApplyError,
-    object::{ObjectName, Target, Writable},
+    object::{Target, Writable},
+    object_name::ObjectName,
     witness::Writing,
 };
 

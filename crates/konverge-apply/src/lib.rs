@@ -31,6 +31,7 @@ pub mod in_step;
 pub mod ledger;
 pub mod metadata;
 mod object;
+mod object_name;
 mod own_part;
 pub mod owners;
 pub mod read;
@@ -50,7 +51,8 @@ pub use desired::{ChildOptions, DeleteBudget, DesiredSet, Recognition, SetError,
 pub use difference::Difference;
 pub use error::ApplyError;
 pub use metadata::{Metadata, MetadataChange};
-pub use object::{ObjectName, Writable};
+pub use object::Writable;
+pub use object_name::ObjectName;
 pub use owners::{Owner, OwnerKey, controller_ref, owner_ref};
 pub use readiness::{Readiness, readiness};
 pub use secret::{Outcome, SecretApplier, SecretTarget};

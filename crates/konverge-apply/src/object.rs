@@ -1,6 +1,6 @@
-//! The name of an object in requests and errors.
+//! An object in requests: where its kind is served, and the JSON of it.
 
-use std::{any::TypeId, borrow::Cow, fmt};
+use std::{any::TypeId, borrow::Cow};
 
 use http::{HeaderValue, Request, header::ACCEPT};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
@@ -8,32 +8,12 @@ use kube::{Resource, api::ListParams, core::request};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::error::ApplyError;
+use crate::{error::ApplyError, object_name::ObjectName};
 
 /// A kind of object that can be written: every typed kind, and `DynamicObject`.
 pub trait Writable: Resource<Scope: 'static> + Serialize + DeserializeOwned + Clone {}
 
 impl<K: Resource<Scope: 'static> + Serialize + DeserializeOwned + Clone> Writable for K {}
-
-/// Kind, namespace and name, as errors show them: `ConfigMap shop/app`, `Namespace shop`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectName {
-    /// The kind, such as `ConfigMap`.
-    pub kind: String,
-    /// The namespace; none for cluster-scoped kinds.
-    pub namespace: Option<String>,
-    /// The name.
-    pub name: String,
-}
-
-impl fmt::Display for ObjectName {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(out, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(out, "{} {}", self.kind, self.name),
-        }
-    }
-}
 
 /// How an answer is asked for that has the metadata of the object and nothing else.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

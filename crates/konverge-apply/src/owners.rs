@@ -10,10 +10,7 @@ use konverge_core::digest::{DigestKey, keyed_hash};
 use kube::{Resource, api::ObjectMeta, runtime::reflector::ObjectRef};
 use sha2::{Digest, Sha256};
 
-use crate::{
-    error::ApplyError,
-    object::{ObjectName, Target},
-};
+use crate::{error::ApplyError, object::Target, object_name::ObjectName};
 
 /// Label with the uid of the owner: the one that decides what may be pruned.
 pub const OWNER_UID: &str = "konverge.dev/owner-uid";

@@ -22,7 +22,7 @@ use crate::{
     difference::joined,
     error::ApplyError,
     field_ownership,
-    object::ObjectName,
+    object_name::ObjectName,
 };
 
 /// Which Secret is meant, and in which state it was seen.
@@ -95,7 +95,7 @@ impl SecretApplier {
         // The body of this request is a placeholder: kube would keep a copy of the values while serialising.
         let request = requests(target).patch(target.name, &parameters, &Patch::Apply(serde_json::json!({})));
         let object = target.object();
-        let body = apply_configuration(&target, annotations, data);
+        let body = apply_configuration(&target.metadata(annotations), data);
         let Some(answer) = self.write(target, request, body).await? else { return Ok(Outcome::Gone) };
         let fields = altered_in_secret(&answer.body, annotations, data, &self.manager);
         let result = answer.decode::<PartialObjectMeta<Secret>>(&object);
@@ -161,6 +161,19 @@ impl SecretApplier {
 }
 
 impl SecretTarget<'_> {
+    /// The metadata of an apply configuration for this Secret.
+    fn metadata(&self, annotations: &BTreeMap<String, String>) -> serde_json::Value {
+        let Self { namespace, name, uid, resource_version } = self;
+        let mut metadata = serde_json::json!({ "name": name, "namespace": namespace, "uid": uid });
+        if let Some(version) = resource_version {
+            metadata["resourceVersion"] = (*version).into();
+        }
+        if !annotations.is_empty() {
+            metadata["annotations"] = serde_json::json!(annotations);
+        }
+        metadata
+    }
+
     fn object(&self) -> ObjectName {
         ObjectName { kind: "Secret".to_owned(), namespace: Some(self.namespace.to_owned()), name: self.name.to_owned() }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::object::ObjectName;
+use crate::object_name::ObjectName;
 
 /// One who wants to know of every write of an [`Applier`](crate::Applier), such as a cache. Called on the way of the write, so
 /// nothing in it may wait. Not called in dry runs.

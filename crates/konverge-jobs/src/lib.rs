@@ -19,9 +19,8 @@ mod run;
 mod shared;
 
 pub use job::{Job, Ready};
-pub use lines::flags_of;
 pub use metrics::MetricsOptions;
 pub use probe::{Page, Probe};
 pub use program::{Base, Log, Program, ProgramError, run_program, run_task};
-pub use run::{Run, about};
+pub use run::{Run, about, flags_of};
 pub use shared::Shared;

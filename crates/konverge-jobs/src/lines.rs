@@ -2,15 +2,7 @@
 
 use std::{ffi::OsString, fmt::Write};
 
-use clap::{Args, Command, FromArgMatches};
-
-use crate::{
-    job::{Job, Ready},
-    run::Run,
-};
-
-/// The command of the program that runs jobs.
-const RUN: &str = "run";
+use crate::job::{Job, Ready};
 
 /// A job that was asked for, by its name.
 pub(crate) type Chosen = (&'static str, Ready);
@@ -36,17 +28,6 @@ pub(crate) enum Misuse {
     /// No misuse: what the line asks for is told instead of running.
     #[error("{said}")]
     Asked { said: String },
-}
-
-/// The flags of a job among the arguments of a container, if these are those of `konverge run` and it runs the job. The variables of the
-/// reader's own process do not count.
-pub fn flags_of(job: &str, arguments: &[String]) -> Option<Vec<String>> {
-    let blind = Run::augment_args(Command::new(RUN)).mut_args(|argument| argument.env(None::<&'static str>));
-    let started =
-        blind.try_get_matches_from(arguments.first().filter(|first| *first == RUN).map(|_| arguments)?).ok()?;
-    let run = Run::from_arg_matches(&started).ok()?;
-    let mut lines = run.jobs.iter().filter_map(|line| shlex::split(line));
-    lines.find(|words| words.first().is_some_and(|first| first == job)).map(|words| words[1..].to_vec())
 }
 
 /// The jobs of these command lines.
@@ -97,7 +78,7 @@ fn names(jobs: &[Box<dyn Job>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::{CommandFactory, FromArgMatches, Parser};
     use konverge_runtime::{Manager, Metrics, http_server::Listen};
 
     use super::*;
@@ -158,29 +139,6 @@ mod tests {
             let told = asked(lines).unwrap_err();
             assert!(parts.iter().all(|part| told.contains(part)), "{lines:?}: {told}");
             assert!(!told.contains("hunter2"), "{told}");
-        }
-    }
-
-    #[test]
-    fn the_flags_of_a_job_are_found_among_those_of_the_process() {
-        let lines = ["run", "--job=pull --value 'a  b'", "--bind-address", "0", "--job", "roll", "--log-format=json"];
-        for (job, arguments, expected) in [
-            ("pull", &lines[..], Some(&["--value", "a  b"][..])),
-            ("roll", &lines, Some(&[])),
-            ("push", &lines, None),
-            // Another command, no command, and what would not start.
-            ("pull", &lines[1..], None),
-            ("pull", &["debug", "--job=pull"], None),
-            ("pull", &["run", "--no-such-flag", "--job=pull"], None),
-            ("pull", &["run", "--job=pull --value 'a"], None),
-            ("pull", &[], None),
-        ] {
-            let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-            let flags = flags_of(job, &arguments);
-            assert_eq!(
-                flags.as_deref(),
-                expected.map(|flags| flags.iter().map(|flag| (*flag).to_owned()).collect::<Vec<_>>()).as_deref()
-            );
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt::Write, process::ExitCode};
 
-use clap::Args;
+use clap::{Args, Command, FromArgMatches};
 use konverge_runtime::{
     Together,
     http_server::{BindError, Listen},
@@ -15,6 +15,9 @@ use crate::{
     job::Job,
     lines::{self, Chosen, Misuse},
 };
+
+/// The command of the program that runs jobs.
+const RUN: &str = "run";
 
 /// The program's name in errors.
 const PROGRAM: &str = "konverge";
@@ -71,6 +74,17 @@ pub fn about(jobs: &[Box<dyn Job>]) -> String {
     text
 }
 
+/// The flags of a job among the arguments of a container, if these are those of `konverge run` and it runs the job. The variables of the
+/// reader's own process do not count.
+pub fn flags_of(job: &str, arguments: &[String]) -> Option<Vec<String>> {
+    let blind = Run::augment_args(Command::new(RUN)).mut_args(|argument| argument.env(None::<&'static str>));
+    let started =
+        blind.try_get_matches_from(arguments.first().filter(|first| *first == RUN).map(|_| arguments)?).ok()?;
+    let run = Run::from_arg_matches(&started).ok()?;
+    let mut lines = run.jobs.iter().filter_map(|line| shlex::split(line));
+    lines.find(|words| words.first().is_some_and(|first| first == job)).map(|words| words[1..].to_vec())
+}
+
 impl Run {
     /// Runs the jobs until they are told to stop or one of them ends.
     pub async fn run(self, jobs: &[Box<dyn Job>]) -> ExitCode {
@@ -103,5 +117,33 @@ impl Run {
             together.job(name, manager);
         }
         Ok(together.run().await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_of_a_job_are_found_among_those_of_the_process() {
+        let lines = ["run", "--job=pull --value 'a  b'", "--bind-address", "0", "--job", "roll", "--log-format=json"];
+        for (job, arguments, expected) in [
+            ("pull", &lines[..], Some(&["--value", "a  b"][..])),
+            ("roll", &lines, Some(&[])),
+            ("push", &lines, None),
+            // Another command, no command, and what would not start.
+            ("pull", &lines[1..], None),
+            ("pull", &["debug", "--job=pull"], None),
+            ("pull", &["run", "--no-such-flag", "--job=pull"], None),
+            ("pull", &["run", "--job=pull --value 'a"], None),
+            ("pull", &[], None),
+        ] {
+            let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+            let flags = flags_of(job, &arguments);
+            assert_eq!(
+                flags.as_deref(),
+                expected.map(|flags| flags.iter().map(|flag| (*flag).to_owned()).collect::<Vec<_>>()).as_deref()
+            );
+        }
     }
 }

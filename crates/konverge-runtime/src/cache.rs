@@ -10,6 +10,7 @@
 mod caching;
 mod change;
 mod declared;
+mod entries;
 mod index;
 mod metrics;
 mod objects;

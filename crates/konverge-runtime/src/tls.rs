@@ -10,11 +10,13 @@
 mod certificate;
 mod files;
 mod pair;
+mod reading;
 mod self_signed;
 mod slot;
 
-pub use certificate::{Certificate, Reading};
+pub use certificate::Certificate;
 pub use files::FilesError;
 pub use pair::{Pair, PairError, Validity};
+pub use reading::Reading;
 pub use self_signed::SelfSignedError;
 pub use slot::Slot;

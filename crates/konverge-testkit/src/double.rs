@@ -2,6 +2,7 @@
 
 mod answer;
 mod matcher;
+mod reply;
 mod script;
 mod watch;
 
@@ -12,8 +13,8 @@ use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use tower::{BoxError, service_fn};
 
-use self::answer::ReplyBody;
-pub(crate) use self::answer::status_object;
+use self::reply::ReplyBody;
+pub(crate) use self::reply::status_object;
 pub use self::{
     answer::Answer,
     matcher::{RecordedRequest, RequestMatcher},

@@ -1,5 +1,6 @@
 //! The declaration of a controller, before there is a cluster: its kind, its children, what wakes it, how it works.
 
+mod part;
 mod settings;
 
 use std::{any::Any, collections::BTreeSet, sync::Arc, time::Duration};
@@ -13,10 +14,7 @@ use konverge_runtime::{
     cache::{Cache, Caching, Predicate, Selection, Store},
     object::{Object, ObjectKey},
 };
-use kube::{
-    CustomResourceExt, Resource,
-    core::{ApiResource, object::HasStatus},
-};
+use kube::{CustomResourceExt, Resource, core::object::HasStatus};
 use prometheus_client::registry::Registry;
 
 pub(crate) use settings::How;
@@ -26,11 +24,9 @@ use crate::{
     children::{Child, ChildKind, Kind},
     finalizers::Finalizers,
     inventory,
-    operator::{Held, Home, Part, Setup, StartError},
-    owner_keys,
+    operator::Setup,
     reconcile::Reconcile,
     report::{CustomStatus, Report},
-    run,
     watch::Watch,
     watched::WatchedCache,
 };
@@ -374,50 +370,5 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     pub fn access(mut self, add: impl FnOnce(&mut Access)) -> Self {
         add(&mut self.access);
         self
-    }
-}
-
-impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
-    fn crd(&self) -> Option<&CustomResourceDefinition> {
-        self.crd.as_ref()
-    }
-
-    fn held(&self) -> Option<Held> {
-        let current = self.finalizers.iter().flat_map(Finalizers::names);
-        let mut finalizers: Vec<_> = self.former_finalizers.iter().copied().chain(current).collect();
-        finalizers.dedup();
-        let held =
-            Held { kind: ApiResource::erase::<K>(&self.kind), is_optional: self.caching.is_optional(), finalizers };
-        (!held.finalizers.is_empty()).then_some(held)
-    }
-
-    fn reasons(&self) -> Vec<(&'static str, &'static str)> {
-        self.reasons.clone()
-    }
-
-    fn describe(&self, registry: &mut Registry) {
-        self.triggers.iter().for_each(|trigger| (trigger.describe)(registry));
-    }
-
-    fn access(&self, home: &Home<'_>, access: &mut Access, at_home: &mut Access) {
-        if self.has_children() {
-            owner_keys::declare(home.program, at_home);
-        }
-        self.formerly_owned.iter().for_each(|kind| inventory::declare(kind, access));
-        access.to::<K>(&self.kind, &["list", "watch"]);
-        if self.finalizers.is_some() {
-            access.to::<K>(&self.kind, &["patch"]);
-        }
-        if self.report.is_some() {
-            access.to_status::<K>(&self.kind, &["patch"]);
-        }
-        for child in &self.children {
-            (child.declare)(access);
-        }
-        access.merge(&self.access);
-    }
-
-    fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
-        std::future::ready(run::install(*self, setup)).boxed()
     }
 }

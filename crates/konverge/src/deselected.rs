@@ -31,7 +31,7 @@ use konverge_runtime::{
 };
 use kube::{Api, Client, Resource, api::ListParams, core::PartialObjectMeta, runtime::events::EventType};
 
-use crate::{error::Error, finalizers::Finalizers, leading::Leading, run::exists};
+use crate::{error::Error, finalizers::Finalizers, leading::Leading};
 
 /// How long an object of another shard may take to be cleaned up before an event says that perhaps no shard selects it.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
@@ -234,6 +234,11 @@ impl<K: Object> Deselected<K> {
     fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Option<String>>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the API server has the object, as far as the cache knows, be it understood or not.
+pub(crate) fn exists<K: Object>(store: &Store<K>, key: &ObjectKey) -> bool {
+    store.get(key).is_some() || store.why_undecodable(key).is_some()
 }
 
 #[cfg(test)]

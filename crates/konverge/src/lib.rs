@@ -49,6 +49,7 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+mod annotations;
 mod author_reasons;
 mod children;
 #[cfg(feature = "cli")]
@@ -111,6 +112,7 @@ pub use {k8s_openapi, kube, prometheus_client, schemars, serde, serde_json};
 
 pub use konverge_runtime::{CancellationToken, object::Object, telemetry::LogFormat};
 
+pub use annotations::{PAUSED, RECONCILE_AT};
 pub use author_reasons::Reasons;
 pub use children::{Child, Children};
 pub use context::Context;
@@ -128,7 +130,6 @@ pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 #[cfg(feature = "remote")]
 pub use remote_objects::{RECORD, RemoteObject, interest_of};
 pub use report::{CustomStatus, Status};
-pub use run::{PAUSED, RECONCILE_AT};
 pub use watch::Watch;
 pub use watched::Watched;
 #[cfg(feature = "admission")]

@@ -22,6 +22,7 @@ use konverge_runtime::{
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 
 use crate::{
+    annotations::{PAUSED, is_paused},
     children::ChildKind,
     context::{Context, Shared},
     controller::{BeginWatch, Controller, DeclaredChild, How, Only, Retry, Wake, Watched},
@@ -40,11 +41,6 @@ use crate::{
 use failure::{Failure, RunError};
 use told::Told;
 use waker::Waker;
-
-/// Annotation: set to `true`, the object is left alone until it is taken away, except for its deletion.
-pub const PAUSED: &str = "konverge.dev/paused";
-/// Annotation: each new value makes the object be looked at at once.
-pub const RECONCILE_AT: &str = "konverge.dev/reconcile-at";
 
 /// A controller whose caches and queue are made, before anything runs.
 pub(crate) struct Prepared<K: Object, R> {
@@ -279,11 +275,6 @@ fn gated(elector: &Elector, setup: &Setup, field_manager: &str) -> Applier {
     Applier::new(elector.leadership().gate(setup.client_of_each_replica().clone()), field_manager)
 }
 
-/// Whether the API server has the object, as far as the cache knows, be it understood or not.
-pub(crate) fn exists<K: Object>(store: &Store<K>, key: &ObjectKey) -> bool {
-    store.get(key).is_some() || store.why_undecodable(key).is_some()
-}
-
 /// The layers around the author's code.
 pub(crate) struct Engine<K: Object, R> {
     shared: Arc<Shared<K>>,
@@ -446,9 +437,4 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         }
         Ok(())
     }
-}
-
-/// Whether the object's annotation says that the operator must leave it alone.
-pub(crate) fn is_paused<K: Resource>(object: &K) -> bool {
-    object.annotations().get(PAUSED).is_some_and(|paused| paused == "true")
 }

@@ -9,11 +9,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     answer::Answer,
+    call::Call,
     config::{ConfigError, VaultConfig, namespace_header},
     error::VaultError,
-    locate::Mounts,
+    mounts::Mounts,
     session::{LoginCounts, Session, Verdict},
-    transport::{Call, Transport},
+    transport::Transport,
 };
 
 /// A server that has not caught up does so in moments; it is asked again this often.

@@ -20,11 +20,11 @@ pub use self::{
 };
 use crate::{
     answer::Answer,
+    call::Call,
     client::Vault,
     content::{Content, RawContent},
     error::VaultError,
     mount::{KvVersion, Location, Mount},
-    transport::Call,
 };
 
 /// The state of a location.

@@ -35,15 +35,18 @@
 
 mod answer;
 pub mod boundaries;
+mod call;
 mod client;
 pub mod config;
 mod content;
 pub mod environment;
 mod error;
 mod kv;
+mod lifetime;
 mod locate;
 mod login;
 mod mount;
+mod mounts;
 mod ownership;
 mod path;
 pub mod policy;

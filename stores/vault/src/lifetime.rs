@@ -18,7 +18,7 @@ pub(crate) struct Lifetime {
 
 /// The next step for a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Renew,
     LogIn,
 }
@@ -26,7 +26,7 @@ pub(super) enum Step {
 impl Lifetime {
     /// Returns the next step and its delay after the grant, for a `jitter` from 0 to 1. `asked` is what the first grant gave: a renewal that
     /// gives less is near the end that Vault sets to all renewals.
-    pub(super) fn next(self, asked: Duration, jitter: f64) -> Option<(Duration, Step)> {
+    pub(crate) fn next(self, asked: Duration, jitter: f64) -> Option<(Duration, Step)> {
         if self.ttl.is_zero() {
             return None;
         }

@@ -7,7 +7,7 @@ use konverge_endpoint::Credential;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use zeroize::Zeroizing;
 
-use crate::{content::to_wiped_json, error::VaultError, path::escaped, session::Lifetime, transport::Call};
+use crate::{call::Call, content::to_wiped_json, error::VaultError, lifetime::Lifetime, path::escaped};
 
 /// The identity that logs in. Mounts are named without `auth/`.
 #[derive(Clone)]

@@ -5,7 +5,6 @@
 
 mod doubt;
 mod driver;
-mod lifetime;
 
 use std::sync::{
     Arc,
@@ -17,7 +16,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::driver::Driver;
-pub(crate) use self::lifetime::Lifetime;
 use crate::{config::VaultConfig, error::VaultError, transport::Transport};
 
 /// How many may ask the task at a time before the next waits for a place.

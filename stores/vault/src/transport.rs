@@ -5,8 +5,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use konverge_endpoint::{ClientSettings, Clients, Gate, Limits, NotSent, Outcome, Refusal, address, retry_after};
 use tokio::time::Instant;
 use url::Url;
@@ -14,6 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     answer::{Answer, Asked},
+    call::Call,
     config::VaultConfig,
     error::VaultError,
 };
@@ -25,39 +25,6 @@ const REQUEST: HeaderName = HeaderName::from_static("x-vault-request");
 
 /// A standby says where its leader is, and that is all that Vault redirects for.
 const REDIRECTS: u32 = 2;
-
-/// The request.
-#[derive(Clone)]
-pub(crate) struct Call {
-    pub(crate) method: Method,
-    /// Beneath `/v1/`, escaped, with its query.
-    pub(crate) route: String,
-    pub(crate) body: Bytes,
-    /// Of the body, if it is not plain JSON.
-    pub(crate) content_type: &'static str,
-    /// In words, for errors.
-    pub(crate) what: String,
-    /// The capability that a policy must grant.
-    pub(crate) capability: &'static str,
-}
-
-impl Call {
-    pub(crate) fn new(method: Method, route: String, what: String, capability: &'static str) -> Self {
-        Self { method, route, body: Bytes::new(), content_type: "application/json", what, capability }
-    }
-
-    pub(crate) fn body(mut self, body: Zeroizing<Vec<u8>>) -> Self {
-        // The bytes are wiped when the last part of the request is gone.
-        self.body = Bytes::from_owner(body);
-        self
-    }
-
-    /// A body without anything secret.
-    pub(crate) fn json(mut self, body: &serde_json::Value) -> Self {
-        self.body = Bytes::from(body.to_string());
-        self
-    }
-}
 
 /// The way to one Vault, shared by all that ask it.
 pub(crate) struct Transport {

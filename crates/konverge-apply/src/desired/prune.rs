@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
-use crate::object::{Target, metadata_string};
-
 use super::{
     budget::{ALLOW_DELETES, DeleteBudget},
+    observed::Observed,
     recognition::{Recognition, Recognizer, labelled_owner},
 };
 
@@ -17,18 +14,6 @@ pub(super) struct TooMany {
     pub(super) count: usize,
     pub(super) existing: usize,
     pub(super) allowed: usize,
-}
-
-/// An object as it was seen.
-pub(super) struct Observed {
-    pub(super) target: Target,
-    pub(super) state: Value,
-}
-
-impl Observed {
-    pub(super) fn metadata(&self, field: &str) -> Option<String> {
-        metadata_string(&self.state, field).map(ToOwned::to_owned)
-    }
 }
 
 /// The observed objects that name the owner and are not wanted.

@@ -12,7 +12,7 @@ use crate::{
     owners::{OWNER_PROOF, OWNER_UID, Owner, OwnerKey, RETAINED},
 };
 
-use super::prune::Observed;
+use super::observed::Observed;
 
 /// The owner, as an object's metadata shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::MicroTime,
-    jiff::{SignedDuration, Timestamp},
+    jiff::Timestamp,
 };
 use kube::{
     Api, Client,
@@ -106,9 +106,6 @@ fn allowed(character: char) -> char {
         _ => '-',
     }
 }
-
-/// How long after the last one an event counts as a repetition: as long as in client-go.
-pub(super) const REPEATS: SignedDuration = SignedDuration::from_secs(360);
 
 #[cfg(test)]
 mod tests {

@@ -5,10 +5,13 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::events::EventType;
 
-use super::{Notice, recorder::REPEATS};
+use super::Notice;
+
+/// How long after the last one an event counts as a repetition: as long as in client-go.
+const REPEATS: SignedDuration = SignedDuration::from_secs(360);
 
 /// Events remembered before those that are too old to be repeated are forgotten; when all are young, all are.
 const REMEMBERED: usize = 4096;

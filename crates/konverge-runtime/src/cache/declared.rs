@@ -1,30 +1,11 @@
 //! Indexes that are named by the function that makes them.
 
-use std::{
-    any::{Any, TypeId},
-    collections::HashMap,
-    hash::Hash,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{hash::Hash, sync::Arc};
 
 use kube::Resource;
 
-use super::{
-    index::{Entries, Index},
-    store::Store,
-};
+use super::{index::Index, store::Store};
 use crate::object::ObjectKey;
-
-/// Indexes by the type of their function.
-#[derive(Default)]
-pub(super) struct Declared(RwLock<HashMap<TypeId, Box<dyn Any + Send + Sync>>>);
-
-impl Declared {
-    fn get<K: 'static, V: 'static, By: 'static>(&self) -> Option<Arc<Entries<K, V>>> {
-        let indexes = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        indexes.get(&TypeId::of::<By>())?.downcast_ref().cloned()
-    }
-}
 
 impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// Keeps an index by what `by` takes from an object, for [`find`](Self::find). Declaring one twice makes one.
@@ -42,9 +23,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             );
         };
         if self.declared().get::<K, V, By>().is_none() {
-            let entries = self.index(by).entries();
-            let mut indexes = self.declared().0.write().unwrap_or_else(PoisonError::into_inner);
-            indexes.insert(TypeId::of::<By>(), Box::new(entries));
+            self.declared().insert::<K, V, By>(self.add_entries(by));
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     change::Change,
-    index::Indexer,
+    entries::Indexer,
     objects::Objects,
     unshown::{Unshown, is_in},
 };

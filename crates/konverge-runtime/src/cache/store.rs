@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    hash::Hash,
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicUsize, Ordering},
@@ -13,8 +14,7 @@ use kube::Resource;
 
 use super::{
     change::Change,
-    declared::Declared,
-    index::{Entries, Index, Indexer},
+    entries::{Declared, Entries, Indexer},
     state::{Changes, Seen, State},
 };
 use crate::{object::ObjectKey, watch::Undecodable};
@@ -73,6 +73,23 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         }))
     }
 
+    /// Keeps the keys of the objects by values, from now on.
+    pub(super) fn add_entries<V>(&self, values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static) -> Arc<Entries<K, V>>
+    where
+        V: Clone + Eq + Hash + Send + Sync + 'static,
+    {
+        let entries = Arc::new(Entries::new(values));
+        let mut state = self.write();
+        for object in state.objects.iter() {
+            if let Some(key) = ObjectKey::of(&**object) {
+                entries.replace(&key, None, Some(object));
+            }
+        }
+        state.indexes.push(Arc::clone(&entries) as Arc<dyn Indexer<K>>);
+        drop(state);
+        entries
+    }
+
     pub(super) fn declared(&self) -> &Declared {
         &self.0.declared
     }
@@ -115,23 +132,6 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// What is wrong with an object that exists and is not what its kind says; nothing if it is, or if there is none.
     pub fn why_undecodable(&self, key: &ObjectKey) -> Option<Undecodable> {
         self.read().undecodable.get(key).cloned()
-    }
-
-    /// Finds objects by something else than their name. Made once, kept up to date from then on.
-    pub fn index<V>(&self, values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static) -> Index<K, V>
-    where
-        V: Clone + Eq + std::hash::Hash + Send + Sync + 'static,
-    {
-        let entries = Arc::new(Entries::new(values));
-        let mut state = self.write();
-        for object in state.objects.iter() {
-            if let Some(key) = ObjectKey::of(&**object) {
-                entries.replace(&key, None, Some(object));
-            }
-        }
-        state.indexes.push(Arc::clone(&entries) as Arc<dyn Indexer<K>>);
-        drop(state);
-        Index::new(self.clone(), entries)
     }
 
     /// Calls `listener` for each change from now on. It is called from the task of the watch, so it must not wait.

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     files::{Files, FilesError},
     pair::{Pair, PairError},
+    reading::Reading,
     self_signed::{SelfSigned, SelfSignedError},
     slot::Slot,
 };
@@ -25,16 +26,6 @@ enum Keeper {
     Nobody,
     Files(Files),
     SelfSigned(SelfSigned),
-}
-
-/// The result of a look for a newer pair, for metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reading {
-    /// Another pair, which is served from now on and ends then.
-    New(Timestamp),
-    /// An unusable pair.
-    Broken,
 }
 
 impl Certificate {

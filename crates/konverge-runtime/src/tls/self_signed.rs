@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::{
-    certificate::Reading,
     pair::{Pair, PairError},
+    reading::Reading,
     slot::Slot,
 };
 

@@ -1,17 +1,18 @@
 //! The responses of a double.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tower::BoxError;
 
-use super::watch::WatchScript;
-
-pub(super) type ReplyBody = UnsyncBoxBody<Bytes, BoxError>;
+use super::{
+    reply::{ReplyBody, reset, status_object},
+    watch::WatchScript,
+};
 
 /// The answer to a request. Clones answer alike.
 #[derive(Debug, Clone)]
@@ -122,22 +123,4 @@ impl Answer {
         let response = self.headers.iter().fold(response, |response, (name, value)| response.header(name, value));
         Ok(response.body(body)?)
     }
-}
-
-/// A broken connection, as the system tells it.
-pub(super) fn reset() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the connection was reset, as the test asked for")
-}
-
-/// The `Status` of a failed request.
-pub(crate) fn status_object(code: u16, reason: &str, message: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Status",
-        "metadata": {},
-        "status": "Failure",
-        "reason": reason,
-        "message": message,
-        "code": code,
-    })
 }

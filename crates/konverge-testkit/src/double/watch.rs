@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::answer::{ReplyBody, reset, status_object};
+use super::reply::{ReplyBody, reset, status_object};
 
 /// The events of a watch. The test writes them, and each watch that they answer reads them from the beginning. Clones are the same script.
 ///

@@ -116,8 +116,8 @@ const CONDITIONS: &[(&str, &str)] = &[
 ];
 
 const ANNOTATIONS: &[(&str, &str)] = &[
-    (crate::run::PAUSED, "`true`: the object is left alone, except for its deletion"),
-    (crate::run::RECONCILE_AT, "Each new value makes the object be looked at at once"),
+    (crate::annotations::PAUSED, "`true`: the object is left alone, except for its deletion"),
+    (crate::annotations::RECONCILE_AT, "Each new value makes the object be looked at at once"),
     (
         konverge_apply::desired::ALLOW_DELETES,
         "How many children one run may delete, where that is more than the budget",

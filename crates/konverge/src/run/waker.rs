@@ -10,11 +10,11 @@ use konverge_runtime::{
 };
 use kube::{Resource, ResourceExt};
 
-use super::{RECONCILE_AT, exists};
 use crate::{
+    annotations::RECONCILE_AT,
     children::Wake as WakeOwner,
     controller::{Only, Trigger},
-    deselected::Deselected,
+    deselected::{Deselected, exists},
     finalizers::Finalizers,
     operator::Setup,
 };

@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::Expected;
 use crate::{
+    call::Call,
     client::Vault,
     error::VaultError,
     mount::{KvVersion, Location},
-    transport::Call,
 };
 
 /// How a secret is deleted. An engine of version 1 knows one way, in which all of it is gone.

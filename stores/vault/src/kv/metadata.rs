@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::version::time;
-use crate::{client::Vault, error::VaultError, mount::Location, transport::Call};
+use crate::{call::Call, client::Vault, error::VaultError, mount::Location};
 
 /// The metadata of a secret, all versions included.
 #[derive(Debug, Clone, PartialEq, Eq)]

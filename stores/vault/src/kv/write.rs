@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::version::{VersionState, Wire};
 use crate::{
+    call::Call,
     client::Vault,
     content::{Content, Sent, to_wiped_json},
     error::VaultError,
     mount::{KvVersion, Location},
-    transport::Call,
 };
 
 /// The state that a location must have for a write to take effect.

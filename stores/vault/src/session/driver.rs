@@ -22,14 +22,15 @@ use tokio::{
 use super::{
     Counters, Request, State, Token, Verdict,
     doubt::{Doubt, Known},
-    lifetime::{Lifetime, Step},
 };
 use crate::{
     answer::Answer,
+    call::Call,
     config::VaultConfig,
     error::VaultError,
+    lifetime::{Lifetime, Step},
     login::{Attempt, Granted, Login, LookedUp, header},
-    transport::{Call, Transport},
+    transport::Transport,
 };
 
 /// After a failed login. Everything waits for it, and one attempt per process is cheap.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::key::{Seen, StateKey};
-use crate::{client::Vault, error::VaultError, kv::WireMetadata, mount::Location, transport::Call};
+use crate::{call::Call, client::Vault, error::VaultError, kv::WireMetadata, mount::Location};
 
 #[derive(Deserialize)]
 struct Listed {
