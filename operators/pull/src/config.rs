@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
-use clap::Parser;
+use clap::{Args, Parser};
 use konverge_runtime::{
     container,
     http_server::Listen,
@@ -24,12 +24,9 @@ konverge_jobs::metrics_flags!("ZOPP");
 #[derive(Debug, Clone, Parser)]
 #[command(name = "zopp-operator", version = konverge_version::line())]
 pub struct Config {
-    /// Address of the zopp server, with scheme
-    #[arg(long, env = "ZOPP_SERVER", default_value = DEFAULT_SERVER, value_name = "URL")]
-    pub server: String,
-    /// Credentials file [default: ~/.zopp/config.json]
-    #[arg(long, env = "ZOPP_CREDENTIALS", value_name = "FILE")]
-    pub credentials: Option<PathBuf>,
+    /// Which server, and as whom
+    #[command(flatten)]
+    pub server: ServerFlags,
     /// The only namespace to look at [default: all namespaces]
     #[arg(long, env = "ZOPP_NAMESPACE", value_parser = namespace)]
     pub namespace: Option<String>,
@@ -45,33 +42,9 @@ pub struct Config {
     /// Where metrics are served, and to whom
     #[command(flatten)]
     pub metrics: MetricsFlags,
-    /// PEM file with the CA that signed the server's certificate [default: the system's roots]
-    #[arg(long, env = "ZOPP_TLS_CA_CERT", value_name = "FILE")]
-    pub tls_ca_cert: Option<PathBuf>,
-    /// PEM file with the certificate to show to a server that requires one; read again when it changes [default: as the credentials file
-    /// says]
-    #[arg(long, env = "ZOPP_TLS_CLIENT_CERT", value_name = "FILE", requires = "tls_client_key")]
-    pub tls_client_cert: Option<PathBuf>,
-    /// PEM file with that certificate's private key
-    #[arg(long, env = "ZOPP_TLS_CLIENT_KEY", value_name = "FILE", requires = "tls_client_cert")]
-    pub tls_client_key: Option<PathBuf>,
-    /// Generation of the server: v2, or v1 for zopp 0.1.1, whose signatures let everybody who sees one make any call for a minute; v1 is
-    /// never chosen unless it is given here or in the credentials file [default: as the credentials file says, else v2]
-    #[arg(long, env = "ZOPP_GENERATION", value_parser = generation, value_name = "v1|v2")]
-    pub generation: Option<Profile>,
-    /// The workspace's key by its fingerprint (zopp workspace fingerprint); may be repeated; any other key of that workspace is refused
-    /// [default: as the credentials file says, else the first key seen]
-    #[arg(
-        long = "workspace-fingerprint",
-        env = "ZOPP_WORKSPACE_FINGERPRINTS",
-        value_delimiter = ',',
-        value_parser = workspace_fingerprint,
-        value_name = "WORKSPACE=FINGERPRINT"
-    )]
-    pub workspace_fingerprints: Vec<(String, Fingerprint)>,
-    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it; else the first key is believed
-    #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS")]
-    pub require_signed_keys: bool,
+    /// How the server and its keys are verified
+    #[command(flatten)]
+    pub trust: TrustFlags,
     /// How often each environment is asked for changes that its stream did not tell, in seconds, or with a unit: 90s, 5m
     #[arg(long, env = "ZOPP_POLL_INTERVAL", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
     pub poll_interval: Duration,
@@ -102,6 +75,51 @@ pub struct Config {
     pub kubeconfig: Option<PathBuf>,
 }
 
+/// Which server, and as whom.
+#[derive(Debug, Clone, Args)]
+#[command(about = None, long_about = None)]
+pub struct ServerFlags {
+    /// Address of the zopp server, with scheme
+    #[arg(long = "server", env = "ZOPP_SERVER", default_value = DEFAULT_SERVER, value_name = "URL")]
+    pub address: String,
+    /// Credentials file [default: ~/.zopp/config.json]
+    #[arg(long, env = "ZOPP_CREDENTIALS", value_name = "FILE")]
+    pub credentials: Option<PathBuf>,
+}
+
+/// How the server and its keys are verified.
+#[derive(Debug, Clone, Args)]
+#[command(about = None, long_about = None)]
+pub struct TrustFlags {
+    /// PEM file with the CA that signed the server's certificate [default: the system's roots]
+    #[arg(long, env = "ZOPP_TLS_CA_CERT", value_name = "FILE")]
+    pub tls_ca_cert: Option<PathBuf>,
+    /// PEM file with the certificate to show to a server that requires one; read again when it changes [default: as the credentials file
+    /// says]
+    #[arg(long, env = "ZOPP_TLS_CLIENT_CERT", value_name = "FILE", requires = "tls_client_key")]
+    pub tls_client_cert: Option<PathBuf>,
+    /// PEM file with that certificate's private key
+    #[arg(long, env = "ZOPP_TLS_CLIENT_KEY", value_name = "FILE", requires = "tls_client_cert")]
+    pub tls_client_key: Option<PathBuf>,
+    /// Generation of the server: v2, or v1 for zopp 0.1.1, whose signatures let everybody who sees one make any call for a minute; v1 is
+    /// never chosen unless it is given here or in the credentials file [default: as the credentials file says, else v2]
+    #[arg(long, env = "ZOPP_GENERATION", value_parser = generation, value_name = "v1|v2")]
+    pub generation: Option<Profile>,
+    /// The workspace's key by its fingerprint (zopp workspace fingerprint); may be repeated; any other key of that workspace is refused
+    /// [default: as the credentials file says, else the first key seen]
+    #[arg(
+        long = "workspace-fingerprint",
+        env = "ZOPP_WORKSPACE_FINGERPRINTS",
+        value_delimiter = ',',
+        value_parser = workspace_fingerprint,
+        value_name = "WORKSPACE=FINGERPRINT"
+    )]
+    pub workspace_fingerprints: Vec<(String, Fingerprint)>,
+    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it; else the first key is believed
+    #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS")]
+    pub require_signed_keys: bool,
+}
+
 impl Config {
     /// The settings of an operator that runs elsewhere with these arguments and variables. An error if it would not start with them.
     pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
@@ -110,17 +128,25 @@ impl Config {
 
     /// How to reach the zopp server, held to what the settings pin.
     pub fn client(&self, trust: Trust) -> ClientConfig {
-        for (workspace, fingerprint) in &self.workspace_fingerprints {
+        let TrustFlags {
+            tls_ca_cert,
+            tls_client_cert,
+            tls_client_key,
+            generation,
+            workspace_fingerprints,
+            require_signed_keys,
+        } = &self.trust;
+        for (workspace, fingerprint) in workspace_fingerprints {
             trust.pin_workspace(workspace, *fingerprint);
         }
-        let client_certificate = self.tls_client_cert.clone().zip(self.tls_client_key.clone());
+        let client_certificate = tls_client_cert.clone().zip(tls_client_key.clone());
         ClientConfig {
-            ca_certificate: self.tls_ca_cert.clone(),
+            ca_certificate: tls_ca_cert.clone(),
             client_certificate: client_certificate.map(|(certificate, key)| ClientCertificate { certificate, key }),
-            profile: self.generation,
-            require_signed_keys: self.require_signed_keys,
+            profile: *generation,
+            require_signed_keys: *require_signed_keys,
             trust,
-            ..ClientConfig::new(&self.server)
+            ..ClientConfig::new(&self.server.address)
         }
     }
 }
@@ -130,17 +156,19 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart so that a new setting is not forgotten here.
         let Self {
-            server,
-            credentials,
+            server: ServerFlags { address, credentials },
             namespace,
             health_addr,
             metrics,
-            tls_ca_cert,
-            tls_client_cert,
-            tls_client_key,
-            generation,
-            workspace_fingerprints,
-            require_signed_keys,
+            trust:
+                TrustFlags {
+                    tls_ca_cert,
+                    tls_client_cert,
+                    tls_client_key,
+                    generation,
+                    workspace_fingerprints,
+                    require_signed_keys,
+                },
             poll_interval,
             selector,
             allow,
@@ -152,7 +180,7 @@ impl fmt::Display for Config {
         let path =
             |path: &Option<PathBuf>| path.as_ref().map_or("default".to_owned(), |path| path.display().to_string());
         let rules: Vec<String> = allow.iter().map(ToString::to_string).collect();
-        write!(f, "server={server} credentials={} ", path(credentials))?;
+        write!(f, "server={address} credentials={} ", path(credentials))?;
         write!(f, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
         write!(f, "health-probe-bind-address={health_addr} {} ", metrics.options())?;
         write!(f, "tls-ca-cert={} ", path(tls_ca_cert))?;
@@ -291,9 +319,9 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_original() {
         let config = parse(&[]).unwrap();
-        assert_eq!(config.server, "http://127.0.0.1:50051");
+        assert_eq!(config.server.address, "http://127.0.0.1:50051");
         assert_eq!(config.health_addr.to_string(), "0.0.0.0:8080");
-        assert_eq!((config.namespace, config.credentials, config.tls_ca_cert), (None, None, None));
+        assert_eq!((config.namespace, config.server.credentials, config.trust.tls_ca_cert), (None, None, None));
         assert_eq!(config.poll_interval, Duration::from_mins(1));
     }
 

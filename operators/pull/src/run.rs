@@ -54,8 +54,8 @@ pub async fn run(config: Config) -> ExitCode {
 pub async fn job(config: Config) -> Result<Manager, StartError> {
     let protection = konverge_zopp_memory::protect();
     tracing::debug!("{protection}");
-    let identity = Identity::load(config.credentials.as_deref())?;
-    let address = canonical_address(&config.server)?;
+    let identity = Identity::load(config.server.credentials.as_deref())?;
+    let address = canonical_address(&config.server.address)?;
     if is_unprotected(&address) {
         tracing::warn!(
             server = address,
@@ -63,7 +63,7 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
              https://"
         );
     }
-    let trust = Trust::load(config.credentials.as_deref(), &address).map_err(CredentialsError::from)?;
+    let trust = Trust::load(config.server.credentials.as_deref(), &address).map_err(CredentialsError::from)?;
     if config.allow.is_empty() {
         tracing::warn!(
             "no --allow rule: an annotated Secret of any namespace can have every environment that the operator's principal can read; \
