@@ -14,12 +14,12 @@ use konverge_apply::{Applier, ApplyError, Writable};
 use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
-    cache::{Cache, Store},
+    cache::Cache,
     controller::{self, Dropped},
     lease::{Elector, Leadership},
     object::{Object, ObjectKey},
 };
-use kube::{Resource, ResourceExt, runtime::events::EventType};
+use kube::{ResourceExt, runtime::events::EventType};
 
 use crate::{
     annotations::{PAUSED, is_paused},

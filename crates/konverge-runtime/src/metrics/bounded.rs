@@ -22,7 +22,7 @@ use prometheus_client::{
 pub const MOST_SERIES: usize = 1_000;
 
 /// A series that was not touched for this long makes room for a new one. Dashboards show minutes and hours.
-const STALE: Duration = Duration::from_hours(1);
+const STALE: Duration = Duration::from_secs(3600);
 
 /// Labels that contain names, and the labels under which the series beyond the bound are counted.
 pub trait NameLabels: EncodeLabelSet + Clone + Debug + Hash + Ord + Send + Sync + 'static {
