@@ -1,5 +1,5 @@
-//! Writes definitions, role, webhooks, dashboard and alerts into a folder, or with `--check` fails where they are not as they would be. `cargo xtask generate` runs
-//! it.
+//! Writes definitions, role, webhooks, dashboard and alerts into a folder, or with `--check` fails where they are not as they would be.
+//! `cargo xtask generate` runs it.
 
 use std::error::Error;
 

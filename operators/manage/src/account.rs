@@ -1,6 +1,6 @@
 //! The account on the openZro server, as the collections of remote objects use it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use konverge::remote::{self, Failure};
 use konverge_core::{
@@ -15,6 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
 
+use crate::annotations::ACCOUNT;
+
 /// The name of the server in error classes: one object finds out when it answers again.
 const ENDPOINT: &str = "openzro";
 /// How soon an object is tried again that something on the server stands against, such as a link. Nothing tells when it goes.
@@ -28,13 +30,41 @@ pub struct Account(Arc<Inner>);
 
 struct Inner {
     client: OpenZro,
+    /// The accounts of other scopes.
+    others: BTreeMap<String, Account>,
     networks: Mutex<Option<(Instant, Arc<Vec<Network>>)>>,
 }
 
 impl Account {
     /// The account of this client's token.
     pub fn new(client: OpenZro) -> Self {
-        Self(Arc::new(Inner { client, networks: Mutex::default() }))
+        Self::with_others(client, BTreeMap::new())
+    }
+
+    /// The account of this client's token, and those of other scopes. The token of one account is never sent for an object of another scope.
+    pub fn with_others(client: OpenZro, others: BTreeMap<String, Self>) -> Self {
+        Self(Arc::new(Inner { client, others, networks: Mutex::default() }))
+    }
+
+    /// The same account for a scope: that of a person who has one token.
+    pub(crate) fn within(self, scope: &str) -> Self {
+        if scope.is_empty() {
+            return self;
+        }
+        Self::with_others(self.0.client.clone(), BTreeMap::from([(scope.to_owned(), self)]))
+    }
+
+    /// The account of a scope. A scope without an account has none, and never that of another one.
+    pub(crate) fn of(&self, scope: &str) -> Result<&Self, Failure> {
+        if scope.is_empty() {
+            return Ok(self);
+        }
+        self.0.others.get(scope).ok_or_else(|| {
+            let message = format!(
+                "there is no account for {scope:?}; name it with --account, or correct the annotation {ACCOUNT}"
+            );
+            Failure::permanent("NoAccount", message)
+        })
     }
 
     pub(crate) async fn list<T: DeserializeOwned>(&self, collection: &Collection) -> Result<Vec<T>, Failure> {

@@ -11,6 +11,9 @@ pub const ADOPT: &str = "konverge.dev/adopt";
 /// it even if it was adopted.
 pub const DELETION: &str = "konverge.dev/deletion";
 
+/// Annotation of an `OZPolicy`, which has no namespace: the namespace whose account it is for. Without it, it is for that of the operator.
+pub const ACCOUNT: &str = "konverge.dev/account";
+
 /// Returns the adoption that the annotations ask for, or `unless_said`.
 pub fn adoption(annotations: &BTreeMap<String, String>, unless_said: Adoption) -> Adoption {
     match annotations.get(ADOPT).map(String::as_str) {

@@ -1,7 +1,7 @@
 //! The operator's flags: the original's under their names and with their defaults, and ours.
 
 use std::{
-    collections::BTreeMap, ffi::OsString, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, sync::Arc,
+    collections::BTreeMap, ffi::OsString, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr, sync::Arc,
     time::Duration,
 };
 
@@ -54,6 +54,10 @@ pub struct Config {
     /// File with the personal access token, which is read again when it changes (ours)
     #[arg(long, env = "OZ_API_KEY_FILE", value_name = "FILE")]
     pub openzro_api_key_file: Option<PathBuf>,
+    /// A namespace with an account of its own, the file with its token, and the address of its server if it is another one; may be repeated, such as
+    /// shop=/etc/openzro-shop/token,<https://openzro.shop.example.com> (ours)
+    #[arg(long = "account", value_name = "NAMESPACE=FILE[,URL]")]
+    pub accounts: Vec<Tenant>,
     /// Let resources create the policies that they name
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub allow_automatic_policy_creation: bool,
@@ -142,6 +146,28 @@ impl From<String> for ApiKey {
     }
 }
 
+/// A namespace with an account of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    namespace: String,
+    token: PathBuf,
+    url: Option<String>,
+}
+
+impl FromStr for Tenant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid = || format!("{text:?} is no account; write NAMESPACE=FILE or NAMESPACE=FILE,URL");
+        let (namespace, rest) = text.split_once('=').ok_or_else(invalid)?;
+        let (token, url) = rest.split_once(',').map_or((rest, None), |(token, url)| (token, Some(url)));
+        if namespace.is_empty() || token.is_empty() || url == Some("") {
+            return Err(invalid());
+        }
+        Ok(Self { namespace: namespace.to_owned(), token: token.into(), url: url.map(str::to_owned) })
+    }
+}
+
 /// Labels of a flag.
 pub type Labels = BTreeMap<String, String>;
 
@@ -189,20 +215,34 @@ impl Config {
             (None, Some(ApiKey(key))) if !key.is_empty() => Credential::value(SecretValue::new(key.expose().to_vec())),
             (None, _) => return Ok(None),
         };
+        let client = |url: &str, credential| self.client(url, credential, metrics);
+        let mut others = BTreeMap::new();
+        for tenant in &self.accounts {
+            let credential = Credential::file(tenant.token.clone());
+            others.insert(tenant.namespace.clone(), Account::new(client(&self.url_of(tenant), credential)?));
+        }
+        Ok(Some(Account::with_others(client(&self.openzro_management_url, credential)?, others)))
+    }
+
+    /// The client of one account. Each has limits and a breaker of its own, so that an account whose server is away delays no other.
+    fn client(&self, url: &str, credential: Credential, metrics: &Metrics) -> Result<OpenZro, ConfigError> {
         let limits = Limits::default().with(|limits| {
             limits.rate = Some(self.requests_per_second);
             limits.burst = self.requests_per_second;
             limits.answer = LONGEST_ANSWER;
         });
-        let config = OpenZroConfig::new(&self.openzro_management_url, credential)?;
+        let config = OpenZroConfig::new(url, credential)?;
         if config.is_in_the_clear() {
             tracing::warn!(
-                server = self.openzro_management_url,
+                server = url,
                 "the token goes to another machine without TLS, so everybody on the way can read it; use https://"
             );
         }
-        let config = config.limits(limits).observer(metrics.observer());
-        Ok(Some(Account::new(OpenZro::new(&config))))
+        Ok(OpenZro::new(&config.limits(limits).observer(metrics.observer())))
+    }
+
+    fn url_of(&self, tenant: &Tenant) -> String {
+        tenant.url.as_ref().unwrap_or(&self.openzro_management_url).clone()
     }
 
     /// Returns the settings that decide what objects mean.
@@ -217,6 +257,7 @@ impl Config {
             creates_policies: self.allow_automatic_policy_creation,
             deletes_adopted: self.delete_adopted,
             namespace: self.runtime_namespace.clone().unwrap_or_default(),
+            accounts: self.accounts.iter().map(|tenant| (tenant.namespace.clone(), self.url_of(tenant))).collect(),
         }
     }
 
@@ -268,6 +309,8 @@ impl fmt::Display for Config {
         write!(f, "cluster-name={} namespaced-networks={} ", self.cluster_name, self.namespaced_networks)?;
         write!(f, "cluster-dns={} openzro-api-key={} ", self.cluster_dns, self.openzro_api_key.is_some())?;
         write!(f, "openzro-api-key-file={} ", path(&self.openzro_api_key_file))?;
+        let accounts: Vec<_> = self.accounts.iter().map(|tenant| tenant.namespace.as_str()).collect();
+        write!(f, "accounts={} ", accounts.join(","))?;
         write!(f, "allow-automatic-policy-creation={} ", self.allow_automatic_policy_creation)?;
         write!(f, "default-labels={} gateway-api-enabled={} ", labels.join(","), self.gateway_api_enabled)?;
         write!(f, "metrics-bind-address={} ", self.metrics_bind_address)?;
@@ -283,6 +326,8 @@ impl fmt::Display for Config {
 
 #[cfg(test)]
 mod tests {
+    use konverge_core::error::Classify;
+
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<Config, clap::Error> {
@@ -334,6 +379,23 @@ mod tests {
         let config = parse(&["--openzro-api-key=hunter2"]).ok().unwrap();
         assert!(!config.to_string().contains("hunter2") && config.to_string().contains("openzro-api-key=true"));
         assert!(parse(&["--openzro-api-key="]).ok().unwrap().account(&Metrics::default()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_namespace_can_have_an_account_of_its_own() {
+        let config = parse(&["--openzro-api-key=k", "--account=a=/t/a,https://a.example.com", "--account", "b=/t/b"]);
+        let config = config.map_err(|error| error.to_string()).unwrap();
+        let settings = config.settings();
+        assert_eq!((settings.url("a"), settings.url("b")), ("https://a.example.com", "https://api.openzro.io"));
+        assert_eq!((&*settings.scope(Some("a")), &*settings.scope(Some("c")), &*settings.scope(None)), ("a", "", ""));
+        assert!(settings.has_own_network("a") && !settings.has_own_network("c"));
+        let account = config.account(&Metrics::default()).unwrap().unwrap();
+        assert!(account.of("").is_ok() && account.of("a").is_ok() && account.of("b").is_ok());
+        // Never the account of the operator in the place of one that is missing.
+        assert_eq!(account.of("c").err().unwrap().reason(), "NoAccount");
+        for wrong in ["a", "a=", "=/t", "a=/t,"] {
+            assert!(parse(&["--account", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

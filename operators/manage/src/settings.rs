@@ -23,4 +23,23 @@ pub struct Settings {
     pub deletes_adopted: bool,
     /// The namespace of the operator.
     pub namespace: String,
+    /// The namespaces that have an account of their own, and the address of its management server.
+    pub accounts: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// The scope of a namespace: its own if it has an account, and else the empty one, which is that of the operator.
+    pub fn scope(&self, namespace: Option<&str>) -> String {
+        namespace.filter(|namespace| self.accounts.contains_key(*namespace)).unwrap_or_default().to_owned()
+    }
+
+    /// Whether a namespace has a network of its own.
+    pub fn has_own_network(&self, namespace: &str) -> bool {
+        self.namespaced_networks || self.accounts.contains_key(namespace)
+    }
+
+    /// The address of the management server that pods of a namespace use.
+    pub fn url(&self, namespace: &str) -> &str {
+        self.accounts.get(namespace).unwrap_or(&self.management_url)
+    }
 }

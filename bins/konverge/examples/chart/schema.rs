@@ -57,6 +57,17 @@ fn special(path: &str) -> Option<Value> {
         }
         "kinds" => texts(json!({ "enum": konverge_roll::config::KINDS.map(konverge_workload::WorkloadKind::plural) })),
         "allow" | "allowPath" | "extraArgs" => texts(json!({ "type": "string" })),
+        "accounts" => texts(json!({
+            "type": "object",
+            "properties": {
+                "namespace": { "type": "string", "minLength": 1 },
+                "secret": { "type": "string", "minLength": 1 },
+                "key": { "type": "string" },
+                "managementURL": { "type": "string" },
+            },
+            "required": ["namespace", "secret"],
+            "additionalProperties": false,
+        })),
         "imagePullSecrets" | "tolerations" | "extraEnv" | "topologySpreadConstraints" => {
             texts(json!({ "type": "object" }))
         }

@@ -112,6 +112,37 @@ fn the_values_of_the_chart_openzro_operator_reach_manage() {
 }
 
 #[test]
+fn accounts_of_tenants_reach_manage_as_mounted_files() {
+    let sets = [
+        "manage.accounts[0].namespace=shop",
+        "manage.accounts[0].secret=shop-token",
+        "manage.accounts[1].namespace=pay",
+        "manage.accounts[1].secret=pay-token",
+        "manage.accounts[1].key=pat",
+        "manage.accounts[1].managementURL=https://pay.example.com:9443",
+    ];
+    let objects = objects(&render(&[&EVERYTHING[..], &sets].concat(), &[]).unwrap());
+    let settings = manage_config(&arguments(container(&objects, "release-konverge-manage"))).settings();
+    assert_eq!(settings.url("shop"), "https://openzro.example.com");
+    assert_eq!(settings.url("pay"), "https://pay.example.com:9443");
+    let pod = &object(&objects, "Deployment", "release-konverge-manage")["spec"]["template"]["spec"];
+    let arguments = pod["containers"][0]["args"].to_string();
+    for (volume, secret, file) in [
+        ("account-shop", "shop-token", "/etc/openzro-accounts/shop/OZ_API_KEY"),
+        ("account-pay", "pay-token", "/etc/openzro-accounts/pay/pat"),
+    ] {
+        let found = pod["volumes"].as_array().unwrap().iter().find(|found| found["name"] == volume).unwrap();
+        assert_eq!(found["secret"]["secretName"], secret);
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        let mount = mounts.iter().find(|mount| mount["name"] == volume).unwrap();
+        assert!(file.starts_with(mount["mountPath"].as_str().unwrap()) && arguments.contains(file), "{arguments}");
+    }
+    let policy = object(&objects, "NetworkPolicy", "release-konverge-manage")["spec"]["egress"].to_string();
+    assert!(policy.contains("9443"), "{policy}");
+    assert!(render(&[&EVERYTHING[..], &["manage.accounts[0].namespace=shop"]].concat(), &[]).is_err());
+}
+
+#[test]
 fn the_webhooks_of_manage_lead_to_its_pods() {
     let rendered = objects(&render(&EVERYTHING, &[]).unwrap());
     let pod = &object(&rendered, "Deployment", "release-konverge-manage")["spec"]["template"];

@@ -65,6 +65,9 @@
 {{- define "konverge.args.manage" }}
 - {{ printf "--openzro-management-url=%s" (required "manage.managementURL is required: give the address of openZro's management server, such as https://openzro.example.com" .values.managementURL) | quote }}
 - {{ printf "--openzro-api-key-file=/etc/openzro/%s" .values.openzroAPI.keyFromSecret.key | quote }}
+{{- range .values.accounts }}
+- {{ printf "--account=%s=/etc/openzro-accounts/%s/%s%s" .namespace .namespace (default "OZ_API_KEY" .key) (ternary "" (printf ",%s" .managementURL) (empty .managementURL)) | quote }}
+{{- end }}
 {{- with .values.routingClientImage }}
 - {{ printf "--openzro-client-image=%s" . | quote }}
 {{- end }}
@@ -172,6 +175,12 @@
   secret:
     secretName: {{ .values.openzroAPI.keyFromSecret.name }}
     defaultMode: 288
+{{- range .values.accounts }}
+- name: account-{{ .namespace }}
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 288
+{{- end }}
 {{- else if .values.vault.caSecret }}
 - name: vault-tls
   secret:
@@ -208,6 +217,11 @@
 - name: token
   mountPath: /etc/openzro
   readOnly: true
+{{- range .values.accounts }}
+- name: account-{{ .namespace }}
+  mountPath: /etc/openzro-accounts/{{ .namespace }}
+  readOnly: true
+{{- end }}
 {{- else if .values.vault.caSecret }}
 - name: vault-tls
   mountPath: /etc/vault-tls

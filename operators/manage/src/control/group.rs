@@ -81,6 +81,7 @@ pub(crate) fn binding<K: GroupObject>(object: &K, settings: &Settings) -> Bindin
     let adoption = annotations::adoption(object.annotations(), unless_said);
     let of_peers = |owner: &str| OWNERS_WITH_PEERS.contains(&owner);
     Binding::new(object.group_name()).with(|binding| {
+        binding.scope = settings.scope(object.meta().namespace.as_deref());
         binding.id = object.id().map(str::to_owned);
         binding.id_is_proof = !K::IS_SHARED && adoption == Adoption::Never;
         binding.adoption = adoption;
@@ -105,7 +106,7 @@ impl<K: GroupObject> Reconcile<K> for GroupReconciler {
         let item = match applied {
             Ok(standing) => standing.item,
             Err(error) if K::IS_SHARED && error.reason() == "Claimed" => {
-                let found = self.groups.resolve("", std::slice::from_ref(&binding.name)).await?;
+                let found = self.groups.resolve(&binding.scope, std::slice::from_ref(&binding.name)).await?;
                 context.ready(Why::Shared, error.to_string());
                 let Some(item) = found.into_iter().next() else { return Err(error) };
                 item
@@ -122,6 +123,7 @@ impl<K: GroupObject> Reconcile<K> for GroupReconciler {
             other.meta().uid != object.meta().uid
                 && other.meta().deletion_timestamp.is_none()
                 && other.group_name() == binding.name
+                && self.settings.scope(other.meta().namespace.as_deref()) == binding.scope
         };
         let is_left_to_others = K::IS_SHARED && context.store().list().iter().any(shares);
         let binding =

@@ -36,6 +36,7 @@ pub struct NetworkResourceReconciler {
 fn of_resource(resource: &NetworkResource, settings: &Settings) -> Binding {
     let adoption = annotations::adoption(resource.annotations(), Adoption::Never);
     Binding::new(resource.metadata.uid.clone().unwrap_or_default()).with(|binding| {
+        binding.scope = settings.scope(resource.metadata.namespace.as_deref());
         binding.id = resource.status.as_ref().and_then(|status| status.resource_id.clone());
         binding.id_is_proof = adoption == Adoption::Never;
         binding.adoption = adoption;
@@ -45,6 +46,7 @@ fn of_resource(resource: &NetworkResource, settings: &Settings) -> Binding {
 
 fn of_record(resource: &NetworkResource, name: String, settings: &Settings) -> Binding {
     Binding::new(name).with(|binding| {
+        binding.scope = settings.scope(resource.metadata.namespace.as_deref());
         binding.id = resource.status.as_ref().and_then(|status| status.dns_record_id.clone());
         binding.id_is_proof = true;
         binding.deletion = annotations::deletion(resource.annotations(), settings.deletes_adopted);
@@ -78,6 +80,13 @@ impl NetworkResourceReconciler {
     ) -> Result<(String, String, String), Error> {
         let reference = &resource.spec.network_router_ref;
         let key = ObjectKey { namespace: Some(reference.namespace.clone()), name: reference.name.clone() };
+        let scope = self.settings.scope(resource.metadata.namespace.as_deref());
+        if self.settings.scope(Some(&reference.namespace)) != scope {
+            let message = format!(
+                "spec.networkRouterRef: NetworkRouter {key} is in another account; refer to one of the same account"
+            );
+            return Err(Error::permanent(Why::InvalidSpec, message));
+        }
         let router = context.watched::<NetworkRouter>()?.get(&key);
         let router = router.ok_or_else(|| waits(format!("waits for NetworkRouter {key}")))?;
         let status = router.status.clone().unwrap_or_default();
@@ -87,7 +96,7 @@ impl NetworkResourceReconciler {
         let name = &router.spec.dns_zone_ref.name;
         let records = self.collections.records.remote();
         let zone = match records {
-            Some(records) => records.zone(name).await?,
+            Some(records) => records.zone(&scope, name).await?,
             None => None,
         };
         let missing =
@@ -107,8 +116,9 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
         let address = address(service.as_deref(), &key.to_string()).map_err(waits)?;
         let (network, zone, domain) = self.place(&resource, &context).await?;
         let local = context.watched::<Group>()?;
-        let groups = references::group_ids(&resource.spec.groups, &namespace, &local, &self.collections.groups).await?;
         let binding = of_resource(&resource, &self.settings);
+        let (references, known) = (&resource.spec.groups, &self.collections.groups);
+        let groups = references::group_ids(references, &namespace, &local, known, &binding.scope).await?;
         let desired = DesiredResource {
             network: network.clone(),
             name: binding.name.clone(),
@@ -128,7 +138,7 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
         let mut binding = of_record(&resource, desired.full_name(), &self.settings);
         let records = context.remote(&self.collections.records);
         if let Some(id) = &binding.id
-            && let Some(known) = self.collections.records.look_up("", id).await?
+            && let Some(known) = self.collections.records.look_up(&binding.scope, id).await?
             && known.zone() != zone
         {
             // A record cannot move to another zone.
@@ -168,7 +178,7 @@ pub fn network_resource(
     collections: &Collections,
     settings: &Arc<Settings>,
 ) -> Controller<NetworkResource, NetworkResourceReconciler> {
-    let of_interest = Arc::clone(settings);
+    let [of_interest, of_groups, of_records] = [0; 3].map(|_| Arc::clone(settings));
     Controller::new(NetworkResourceReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .reasons::<Why>()
@@ -192,16 +202,17 @@ pub fn network_resource(
         .watches(Watch::<Group>::new(), |group, store| {
             references::users(group, store.list(), |resource: &NetworkResource| &resource.spec.groups)
         })
-        .remote(&collections.groups, |resource: &NetworkResource| {
+        .remote(&collections.groups, move |resource: &NetworkResource| {
+            let scope = of_groups.scope(resource.metadata.namespace.as_deref());
             let names = references::names(&resource.spec.groups);
-            names.fold(Interest::default(), |interest, name| interest.refers_to("", name))
+            names.fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
         })
         .remote(&collections.resources, move |resource: &NetworkResource| {
             Interest::default().claims(&of_resource(resource, &of_interest))
         })
-        .remote(&collections.records, |resource: &NetworkResource| {
+        .remote(&collections.records, move |resource: &NetworkResource| {
             let id = resource.status.as_ref().and_then(|status| status.dns_record_id.clone()).unwrap_or_default();
-            Interest::default().refers_to("", &id)
+            Interest::default().refers_to(&of_records.scope(resource.metadata.namespace.as_deref()), &id)
         })
 }
 

@@ -42,6 +42,7 @@ pub struct PolicyReconciler {
 fn binding(policy: &OZPolicy, part: &str, name: &str, settings: &Settings) -> Binding {
     Binding::new(name).with(|binding| {
         part.clone_into(&mut binding.part);
+        binding.scope = scope_of(policy);
         binding.id = lower::id(policy, part);
         binding.id_is_proof = true;
         binding.deletion = annotations::deletion(policy.annotations(), settings.deletes_adopted);
@@ -64,26 +65,31 @@ fn desired(part: &Part, ids: &Ids) -> DesiredPolicy {
     }
 }
 
-/// Returns the display names of the groups that the spec means. The words of a rule are display names, or names of `OZGroup`s if openZro has no group of
-/// that name.
+/// Returns the display names of the groups that the spec means. The words of a rule are display names, or names of `OZGroup`s of the same account if
+/// openZro has no group of that name.
 async fn display_names(
     policy: &OZPolicy,
     names: &[String],
     groups: &Remotes<Groups>,
     objects: &[Arc<OZGroup>],
+    settings: &Settings,
 ) -> Result<Vec<String>, Error> {
     if policy.spec.rules.is_empty() {
         return Ok(names.to_vec());
     }
+    let scope = scope_of(policy);
+    let is_own = |group: &Arc<OZGroup>| settings.scope(group.metadata.namespace.as_deref()) == scope;
+    let (own, foreign): (Vec<_>, Vec<_>) = objects.iter().cloned().partition(is_own);
     let mut displayed = Vec::new();
     for name in names {
-        let is_missing = match groups.resolve("", std::slice::from_ref(name)).await {
+        let is_missing = match groups.resolve(&scope, std::slice::from_ref(name)).await {
             Ok(_) => false,
             Err(failure) if failure.reason() == "WaitingForReference" => true,
             Err(failure) => return Err(failure.into()),
         };
         let by_object = if is_missing {
-            references::display_name_anywhere(name, objects)
+            references::check_account(name, &foreign)
+                .and_then(|()| references::display_name_anywhere(name, &own))
                 .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.rules: {why}")))?
         } else {
             None
@@ -99,13 +105,21 @@ async fn resolve(
     lowered: &Lowered,
     groups: &Remotes<Groups>,
     objects: &[Arc<OZGroup>],
+    settings: &Settings,
 ) -> Result<Ids, Error> {
     let names: BTreeSet<String> =
         lowered.parts.iter().flat_map(|part| part.sources.iter().chain(&part.destinations)).cloned().collect();
     let names: Vec<String> = names.into_iter().collect();
-    let displayed = display_names(policy, &names, groups, objects).await?;
-    let items = groups.resolve("", &displayed).await?;
+    let displayed = display_names(policy, &names, groups, objects, settings).await?;
+    let items = groups.resolve(&scope_of(policy), &displayed).await?;
     Ok(names.into_iter().zip(items.iter().map(|item| item.id().to_owned())).collect())
+}
+
+/// The parts that resources have in the policy. A policy never has groups of a resource of another account.
+fn contribution(policy: &OZPolicy, resources: &[Arc<OZResource>], settings: &Settings) -> Contribution {
+    let scope = scope_of(policy);
+    let is_own = |resource: &&Arc<OZResource>| settings.scope(resource.metadata.namespace.as_deref()) == scope;
+    Contribution::of(policy, resources.iter().filter(is_own).map(|resource| &**resource))
 }
 
 fn lowered(policy: &OZPolicy, contribution: &Contribution) -> Result<Lowered, Error> {
@@ -125,8 +139,8 @@ pub(crate) async fn plan(
     if policy.metadata.deletion_timestamp.is_some() {
         return Ok(former.iter().map(|part| (binding(policy, part, "", settings), None)).collect());
     }
-    let lowered = lowered(policy, &Contribution::of(policy, resources.iter().map(|resource| &**resource)))?;
-    let ids = resolve(policy, &lowered, groups, objects).await?;
+    let lowered = lowered(policy, &contribution(policy, resources, settings))?;
+    let ids = resolve(policy, &lowered, groups, objects, settings).await?;
     let wanted =
         lowered.parts.iter().map(|part| (binding(policy, &part.id, &part.name, settings), Some(desired(part, &ids))));
     let dropped = former.iter().filter(|part| lowered.parts.iter().all(|wanted| wanted.id != **part));
@@ -160,6 +174,11 @@ impl PolicyReconciler {
     }
 }
 
+/// The scope of a policy, which has no namespace: what its annotation says, and else that of the operator.
+pub(super) fn scope_of(policy: &OZPolicy) -> String {
+    policy.annotations().get(annotations::ACCOUNT).cloned().unwrap_or_default()
+}
+
 /// Ids of groups by name.
 type Ids = BTreeMap<String, String>;
 
@@ -168,12 +187,12 @@ impl Reconcile<OZPolicy> for PolicyReconciler {
 
     async fn apply(&self, policy: Arc<OZPolicy>, context: Context<OZPolicy>) -> Result<Action, Error> {
         let resources = context.watched::<OZResource>()?.list();
-        let contribution = Contribution::of(&policy, resources.iter().map(|resource| &**resource));
+        let contribution = contribution(&policy, &resources, &self.settings);
         let lowered = lowered(&policy, &contribution)?;
         context.status(|status| status.managed_service_list.clone_from(&contribution.members));
 
         let objects = context.watched::<OZGroup>()?.list();
-        let ids = resolve(&policy, &lowered, &self.collections.groups, &objects).await?;
+        let ids = resolve(&policy, &lowered, &self.collections.groups, &objects, &self.settings).await?;
 
         // A part that fails does not keep the others from their place.
         let mut first_error = None;
@@ -235,11 +254,12 @@ pub fn oz_policy(collections: &Collections, settings: &Arc<Settings>) -> Control
         .remote(&collections.groups, |policy: &OZPolicy| {
             lower::group_names(&policy.spec)
                 .iter()
-                .fold(Interest::default(), |interest, name| interest.refers_to("", name))
+                .fold(Interest::default(), |interest, name| interest.refers_to(&scope_of(policy), name))
         })
         .remote(&collections.policies, |policy: &OZPolicy| {
-            lower::policy_names(&policy.spec)
-                .iter()
-                .fold(Interest::default(), |interest, name| interest.claims(&Binding::new(name)))
+            lower::policy_names(&policy.spec).iter().fold(Interest::default(), |interest, name| {
+                let scope = scope_of(policy);
+                interest.claims(&Binding::new(name).with(|binding| binding.scope = scope))
+            })
         })
 }

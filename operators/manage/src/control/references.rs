@@ -10,6 +10,7 @@ use konverge::{
 use konverge_core::names::few;
 
 use crate::{
+    annotations::ACCOUNT,
     api::{
         v1::OZGroup,
         v1alpha1::{Group, GroupReference},
@@ -27,13 +28,14 @@ pub(super) async fn group_ids(
     namespace: &str,
     local: &Watched<'_, Group>,
     groups: &Remotes<Groups>,
+    scope: &str,
 ) -> Result<BTreeSet<String>, Error> {
     let (mut ids, mut names) = (BTreeSet::new(), Vec::new());
     for reference in references {
         match meaning(reference) {
             Some(Meaning::Name(name)) => names.push(name.to_owned()),
             Some(Meaning::Id(id)) => {
-                let found = groups.look_up("", id).await?;
+                let found = groups.look_up(scope, id).await?;
                 let missing = || waits(format!("waits for the group with the id {id}"));
                 ids.insert(found.ok_or_else(missing)?.id().to_owned());
             }
@@ -49,7 +51,7 @@ pub(super) async fn group_ids(
             }
         }
     }
-    ids.extend(groups.resolve("", &names).await?.iter().map(|group| group.id().to_owned()));
+    ids.extend(groups.resolve(scope, &names).await?.iter().map(|group| group.id().to_owned()));
     Ok(ids)
 }
 
@@ -130,6 +132,16 @@ pub(super) fn is_named(group: &OZGroup, reference: &str) -> bool {
     }
 }
 
+/// Refuses `namespace/name` if that is an `OZGroup` of another account. `foreign` are the groups of all other accounts.
+pub(super) fn check_account(reference: &str, foreign: &[Arc<OZGroup>]) -> Result<(), String> {
+    if reference.contains('/') && foreign.iter().any(|group| is_named(group, reference)) {
+        return Err(format!(
+            "OZGroup {reference} is in another account; name a group of the policy's account, or set the annotation {ACCOUNT}"
+        ));
+    }
+    Ok(())
+}
+
 /// The display name of the group that the `OZGroup`s of this name stand for; `None` if there is none. The error names those that stand for different
 /// groups.
 pub(super) fn display_name_anywhere(reference: &str, groups: &[Arc<OZGroup>]) -> Result<Option<String>, String> {
@@ -187,6 +199,9 @@ mod tests {
             [("db", Some("DB")), ("a/web", Some("Web of A")), ("b/web", Some("Web of B")), ("c/web", None), ("x", None)]
         {
             assert_eq!(display_name_anywhere(reference, &groups).unwrap().as_deref(), expected, "{reference}");
+        }
+        for (reference, is_refused) in [("a/web", true), ("web", false), ("c/web", false)] {
+            assert_eq!(check_account(reference, &groups).is_err(), is_refused, "{reference}");
         }
         let ambiguous = display_name_anywhere("web", &groups).unwrap_err();
         assert!(ambiguous.contains("a/web") && ambiguous.contains("b/web"), "{ambiguous}");

@@ -37,6 +37,7 @@ pub struct ResourceReconciler {
 fn binding(resource: &OZResource, settings: &Settings) -> Binding {
     let adoption = annotations::adoption(resource.annotations(), Adoption::Never);
     Binding::new(&resource.spec.name).with(|binding| {
+        binding.scope = settings.scope(resource.metadata.namespace.as_deref());
         binding.id = resource.status.as_ref().and_then(|status| status.network_resource_id.clone());
         binding.id_is_proof = adoption == Adoption::Never;
         binding.adoption = adoption;
@@ -69,6 +70,17 @@ impl Reconcile<OZResource> for ResourceReconciler {
         let address = address(&resource).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
         let peers = context.watched::<OZRoutingPeer>()?.list();
         let namespace = resource.namespace().unwrap_or_default();
+        let scope = self.settings.scope(Some(&namespace));
+        if let Some(reference) = &spec.network_ref
+            && let of = reference.namespace.as_ref().unwrap_or(&namespace)
+            && self.settings.scope(Some(of)) != scope
+        {
+            let message = format!(
+                "spec.networkRef: OZRoutingPeer {of}/{} is in another account; refer to one of the same account",
+                reference.name
+            );
+            return Err(Error::permanent(Why::InvalidSpec, message));
+        }
         let Some(network) = current_network(spec, &namespace, &peers, &self.settings) else {
             let message = match &spec.network_ref {
                 Some(reference) => format!("waits for the network of OZRoutingPeer {}", reference.name),
@@ -76,7 +88,7 @@ impl Reconcile<OZResource> for ResourceReconciler {
             };
             return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
         };
-        if self.collections.networks.look_up("", &network).await?.is_none() {
+        if self.collections.networks.look_up(&scope, &network).await?.is_none() {
             let message =
                 format!("waits for the network {network}, which openZro does not have; correct spec.networkID");
             return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
@@ -87,7 +99,7 @@ impl Reconcile<OZResource> for ResourceReconciler {
             return Err(Error::after(LOOK_AGAIN, Why::Dependency, waits));
         }
         // A failure here ends the run: a resource never loses its groups because they could not be read.
-        let groups = self.collections.groups.resolve("", &names).await?;
+        let groups = self.collections.groups.resolve(&scope, &names).await?;
         let groups: BTreeSet<String> = groups.iter().map(|group| group.id().to_owned()).collect();
         let desired = DesiredResource {
             network,
@@ -132,7 +144,7 @@ fn users(peer: &OZRoutingPeer, resources: Vec<Arc<OZResource>>, settings: &Setti
 
 /// The controller of `OZResource`s.
 pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Controller<OZResource, ResourceReconciler> {
-    let (of_resources, of_peers) = (Arc::clone(settings), Arc::clone(settings));
+    let [of_resources, of_peers, of_groups] = [0; 3].map(|_| Arc::clone(settings));
     Controller::new(ResourceReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .former_finalizer("openzro.io/cleanup")
@@ -144,8 +156,9 @@ pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Contr
         .watches(Watch::<OZRoutingPeer>::new(), move |peer, resources| users(peer, resources.list(), &of_peers))
         .watches(Watch::<OZGroup>::new(), |group, _| groups::owners(group))
         .watches(Watch::<OZPolicy>::new(), |policy, resources| policies::users(policy, &resources.list()))
-        .remote(&collections.groups, |resource: &OZResource| {
-            resource.spec.groups.iter().fold(Interest::default(), |interest, name| interest.refers_to("", name))
+        .remote(&collections.groups, move |resource: &OZResource| {
+            let scope = of_groups.scope(resource.metadata.namespace.as_deref());
+            resource.spec.groups.iter().fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
         })
         .remote(&collections.resources, move |resource: &OZResource| {
             Interest::default().claims(&binding(resource, &of_resources))

@@ -32,8 +32,9 @@ use crate::{
 pub(super) const SECRET_CHECK: Duration = Duration::from_mins(15);
 
 /// The item of an object. The original creates each setup key itself, so an id in the status proves that.
-pub(super) fn binding(name: &str, id: Option<String>, deletion: DeletionPolicy) -> Binding {
+pub(super) fn binding(name: &str, id: Option<String>, deletion: DeletionPolicy, scope: String) -> Binding {
     Binding::new(name).with(|binding| {
+        binding.scope = scope;
         binding.id = id;
         binding.id_is_proof = true;
         binding.deletion = deletion;
@@ -48,7 +49,8 @@ pub struct SetupKeyReconciler {
 
 fn of_setup_key(key: &SetupKey, settings: &Settings) -> Binding {
     let id = key.status.as_ref().and_then(|status| status.setup_key_id.clone());
-    binding(&key.spec.name, id, annotations::deletion(key.annotations(), settings.deletes_adopted))
+    let scope = settings.scope(key.metadata.namespace.as_deref());
+    binding(&key.spec.name, id, annotations::deletion(key.annotations(), settings.deletes_adopted), scope)
 }
 
 impl Reconcile<SetupKey> for SetupKeyReconciler {
@@ -57,8 +59,9 @@ impl Reconcile<SetupKey> for SetupKeyReconciler {
     async fn apply(&self, key: Arc<SetupKey>, context: Context<SetupKey>) -> Result<Action, Error> {
         let (spec, namespace) = (&key.spec, key.namespace().unwrap_or_default());
         let groups = &self.collections.groups;
+        let scope = self.settings.scope(Some(&namespace));
         let auto_groups =
-            references::group_ids(&spec.auto_groups, &namespace, &context.watched::<Group>()?, groups).await?;
+            references::group_ids(&spec.auto_groups, &namespace, &context.watched::<Group>()?, groups, &scope).await?;
         let expires_in = spec.duration.as_deref().map_or(Ok(0), duration::seconds);
         let desired = DesiredSetupKey {
             name: spec.name.clone(),
@@ -86,7 +89,7 @@ impl Reconcile<SetupKey> for SetupKeyReconciler {
 
 /// The controller of `SetupKey`s.
 pub fn setup_key(collections: &Collections, settings: &Arc<Settings>) -> Controller<SetupKey, SetupKeyReconciler> {
-    let of_interest = Arc::clone(settings);
+    let (of_interest, of_groups) = (Arc::clone(settings), Arc::clone(settings));
     Controller::new(SetupKeyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand("finalizers.openzro.io/setupkey")
         .reasons::<Why>()
@@ -94,9 +97,10 @@ pub fn setup_key(collections: &Collections, settings: &Arc<Settings>) -> Control
         .watches(Watch::<Group>::new(), |group, store| {
             references::users(group, store.list(), |key: &SetupKey| &key.spec.auto_groups)
         })
-        .remote(&collections.groups, |key: &SetupKey| {
+        .remote(&collections.groups, move |key: &SetupKey| {
+            let scope = of_groups.scope(key.metadata.namespace.as_deref());
             let names = references::names(&key.spec.auto_groups);
-            names.fold(Interest::default(), |interest, name| interest.refers_to("", name))
+            names.fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
         })
         .remote(&collections.setup_keys, move |key: &SetupKey| {
             Interest::default().claims(&of_setup_key(key, &of_interest))
@@ -112,7 +116,8 @@ pub struct OzSetupKeyReconciler {
 fn of_oz_setup_key(key: &OZSetupKey, settings: &Settings) -> Binding {
     let id = key.status.as_ref().and_then(|status| status.setup_key_id.clone());
     let name = key.spec.name.as_deref().unwrap_or_default();
-    binding(name, id, annotations::deletion(key.annotations(), settings.deletes_adopted))
+    let scope = settings.scope(key.metadata.namespace.as_deref());
+    binding(name, id, annotations::deletion(key.annotations(), settings.deletes_adopted), scope)
 }
 
 impl OzSetupKeyReconciler {
@@ -154,7 +159,7 @@ impl Reconcile<OZSetupKey> for OzSetupKeyReconciler {
         let names: BTreeSet<String> =
             spec.auto_groups.iter().map(|group| references::display_name(group, &namespace, &local)).collect();
         let names: Vec<String> = names.into_iter().collect();
-        let groups = self.collections.groups.resolve("", &names).await?;
+        let groups = self.collections.groups.resolve(&self.settings.scope(Some(&namespace)), &names).await?;
         let expires_in = spec.expires_in.as_deref().map_or(Ok(0), duration::seconds);
         let desired = DesiredSetupKey {
             name,
@@ -187,7 +192,7 @@ pub fn oz_setup_key(
     collections: &Collections,
     settings: &Arc<Settings>,
 ) -> Controller<OZSetupKey, OzSetupKeyReconciler> {
-    let of_interest = Arc::clone(settings);
+    let (of_interest, of_groups) = (Arc::clone(settings), Arc::clone(settings));
     Controller::new(OzSetupKeyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand("openzro.io/setup-key-cleanup")
         .reasons::<Why>()
@@ -195,8 +200,9 @@ pub fn oz_setup_key(
         .watches(Watch::<OZGroup>::new(), |group, store| {
             references::users_by_name(group, store.list(), |key: &OZSetupKey| &key.spec.auto_groups)
         })
-        .remote(&collections.groups, |key: &OZSetupKey| {
-            key.spec.auto_groups.iter().fold(Interest::default(), |interest, name| interest.refers_to("", name))
+        .remote(&collections.groups, move |key: &OZSetupKey| {
+            let scope = of_groups.scope(key.metadata.namespace.as_deref());
+            key.spec.auto_groups.iter().fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
         })
         .remote(&collections.setup_keys, move |key: &OZSetupKey| {
             let is_managed = key.spec.name.is_some() && key.spec.secret_key_ref.is_none();

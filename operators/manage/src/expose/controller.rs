@@ -234,6 +234,7 @@ mod tests {
             default_labels: [("team".to_owned(), "net".to_owned())].into(),
             creates_policies: false,
             deletes_adopted: false,
+            accounts: std::collections::BTreeMap::new(),
             namespace: "openzro".to_owned(),
         }
     }

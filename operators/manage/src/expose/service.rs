@@ -85,7 +85,7 @@ pub fn exposure(service: &Service, settings: &Settings) -> Result<Exposure, Inva
     }
     let annotations = service.annotations();
     let mut warnings = Vec::new();
-    let router_namespace = if settings.namespaced_networks { &namespace } else { &settings.namespace };
+    let router_namespace = if settings.has_own_network(&namespace) { &namespace } else { &settings.namespace };
     let router = ObjectKey::namespaced(router_namespace, ROUTER);
     let mut spec = OZResourceSpec {
         name: resource_name(annotations, &namespace, &name)?,

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use super::{named, server};
 use crate::{
     account::Account,
+    annotations::ACCOUNT,
     api::{
         v1::{OZGroup, OZPolicy, OZResource},
         v1alpha1::Group,
@@ -92,7 +93,8 @@ pub(super) async fn differences(
             named(object)
         )));
     }
-    let (account, config) = server::own(cluster).await?;
+    let annotated = object.annotations().get(ACCOUNT).cloned().filter(|_| of_kind == "OZPolicy");
+    let (account, config) = server::own(cluster, annotated.or_else(|| object.namespace()).as_deref()).await?;
     let name = server::cluster_name(cluster, &config).await?;
     let reader = Reader {
         subject: subject(object),

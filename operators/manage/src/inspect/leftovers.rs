@@ -1,7 +1,8 @@
 //! Items of openZro with the mark of this cluster whose objects do not exist.
 //!
 //! An item is left over if it bears the mark of an object of this cluster, that object does not exist, the mark does not say that the item stays, and
-//! no object mentions its id. Groups, routers and DNS records bear no mark, so they are never left over.
+//! no object mentions its id. Groups, routers and DNS records bear no mark, so they are never left over. The objects are those of all accounts, and the
+//! items those of one.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ pub(super) async fn leftovers(
     only: &[String],
     delete: bool,
 ) -> Result<Vec<Leftover>, Failure> {
-    let (account, config) = server::own(cluster).await?;
+    let (account, config) = server::own(cluster, Some(&cluster.namespace)).await?;
     let name = server::cluster_name(cluster, &config).await?;
     let (policies, resources) = (Policies::new(account.clone()), Resources::new(account.clone()));
     let (keys, networks) = (SetupKeys::new(account.clone()), Networks::new(account.clone()));

@@ -13,15 +13,17 @@ use crate::{account::Account, config::Config, metrics::Metrics, program::PROGRAM
 /// Names the management server for the plugin.
 const ADDRESS: &str = "OPENZRO_MANAGEMENT_URL";
 
-/// The account of the person's token, and the settings of the operator, or the defaults if none is found.
-pub(super) async fn own(cluster: &Cluster) -> Result<(Account, Config), Failure> {
+/// The account of the person's token, which counts as that of the namespace, and the settings of the operator, or the defaults if none is found.
+pub(super) async fn own(cluster: &Cluster, namespace: Option<&str>) -> Result<(Account, Config), Failure> {
     let operator = operator_of(&Manage, cluster, &cluster.namespace).await.unwrap_or_else(|failure| {
         eprintln!("warning: the operator's settings count as the defaults: {failure}");
         None
     });
     let settings = operator.map(|operator| operator.config);
+    let meanings = settings.as_ref().map(Config::settings);
+    let scope = meanings.as_ref().map(|meanings| meanings.scope(namespace)).unwrap_or_default();
     let address = env::var(ADDRESS).ok().filter(|address| !address.trim().is_empty());
-    let address = address.or_else(|| settings.as_ref().map(|settings| settings.openzro_management_url.clone()));
+    let address = address.or_else(|| meanings.as_ref().map(|meanings| meanings.url(&scope).to_owned()));
     let Some(address) = address else {
         return Err(Failure::Failed(format!(
             "cannot ask openZro: no operator is installed whose address counts; set {ADDRESS} to that of the management server"
@@ -35,7 +37,11 @@ pub(super) async fn own(cluster: &Cluster) -> Result<(Account, Config), Failure>
         let message = "cannot ask openZro: set OZ_API_KEY_FILE to a file with a personal access token, or OZ_API_KEY to the token";
         Failure::Failed(message.to_owned())
     })?;
-    Ok((account, settings.unwrap_or(person)))
+    if meanings.is_some_and(|meanings| !meanings.accounts.is_empty()) {
+        let whose = if scope.is_empty() { "the operator".to_owned() } else { format!("namespace {scope}") };
+        eprintln!("note: {address} is asked as the account of {whose}; your token must be of that account");
+    }
+    Ok((account.within(&scope), settings.unwrap_or(person)))
 }
 
 /// The name of the cluster in marks: that of the operator's settings, or else the uid of its namespace `kube-system`.

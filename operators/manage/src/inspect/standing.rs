@@ -84,7 +84,11 @@ pub(super) fn facts(object: &DynamicObject) -> Vec<Fact> {
             _ => "adopted",
         };
         let id = entry.id.as_deref().map(|id| format!(" ({id})")).unwrap_or_default();
-        facts.push(Fact::new("stands for", format!("the {part} {}{id}, {origin}", entry.name)));
+        let account = match entry.scope.as_str() {
+            "" => String::new(),
+            namespace => format!(", in the account of namespace {namespace}"),
+        };
+        facts.push(Fact::new("stands for", format!("the {part} {}{id}, {origin}{account}", entry.name)));
     }
     if object.annotations().contains_key(RECORD) && record.is_none() {
         facts.push(Fact::new("record", "it is of another object, so it counts for nothing"));
@@ -160,7 +164,7 @@ mod tests {
     #[test]
     fn a_record_tells_the_items_of_its_own_object_alone() {
         let text = |uid: &str| {
-            let parts = json!({ "group": { "origin": "adopted", "name": "devs", "id": "g1" } });
+            let parts = json!({ "group": { "origin": "adopted", "scope": "shop", "name": "devs", "id": "g1" } });
             json!({ "cluster": "c", "uid": uid, "parts": parts }).to_string()
         };
         let said = |annotations: Value| {
@@ -170,7 +174,7 @@ mod tests {
         let own = said(json!({ RECORD: text("u"), "konverge.dev/deletion": "orphan" }));
         assert_eq!(
             own,
-            "stands for: the group devs (g1), adopted\nin the end: its items stay in openZro, by its annotation"
+            "stands for: the group devs (g1), adopted, in the account of namespace shop\nin the end: its items stay in openZro, by its annotation"
         );
         assert!(said(json!({ RECORD: text("copy") })).starts_with("record: it is of another object"));
         assert!(said(json!({})).starts_with("in the end: items that were made for it are deleted"));

@@ -52,25 +52,25 @@ impl Remote for Groups {
     const NOUN: &'static str = "group";
     const IS_MARKED: bool = false;
 
-    async fn list(&self, _: &str) -> Result<Vec<GroupItem>, Failure> {
-        Ok(self.0.list::<Group>(&Collection::Groups).await?.into_iter().map(Into::into).collect())
+    async fn list(&self, scope: &str) -> Result<Vec<GroupItem>, Failure> {
+        Ok(self.0.of(scope)?.list::<Group>(&Collection::Groups).await?.into_iter().map(Into::into).collect())
     }
 
-    async fn get(&self, _: &str, id: &str) -> Result<Option<GroupItem>, Failure> {
-        Ok(self.0.find::<Group>(&Collection::Groups.place(id)).await?.map(Into::into))
+    async fn get(&self, scope: &str, id: &str) -> Result<Option<GroupItem>, Failure> {
+        Ok(self.0.of(scope)?.find::<Group>(&Collection::Groups.place(id)).await?.map(Into::into))
     }
 
-    async fn create(&self, _: &str, name: &String, _: &Mark) -> Result<GroupItem, Failure> {
-        Ok(self.0.create::<Group>(&Collection::Groups, json!({ "name": name })).await?.0.into())
+    async fn create(&self, scope: &str, name: &String, _: &Mark) -> Result<GroupItem, Failure> {
+        Ok(self.0.of(scope)?.create::<Group>(&Collection::Groups, json!({ "name": name })).await?.0.into())
     }
 
-    async fn update(&self, _: &str, item: &GroupItem, name: &String, _: &Mark) -> Result<GroupItem, Failure> {
+    async fn update(&self, scope: &str, item: &GroupItem, name: &String, _: &Mark) -> Result<GroupItem, Failure> {
         let place = Collection::Groups.place(&item.id);
-        Ok(self.0.set::<Group>(&place, json!({ "name": name })).await?.into())
+        Ok(self.0.of(scope)?.set::<Group>(&place, json!({ "name": name })).await?.into())
     }
 
-    async fn delete(&self, _: &str, item: &GroupItem) -> Result<Deletion, Failure> {
-        self.0.delete(&Collection::Groups.place(&item.id)).await
+    async fn delete(&self, scope: &str, item: &GroupItem) -> Result<Deletion, Failure> {
+        self.0.of(scope)?.delete(&Collection::Groups.place(&item.id)).await
     }
 
     fn id(item: &GroupItem) -> &str {

@@ -16,9 +16,9 @@ impl Networks {
         Self(account)
     }
 
-    /// How many resources the network has now. A network that is gone has none.
-    pub async fn resources_of(&self, id: &str) -> Result<usize, Failure> {
-        let network = self.0.find::<Network>(&Collection::Networks.place(id)).await?;
+    /// How many resources the network of a scope has now. A network that is gone has none.
+    pub async fn resources_of(&self, scope: &str, id: &str) -> Result<usize, Failure> {
+        let network = self.0.of(scope)?.find::<Network>(&Collection::Networks.place(id)).await?;
         Ok(network.map_or(0, |network| network.resources.len()))
     }
 }
@@ -58,46 +58,46 @@ impl Remote for Networks {
     const NOUN: &'static str = "network";
     const NAMES_ARE_UNIQUE: bool = false;
 
-    async fn list(&self, _: &str) -> Result<Vec<NetworkItem>, Failure> {
-        let networks = self.0.list_networks().await?;
+    async fn list(&self, scope: &str) -> Result<Vec<NetworkItem>, Failure> {
+        let networks = self.0.of(scope)?.list_networks().await?;
         Ok(networks.iter().cloned().map(Into::into).collect())
     }
 
-    async fn get(&self, _: &str, id: &str) -> Result<Option<NetworkItem>, Failure> {
-        Ok(self.0.find::<Network>(&Collection::Networks.place(id)).await?.map(Into::into))
+    async fn get(&self, scope: &str, id: &str) -> Result<Option<NetworkItem>, Failure> {
+        Ok(self.0.of(scope)?.find::<Network>(&Collection::Networks.place(id)).await?.map(Into::into))
     }
 
-    async fn create(&self, _: &str, desired: &DesiredNetwork, mark: &Mark) -> Result<NetworkItem, Failure> {
+    async fn create(&self, scope: &str, desired: &DesiredNetwork, mark: &Mark) -> Result<NetworkItem, Failure> {
         let fields = json!({ "name": desired.name, "description": marked(FORMER_DESCRIPTION, mark) });
-        let made = self.0.create::<Network>(&Collection::Networks, fields).await;
-        self.0.forget_networks().await;
+        let made = self.0.of(scope)?.create::<Network>(&Collection::Networks, fields).await;
+        self.0.of(scope)?.forget_networks().await;
         Ok(made?.0.into())
     }
 
     async fn update(
         &self,
-        _: &str,
+        scope: &str,
         item: &NetworkItem,
         desired: &DesiredNetwork,
         mark: &Mark,
     ) -> Result<NetworkItem, Failure> {
         let fields = json!({ "name": desired.name, "description": marked(FORMER_DESCRIPTION, mark) });
-        let set = self.0.set::<Network>(&Collection::Networks.place(&item.id), fields).await;
-        self.0.forget_networks().await;
+        let set = self.0.of(scope)?.set::<Network>(&Collection::Networks.place(&item.id), fields).await;
+        self.0.of(scope)?.forget_networks().await;
         Ok(set?.into())
     }
 
-    async fn delete(&self, _: &str, item: &NetworkItem) -> Result<Deletion, Failure> {
-        let deleted = self.0.delete(&Collection::Networks.place(&item.id)).await;
-        self.0.forget_networks().await;
+    async fn delete(&self, scope: &str, item: &NetworkItem) -> Result<Deletion, Failure> {
+        let deleted = self.0.of(scope)?.delete(&Collection::Networks.place(&item.id)).await;
+        self.0.of(scope)?.forget_networks().await;
         deleted
     }
 
-    async fn unmark(&self, _: &str, item: &NetworkItem) -> Result<NetworkItem, Failure> {
+    async fn unmark(&self, scope: &str, item: &NetworkItem) -> Result<NetworkItem, Failure> {
         // The description of the original: the next routing peer takes the network over as one that an operator made.
         let fields = json!({ "description": FORMER_DESCRIPTION });
-        let set = self.0.set::<Network>(&Collection::Networks.place(&item.id), fields).await;
-        self.0.forget_networks().await;
+        let set = self.0.of(scope)?.set::<Network>(&Collection::Networks.place(&item.id), fields).await;
+        self.0.of(scope)?.forget_networks().await;
         Ok(set?.into())
     }
 

@@ -156,33 +156,33 @@ impl Remote for Policies {
     const NOUN: &'static str = "policy";
     const NAMES_ARE_UNIQUE: bool = false;
 
-    async fn list(&self, _: &str) -> Result<Vec<PolicyItem>, Failure> {
-        Ok(self.0.list::<Policy>(&Collection::Policies).await?.into_iter().map(Into::into).collect())
+    async fn list(&self, scope: &str) -> Result<Vec<PolicyItem>, Failure> {
+        Ok(self.0.of(scope)?.list::<Policy>(&Collection::Policies).await?.into_iter().map(Into::into).collect())
     }
 
-    async fn get(&self, _: &str, id: &str) -> Result<Option<PolicyItem>, Failure> {
-        Ok(self.0.find::<Policy>(&Collection::Policies.place(id)).await?.map(Into::into))
+    async fn get(&self, scope: &str, id: &str) -> Result<Option<PolicyItem>, Failure> {
+        Ok(self.0.of(scope)?.find::<Policy>(&Collection::Policies.place(id)).await?.map(Into::into))
     }
 
-    async fn create(&self, _: &str, desired: &DesiredPolicy, mark: &Mark) -> Result<PolicyItem, Failure> {
+    async fn create(&self, scope: &str, desired: &DesiredPolicy, mark: &Mark) -> Result<PolicyItem, Failure> {
         let mut fields = Fields::new();
         edit(&mut fields, desired, mark);
-        Ok(self.0.create::<Policy>(&Collection::Policies, Value::Object(fields)).await?.0.into())
+        Ok(self.0.of(scope)?.create::<Policy>(&Collection::Policies, Value::Object(fields)).await?.0.into())
     }
 
     async fn update(
         &self,
-        _: &str,
+        scope: &str,
         item: &PolicyItem,
         desired: &DesiredPolicy,
         mark: &Mark,
     ) -> Result<PolicyItem, Failure> {
         let place = Collection::Policies.place(&item.id);
-        Ok(self.0.modify::<Policy>(&place, |body| edit(body, desired, mark)).await?.into())
+        Ok(self.0.of(scope)?.modify::<Policy>(&place, |body| edit(body, desired, mark)).await?.into())
     }
 
-    async fn delete(&self, _: &str, item: &PolicyItem) -> Result<Deletion, Failure> {
-        self.0.delete(&Collection::Policies.place(&item.id)).await
+    async fn delete(&self, scope: &str, item: &PolicyItem) -> Result<Deletion, Failure> {
+        self.0.of(scope)?.delete(&Collection::Policies.place(&item.id)).await
     }
 
     fn id(item: &PolicyItem) -> &str {

@@ -1,6 +1,9 @@
 //! DNS records of the zones of an account.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use konverge::remote::{Deletion, Failure, Mark, Remote};
 use konverge_openzro::{
@@ -15,8 +18,8 @@ use crate::account::Account;
 /// The records of all zones. They have no field for a mark, and are found by their content.
 pub struct Records {
     account: Account,
-    /// The zones of the last list.
-    zones: Mutex<Arc<Vec<Zone>>>,
+    /// The zones of the last list of each scope.
+    zones: Mutex<BTreeMap<String, Arc<Vec<Zone>>>>,
 }
 
 /// A record.
@@ -88,18 +91,19 @@ impl Records {
         Self { account, zones: Mutex::default() }
     }
 
-    async fn read(&self) -> Result<Arc<Vec<Zone>>, Failure> {
-        let zones: Arc<Vec<Zone>> = Arc::new(self.account.list(&Collection::Zones).await?);
-        *self.zones.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&zones);
+    async fn read(&self, scope: &str) -> Result<Arc<Vec<Zone>>, Failure> {
+        let zones: Arc<Vec<Zone>> = Arc::new(self.account.of(scope)?.list(&Collection::Zones).await?);
+        let mut known = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(scope.to_owned(), Arc::clone(&zones));
         Ok(zones)
     }
 
     /// Returns the id and the domain of the zone that a name means. One that the last list does not have is looked for again.
-    pub async fn zone(&self, name: &str) -> Result<Option<(String, String)>, Failure> {
-        let known = Arc::clone(&self.zones.lock().unwrap_or_else(PoisonError::into_inner));
+    pub async fn zone(&self, scope: &str, name: &str) -> Result<Option<(String, String)>, Failure> {
+        let known = self.zones.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned().unwrap_or_default();
         match meant(&known, name) {
             Some(zone) => Ok(Some(zone)),
-            None => Ok(meant(&self.read().await?, name)),
+            None => Ok(meant(&self.read(scope).await?, name)),
         }
     }
 }
@@ -120,8 +124,8 @@ impl Remote for Records {
     const NOUN: &'static str = "DNS record";
     const IS_MARKED: bool = false;
 
-    async fn list(&self, _: &str) -> Result<Vec<RecordItem>, Failure> {
-        let zones = self.read().await?;
+    async fn list(&self, scope: &str) -> Result<Vec<RecordItem>, Failure> {
+        let zones = self.read(scope).await?;
         let items =
             zones.iter().flat_map(|zone| zone.records.iter().cloned().map(|record| RecordItem::new(record, &zone.id)));
         Ok(items.collect())
@@ -131,24 +135,24 @@ impl Remote for Records {
         Ok(self.list(scope).await?.into_iter().find(|record| record.id == id))
     }
 
-    async fn create(&self, _: &str, desired: &DesiredRecord, _: &Mark) -> Result<RecordItem, Failure> {
-        let made = self.account.create::<Record>(&collection(&desired.zone), fields(desired)).await?;
+    async fn create(&self, scope: &str, desired: &DesiredRecord, _: &Mark) -> Result<RecordItem, Failure> {
+        let made = self.account.of(scope)?.create::<Record>(&collection(&desired.zone), fields(desired)).await?;
         Ok(RecordItem::new(made.0, &desired.zone))
     }
 
     async fn update(
         &self,
-        _: &str,
+        scope: &str,
         item: &RecordItem,
         desired: &DesiredRecord,
         _: &Mark,
     ) -> Result<RecordItem, Failure> {
         let place = collection(&item.zone).place(&item.id);
-        Ok(RecordItem::new(self.account.set(&place, fields(desired)).await?, &item.zone))
+        Ok(RecordItem::new(self.account.of(scope)?.set(&place, fields(desired)).await?, &item.zone))
     }
 
-    async fn delete(&self, _: &str, item: &RecordItem) -> Result<Deletion, Failure> {
-        self.account.delete(&collection(&item.zone).place(&item.id)).await
+    async fn delete(&self, scope: &str, item: &RecordItem) -> Result<Deletion, Failure> {
+        self.account.of(scope)?.delete(&collection(&item.zone).place(&item.id)).await
     }
 
     fn id(item: &RecordItem) -> &str {

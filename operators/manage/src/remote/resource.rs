@@ -24,14 +24,14 @@ impl Resources {
     }
 
     /// The resources with their networks. A resource that no network has is newer than the list of networks, which is then read again.
-    async fn placed(&self, resources: Vec<Resource>) -> Result<Vec<ResourceItem>, Failure> {
-        let networks = self.0.networks().await?;
+    async fn placed(&self, scope: &str, resources: Vec<Resource>) -> Result<Vec<ResourceItem>, Failure> {
+        let networks = self.0.of(scope)?.networks().await?;
         let is_known = |resource: &Resource| networks.iter().any(|network| network.resources.contains(&resource.id));
         let networks = if resources.iter().all(is_known) {
             networks
         } else {
-            self.0.forget_networks().await;
-            self.0.networks().await?
+            self.0.of(scope)?.forget_networks().await;
+            self.0.of(scope)?.networks().await?
         };
         let network_of =
             |id: &str| networks.iter().find(|network| network.resources.iter().any(|resource| resource == id));
@@ -103,8 +103,8 @@ impl Remote for Resources {
 
     const NOUN: &'static str = "network resource";
 
-    async fn list(&self, _: &str) -> Result<Vec<ResourceItem>, Failure> {
-        self.placed(self.0.list::<Resource>(&Collection::AllResources).await?).await
+    async fn list(&self, scope: &str) -> Result<Vec<ResourceItem>, Failure> {
+        self.placed(scope, self.0.of(scope)?.list::<Resource>(&Collection::AllResources).await?).await
     }
 
     async fn get(&self, scope: &str, id: &str) -> Result<Option<ResourceItem>, Failure> {
@@ -112,37 +112,39 @@ impl Remote for Resources {
         Ok(self.list(scope).await?.into_iter().find(|resource| resource.id == id))
     }
 
-    async fn create(&self, _: &str, desired: &DesiredResource, mark: &Mark) -> Result<ResourceItem, Failure> {
-        let made = self.0.create::<Resource>(&Self::collection(&desired.network), fields(desired, mark)).await;
-        self.0.forget_networks().await;
+    async fn create(&self, scope: &str, desired: &DesiredResource, mark: &Mark) -> Result<ResourceItem, Failure> {
+        let made =
+            self.0.of(scope)?.create::<Resource>(&Self::collection(&desired.network), fields(desired, mark)).await;
+        self.0.of(scope)?.forget_networks().await;
         Ok(ResourceItem::new(made?.0, desired.network.clone()))
     }
 
     async fn update(
         &self,
-        _: &str,
+        scope: &str,
         item: &ResourceItem,
         desired: &DesiredResource,
         mark: &Mark,
     ) -> Result<ResourceItem, Failure> {
         let place = Self::collection(&item.network).place(&item.id);
         let set = if item.network == desired.network {
-            self.0.set(&place, fields(desired, mark)).await
+            self.0.of(scope)?.set(&place, fields(desired, mark)).await
         } else {
-            let moved = self.0.relocate(&place, &Self::collection(&desired.network), fields(desired, mark)).await;
-            self.0.forget_networks().await;
+            let moved =
+                self.0.of(scope)?.relocate(&place, &Self::collection(&desired.network), fields(desired, mark)).await;
+            self.0.of(scope)?.forget_networks().await;
             moved
         };
         Ok(ResourceItem::new(set?, desired.network.clone()))
     }
 
-    async fn delete(&self, _: &str, item: &ResourceItem) -> Result<Deletion, Failure> {
+    async fn delete(&self, scope: &str, item: &ResourceItem) -> Result<Deletion, Failure> {
         if item.network.is_empty() {
             let message = format!("no network shows the resource {}; it is tried again with a newer list", item.name);
             return Err(Failure::new(ErrorClass::Transient, "NetworkUnknown", message));
         }
-        let deleted = self.0.delete(&Self::collection(&item.network).place(&item.id)).await;
-        self.0.forget_networks().await;
+        let deleted = self.0.of(scope)?.delete(&Self::collection(&item.network).place(&item.id)).await;
+        self.0.of(scope)?.forget_networks().await;
         deleted
     }
 

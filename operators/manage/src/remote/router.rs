@@ -22,14 +22,14 @@ impl Routers {
     }
 
     /// The networks by the ids of their routers. A router that none of them has is newer than the list of networks, which is then read again.
-    async fn placed(&self, routers: Vec<Router>) -> Result<Vec<RouterItem>, Failure> {
-        let networks = self.0.networks().await?;
+    async fn placed(&self, scope: &str, routers: Vec<Router>) -> Result<Vec<RouterItem>, Failure> {
+        let networks = self.0.of(scope)?.networks().await?;
         let is_known = |router: &Router| networks.iter().any(|network| network.routers.contains(&router.id));
         let networks = if routers.iter().all(is_known) {
             networks
         } else {
-            self.0.forget_networks().await;
-            self.0.networks().await?
+            self.0.of(scope)?.forget_networks().await;
+            self.0.of(scope)?.networks().await?
         };
         let network_of = |id: &str| networks.iter().find(|network| network.routers.iter().any(|router| router == id));
         Ok(routers
@@ -103,8 +103,8 @@ impl Remote for Routers {
     const NOUN: &'static str = "network router";
     const IS_MARKED: bool = false;
 
-    async fn list(&self, _: &str) -> Result<Vec<RouterItem>, Failure> {
-        self.placed(self.0.list::<Router>(&Collection::AllRouters).await?).await
+    async fn list(&self, scope: &str) -> Result<Vec<RouterItem>, Failure> {
+        self.placed(scope, self.0.of(scope)?.list::<Router>(&Collection::AllRouters).await?).await
     }
 
     async fn get(&self, scope: &str, id: &str) -> Result<Option<RouterItem>, Failure> {
@@ -112,30 +112,30 @@ impl Remote for Routers {
         Ok(self.list(scope).await?.into_iter().find(|router| router.id == id))
     }
 
-    async fn create(&self, _: &str, desired: &DesiredRouter, _: &Mark) -> Result<RouterItem, Failure> {
-        let made = self.0.create::<Router>(&Self::collection(&desired.network), fields(desired)).await;
-        self.0.forget_networks().await;
+    async fn create(&self, scope: &str, desired: &DesiredRouter, _: &Mark) -> Result<RouterItem, Failure> {
+        let made = self.0.of(scope)?.create::<Router>(&Self::collection(&desired.network), fields(desired)).await;
+        self.0.of(scope)?.forget_networks().await;
         Ok(RouterItem::new(made?.0, desired.network.clone()))
     }
 
     async fn update(
         &self,
-        _: &str,
+        scope: &str,
         item: &RouterItem,
         desired: &DesiredRouter,
         _: &Mark,
     ) -> Result<RouterItem, Failure> {
         let place = Self::collection(&item.network).place(&item.id);
-        Ok(RouterItem::new(self.0.set(&place, fields(desired)).await?, item.network.clone()))
+        Ok(RouterItem::new(self.0.of(scope)?.set(&place, fields(desired)).await?, item.network.clone()))
     }
 
-    async fn delete(&self, _: &str, item: &RouterItem) -> Result<Deletion, Failure> {
+    async fn delete(&self, scope: &str, item: &RouterItem) -> Result<Deletion, Failure> {
         if item.network.is_empty() {
             let message = format!("no network shows the router {}; it is tried again with a newer list", item.id);
             return Err(Failure::new(ErrorClass::Transient, "NetworkUnknown", message));
         }
-        let deleted = self.0.delete(&Self::collection(&item.network).place(&item.id)).await;
-        self.0.forget_networks().await;
+        let deleted = self.0.of(scope)?.delete(&Self::collection(&item.network).place(&item.id)).await;
+        self.0.of(scope)?.forget_networks().await;
         deleted
     }
 

@@ -16,8 +16,8 @@ use crate::account::Account;
 /// The setup keys of an account. The mark is a part of the name, which nothing else reads.
 pub struct SetupKeys {
     account: Account,
-    /// The keys that this process has created and not yet handed out, by id. The server tells them once.
-    secrets: Mutex<HashMap<String, SecretValue>>,
+    /// The keys that this process has created and not yet handed out, by scope and id. The server tells them once.
+    secrets: Mutex<HashMap<(String, String), SecretValue>>,
 }
 
 impl SetupKeys {
@@ -27,8 +27,8 @@ impl SetupKeys {
     }
 
     /// Takes the secret of a key that this process has created. `None` for all others: nothing tells it any more.
-    pub fn take_secret(&self, id: &str) -> Option<SecretValue> {
-        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+    pub fn take_secret(&self, scope: &str, id: &str) -> Option<SecretValue> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).remove(&(scope.to_owned(), id.to_owned()))
     }
 }
 
@@ -117,15 +117,22 @@ impl Remote for SetupKeys {
     const NOUN: &'static str = "setup key";
     const NAMES_ARE_UNIQUE: bool = false;
 
-    async fn list(&self, _: &str) -> Result<Vec<SetupKeyItem>, Failure> {
-        Ok(self.account.list::<SetupKey>(&Collection::SetupKeys).await?.into_iter().map(Into::into).collect())
+    async fn list(&self, scope: &str) -> Result<Vec<SetupKeyItem>, Failure> {
+        Ok(self
+            .account
+            .of(scope)?
+            .list::<SetupKey>(&Collection::SetupKeys)
+            .await?
+            .into_iter()
+            .map(Into::into)
+            .collect())
     }
 
-    async fn get(&self, _: &str, id: &str) -> Result<Option<SetupKeyItem>, Failure> {
-        Ok(self.account.find::<SetupKey>(&Collection::SetupKeys.place(id)).await?.map(Into::into))
+    async fn get(&self, scope: &str, id: &str) -> Result<Option<SetupKeyItem>, Failure> {
+        Ok(self.account.of(scope)?.find::<SetupKey>(&Collection::SetupKeys.place(id)).await?.map(Into::into))
     }
 
-    async fn create(&self, _: &str, desired: &DesiredSetupKey, mark: &Mark) -> Result<SetupKeyItem, Failure> {
+    async fn create(&self, scope: &str, desired: &DesiredSetupKey, mark: &Mark) -> Result<SetupKeyItem, Failure> {
         let fields = json!({
             "name": marked(&desired.name, mark),
             "type": if desired.is_reusable { "reusable" } else { "one-off" },
@@ -135,28 +142,30 @@ impl Remote for SetupKeys {
             "ephemeral": desired.ephemeral,
             "allow_extra_dns_labels": desired.allow_extra_dns_labels,
         });
-        let (key, secret) = self.account.create::<SetupKey>(&Collection::SetupKeys, fields).await?;
+        let (key, secret) = self.account.of(scope)?.create::<SetupKey>(&Collection::SetupKeys, fields).await?;
         if let Some(secret) = secret {
-            self.secrets.lock().unwrap_or_else(PoisonError::into_inner).insert(key.id.clone(), secret);
+            let place = (scope.to_owned(), key.id.clone());
+            self.secrets.lock().unwrap_or_else(PoisonError::into_inner).insert(place, secret);
         }
         Ok(key.into())
     }
 
     async fn update(
         &self,
-        _: &str,
+        scope: &str,
         item: &SetupKeyItem,
         desired: &DesiredSetupKey,
         _: &Mark,
     ) -> Result<SetupKeyItem, Failure> {
         let place = Collection::SetupKeys.place(&item.id);
-        let set = self.account.set::<SetupKey>(&place, json!({ "auto_groups": desired.auto_groups })).await?;
+        let set =
+            self.account.of(scope)?.set::<SetupKey>(&place, json!({ "auto_groups": desired.auto_groups })).await?;
         Ok(set.into())
     }
 
-    async fn delete(&self, _: &str, item: &SetupKeyItem) -> Result<Deletion, Failure> {
-        let deleted = self.account.delete(&Collection::SetupKeys.place(&item.id)).await?;
-        drop(self.take_secret(&item.id));
+    async fn delete(&self, scope: &str, item: &SetupKeyItem) -> Result<Deletion, Failure> {
+        let deleted = self.account.of(scope)?.delete(&Collection::SetupKeys.place(&item.id)).await?;
+        drop(self.take_secret(scope, &item.id));
         Ok(deleted)
     }
 

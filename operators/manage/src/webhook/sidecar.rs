@@ -5,7 +5,7 @@
 mod container;
 mod selection;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use konverge::kube::ResourceExt;
 use serde_json::{Map, Value, json};
@@ -37,11 +37,23 @@ pub struct SidecarSettings {
     pub management_url: String,
     /// The image of the client.
     pub client_image: String,
+    /// The addresses of the management servers of namespaces with an account of their own.
+    pub accounts: BTreeMap<String, String>,
+}
+
+impl SidecarSettings {
+    fn url(&self, namespace: &str) -> &str {
+        self.accounts.get(namespace).unwrap_or(&self.management_url)
+    }
 }
 
 impl From<&Settings> for SidecarSettings {
     fn from(settings: &Settings) -> Self {
-        Self { management_url: settings.management_url.clone(), client_image: settings.client_image.clone() }
+        Self {
+            management_url: settings.management_url.clone(),
+            client_image: settings.client_image.clone(),
+            accounts: settings.accounts.clone(),
+        }
     }
 }
 
@@ -125,7 +137,7 @@ fn inject_annotated(
     }
     let labels = annotation(pod, EXTRA_DNS_LABELS);
     let secret = key.spec.secret(key_name);
-    let url = key.spec.management_url.as_deref().filter(|url| !url.is_empty()).unwrap_or(&settings.management_url);
+    let url = key.spec.management_url.as_deref().filter(|url| !url.is_empty()).unwrap_or(settings.url(namespace));
     let container = Container::new(settings, url, &json!(secret), labels).with_mounts(&key.spec.volume_mounts);
     let container = match container {
         Ok(container) => container,
@@ -187,7 +199,7 @@ fn apply_profile(
     };
     let labels = (!spec.extra_dns_labels.is_empty()).then(|| spec.extra_dns_labels.join(","));
     let secret = json!({ "name": SetupKey::secret_name(key_name), "key": SetupKey::SECRET_KEY });
-    let container = Container::new(settings, &settings.management_url, &secret, labels.as_deref());
+    let container = Container::new(settings, settings.url(namespace), &secret, labels.as_deref());
     let container = match &spec.container_override {
         Some(change) => container.overridden(change),
         None => Ok(container),

@@ -54,6 +54,7 @@ impl Place {
             default_labels: BTreeMap::new(),
             creates_policies: false,
             deletes_adopted: false,
+            accounts: std::collections::BTreeMap::new(),
             namespace: self.namespace.clone(),
         }
     }

@@ -9,3 +9,4 @@ mod policies;
 mod routing;
 mod setup_keys;
 mod stage;
+mod tenants;

@@ -30,18 +30,33 @@ struct Account {
     /// By role.
     tokens: BTreeMap<&'static str, String>,
     /// The double that serves it, unless that is the real server.
-    _double: Option<Arc<Double>>,
+    double: Option<Arc<Double>>,
 }
 
 impl Account {
     async fn new() -> Self {
         if let Some(server) = OpenZroServer::shared().await.unwrap() {
-            return Self { url: OpenZroServer::URL.to_owned(), tokens: server.account().tokens, _double: None };
+            return Self { url: OpenZroServer::URL.to_owned(), tokens: server.account().tokens, double: None };
         }
         eprintln!("this machine has no openZro server: only the verified double is asked");
         let double = Double::start().await.unwrap();
         let (url, tokens) = (double.url().to_owned(), double.account().tokens);
-        Self { url, tokens, _double: Some(Arc::new(double)) }
+        Self { url, tokens, double: Some(Arc::new(double)) }
+    }
+
+    /// Another account on the same server.
+    async fn another(&self) -> Self {
+        let tokens = match &self.double {
+            Some(double) => double.account().tokens,
+            None => OpenZroServer::shared().await.unwrap().unwrap().account().tokens,
+        };
+        Self { tokens, ..self.clone() }
+    }
+
+    /// The account past the operator.
+    fn client(&self) -> OpenZro {
+        let credential = Credential::value(SecretValue::from(self.tokens["admin"].clone()));
+        OpenZro::new(&OpenZroConfig::new(&self.url, credential).unwrap())
     }
 }
 
@@ -118,8 +133,7 @@ impl Stage {
         let installed = plane.install(program::PROGRAM, &home, &manifest(&home)).await.unwrap();
         let namespace = plane.namespace("user").await.unwrap();
         let front = HttpFront::start(&account.url).await.unwrap();
-        let credential = Credential::value(SecretValue::from(account.tokens["admin"].clone()));
-        let dashboard = OpenZro::new(&OpenZroConfig::new(&account.url, credential).unwrap());
+        let dashboard = account.client();
         Self { front, dashboard, client, namespace, installed, home, account, plane }
     }
 
@@ -156,6 +170,17 @@ impl Stage {
         let file = self.plane.run_directory().path().join("token");
         std::fs::write(&file, token).unwrap();
         file.to_str().unwrap().to_owned()
+    }
+
+    /// Another account on the same server: its token, and the account past the operator.
+    pub(crate) async fn other_account(&self) -> (String, OpenZro) {
+        let account = self.account.another().await;
+        (account.tokens["admin"].clone(), account.client())
+    }
+
+    /// Makes another namespace.
+    pub(crate) async fn other_namespace(&self) -> String {
+        self.plane.namespace("tenant").await.unwrap()
     }
 
     /// The objects of a kind in the user's namespace.

@@ -34,6 +34,7 @@ pub(super) async fn ensure(
 ) -> Result<Option<String>, Error> {
     let resource = context.object();
     let known = in_namespace(context)?;
+    let scope = settings.scope(resource.metadata.namespace.as_deref());
     let api = Api::<OZGroup>::namespaced(context.client().clone(), &resource.namespace().unwrap_or_default());
     let owner = Owner::of(&**resource)?.reference();
     let mut waits = None;
@@ -45,7 +46,7 @@ pub(super) async fn ensure(
                     .await?;
             }
             Some(_) => {}
-            None if groups.resolve("", std::slice::from_ref(name)).await.is_ok() => {}
+            None if groups.resolve(&scope, std::slice::from_ref(name)).await.is_ok() => {}
             None => {
                 let mut group = OZGroup::new(&object_name(name, &known), OZGroupSpec { name: name.clone() });
                 group.metadata = ObjectMeta {

@@ -11,8 +11,9 @@ use konverge::{
 };
 
 use crate::{
+    annotations::ACCOUNT,
     api::v1::{OZPolicy, OZPolicySpec, OZResource},
-    control::policy::{GENERATED_BY, generated_name, requested_policies},
+    control::policy::{GENERATED_BY, generated_name, requested_policies, scope_of},
     reasons::Why,
     settings::Settings,
 };
@@ -34,10 +35,13 @@ fn generated(resource: &OZResource, requested: &str, settings: &Settings) -> OZP
         source_groups: resource.spec.policy_source_groups.clone(),
         ..OZPolicySpec::default()
     };
+    let scope = Some(settings.scope(Some(&namespace))).filter(|scope| !scope.is_empty());
+    let annotations = [(GENERATED_BY.to_owned(), full_name(resource))].into_iter();
+    let annotations = annotations.chain(scope.map(|scope| (ACCOUNT.to_owned(), scope)));
     let mut policy = OZPolicy::new(&generated_name(requested, &namespace, &name), spec);
     policy.metadata = ObjectMeta {
         labels: Some(settings.default_labels.clone()).filter(|labels| !labels.is_empty()),
-        annotations: Some([(GENERATED_BY.to_owned(), full_name(resource))].into()),
+        annotations: Some(annotations.collect()),
         ..policy.metadata
     };
     policy
@@ -53,12 +57,21 @@ pub(super) async fn ensure(
     let mut mapping = BTreeMap::new();
     for requested in requested_policies(&resource.spec) {
         let by_name = |name: &str| policies.get(&ObjectKey { namespace: None, name: name.to_owned() });
-        if by_name(&requested).is_some() || !settings.creates_policies {
-            continue;
+        let scope = settings.scope(resource.metadata.namespace.as_deref());
+        match (by_name(&requested), settings.creates_policies) {
+            (Some(policy), _) if scope_of(&policy) == scope => continue,
+            (Some(_), false) => {
+                let message = format!(
+                    "OZPolicy {requested} is for another account; name a policy whose annotation {ACCOUNT} is {scope:?}"
+                );
+                return Err(Error::permanent(Why::InvalidSpec, message));
+            }
+            (None, false) => continue,
+            (_, true) => {}
         }
         if resource.spec.policy_source_groups.is_empty() {
             let message = format!(
-                "there is no OZPolicy {requested}, and none can be generated without spec.policySourceGroups; give source groups, or create it"
+                "this account has no OZPolicy {requested}, and none can be generated without spec.policySourceGroups; give source groups, or create it"
             );
             return Err(Error::permanent(Why::InvalidSpec, message));
         }

@@ -45,6 +45,7 @@ fn deletion(router: &NetworkRouter, settings: &Settings) -> DeletionPolicy {
 fn network(router: &NetworkRouter, settings: &Settings) -> Binding {
     let adoption = annotations::adoption(router.annotations(), Adoption::Never);
     Binding::new(router.name_any()).with(|binding| {
+        binding.scope = settings.scope(router.metadata.namespace.as_deref());
         binding.id = router.status.as_ref().and_then(|status| status.network_id.clone());
         binding.id_is_proof = adoption == Adoption::Never;
         binding.adoption = adoption;
@@ -54,6 +55,7 @@ fn network(router: &NetworkRouter, settings: &Settings) -> Binding {
 
 fn item(router: &NetworkRouter, group: &str, settings: &Settings) -> Binding {
     Binding::new(group).with(|binding| {
+        binding.scope = settings.scope(router.metadata.namespace.as_deref());
         binding.id = router.status.as_ref().and_then(|status| status.routing_peer_id.clone());
         binding.id_is_proof = true;
         binding.deletion = deletion(router, settings);
@@ -169,7 +171,7 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
         let resources = context.watched::<NetworkResource>()?.list();
         let users: Vec<_> = resources
             .iter()
-            .filter(|user| refers_to(user, &router))
+            .filter(|user| refers_to(user, &router, &self.settings))
             .filter_map(|user| ObjectKey::of(&**user))
             .collect();
         if !users.is_empty() {
@@ -179,7 +181,7 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
         let network = network(&router, &self.settings);
         if let Step::Delete(item) = context.remote(&self.collections.networks).preview(&network, None).await?
             && let Some(remote) = self.collections.networks.remote()
-            && let count @ 1.. = remote.resources_of(item.id()).await?
+            && let count @ 1.. = remote.resources_of(&network.scope, item.id()).await?
         {
             let message = format!(
                 "the network {name} has {count} resources that others made; delete them, or set the annotation {} to orphan",
@@ -194,10 +196,14 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
     }
 }
 
-/// Whether a resource is in the network of a router.
-fn refers_to(resource: &NetworkResource, router: &NetworkRouter) -> bool {
+/// Whether a resource is in the network of a router. One of another account never is.
+fn refers_to(resource: &NetworkResource, router: &NetworkRouter, settings: &Settings) -> bool {
     let reference = &resource.spec.network_router_ref;
-    reference.name == router.name_any() && Some(&reference.namespace) == router.metadata.namespace.as_ref()
+    let scope = |namespace: &Option<String>| settings.scope(namespace.as_deref());
+    let is_of_account = scope(&resource.metadata.namespace) == scope(&router.metadata.namespace);
+    is_of_account
+        && reference.name == router.name_any()
+        && Some(&reference.namespace) == router.metadata.namespace.as_ref()
 }
 
 /// The controller of `NetworkRouter`s.
@@ -205,7 +211,7 @@ pub fn network_router(
     collections: &Collections,
     settings: &Arc<Settings>,
 ) -> Controller<NetworkRouter, NetworkRouterReconciler> {
-    let of_networks = Arc::clone(settings);
+    let (of_networks, of_routers) = (Arc::clone(settings), Arc::clone(settings));
     Controller::new(NetworkRouterReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .reasons::<Why>()
@@ -224,8 +230,8 @@ pub fn network_router(
         .remote(&collections.networks, move |router: &NetworkRouter| {
             Interest::default().claims(&network(router, &of_networks))
         })
-        .remote(&collections.routers, |router: &NetworkRouter| {
+        .remote(&collections.routers, move |router: &NetworkRouter| {
             let id = router.status.as_ref().and_then(|status| status.routing_peer_id.clone()).unwrap_or_default();
-            Interest::default().refers_to("", &id)
+            Interest::default().refers_to(&of_routers.scope(router.metadata.namespace.as_deref()), &id)
         })
 }

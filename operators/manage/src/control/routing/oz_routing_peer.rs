@@ -45,12 +45,12 @@ pub struct OzRoutingPeerReconciler {
 
 /// The name of the network, of the group of its peers and of their setup key.
 fn network_name(peer: &OZRoutingPeer, settings: &Settings) -> String {
-    let cluster = &settings.cluster_name;
-    if settings.namespaced_networks {
-        format!("{cluster}-{}", peer.namespace().unwrap_or_default())
-    } else {
-        cluster.clone()
-    }
+    let (cluster, namespace) = (&settings.cluster_name, peer.namespace().unwrap_or_default());
+    if settings.has_own_network(&namespace) { format!("{cluster}-{namespace}") } else { cluster.clone() }
+}
+
+fn scope(peer: &OZRoutingPeer, settings: &Settings) -> String {
+    settings.scope(peer.metadata.namespace.as_deref())
 }
 
 fn deletion(peer: &OZRoutingPeer, settings: &Settings) -> DeletionPolicy {
@@ -60,6 +60,7 @@ fn deletion(peer: &OZRoutingPeer, settings: &Settings) -> DeletionPolicy {
 /// The network: one of the name is adopted and not changed, as in the original, but it survives the object.
 fn network(peer: &OZRoutingPeer, settings: &Settings) -> Binding {
     Binding::new(network_name(peer, settings)).with(|binding| {
+        binding.scope = scope(peer, settings);
         binding.id = peer.status.as_ref().and_then(|status| status.network_id.clone());
         binding.adoption = annotations::adoption(peer.annotations(), Adoption::ByName);
         binding.observe_adopted = true;
@@ -69,12 +70,13 @@ fn network(peer: &OZRoutingPeer, settings: &Settings) -> Binding {
 
 fn setup_key(peer: &OZRoutingPeer, settings: &Settings) -> Binding {
     let id = peer.status.as_ref().and_then(|status| status.setup_key_id.clone());
-    setup_key::binding(&network_name(peer, settings), id, deletion(peer, settings))
+    setup_key::binding(&network_name(peer, settings), id, deletion(peer, settings), scope(peer, settings))
 }
 
 /// The router of a group of peers, by whose id it is known.
 fn router(peer: &OZRoutingPeer, group: &str, settings: &Settings) -> Binding {
     Binding::new(group).with(|binding| {
+        binding.scope = scope(peer, settings);
         binding.id = peer.status.as_ref().and_then(|status| status.router_id.clone());
         binding.adoption = Adoption::ByName;
         binding.deletion = deletion(peer, settings);
@@ -86,9 +88,11 @@ fn network_id(peer: &OZRoutingPeer) -> Option<&str> {
     peer.status.as_ref()?.network_id.as_deref().filter(|id| !id.is_empty())
 }
 
-/// Whether two routing peers mean the same network.
+/// Whether two routing peers mean the same network, which is always within one account.
 fn is_of_same_network(peer: &OZRoutingPeer, other: &OZRoutingPeer, settings: &Settings) -> bool {
-    peer.metadata.uid != other.metadata.uid && network_name(peer, settings) == network_name(other, settings)
+    peer.metadata.uid != other.metadata.uid
+        && scope(peer, settings) == scope(other, settings)
+        && network_name(peer, settings) == network_name(other, settings)
 }
 
 /// The network that another routing peer of the same network has already: that of the oldest one.
@@ -115,8 +119,10 @@ fn sharers(peer: &OZRoutingPeer, peers: &[Arc<OZRoutingPeer>], settings: &Settin
 }
 
 /// Whether a resource names this routing peer, and not only its network.
-fn refers_to(resource: &OZResource, peer: &OZRoutingPeer) -> bool {
-    resource.spec.network_ref.as_ref().is_some_and(|reference| {
+fn refers_to(resource: &OZResource, peer: &OZRoutingPeer, settings: &Settings) -> bool {
+    let is_of_account = settings.scope(resource.metadata.namespace.as_deref()) == scope(peer, settings);
+    let reference = resource.spec.network_ref.as_ref().filter(|_| is_of_account);
+    reference.is_some_and(|reference| {
         let namespace = reference.namespace.as_deref().or(resource.metadata.namespace.as_deref());
         Some(&reference.name) == peer.metadata.name.as_ref() && namespace == peer.metadata.namespace.as_deref()
     })
@@ -132,7 +138,7 @@ fn networks_of(peer: &OZRoutingPeer) -> BTreeSet<&str> {
 /// routing peer has none yet.
 ///
 /// A resource that names no network is in the default one: that of the routing peers of the cluster, or of its namespace if each namespace has a
-/// network of its own.
+/// network of its own. A resource is never in a network of another account, even if a routing peer there has the id.
 pub(in crate::control) fn current_network(
     spec: &OZResourceSpec,
     namespace: &str,
@@ -140,22 +146,24 @@ pub(in crate::control) fn current_network(
     settings: &Settings,
 ) -> Option<String> {
     let of = |peer: &Arc<OZRoutingPeer>| network_id(peer).map(str::to_owned);
+    let account = settings.scope(Some(namespace));
+    let mut peers = peers.iter().filter(|peer| scope(peer, settings) == account);
     if let Some(reference) = &spec.network_ref {
         let namespace = reference.namespace.as_deref().unwrap_or(namespace);
         let is_meant = |peer: &&Arc<OZRoutingPeer>| {
             peer.metadata.name.as_deref() == Some(&reference.name)
                 && peer.metadata.namespace.as_deref() == Some(namespace)
         };
-        return peers.iter().find(is_meant).and_then(of);
+        return peers.find(is_meant).and_then(of);
     }
     let id = spec.network_id.as_str();
     if id.is_empty() {
         let is_own = |peer: &&Arc<OZRoutingPeer>| peer.metadata.namespace.as_deref() == Some(namespace);
-        let candidates = peers.iter().filter(|peer| network_id(peer).is_some());
+        let candidates = peers.filter(|peer| network_id(peer).is_some());
         let candidates = candidates.filter(|peer| is_own(peer) || !settings.namespaced_networks);
         return candidates.min_by_key(|peer| (!is_own(peer), peer.namespace(), peer.name_any())).and_then(of);
     }
-    let current = peers.iter().find(|peer| networks_of(peer).contains(id)).and_then(of);
+    let current = peers.find(|peer| networks_of(peer).contains(id)).and_then(of);
     current.or_else(|| Some(id.to_owned()))
 }
 
@@ -231,7 +239,11 @@ impl OzRoutingPeerReconciler {
         let (namespace, local) = (peer.namespace().unwrap_or_default(), context.watched::<OZGroup>()?.list());
         let names: BTreeSet<String> =
             peer.spec.groups.iter().map(|name| references::display_name(name, &namespace, &local)).collect();
-        let more = self.collections.groups.resolve("", &names.into_iter().collect::<Vec<_>>()).await?;
+        let more = self
+            .collections
+            .groups
+            .resolve(&scope(peer, &self.settings), &names.into_iter().collect::<Vec<_>>())
+            .await?;
         let more = more.iter().map(|group| group.id().to_owned());
         let desired = DesiredSetupKey {
             name: network_name(peer, &self.settings),
@@ -331,7 +343,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
 
         // Last, because neither a token that may not write settings nor a route that openZro refuses must keep the pods from running.
         let is_exempt = peer.spec.exempt_from_admission.unwrap_or(true);
-        exemption::set(&self.collections.groups, &group, is_exempt).await?;
+        exemption::set(&self.collections.groups, &scope(&peer, &self.settings), &group, is_exempt).await?;
         routes?;
         if let Some(waits) = waits {
             context.progressing(Why::WaitingForPods, waits);
@@ -355,7 +367,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         }
         let resources = context.watched::<OZResource>()?.list();
         let keeps = |resource: &&Arc<OZResource>| {
-            if sharers.is_empty() { is_in(resource, &peer, &self.settings) } else { refers_to(resource, &peer) }
+            if sharers.is_empty() { is_in(resource, &peer, &self.settings) } else { refers_to(resource, &peer, &self.settings) }
         };
         let users: Vec<_> = resources.iter().filter(keeps).filter_map(|user| ObjectKey::of(&**user)).collect();
         if !users.is_empty() {
@@ -369,7 +381,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         if sharers.is_empty()
             && let Step::Delete(item) = networks.preview(&network, None).await?
             && let Some(remote) = self.collections.networks.remote()
-            && let count @ 1.. = remote.resources_of(item.id()).await?
+            && let count @ 1.. = remote.resources_of(&network.scope, item.id()).await?
         {
             let message = format!(
                 "the network {} has {count} resources that others made; delete them, or set the annotation {} to orphan",
@@ -383,7 +395,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         if let Some(group) = &group
             && sharers.is_empty()
         {
-            exemption::withdraw(&self.collections.groups, group).await?;
+            exemption::withdraw(&self.collections.groups, &scope(&peer, &self.settings), group).await?;
         }
         let key =
             setup_key::finalize(&context, &self.collections.setup_keys, &setup_key(&peer, &self.settings)).await?;
@@ -420,6 +432,7 @@ fn part_binding(peer: &OZRoutingPeer, part: &str, settings: &Settings) -> Bindin
     let ids = peer.status.as_ref().map(|status| &status.route_resource_ids);
     Binding::default().with(|binding| {
         part.clone_into(&mut binding.part);
+        binding.scope = scope(peer, settings);
         binding.id =
             ids.and_then(|ids| ids.iter().find(|(route, _)| route_part(route) == part)).map(|(_, id)| id.clone());
         binding.deletion = deletion(peer, settings);
@@ -438,7 +451,8 @@ pub fn oz_routing_peer(
     collections: &Collections,
     settings: &Arc<Settings>,
 ) -> Controller<OZRoutingPeer, OzRoutingPeerReconciler> {
-    let [of_networks, of_keys, of_routes, of_resources, of_peers] = [0; 5].map(|_| Arc::clone(settings));
+    let [of_networks, of_keys, of_routes, of_resources, of_peers, by_name, by_id] =
+        [0; 7].map(|_| Arc::clone(settings));
     Controller::new(OzRoutingPeerReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .reasons::<Why>()
@@ -464,8 +478,9 @@ pub fn oz_routing_peer(
             let others = others.filter(|other| is_of_same_network(peer, other, &of_peers));
             others.filter_map(|other| ObjectKey::of(&*other)).collect::<Vec<_>>()
         })
-        .remote(&collections.groups, |peer: &OZRoutingPeer| {
-            peer.spec.groups.iter().fold(Interest::default(), |interest, name| interest.refers_to("", name))
+        .remote(&collections.groups, move |peer: &OZRoutingPeer| {
+            let scope = scope(peer, &by_name);
+            peer.spec.groups.iter().fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
         })
         .remote(&collections.networks, move |peer: &OZRoutingPeer| {
             Interest::default().claims(&network(peer, &of_networks))
@@ -473,9 +488,9 @@ pub fn oz_routing_peer(
         .remote(&collections.setup_keys, move |peer: &OZRoutingPeer| {
             Interest::default().claims(&setup_key(peer, &of_keys))
         })
-        .remote(&collections.routers, |peer: &OZRoutingPeer| {
+        .remote(&collections.routers, move |peer: &OZRoutingPeer| {
             let id = peer.status.as_ref().and_then(|status| status.router_id.clone()).unwrap_or_default();
-            Interest::default().refers_to("", &id)
+            Interest::default().refers_to(&scope(peer, &by_id), &id)
         })
         .remote(&collections.resources, move |peer: &OZRoutingPeer| {
             let routes = routes(&peer.spec).unwrap_or_default();
@@ -509,6 +524,7 @@ mod tests {
             default_labels: std::collections::BTreeMap::new(),
             creates_policies: false,
             deletes_adopted: false,
+            accounts: std::collections::BTreeMap::new(),
             namespace: "openzro".to_owned(),
         }
     }
@@ -536,6 +552,49 @@ mod tests {
             let found = current_network(&spec, namespace, &peers, &settings(is_namespaced));
             assert_eq!(found.as_deref(), expected, "{namespace} {is_namespaced}");
         }
+    }
+
+    /// The namespaces `b` and `t` have accounts of their own.
+    fn with_tenants() -> Settings {
+        let accounts = ["b", "t"].map(|namespace| (namespace.to_owned(), "https://t.example.com".to_owned()));
+        Settings { accounts: accounts.into(), ..settings(false) }
+    }
+
+    #[test]
+    fn a_resource_is_never_in_a_network_of_another_account() {
+        // The routing peer of the tenant b claims the networks of the others as its former ones.
+        let mut greedy = (*peer("y", Some("of-b"), "of-a,free")).clone();
+        greedy.metadata.namespace = Some("b".to_owned());
+        let peers = [Arc::new(greedy), placed("a", "x", Some("of-a"))];
+        let to = |name: &str, of: &str| json!({ "networkRef": { "name": name, "namespace": of } });
+        for (namespace, spec, expected) in [
+            ("a", json!({}), Some("of-a")),
+            ("b", json!({}), Some("of-b")),
+            ("c", json!({}), Some("of-a")),
+            ("t", json!({}), None),
+            ("a", json!({ "networkID": "free" }), Some("free")),
+            ("a", json!({ "networkID": "of-a" }), Some("of-a")),
+            ("b", json!({ "networkID": "free" }), Some("of-b")),
+            ("t", json!({ "networkID": "free" }), Some("free")),
+            ("a", to("y", "b"), None),
+            ("b", to("x", "a"), None),
+            ("c", to("x", "a"), Some("of-a")),
+        ] {
+            let mut resource = OZResource::new("r", serde_json::from_value(spec.clone()).unwrap());
+            resource.metadata.namespace = Some(namespace.to_owned());
+            let found = current_network(&resource.spec, namespace, &peers, &with_tenants());
+            assert_eq!(found.as_deref(), expected, "{namespace} {spec}");
+            let is_same = |peer: &Arc<OZRoutingPeer>| (peer.namespace().as_deref() == Some("b")) == (namespace == "b");
+            for peer in peers.iter().filter(|peer| !is_same(peer)) {
+                let blocks = is_in(&resource, peer, &with_tenants()) || refers_to(&resource, peer, &with_tenants());
+                assert!(!blocks, "{namespace} {spec} blocks the deletion of {}", peer.name_any());
+            }
+        }
+        // `prod-b` is the network of b, and never that of another account.
+        let in_b = [placed("b", "v", None), placed("b", "w", Some("of-b")), placed("a", "x", Some("of-a"))];
+        assert_eq!(shared_network(&in_b[0], &in_b, &with_tenants()).as_deref(), Some("of-b"));
+        assert_eq!(shared_network(&in_b[2], &in_b, &with_tenants()), None);
+        assert_eq!(network_name(&in_b[0], &with_tenants()), "prod-b");
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Workload<'_> {
             "image": settings.client_image,
             "env": [
                 { "name": "OZ_SETUP_KEY", "valueFrom": { "secretKeyRef": { "name": secret, "key": key } } },
-                { "name": "OZ_MANAGEMENT_URL", "value": settings.management_url },
+                { "name": "OZ_MANAGEMENT_URL", "value": settings.url(self.namespace) },
             ],
             "securityContext": { "capabilities": { "add": ["NET_ADMIN"] } },
         });
@@ -216,6 +216,7 @@ mod tests {
             default_labels: [("team".to_owned(), "net".to_owned())].into(),
             creates_policies: false,
             deletes_adopted: false,
+            accounts: std::collections::BTreeMap::new(),
             namespace: String::new(),
         }
     }

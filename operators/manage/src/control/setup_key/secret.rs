@@ -128,7 +128,7 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
         let stored = self.secrets.get_opt(&self.place.name).await?;
         let value = stored.as_ref().and_then(|secret| secret.data.as_ref()?.get(&self.place.key));
         let in_secret = value.map(|value| standing.item.may_be(std::str::from_utf8(&value.0).unwrap_or_default()));
-        let new = self.keys.remote().and_then(|keys| keys.take_secret(&id));
+        let new = self.keys.remote().and_then(|keys| keys.take_secret(&binding.scope, &id));
         match (decide(standing.item.why_replaced(self.desired), new.is_some(), in_secret), new) {
             (Step::Write, Some(new)) => {
                 let value = ByteString(new.expose().to_vec());

@@ -14,6 +14,7 @@ fn settings() -> Settings {
         default_labels: BTreeMap::new(),
         creates_policies: false,
         deletes_adopted: false,
+        accounts: std::collections::BTreeMap::new(),
         namespace: "openzro".to_owned(),
     }
 }

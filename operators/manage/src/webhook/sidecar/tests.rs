@@ -8,7 +8,11 @@ use super::*;
 const NAMESPACE: &str = "shop";
 
 fn settings() -> SidecarSettings {
-    SidecarSettings { management_url: "https://openzro.example.com".to_owned(), client_image: "client:1".to_owned() }
+    SidecarSettings {
+        management_url: "https://openzro.example.com".to_owned(),
+        client_image: "client:1".to_owned(),
+        accounts: BTreeMap::new(),
+    }
 }
 
 /// Objects of the namespace, by their kind.

@@ -1,0 +1,123 @@
+//! Namespaces with an account of their own.
+
+use std::{collections::BTreeSet, fs};
+
+use konverge::kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use konverge_manage::api::{
+    v1::{OZGroup, OZGroupSpec, OZPolicy, OZPolicySpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
+    v1alpha1::{Group, GroupSpec, SetupKey, SetupKeySpec},
+};
+use konverge_openzro::{Collection, OpenZro};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+/// The names of the objects of a collection of an account, without marks.
+async fn names(account: &OpenZro, collection: &Collection) -> BTreeSet<String> {
+    let objects = account.list(collection).await.unwrap();
+    let name = |object: &konverge_openzro::Object| object.raw()["name"].as_str().unwrap_or_default().to_owned();
+    objects.iter().map(name).map(|name| name.split(" konverge=").next().unwrap_or_default().to_owned()).collect()
+}
+
+fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+    names.map(str::to_owned).into()
+}
+
+fn group(name: &str, display: &str) -> OZGroup {
+    OZGroup::new(name, OZGroupSpec { name: display.to_owned() })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_objects_of_a_tenant_are_in_its_account_and_in_no_other() {
+    let stage = Stage::set().await;
+    let (token, account) = stage.other_account();
+    let namespace = stage.other_namespace().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, &token).unwrap();
+    let tenant = format!("--account={namespace}={}", file.display());
+    let operator = stage.start(&["--cluster-name=prod", &tenant]).await;
+    let (groups, theirs) = (stage.api::<OZGroup>(), Api::<OZGroup>::namespaced(stage.client.clone(), &namespace));
+
+    // The same display name in both accounts: two groups, and neither is shared or adopted.
+    stage.create(&groups, &group("web", "Web")).await;
+    stage.create(&theirs, &group("web", "Web")).await;
+    stage.create(&theirs, &group("devs", "Developers")).await;
+    let ours = stage.says(&groups, "web", "Ready", "Reconciled").await.status.unwrap().group_id;
+    let other = stage.says(&theirs, "web", "Ready", "Reconciled").await.status.unwrap().group_id;
+    stage.says(&theirs, "devs", "Ready", "Reconciled").await;
+    assert_ne!(ours, other);
+    assert_eq!(names(&stage.dashboard, &Collection::Groups).await, set(["All", "Web"]));
+    assert_eq!(names(&account, &Collection::Groups).await, set(["All", "Web", "Developers"]));
+
+    // Groups of another account cannot be referred to by id.
+    let keys = Api::<SetupKey>::namespaced(stage.client.clone(), &namespace);
+    let spec = |id: &Option<String>| json!({ "name": "key", "ephemeral": true, "autoGroups": [{ "id": id }] });
+    let key = |name: &str, spec: Value| SetupKey::new(name, serde_json::from_value::<SetupKeySpec>(spec).unwrap());
+    stage.create(&keys, &key("foreign", spec(&ours))).await;
+    stage.says(&keys, "foreign", "Reconciling", "Dependency").await;
+    stage.create(&keys, &key("own", spec(&other))).await;
+    stage.says(&keys, "own", "Ready", "Reconciled").await;
+    assert!(names(&stage.dashboard, &Collection::SetupKeys).await.is_empty());
+    assert_eq!(account.list(&Collection::SetupKeys).await.unwrap().len(), 1);
+
+    // A tenant has a network of its own, and its resources are there by default.
+    let peers = Api::<OZRoutingPeer>::namespaced(stage.client.clone(), &namespace);
+    let spec = json!({ "exemptFromAdmission": false, "routes": ["10.0.0.0/8"] });
+    let peer = OZRoutingPeer::new("router", serde_json::from_value::<OZRoutingPeerSpec>(spec).unwrap());
+    stage.create(&peers, &peer).await;
+    stage.says(&peers, "router", "Reconciling", "WaitingForPods").await;
+    let resources = Api::<OZResource>::namespaced(stage.client.clone(), &namespace);
+    let spec =
+        json!({ "name": "db", "address": "10.9.0.1", "groups": ["Web"], "policyName": "db", "tcpPorts": [5432] });
+    let resource = OZResource::new("db", serde_json::from_value::<OZResourceSpec>(spec).unwrap());
+    stage.create(&resources, &resource).await;
+    stage.says(&resources, "db", "Ready", "Reconciled").await;
+    assert_eq!(names(&account, &Collection::Networks).await, set([&format!("prod-{namespace}")]));
+    assert!(names(&stage.dashboard, &Collection::Networks).await.is_empty());
+
+    // A policy is for the account that its annotation names, and has no groups of resources of another one.
+    let policies = Api::<OZPolicy>::all(stage.client.clone());
+    let spec = json!({ "name": "db", "sourceGroups": ["Developers"] });
+    let mut policy = OZPolicy::new("db", serde_json::from_value::<OZPolicySpec>(spec).unwrap());
+    policy.spec.ports = vec![80];
+    stage.create(&policies, &policy).await;
+    stage.says(&policies, "db", "Reconciling", "Incomplete").await;
+    let annotation = json!({ "metadata": { "annotations": { "konverge.dev/account": namespace } } });
+    policies.patch("db", &PatchParams::default(), &Patch::Merge(annotation)).await.unwrap();
+    stage.says(&policies, "db", "Ready", "Reconciled").await;
+    assert_eq!(names(&account, &Collection::Policies).await, set(["db TCP", "db UDP"]));
+    assert!(names(&stage.dashboard, &Collection::Policies).await.iter().all(|name| !name.starts_with("db")));
+
+    // A deletion here leaves the group of the same name there.
+    stage.delete(&groups, "web").await;
+    stage.gone(&groups, "web").await;
+    assert_eq!(names(&stage.dashboard, &Collection::Groups).await, set(["All"]));
+    assert!(names(&account, &Collection::Groups).await.contains("Web"));
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_token_of_a_tenant_nothing_of_it_reaches_another_account() {
+    let stage = Stage::set().await;
+    let namespace = stage.other_namespace().await;
+    let tenant = format!("--account={namespace}=/nowhere/token");
+    let _operator = stage.start(&[&tenant]).await;
+    let theirs = Api::<Group>::namespaced(stage.client.clone(), &namespace);
+    stage.create(&theirs, &Group::new("secret", GroupSpec { name: "Secret".to_owned() })).await;
+    // The objects of the operator's own account go on.
+    let groups = stage.api::<OZGroup>();
+    stage.create(&groups, &group("web", "Web")).await;
+    stage.says(&groups, "web", "Ready", "Reconciled").await;
+    let has_failed = async || {
+        let object = theirs.get("secret").await.unwrap();
+        object
+            .status
+            .is_some_and(|status| status.standard.conditions.get("Ready").is_some_and(|it| it.status == "False"))
+    };
+    stage.until("the tenant's object says that it is not ready", has_failed).await;
+    assert_eq!(names(&stage.dashboard, &Collection::Groups).await, set(["All", "Web"]));
+}
