@@ -1,8 +1,8 @@
 //! The operator's flags: the original's under their names and with their defaults, and ours.
 
 use std::{
-    collections::BTreeMap, ffi::OsString, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr, sync::Arc,
-    time::Duration,
+    collections::BTreeMap, ffi::OsString, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr,
+    sync::Arc, time::Duration,
 };
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};

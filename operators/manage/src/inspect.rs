@@ -169,7 +169,8 @@ impl Operator for Manage {
             findings.push(Finding::note("settings", text, Some("mount the Secret and use --openzro-api-key-file")));
         }
         for (namespace, url) in &config.settings().accounts {
-            findings.push(Finding::fine("settings", format!("namespace {namespace} has an account of its own at {url}")));
+            findings
+                .push(Finding::fine("settings", format!("namespace {namespace} has an account of its own at {url}")));
         }
         if installation.wanted > 1 && !config.leader_elect {
             let text = format!("{} processes work at the same time and write over each other", installation.wanted);

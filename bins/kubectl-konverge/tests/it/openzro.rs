@@ -62,6 +62,10 @@ impl Stage {
     }
 
     async fn start(&self) -> Operator {
+        self.start_with(&[]).await
+    }
+
+    async fn start_with(&self, more: &[&str]) -> Operator {
         let arguments = [
             "--health-probe-bind-address=0",
             "--enable-webhooks=false",
@@ -70,7 +74,7 @@ impl Stage {
             &self.home,
         ];
         let server = ["--openzro-management-url", self.double.url(), "--openzro-api-key", &self.token];
-        let config = Config::parse_from([&[program::PROGRAM][..], &arguments, &server].concat());
+        let config = Config::parse_from([&[program::PROGRAM][..], &arguments, &server, more].concat());
         let account = config.account(&Metrics::default()).unwrap();
         let client = client_for(self.installed.kubeconfig()).await.unwrap();
         let operator = program::operator(&config, account, Metrics::default());
@@ -361,4 +365,61 @@ async fn a_converted_group_takes_over_the_item_of_the_old_object() {
     // The group was made for the old object, so it goes with the new one.
     stage.delete(&new, "devs").await;
     assert!(!stage.names().await.contains("Groups Developers"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_objects_of_a_tenant_are_compared_with_its_own_account() {
+    let mut stage = Stage::set().await;
+    let (token, tenant) = (stage.double.account().tokens["admin"].clone(), stage.namespace.clone());
+    let file = stage.plane.run_directory().path().join("tenant");
+    std::fs::write(&file, &token).unwrap();
+    let account = format!("--account={tenant}={},{}", file.display(), stage.double.url());
+    let _operator = stage.start_with(&[&account]).await;
+    // The plugin takes the address of the tenant's server from the operator's Deployment.
+    let labels = json!({ "app.kubernetes.io/name": program::PROGRAM });
+    let arguments =
+        ["--openzro-management-url=https://openzro.example.com", "--openzro-api-key-file=/etc/openzro/token", &account];
+    let container = json!({ "name": "manager", "image": "example.com/operator", "args": arguments });
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "own", "namespace": stage.home, "labels": labels },
+        "spec": {
+            "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
+        },
+    });
+    stage.plane.apply(&deployment.to_string()).await.unwrap();
+    let (groups, policies) = (resource("v1", "OZGroup"), resource("v1", "OZPolicy"));
+    stage.create(&groups, "devs", json!({ "name": "Developers" })).await;
+    stage.until("ozgroup/devs", "Reconciled").await;
+    let whose = format!("in the account of namespace {tenant}");
+    stage.run("why ozgroup/devs").await.ends(0).says(&["the group Developers", &whose]);
+    stage.run("doctor").await.says(&[&format!("namespace {tenant} has an account of its own at")]);
+
+    // The person has the token of the tenant.
+    stage.token = token;
+    let run = async |line: &str| {
+        let mut command = stage.plugin();
+        ran(command.env_remove("OPENZRO_MANAGEMENT_URL").args(["-n", &tenant]).args(line.split(' '))).await
+    };
+    let asked = format!("{} is asked as the account of namespace {tenant}", stage.double.url());
+    run("diff ozgroup/devs").await.ends(0).says(&[&asked, "group Developers is as it should be"]);
+    let spec = json!({ "name": "web", "sourceGroups": ["Developers"], "destinationGroups": ["All"], "protocols": ["tcp"], "ports": [80] });
+    let policy = stage.create(&policies, "web", spec).await;
+    let annotation = Patch::Merge(json!({ "metadata": { "annotations": { "konverge.dev/account": tenant } } }));
+    stage.api(&policies).patch(&policy.name_any(), &PatchParams::default(), &annotation).await.unwrap();
+    stage.until("ozpolicy/web", "Reconciled").await;
+    run("diff ozpolicy/web").await.ends(0).says(&[&asked, "policy web TCP is as it should be"]);
+
+    // Leftovers are those of the account of the namespace.
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(stage.client.clone());
+    let cluster = namespaces.get("kube-system").await.unwrap().uid().unwrap();
+    let credential = Credential::value(SecretValue::from(stage.token.clone()));
+    let account = OpenZro::new(&OpenZroConfig::new(stage.double.url(), credential).unwrap());
+    let Value::Object(left) = fields("left", &format!("konverge={cluster}/gone"), &json!({})) else { unreachable!() };
+    account.create(&Collection::Networks, &left).await.unwrap();
+    run("leftovers").await.ends(1).says(&[&asked, "network left"]);
+    run("leftovers --delete").await.ends(0).says(&["network left", "deleted"]);
+    assert!(account.list(&Collection::Networks).await.unwrap().is_empty());
+    assert_eq!(account.list(&Collection::Policies).await.unwrap().len(), 1, "that of the object");
 }

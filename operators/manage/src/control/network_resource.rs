@@ -14,7 +14,7 @@ use konverge_core::error::Classify;
 use super::references;
 use crate::{
     annotations,
-    api::v1alpha1::{Group, NetworkResource, NetworkRouter},
+    api::v1alpha1::{CrossNamespaceReference, Group, NetworkResource, NetworkRouter},
     collections::Collections,
     reasons::Why,
     remote::{DesiredRecord, DesiredResource, canonical},
@@ -67,6 +67,18 @@ fn address(service: Option<&Service>, name: &str) -> Result<IpAddr, String> {
         .ok_or_else(|| format!("the Service {name} has no cluster IP; a headless Service is not served"))
 }
 
+/// Refuses a router of another account.
+fn check_account(resource: &NetworkResource, settings: &Settings) -> Result<(), Error> {
+    let CrossNamespaceReference { name, namespace } = &resource.spec.network_router_ref;
+    if settings.scope(Some(namespace)) == settings.scope(resource.metadata.namespace.as_deref()) {
+        return Ok(());
+    }
+    let message = format!(
+        "spec.networkRouterRef: NetworkRouter {namespace}/{name} is in another account; refer to one of the same account"
+    );
+    Err(Error::permanent(Why::InvalidSpec, message))
+}
+
 fn waits(message: String) -> Error {
     Error::after(LOOK_AGAIN, Why::Dependency, message)
 }
@@ -81,12 +93,6 @@ impl NetworkResourceReconciler {
         let reference = &resource.spec.network_router_ref;
         let key = ObjectKey { namespace: Some(reference.namespace.clone()), name: reference.name.clone() };
         let scope = self.settings.scope(resource.metadata.namespace.as_deref());
-        if self.settings.scope(Some(&reference.namespace)) != scope {
-            let message = format!(
-                "spec.networkRouterRef: NetworkRouter {key} is in another account; refer to one of the same account"
-            );
-            return Err(Error::permanent(Why::InvalidSpec, message));
-        }
         let router = context.watched::<NetworkRouter>()?.get(&key);
         let router = router.ok_or_else(|| waits(format!("waits for NetworkRouter {key}")))?;
         let status = router.status.clone().unwrap_or_default();
@@ -112,6 +118,7 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
     async fn apply(&self, resource: Arc<NetworkResource>, context: Context<NetworkResource>) -> Result<Action, Error> {
         let (namespace, name) = (resource.namespace().unwrap_or_default(), &resource.spec.service_ref.name);
         let key = ObjectKey { namespace: Some(namespace.clone()), name: name.clone() };
+        check_account(&resource, &self.settings)?;
         let service = context.watched::<Service>()?.get(&key);
         let address = address(service.as_deref(), &key.to_string()).map_err(waits)?;
         let (network, zone, domain) = self.place(&resource, &context).await?;

@@ -1,14 +1,11 @@
 //! Namespaces with an account of their own.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
 
-use konverge::kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use konverge::{Status, kube::Api};
 use konverge_manage::api::{
     v1::{OZGroup, OZGroupSpec, OZPolicy, OZPolicySpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
-    v1alpha1::{Group, GroupSpec, SetupKey, SetupKeySpec},
+    v1alpha1::{Group, GroupSpec, NetworkResource, NetworkResourceSpec, SetupKey, SetupKeySpec},
 };
 use konverge_openzro::{Collection, OpenZro};
 use serde_json::{Value, json};
@@ -26,6 +23,11 @@ fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
     names.map(str::to_owned).into()
 }
 
+/// Why the object is stalled.
+fn message(status: &Status) -> &str {
+    &status.conditions.get("Stalled").unwrap().message
+}
+
 fn group(name: &str, display: &str) -> OZGroup {
     OZGroup::new(name, OZGroupSpec { name: display.to_owned() })
 }
@@ -33,12 +35,9 @@ fn group(name: &str, display: &str) -> OZGroup {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_objects_of_a_tenant_are_in_its_account_and_in_no_other() {
     let stage = Stage::set().await;
-    let (token, account) = stage.other_account();
+    let (token, account) = stage.other_account().await;
     let namespace = stage.other_namespace().await;
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("token");
-    fs::write(&file, &token).unwrap();
-    let tenant = format!("--account={namespace}={}", file.display());
+    let tenant = format!("--account={namespace}={}", stage.write_token(&token));
     let operator = stage.start(&["--cluster-name=prod", &tenant]).await;
     let (groups, theirs) = (stage.api::<OZGroup>(), Api::<OZGroup>::namespaced(stage.client.clone(), &namespace));
 
@@ -86,9 +85,12 @@ async fn the_objects_of_a_tenant_are_in_its_account_and_in_no_other() {
     policy.spec.ports = vec![80];
     stage.create(&policies, &policy).await;
     stage.says(&policies, "db", "Reconciling", "Incomplete").await;
+    let refused = stage.says(&resources, "db", "Stalled", "InvalidSpec").await.status.unwrap();
+    assert!(message(&refused.standard).contains("OZPolicy db is for another account"));
     let annotation = json!({ "metadata": { "annotations": { "konverge.dev/account": namespace } } });
-    policies.patch("db", &PatchParams::default(), &Patch::Merge(annotation)).await.unwrap();
+    stage.patch(&policies, "db", annotation).await;
     stage.says(&policies, "db", "Ready", "Reconciled").await;
+    stage.says(&resources, "db", "Ready", "Reconciled").await;
     assert_eq!(names(&account, &Collection::Policies).await, set(["db TCP", "db UDP"]));
     assert!(names(&stage.dashboard, &Collection::Policies).await.iter().all(|name| !name.starts_with("db")));
 
@@ -98,6 +100,61 @@ async fn the_objects_of_a_tenant_are_in_its_account_and_in_no_other() {
     assert_eq!(names(&stage.dashboard, &Collection::Groups).await, set(["All"]));
     assert!(names(&account, &Collection::Groups).await.contains("Web"));
     operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn references_to_another_account_are_refused_and_block_nothing_there() {
+    let stage = Stage::set().await;
+    let (token, account) = stage.other_account().await;
+    let tenant = stage.other_namespace().await;
+    let flag = format!("--account={tenant}={}", stage.write_token(&token));
+    let _operator = stage.start(&["--cluster-name=prod", &flag]).await;
+    let peers = stage.api::<OZRoutingPeer>();
+    let spec = json!({ "exemptFromAdmission": false });
+    let peer = OZRoutingPeer::new("router", serde_json::from_value::<OZRoutingPeerSpec>(spec).unwrap());
+    stage.create(&peers, &peer).await;
+    stage.says(&peers, "router", "Reconciling", "WaitingForPods").await;
+
+    let resources = Api::<OZResource>::namespaced(stage.client.clone(), &tenant);
+    let to_router = json!({ "name": "router", "namespace": stage.namespace });
+    let spec = json!({ "name": "db", "networkRef": to_router, "address": "10.9.0.1", "groups": ["All"] });
+    let resource = OZResource::new("db", serde_json::from_value::<OZResourceSpec>(spec).unwrap());
+    stage.create(&resources, &resource).await;
+    let refused = stage.says(&resources, "db", "Stalled", "InvalidSpec").await.status.unwrap();
+    let expected = format!("OZRoutingPeer {}/router is in another account", stage.namespace);
+    assert!(message(&refused.standard).contains(&expected), "{}", message(&refused.standard));
+
+    let services = Api::<NetworkResource>::namespaced(stage.client.clone(), &tenant);
+    let spec = json!({ "networkRouterRef": to_router, "serviceRef": { "name": "web" } });
+    let resource = NetworkResource::new("web", serde_json::from_value::<NetworkResourceSpec>(spec).unwrap());
+    stage.create(&services, &resource).await;
+    let refused = stage.says(&services, "web", "Stalled", "InvalidSpec").await.status.unwrap();
+    let expected = format!("NetworkRouter {}/router is in another account", stage.namespace);
+    assert!(message(&refused.standard).contains(&expected), "{}", message(&refused.standard));
+
+    let groups = Api::<OZGroup>::namespaced(stage.client.clone(), &tenant);
+    stage.create(&groups, &group("web", "Web")).await;
+    stage.says(&groups, "web", "Ready", "Reconciled").await;
+    let policies = Api::<OZPolicy>::all(stage.client.clone());
+    let name = format!("{tenant}/web");
+    let rule = json!({ "name": "r", "sources": ["All"], "destinations": [name], "protocol": "tcp", "ports": ["443"] });
+    let spec = serde_json::from_value::<OZPolicySpec>(json!({ "name": "p", "rules": [rule] })).unwrap();
+    stage.create(&policies, &OZPolicy::new("p", spec)).await;
+    let refused = stage.says(&policies, "p", "Stalled", "InvalidSpec").await.status.unwrap();
+    assert!(message(&refused.standard).contains(&format!("OZGroup {name} is in another account")));
+    assert!(!names(&stage.dashboard, &Collection::Policies).await.contains("p r"));
+
+    // Neither of them keeps the network in use, and nothing of it reached the account of the tenant.
+    stage.delete(&peers, "router").await;
+    stage.gone(&peers, "router").await;
+    assert!(names(&stage.dashboard, &Collection::Networks).await.is_empty());
+    assert!(names(&account, &Collection::AllResources).await.is_empty());
+    stage.delete(&resources, "db").await;
+    stage.gone(&resources, "db").await;
+    let annotation = json!({ "metadata": { "annotations": { "konverge.dev/account": tenant } } });
+    stage.patch(&policies, "p", annotation).await;
+    stage.says(&policies, "p", "Ready", "Reconciled").await;
+    assert!(names(&account, &Collection::Policies).await.contains("p r"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

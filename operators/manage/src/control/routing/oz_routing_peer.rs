@@ -118,10 +118,14 @@ fn sharers(peer: &OZRoutingPeer, peers: &[Arc<OZRoutingPeer>], settings: &Settin
     peers.iter().filter(stays).cloned().collect()
 }
 
+/// Whether a resource is in the account of a routing peer.
+fn is_of_account(resource: &OZResource, peer: &OZRoutingPeer, settings: &Settings) -> bool {
+    settings.scope(resource.metadata.namespace.as_deref()) == scope(peer, settings)
+}
+
 /// Whether a resource names this routing peer, and not only its network.
 fn refers_to(resource: &OZResource, peer: &OZRoutingPeer, settings: &Settings) -> bool {
-    let is_of_account = settings.scope(resource.metadata.namespace.as_deref()) == scope(peer, settings);
-    let reference = resource.spec.network_ref.as_ref().filter(|_| is_of_account);
+    let reference = resource.spec.network_ref.as_ref().filter(|_| is_of_account(resource, peer, settings));
     reference.is_some_and(|reference| {
         let namespace = reference.namespace.as_deref().or(resource.metadata.namespace.as_deref());
         Some(&reference.name) == peer.metadata.name.as_ref() && namespace == peer.metadata.namespace.as_deref()
@@ -171,7 +175,8 @@ pub(in crate::control) fn current_network(
 fn is_in(resource: &OZResource, peer: &Arc<OZRoutingPeer>, settings: &Settings) -> bool {
     let namespace = resource.namespace().unwrap_or_default();
     let network = current_network(&resource.spec, &namespace, std::slice::from_ref(peer), settings);
-    network.is_some_and(|network| networks_of(peer).contains(network.as_str()))
+    is_of_account(resource, peer, settings)
+        && network.is_some_and(|network| networks_of(peer).contains(network.as_str()))
 }
 
 fn wishes(peer: &OZRoutingPeer) -> Wishes {
@@ -367,7 +372,11 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         }
         let resources = context.watched::<OZResource>()?.list();
         let keeps = |resource: &&Arc<OZResource>| {
-            if sharers.is_empty() { is_in(resource, &peer, &self.settings) } else { refers_to(resource, &peer, &self.settings) }
+            if sharers.is_empty() {
+                is_in(resource, &peer, &self.settings)
+            } else {
+                refers_to(resource, &peer, &self.settings)
+            }
         };
         let users: Vec<_> = resources.iter().filter(keeps).filter_map(|user| ObjectKey::of(&**user)).collect();
         if !users.is_empty() {
