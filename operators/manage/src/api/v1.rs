@@ -134,7 +134,7 @@ pub struct OZPolicyRule {
     /// Groups whose peers may connect: names of `OZGroup` objects, or display names.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// Groups that they may connect to: names of `OZGroup` objects, or display names.
+    /// Groups that they may connect to: names of `OZGroup` objects, or display names. A name of an `OZResource` object is one resource.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub destinations: Vec<String>,
     /// `tcp`, `udp`, `icmp` or `all`. Absent counts as `all`.
@@ -482,7 +482,7 @@ fn policy_rule() -> Value {
             "description": text("The description in openZro."),
             "enabled": boolean("Whether the rule is in force; true if absent."),
             "sources": filled_texts("Groups whose peers may connect: names of OZGroup objects, or display names."),
-            "destinations": filled_texts("Groups that they may connect to: names of OZGroup objects, or display names."),
+            "destinations": filled_texts("Groups that they may connect to: names of OZGroup objects, or display names. A name of an OZResource object is one resource."),
             "protocol": word("The protocol; all if absent.", &["tcp", "udp", "icmp", "all"]),
             "ports": list("Ports, for tcp and udp; all ports if absent.", port),
             "action": word("The action for the traffic; accept if absent.", &["accept", "drop"]),

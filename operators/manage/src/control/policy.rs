@@ -1,10 +1,12 @@
 //! `OZPolicy`: access policies, one of the server's for each protocol or rule.
 
 mod lower;
+mod meaning;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use konverge::{
@@ -16,14 +18,17 @@ use konverge::{
 };
 use konverge_core::names::few;
 
-use self::lower::{Contribution, Lowered, Part};
+use self::{
+    lower::{Contribution, Lowered, Part},
+    meaning::{Meaning, Named},
+};
 use crate::{
     annotations,
     api::v1::{OZGroup, OZPolicy, OZResource},
     collections::Collections,
     control::references,
     reasons::Why,
-    remote::{DesiredPolicy, Groups},
+    remote::{DesiredPolicy, Destination, Groups, address_type, canonical},
     settings::Settings,
 };
 
@@ -31,6 +36,8 @@ pub(super) use self::lower::{GENERATED_BY, generated_name, requested_policies};
 
 /// The finalizer, which is the original's.
 const FINALIZER: &str = "openzro.io/cleanup";
+/// How soon a policy is looked at that waits for a resource, which mostly wakes it before.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps policies.
 pub struct PolicyReconciler {
@@ -49,9 +56,39 @@ fn binding(policy: &OZPolicy, part: &str, name: &str, settings: &Settings) -> Bi
     })
 }
 
+/// The ids of what the words of a policy mean.
+#[derive(Default)]
+struct Resolved {
+    /// Those of groups, by the words.
+    groups: BTreeMap<String, String>,
+    /// Those of network resources, by the words.
+    resources: BTreeMap<String, Target>,
+}
+
+/// A network resource to which a policy leads.
+struct Target {
+    /// The namespace and name of its object.
+    key: String,
+    destination: Destination,
+}
+
+impl Target {
+    fn of(resource: &OZResource) -> Result<Self, Error> {
+        let key = ObjectKey::of(resource).map(|key| key.to_string()).unwrap_or_default();
+        let id = resource.status.as_ref().and_then(|status| status.network_resource_id.clone());
+        let address = canonical(&resource.spec.address);
+        let (Some(id), Some(address)) = (id.filter(|id| !id.is_empty()), address) else {
+            let message = format!("waits for OZResource {key}, which openZro does not have yet");
+            return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
+        };
+        Ok(Self { key, destination: Destination::Resource { id, kind: address_type(&address).to_owned() } })
+    }
+}
+
 /// The desired content of a part.
-fn desired(part: &Part, ids: &Ids) -> DesiredPolicy {
-    let of = |names: &BTreeSet<String>| names.iter().filter_map(|name| ids.get(name)).cloned().collect();
+fn desired(part: &Part, resolved: &Resolved) -> DesiredPolicy {
+    let of = |names: &BTreeSet<String>| names.iter().filter_map(|name| resolved.groups.get(name)).cloned().collect();
+    let resource = part.destinations.iter().find_map(|name| resolved.resources.get(name));
     DesiredPolicy {
         name: part.name.clone(),
         description: part.description.clone(),
@@ -60,59 +97,57 @@ fn desired(part: &Part, ids: &Ids) -> DesiredPolicy {
         protocol: part.protocol.clone(),
         ports: part.ports.clone(),
         sources: of(&part.sources),
-        destinations: of(&part.destinations),
+        destination: resource
+            .map_or_else(|| Destination::Groups(of(&part.destinations)), |target| target.destination.clone()),
         bidirectional: part.bidirectional,
     }
 }
 
-/// Returns the display names of the groups that the spec means. The words of a rule are display names, or names of `OZGroup`s of the same account if
-/// openZro has no group of that name.
-async fn display_names(
-    policy: &OZPolicy,
-    names: &[String],
-    groups: &Remotes<Groups>,
-    objects: &[Arc<OZGroup>],
-    settings: &Settings,
-) -> Result<Vec<String>, Error> {
-    if policy.spec.rules.is_empty() {
-        return Ok(names.to_vec());
+/// Whether openZro has a group of this display name.
+async fn is_group(scope: &str, name: &str, groups: &Remotes<Groups>) -> Result<bool, Error> {
+    match groups.resolve(scope, &[name.to_owned()]).await {
+        Ok(_) => Ok(true),
+        Err(failure) if failure.reason() == "WaitingForReference" => Ok(false),
+        Err(failure) => Err(failure.into()),
     }
-    let scope = scope_of(policy);
-    let is_own = |group: &Arc<OZGroup>| settings.scope(group.metadata.namespace.as_deref()) == scope;
-    let (own, foreign): (Vec<_>, Vec<_>) = objects.iter().cloned().partition(is_own);
-    let mut displayed = Vec::new();
-    for name in names {
-        let is_missing = match groups.resolve(&scope, std::slice::from_ref(name)).await {
-            Ok(_) => false,
-            Err(failure) if failure.reason() == "WaitingForReference" => true,
-            Err(failure) => return Err(failure.into()),
-        };
-        let by_object = if is_missing {
-            references::check_account(name, &foreign)
-                .and_then(|()| references::display_name_anywhere(name, &own))
-                .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.rules: {why}")))?
-        } else {
-            None
-        };
-        displayed.push(by_object.unwrap_or_else(|| name.clone()));
-    }
-    Ok(displayed)
 }
 
-/// Resolves the groups of all parts. A group that does not exist is a failure that names it.
+/// Resolves the groups and resources of all parts, and splits the parts accordingly. A group that does not exist is a failure that names it.
+///
+/// The words of a rule are display names. If openZro has no group of that name, they are names of objects of the same account.
 async fn resolve(
     policy: &OZPolicy,
-    lowered: &Lowered,
+    lowered: Lowered,
     groups: &Remotes<Groups>,
-    objects: &[Arc<OZGroup>],
-    settings: &Settings,
-) -> Result<Ids, Error> {
-    let names: BTreeSet<String> =
-        lowered.parts.iter().flat_map(|part| part.sources.iter().chain(&part.destinations)).cloned().collect();
-    let names: Vec<String> = names.into_iter().collect();
-    let displayed = display_names(policy, &names, groups, objects, settings).await?;
-    let items = groups.resolve(&scope_of(policy), &displayed).await?;
-    Ok(names.into_iter().zip(items.iter().map(|item| item.id().to_owned())).collect())
+    named: &Named,
+) -> Result<(Lowered, Resolved), Error> {
+    let scope = scope_of(policy);
+    let sources: BTreeSet<&String> = lowered.parts.iter().flat_map(|part| &part.sources).collect();
+    let destinations = lowered.parts.iter().flat_map(|part| &part.destinations);
+    let words: BTreeSet<&String> = destinations.chain(sources.iter().copied()).collect();
+    let (mut displayed, mut resolved) = (BTreeMap::new(), Resolved::default());
+    for word in words {
+        let mut display = word.clone();
+        if !policy.spec.rules.is_empty() && !is_group(&scope, word, groups).await? {
+            let meaning = named
+                .meaning(word, !sources.contains(word))
+                .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.rules: {why}")))?;
+            match meaning {
+                Some(Meaning::Group(name)) => display = name,
+                Some(Meaning::Resource(resource)) => {
+                    resolved.resources.insert(word.clone(), Target::of(&resource)?);
+                    continue;
+                }
+                None => {}
+            }
+        }
+        displayed.insert(word.clone(), display);
+    }
+    let items = groups.resolve(&scope, &displayed.values().cloned().collect::<Vec<_>>()).await?;
+    resolved.groups = displayed.into_keys().zip(items.iter().map(|item| item.id().to_owned())).collect();
+    let keys = resolved.resources.iter().map(|(word, target)| (word.clone(), target.key.clone())).collect();
+    let lowered = lower::split(lowered, &keys).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
+    Ok((lowered, resolved))
 }
 
 /// The parts that resources have in the policy. A policy never has groups of a resource of another account.
@@ -140,17 +175,20 @@ pub(crate) async fn plan(
         return Ok(former.iter().map(|part| (binding(policy, part, "", settings), None)).collect());
     }
     let lowered = lowered(policy, &contribution(policy, resources, settings))?;
-    let ids = resolve(policy, &lowered, groups, objects, settings).await?;
-    let wanted =
-        lowered.parts.iter().map(|part| (binding(policy, &part.id, &part.name, settings), Some(desired(part, &ids))));
+    let named = Named::new(policy, objects, resources, settings);
+    let (lowered, resolved) = resolve(policy, lowered, groups, &named).await?;
+    let wanted = lowered
+        .parts
+        .iter()
+        .map(|part| (binding(policy, &part.id, &part.name, settings), Some(desired(part, &resolved))));
     let dropped = former.iter().filter(|part| lowered.parts.iter().all(|wanted| wanted.id != **part));
     Ok(wanted.chain(dropped.map(|part| (binding(policy, part, "", settings), None))).collect())
 }
 
 impl PolicyReconciler {
-    async fn apply_part(&self, context: &Context<OZPolicy>, part: &Part, ids: &Ids) -> Result<(), Error> {
+    async fn apply_part(&self, context: &Context<OZPolicy>, part: &Part, resolved: &Resolved) -> Result<(), Error> {
         let binding = binding(context.object(), &part.id, &part.name, &self.settings);
-        let desired = desired(part, ids);
+        let desired = desired(part, resolved);
         let standing = context.remote(&self.collections.policies).apply(&binding, &desired).await?;
         context.status(|status| lower::set_id(status, part, Some(standing.item.id())));
         Ok(())
@@ -179,9 +217,6 @@ pub(super) fn scope_of(policy: &OZPolicy) -> String {
     policy.annotations().get(annotations::ACCOUNT).cloned().unwrap_or_default()
 }
 
-/// Ids of groups by name.
-type Ids = BTreeMap<String, String>;
-
 impl Reconcile<OZPolicy> for PolicyReconciler {
     type Error = Error;
 
@@ -191,13 +226,13 @@ impl Reconcile<OZPolicy> for PolicyReconciler {
         let lowered = lowered(&policy, &contribution)?;
         context.status(|status| status.managed_service_list.clone_from(&contribution.members));
 
-        let objects = context.watched::<OZGroup>()?.list();
-        let ids = resolve(&policy, &lowered, &self.collections.groups, &objects, &self.settings).await?;
+        let named = Named::new(&policy, &context.watched::<OZGroup>()?.list(), &resources, &self.settings);
+        let (lowered, resolved) = resolve(&policy, lowered, &self.collections.groups, &named).await?;
 
         // A part that fails does not keep the others from their place.
         let mut first_error = None;
         for part in &lowered.parts {
-            if let Err(error) = self.apply_part(&context, part, &ids).await {
+            if let Err(error) = self.apply_part(&context, part, &resolved).await {
                 first_error.get_or_insert(error);
             }
         }
@@ -237,12 +272,23 @@ fn policies_of(resource: &OZResource) -> Vec<ObjectKey> {
     requested.into_iter().chain(generated).map(|name| ObjectKey { namespace: None, name }).collect()
 }
 
+/// Whether a rule of the policy may lead to the resource.
+fn names_resource(policy: &OZPolicy, resource: &OZResource) -> bool {
+    policy.spec.rules.iter().flat_map(|rule| &rule.destinations).any(|name| references::is_named(resource, name))
+}
+
 /// The controller of `OZPolicy`s.
 pub fn oz_policy(collections: &Collections, settings: &Arc<Settings>) -> Controller<OZPolicy, PolicyReconciler> {
     Controller::new(PolicyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .reasons::<Why>()
-        .watches(Watch::<OZResource>::new(), |resource, _| policies_of(resource))
+        .watches(Watch::<OZResource>::new(), |resource, policies| {
+            let users = policies.list().into_iter().filter(|policy| names_resource(policy, resource));
+            policies_of(resource)
+                .into_iter()
+                .chain(users.filter_map(|policy| ObjectKey::of(&*policy)))
+                .collect::<Vec<_>>()
+        })
         .watches(Watch::<OZGroup>::new(), |group, policies| {
             let is_user = |policy: &Arc<OZPolicy>| {
                 !policy.spec.rules.is_empty()

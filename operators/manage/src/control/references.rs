@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use konverge::{
     Object, Watched,
+    kube::Resource,
     prelude::{Error, ObjectKey},
     remote::Remotes,
 };
 use konverge_core::names::few;
 
 use crate::{
-    annotations::ACCOUNT,
     api::{
         v1::OZGroup,
         v1alpha1::{Group, GroupReference},
@@ -123,29 +123,20 @@ pub(super) fn users_by_name<K: Object>(
     objects.into_iter().filter(is_user).filter_map(|object| ObjectKey::of(&*object)).collect()
 }
 
-/// Whether an object without a namespace means this `OZGroup`: by its name, or by its namespace and name.
-pub(super) fn is_named(group: &OZGroup, reference: &str) -> bool {
-    let (namespace, name) = (group.metadata.namespace.as_deref(), group.metadata.name.as_deref());
+/// Whether an object without a namespace means this one: by its name, or by its namespace and name.
+pub(super) fn is_named<K: Resource>(object: &K, reference: &str) -> bool {
+    let (namespace, name) = (object.meta().namespace.as_deref(), object.meta().name.as_deref());
     match reference.split_once('/') {
         Some((of, reference)) => namespace == Some(of) && name == Some(reference),
         None => name == Some(reference),
     }
 }
 
-/// Refuses `namespace/name` if that is an `OZGroup` of another account. `foreign` are the groups of all other accounts.
-pub(super) fn check_account(reference: &str, foreign: &[Arc<OZGroup>]) -> Result<(), String> {
-    if reference.contains('/') && foreign.iter().any(|group| is_named(group, reference)) {
-        return Err(format!(
-            "OZGroup {reference} is in another account; name a group of the policy's account, or set the annotation {ACCOUNT}"
-        ));
-    }
-    Ok(())
-}
-
 /// The display name of the group that the `OZGroup`s of this name stand for; `None` if there is none. The error names those that stand for different
 /// groups.
 pub(super) fn display_name_anywhere(reference: &str, groups: &[Arc<OZGroup>]) -> Result<Option<String>, String> {
-    let is_meant = |group: &&Arc<OZGroup>| group.metadata.deletion_timestamp.is_none() && is_named(group, reference);
+    let is_meant =
+        |group: &&Arc<OZGroup>| group.metadata.deletion_timestamp.is_none() && is_named(&***group, reference);
     let meant: Vec<_> = groups.iter().filter(is_meant).collect();
     let names: BTreeSet<&str> = meant.iter().map(|group| group.spec.name.as_str()).collect();
     if names.len() > 1 {
@@ -199,9 +190,6 @@ mod tests {
             [("db", Some("DB")), ("a/web", Some("Web of A")), ("b/web", Some("Web of B")), ("c/web", None), ("x", None)]
         {
             assert_eq!(display_name_anywhere(reference, &groups).unwrap().as_deref(), expected, "{reference}");
-        }
-        for (reference, is_refused) in [("a/web", true), ("web", false), ("c/web", false)] {
-            assert_eq!(check_account(reference, &groups).is_err(), is_refused, "{reference}");
         }
         let ambiguous = display_name_anywhere("web", &groups).unwrap_err();
         assert!(ambiguous.contains("a/web") && ambiguous.contains("b/web"), "{ambiguous}");

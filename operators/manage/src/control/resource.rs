@@ -18,7 +18,7 @@ use crate::{
     api::v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer},
     collections::Collections,
     reasons::Why,
-    remote::{DesiredResource, FORMER_DESCRIPTION, canonical},
+    remote::{DesiredResource, FORMER_DESCRIPTION, address_type, canonical},
     settings::Settings,
 };
 
@@ -51,11 +51,7 @@ fn address(resource: &OZResource) -> Result<String, String> {
     let address = canonical(&spec.address).ok_or_else(|| {
         format!("spec.address is {:?}; use an IP address, a CIDR or a domain such as web.example.com", spec.address)
     })?;
-    let is = match address.rsplit_once('/') {
-        Some((_, "32" | "128")) => "host",
-        Some(_) => "subnet",
-        None => "domain",
-    };
+    let is = address_type(&address);
     match spec.type_.as_deref() {
         Some(wanted) if wanted != is => Err(format!("spec.type is {wanted}, and spec.address is a {is}; correct one")),
         _ => Ok(address),

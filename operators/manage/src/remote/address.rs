@@ -25,6 +25,15 @@ pub fn canonical(address: &str) -> Option<String> {
     is_domain.then(|| address.to_owned())
 }
 
+/// Returns the server's word for an address in its canonical form: `host`, `subnet` or `domain`.
+pub fn address_type(canonical: &str) -> &'static str {
+    match canonical.rsplit_once('/') {
+        Some((_, "32" | "128")) => "host",
+        Some(_) => "subnet",
+        None => "domain",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

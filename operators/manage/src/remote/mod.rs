@@ -9,10 +9,10 @@ mod resource;
 mod router;
 mod setup_key;
 
-pub use address::canonical;
+pub use address::{address_type, canonical};
 pub use group::{GroupItem, Groups};
 pub use network::{DesiredNetwork, NetworkItem, Networks};
-pub use policy::{DesiredPolicy, Policies, PolicyItem, Ports};
+pub use policy::{DesiredPolicy, Destination, Policies, PolicyItem, Ports};
 pub use record::{DesiredRecord, RecordItem, Records};
 pub use resource::{DesiredResource, ResourceItem, Resources};
 pub use router::{DesiredRouter, RouterItem, Routers};

@@ -39,10 +39,24 @@ pub struct DesiredPolicy {
     pub ports: Ports,
     /// Ids of the source groups; never empty.
     pub sources: BTreeSet<String>,
-    /// Ids of the destination groups; never empty.
-    pub destinations: BTreeSet<String>,
+    /// The items that the sources may reach.
+    pub destination: Destination,
     /// Whether destinations may reach sources, too.
     pub bidirectional: bool,
+}
+
+/// The items that the sources of a policy may reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// The groups with these ids; never empty.
+    Groups(BTreeSet<String>),
+    /// One network resource.
+    Resource {
+        /// Its id.
+        id: String,
+        /// `host`, `subnet` or `domain`.
+        kind: String,
+    },
 }
 
 /// Ports of a rule, as ranges; a single port begins and ends its range.
@@ -69,8 +83,8 @@ struct RuleItem {
     bidirectional: bool,
     ports: Ports,
     sources: BTreeSet<String>,
-    destinations: BTreeSet<String>,
-    /// Whether it names a resource in place of groups, or a port that is none, which no custom resource can say.
+    destination: Destination,
+    /// Whether it names a resource in place of source groups, or a port that is none, which no custom resource can say.
     has_more: bool,
 }
 
@@ -91,7 +105,10 @@ impl From<Policy> for PolicyItem {
 impl From<types::Rule> for RuleItem {
     fn from(rule: types::Rule) -> Self {
         let ids = |references: Vec<types::Reference>| references.into_iter().map(|reference| reference.id).collect();
-        let has_resource = rule.source_resource.is_some() || rule.destination_resource.is_some();
+        let destination = match rule.destination_resource {
+            Some(resource) => Destination::Resource { id: resource.id, kind: resource.r#type },
+            None => Destination::Groups(ids(rule.destinations)),
+        };
         let single = rule.ports.iter().map(|port| port.parse().map(|port: u16| (port, port)));
         let (single, is_odd) = match single.collect::<Result<Ports, _>>() {
             Ok(ports) => (ports, false),
@@ -106,8 +123,8 @@ impl From<types::Rule> for RuleItem {
             bidirectional: rule.bidirectional,
             ports: rule.port_ranges.iter().map(|range| (range.start, range.end)).chain(single).collect(),
             sources: ids(rule.sources),
-            destinations: ids(rule.destinations),
-            has_more: has_resource || is_odd,
+            destination,
+            has_more: rule.source_resource.is_some() || is_odd,
         }
     }
 }
@@ -122,8 +139,11 @@ fn rule(desired: &DesiredPolicy, mark: &Mark) -> Value {
         "protocol": desired.protocol,
         "bidirectional": desired.bidirectional,
         "sources": desired.sources,
-        "destinations": desired.destinations,
     });
+    match &desired.destination {
+        Destination::Groups(ids) => rule["destinations"] = json!(ids),
+        Destination::Resource { id, kind } => rule["destinationResource"] = json!({ "id": id, "type": kind }),
+    }
     if desired.ports.iter().all(|(first, last)| first == last) {
         rule["ports"] = desired.ports.iter().map(|(port, _)| json!(port.to_string())).collect();
     } else {
@@ -137,7 +157,7 @@ fn rule(desired: &DesiredPolicy, mark: &Mark) -> Value {
 fn edit(body: &mut Fields, desired: &DesiredPolicy, mark: &Mark) {
     let first = body.get("rules").and_then(|rules| rules.get(0)).and_then(Value::as_object).cloned();
     let mut kept = first.unwrap_or_default();
-    for contrary in ["ports", "port_ranges", "sourceResource", "destinationResource"] {
+    for contrary in ["ports", "port_ranges", "sourceResource", "destinations", "destinationResource"] {
         kept.remove(contrary);
     }
     if let Value::Object(ours) = rule(desired, mark) {
@@ -209,7 +229,7 @@ impl Remote for Policies {
             ("bidirectional", rule.bidirectional == desired.bidirectional),
             ("ports", rule.ports == desired.ports && !rule.has_more),
             ("sources", rule.sources == desired.sources),
-            ("destinations", rule.destinations == desired.destinations),
+            ("destinations", rule.destination == desired.destination),
         ]))
     }
 }
@@ -228,7 +248,7 @@ mod tests {
             protocol: "tcp".to_owned(),
             ports: [(443, 443), (80, 80)].into(),
             sources: ids(["s1", "s2"]),
-            destinations: ids(["d1", "d2"]),
+            destination: Destination::Groups(ids(["d1", "d2"])),
             bidirectional: true,
         }
     }
@@ -262,7 +282,8 @@ mod tests {
             (json!({ "action": "drop", "protocol": "udp" }), &["action", "protocol"]),
             (json!({ "description": "to the web" }), &["mark"]),
             (json!({ "sources": null }), &["sources"]),
-            (json!({ "destinationResource": { "id": "r", "type": "host" } }), &["ports"]),
+            (json!({ "sourceResource": { "id": "r", "type": "host" } }), &["ports"]),
+            (json!({ "destinationResource": { "id": "r", "type": "host" } }), &["destinations"]),
         ] {
             let item = shown(fields.clone(), |policy| {
                 let rule = policy["rules"][0].as_object_mut().unwrap();
@@ -289,6 +310,14 @@ mod tests {
         let rule = &body["rules"][0];
         assert_eq!((&rule["id"], &rule["newer"], rule.get("port_ranges")), (&json!("r"), &json!(2), None));
         assert_eq!(rule["ports"], json!(["80", "443"]));
+        // A resource takes the place of groups, and the other way round.
+        assert_eq!(rule["destinations"], json!(["d1", "d2"]));
+        let resource = Destination::Resource { id: "r1".to_owned(), kind: "host".to_owned() };
+        edit(&mut body, &DesiredPolicy { destination: resource, ..desired() }, &mark());
+        let expected = json!({ "id": "r1", "type": "host" });
+        assert_eq!((&body["rules"][0]["destinationResource"], body["rules"][0].get("destinations")), (&expected, None));
+        edit(&mut body, &desired(), &mark());
+        assert_eq!(body["rules"][0].get("destinationResource"), None);
         // A range leaves no place for single ports.
         let ranges = DesiredPolicy { ports: [(80, 80), (8000, 8010)].into(), ..desired() };
         edit(&mut body, &ranges, &mark());

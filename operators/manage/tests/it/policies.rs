@@ -3,7 +3,7 @@
 use konverge::kube::Api;
 use konverge_manage::api::v1::{OZGroup, OZGroupSpec, OZPolicy, OZPolicySpec, OZResource, OZResourceSpec};
 use konverge_openzro::Collection;
-use serde_json::{Value, json};
+use serde_json::{Value, from_value, json};
 
 use crate::stage::Stage;
 
@@ -159,6 +159,78 @@ async fn the_rules_of_a_policy_may_name_groups_by_their_objects() {
     stage.by_hand(&Collection::Groups, json!({ "name": "devs" })).await;
     let has_other = async || rule(&stage.on_server(&Collection::Policies).await["p r"])["sources"] == json!(["devs"]);
     stage.until("the policy means the group of that name", has_other).await;
+    stage.delete(&policies, "p").await;
+    stage.gone(&policies, "p").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_can_lead_to_one_resource() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let (policies, resources) = (Api::<OZPolicy>::all(stage.client.clone()), stage.api::<OZResource>());
+    let spec = json!({ "name": "p", "rules": [{ "name": "ssh", "sources": ["All"], "destinations": ["bastion"], "protocol": "tcp",
+        "ports": ["22"], "bidirectional": false }] });
+    stage.create(&policies, &policy("p", spec)).await;
+    stage.says(&policies, "p", "Reconciling", "WaitingForReference").await;
+    assert_eq!(stage.writes(), 0);
+
+    let network = stage.by_hand(&Collection::Networks, json!({ "name": "n", "description": "" })).await;
+    let spec = json!({ "name": "Bastion", "networkID": network, "address": "10.10.5.5", "groups": ["All"] });
+    stage.create(&resources, &OZResource::new("bastion", from_value::<OZResourceSpec>(spec).unwrap())).await;
+    let resource = stage.says(&resources, "bastion", "Ready", "Reconciled").await.status.unwrap().network_resource_id;
+    stage.says(&policies, "p", "Ready", "Reconciled").await;
+    let name = format!("p ssh {}/bastion", stage.namespace);
+    let on_server = stage.on_server(&Collection::Policies).await;
+    let rule_of = |policy: &Value| policy["rules"][0].clone();
+    assert_eq!(rule_of(&on_server[&name])["destinationResource"], json!({ "id": resource, "type": "host" }));
+    assert!(rule_of(&on_server[&name])["destinations"].as_array().is_none_or(Vec::is_empty), "{on_server:#?}");
+    assert!(!on_server.contains_key("p ssh"), "{on_server:#?}");
+
+    // Beside a group, it has a policy of its own. At rest and after a restart, nothing is written.
+    let rules = json!([{ "name": "ssh", "sources": ["All"], "destinations": ["bastion", "All"], "protocol": "tcp", "ports": ["22"],
+        "bidirectional": false }]);
+    stage.patch(&policies, "p", json!({ "spec": { "rules": rules } })).await;
+    stage.says(&policies, "p", "Ready", "Reconciled").await;
+    let on_server = stage.on_server(&Collection::Policies).await;
+    assert_eq!(rule(&on_server["p ssh"])["destinations"], json!(["All"]));
+    assert_eq!(rule_of(&on_server[&name])["destinationResource"]["id"], json!(resource));
+    let writes = stage.writes();
+    operator.stop().await;
+    let _operator = stage.start(&[]).await;
+    let calls = stage.calls().len();
+    stage.until("the lists are read again", async || stage.calls().len() > calls + 16).await;
+    assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
+
+    // Drift is corrected: a person leads the policy to another resource.
+    let place = Collection::Policies.place(on_server[&name]["id"].as_str().unwrap());
+    let lead = |body: &mut konverge_openzro::Fields| {
+        let rule = body["rules"][0].as_object_mut().unwrap();
+        rule.remove("destinations");
+        rule["destinationResource"] = json!({ "id": "another", "type": "host" });
+    };
+    stage.dashboard.modify(&place, lead).await.unwrap();
+    let is_corrected = async || {
+        rule_of(&stage.on_server(&Collection::Policies).await[&name])["destinationResource"]["id"] == json!(resource)
+    };
+    stage.until("the policy leads to its resource again", is_corrected).await;
+
+    // Nothing is deleted or opened because the resource is gone.
+    stage.delete(&resources, "bastion").await;
+    stage.gone(&resources, "bastion").await;
+    stage.says(&policies, "p", "Reconciling", "WaitingForReference").await;
+    let after = stage.on_server(&Collection::Policies).await;
+    assert_eq!(rule_of(&after[&name])["destinationResource"]["id"], json!(resource));
+
+    // Without the destination, its policy goes.
+    let rules =
+        json!([{ "name": "ssh", "sources": ["All"], "destinations": ["All"], "protocol": "tcp", "ports": ["22"] }]);
+    stage.patch(&policies, "p", json!({ "spec": { "rules": rules } })).await;
+    stage.says(&policies, "p", "Ready", "Reconciled").await;
+    stage
+        .until("the policy of the resource is gone", async || {
+            !stage.on_server(&Collection::Policies).await.contains_key(&name)
+        })
+        .await;
     stage.delete(&policies, "p").await;
     stage.gone(&policies, "p").await;
 }

@@ -1,6 +1,6 @@
 //! The meaning of an `OZPolicy`: which policies the server should have for it. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use konverge::kube::ResourceExt;
@@ -32,7 +32,7 @@ pub(super) struct Part {
     pub(super) ports: Ports,
     /// Names of groups; never empty.
     pub(super) sources: BTreeSet<String>,
-    /// Names of groups; never empty.
+    /// Names of groups, or the name of one resource; never empty. Before the split, of both.
     pub(super) destinations: BTreeSet<String>,
     pub(super) bidirectional: bool,
 }
@@ -43,6 +43,43 @@ pub(super) struct Lowered {
     pub(super) parts: Vec<Part>,
     /// The words for what the flat form lacks to have an effect.
     pub(super) lacking: Vec<&'static str>,
+}
+
+/// The name and the part of a rule's policy that leads to one resource.
+fn for_resource(part: &Part, rule: &str, name: &str, key: &str) -> Part {
+    let rule = format!("{rule} to {key}");
+    Part {
+        id: rule_part(&rule),
+        name: format!("{} {key}", part.name),
+        rule: Some(rule),
+        destinations: [name.to_owned()].into(),
+        ..part.clone()
+    }
+}
+
+/// Splits the policies of rules that have resources among their destinations: the server has either groups or one resource in a rule. `resources` are
+/// the namespace and name of each destination that is a resource.
+pub(super) fn split(lowered: Lowered, resources: &BTreeMap<String, String>) -> Result<Lowered, String> {
+    let mut parts: Vec<Part> = Vec::new();
+    for part in lowered.parts {
+        let is_resource = |name: &String| resources.contains_key(name);
+        let (of_resources, of_groups): (BTreeSet<_>, _) = part.destinations.iter().cloned().partition(is_resource);
+        // One resource may have two names, with and without its namespace.
+        let keys: BTreeMap<&String, &String> = of_resources.iter().map(|name| (&resources[name], name)).collect();
+        let rule = part.rule.clone().unwrap_or_default();
+        parts.extend(keys.into_iter().map(|(key, name)| for_resource(&part, &rule, name, key)));
+        if !of_groups.is_empty() {
+            parts.push(Part { destinations: of_groups, ..part });
+        }
+    }
+    let mut ids = BTreeSet::new();
+    if let Some(twice) = parts.iter().find(|part| !ids.insert(&part.id)) {
+        let rule = twice.rule.as_deref().unwrap_or_default();
+        return Err(format!(
+            "spec.rules has {rule:?} and a rule to a resource that has the same name; rename the former"
+        ));
+    }
+    Ok(Lowered { parts, ..lowered })
 }
 
 /// The groups, ports and members that resources add to a policy.
@@ -357,6 +394,44 @@ mod tests {
             ("drop", "all", false, false)
         );
         assert_ne!(web.id, drop.id);
+    }
+
+    #[test]
+    fn each_resource_of_a_rule_has_a_policy_of_its_own() {
+        let rules = json!({ "rules": [
+            { "name": "ssh", "sources": ["a"], "destinations": ["b", "db", "shop/db", "c", "web"], "protocol": "tcp", "ports": [22] },
+            { "name": "none", "sources": ["a"], "destinations": ["db"] },
+        ] });
+        let keys = [("db", "shop/db"), ("shop/db", "shop/db"), ("web", "shop/web")];
+        let resources = keys.map(|(name, key)| (name.to_owned(), key.to_owned())).into();
+        let lowered = lower(&spec(&rules), &Contribution::default()).unwrap();
+        let split = split(lowered.clone(), &resources).unwrap();
+        let texts = |part: &Part| (part.name.clone(), part.destinations.iter().cloned().collect::<Vec<_>>().join(" "));
+        let expected = [
+            ("web ssh shop/db", "shop/db"),
+            ("web ssh shop/web", "web"),
+            ("web ssh", "b c"),
+            ("web none shop/db", "db"),
+        ];
+        let expected = expected.map(|(name, destinations)| (name.to_owned(), destinations.to_owned()));
+        assert_eq!(split.parts.iter().map(texts).collect::<Vec<_>>(), expected);
+        assert!(split.parts[..3].iter().all(|part| part.ports == [(22, 22)].into()));
+        // The id in the status belongs to the same part.
+        let mut policy = OZPolicy::new("web", spec(&rules));
+        let mut status = OZPolicyStatus::default();
+        split.parts.iter().for_each(|part| set_id(&mut status, part, Some(&part.name)));
+        policy.status = Some(status);
+        for part in &split.parts {
+            assert_eq!(id(&policy, &part.id).as_deref(), Some(&*part.name));
+        }
+        assert_eq!(super::split(lowered.clone(), &BTreeMap::new()).unwrap(), lowered);
+
+        let rules = json!({ "rules": [
+            { "name": "ssh", "sources": ["a"], "destinations": ["db"] },
+            { "name": "ssh to shop/db", "sources": ["a"], "destinations": ["b"] },
+        ] });
+        let lowered = lower(&spec(&rules), &Contribution::default()).unwrap();
+        assert!(super::split(lowered, &resources).unwrap_err().contains("rename the former"));
     }
 
     #[test]
