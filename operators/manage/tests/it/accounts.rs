@@ -13,6 +13,7 @@ use konverge_manage::api::{
     v1alpha1::{Group, GroupSpec, SetupKey, SetupKeySpec},
 };
 use konverge_openzro::Collection;
+use konverge_testkit_stores::Fault;
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
@@ -295,4 +296,31 @@ async fn a_token_of_too_low_a_role_changes_nothing_and_each_object_says_so() {
     stage.patch(&objects.resources, "db", again.clone()).await;
     stage.patch(&objects.keys, "pods", again).await;
     objects.are_ready(&stage).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w26_a_list_that_hangs_delays_only_objects_that_need_it_and_a_429_is_obeyed() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let (groups, policies) = (stage.api::<Group>(), Api::<OZPolicy>::all(stage.client.clone()));
+    stage.front.plan(|seen| seen.path.ends_with("/policies").then_some(Fault::Hang));
+    stage.create(&policies, &policy("web")).await;
+    stage.until("a list hangs", async || stage.calls().iter().any(|call| call.contains("/policies"))).await;
+    stage.create(&groups, &group("devs", "Developers")).await;
+    stage.says(&groups, "devs", "Ready", "Reconciled").await;
+    assert!(stage.on_server(&Collection::Groups).await.contains_key("Developers"));
+    assert!(stage.front.journal().iter().all(|seen| !seen.path.ends_with("/policies") || seen.status.is_none()));
+    stage.front.plan(|_| None);
+    stage.says(&policies, "web", "Ready", "Reconciled").await;
+
+    // The server asks to be left alone: nothing is sent in the meantime, and nothing is lost.
+    stage.front.plan(|seen| (seen.method == "POST").then(|| Fault::too_many_requests(3)));
+    stage.create(&groups, &group("ops", "Operators")).await;
+    let is_refused = async || stage.front.journal().iter().any(|seen| seen.method == "POST" && seen.status.is_none());
+    stage.until("the server asks for a pause", is_refused).await;
+    let calls = stage.calls().len();
+    stage.front.plan(|_| None);
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    assert!(stage.calls().len() <= calls + 2, "{:#?}", stage.calls().split_off(calls));
+    stage.says(&groups, "ops", "Ready", "Reconciled").await;
 }

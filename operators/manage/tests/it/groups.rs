@@ -263,3 +263,19 @@ async fn w1_a_group_with_peers_keeps_them_when_it_is_adopted_renamed_and_deleted
     stage.told("made", "LeftBehind").await;
     assert!(stage.front.journal().iter().all(|seen| seen.method != "DELETE"), "{:#?}", stage.calls());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w27_a_group_that_a_person_renames_or_deletes_is_as_its_object_says_within_an_interval() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let of_alpha = stage.api::<Group>();
+    stage.create(&of_alpha, &group("devs", "Developers")).await;
+    let status = stage.says(&of_alpha, "devs", "Ready", "Reconciled").await.status.unwrap();
+    let place = Collection::Groups.place(status.group_id.unwrap());
+    stage.dashboard.modify(&place, |body| body["name"] = json!("Nobody")).await.unwrap();
+    let names = async || stage.on_server(&Collection::Groups).await.into_keys().collect::<Vec<_>>();
+    stage.until("the group has its name again", async || names().await == ["All", "Developers"]).await;
+    stage.dashboard.delete(&place).await.unwrap();
+    stage.until("the group is there again", async || names().await == ["All", "Developers"]).await;
+    stage.says(&of_alpha, "devs", "Ready", "Reconciled").await;
+}

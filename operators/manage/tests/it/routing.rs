@@ -171,7 +171,7 @@ async fn w4_w16_a_network_that_vanished_is_made_anew_and_its_resources_follow() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn w10_w31_a_network_router_serves_a_service_with_a_record() {
+async fn w10_w27_w31_a_network_router_serves_a_service_with_a_record() {
     let stage = Stage::set().await;
     let _operator = stage.start(&[]).await;
     let (routers, resources) = (stage.api::<NetworkRouter>(), stage.api::<NetworkResource>());
@@ -198,10 +198,24 @@ async fn w10_w31_a_network_router_serves_a_service_with_a_record() {
     let service = stage.create(&stage.api::<Service>(), &service).await;
     let address = service.spec.unwrap().cluster_ip.unwrap();
     let status = stage.says(&resources, "web", "Ready", "Reconciled").await.status.unwrap();
-    let records = stage.on_server(&Collection::Records { zone }).await;
+    let records = stage.on_server(&Collection::Records { zone: zone.clone() }).await;
     let record = &records[&format!("web.{}.prod.example", stage.namespace)];
     assert_eq!((&record["type"], &record["content"], &record["ttl"]), (&json!("A"), &json!(address), &json!(300)));
     assert_eq!(status.dns_record_id.as_deref(), record["id"].as_str());
+
+    // W27: a person changes the resource and the record, and both are corrected.
+    let network = Collection::Resources { network: status.network_id.unwrap() };
+    let resource = network.place(status.resource_id.unwrap());
+    stage.dashboard.modify(&resource, |body| body["address"] = json!("10.99.0.1")).await.unwrap();
+    let zone = Collection::Records { zone };
+    let record = zone.place(status.dns_record_id.unwrap());
+    stage.dashboard.modify(&record, |body| body["content"] = json!("10.99.0.2")).await.unwrap();
+    let is_corrected = async || {
+        let records = stage.on_server(&zone).await;
+        let is_record = records.len() == 1 && records.values().all(|record| record["content"] == json!(address));
+        is_record && addresses(&stage).await == [format!("{address}/32")].into()
+    };
+    stage.until("the drift is corrected", is_corrected).await;
 
     stage.delete(&routers, "edge").await;
     stage.says(&routers, "edge", "Reconciling", "InUse").await;
