@@ -2,11 +2,14 @@
 //!
 //! Certificates rotate while an operator runs. The files are looked at when a call begins, at most every [`LOOK_EVERY`]. A changed file
 //! gives a new channel for the calls from then on; open streams end on the old one.
+//!
+//! A server, or a proxy before it, lets a connection carry some hundred calls at once, and lets further ones wait without a word. Streams last for
+//! hours, so they have channels of their own: no number of them keeps a call waiting.
 
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -20,6 +23,19 @@ use crate::config::{ClientCertificate, ClientConfig, ConfigError};
 
 /// A rotation leaves hours.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Streams of a channel. Half of what nginx lets a connection carry, which lets it carry least.
+const STREAMS_OF_A_CHANNEL: usize = 64;
+
+/// A channel for streams. It is full when as many streams hold it as it may carry, and gone with the last one.
+pub(crate) struct StreamChannel(Channel);
+
+impl StreamChannel {
+    /// The channel.
+    pub(crate) fn get(&self) -> Channel {
+        self.0.clone()
+    }
+}
 
 /// The channel to one server.
 pub(crate) struct ServerChannel {
@@ -38,6 +54,7 @@ struct Settings {
 
 struct Current {
     channel: Channel,
+    streams: Vec<Weak<StreamChannel>>,
     files: Files,
     looked: Instant,
 }
@@ -71,12 +88,30 @@ impl ServerChannel {
         settings.refuse_files_without_tls()?;
         let files = settings.read()?;
         let channel = settings.channel(&files)?;
-        Ok(Self { settings, current: Mutex::new(Current { channel, files, looked: Instant::now() }) })
+        let current = Current { channel, streams: Vec::new(), files, looked: Instant::now() };
+        Ok(Self { settings, current: Mutex::new(current) })
     }
 
     /// The channel for the next call. Files that have become unusable give a warning, and the channel stays as it is: a rotation may be
     /// under way.
     pub(crate) fn get(&self) -> Channel {
+        self.current().channel.clone()
+    }
+
+    /// A channel for the next stream, which holds it for as long as it lasts.
+    pub(crate) fn for_stream(&self) -> Result<Arc<StreamChannel>, ConfigError> {
+        let mut current = self.current();
+        current.streams.retain(|channel| channel.strong_count() > 0);
+        let has_room = |channel: &&Weak<StreamChannel>| channel.strong_count() < STREAMS_OF_A_CHANNEL;
+        if let Some(channel) = current.streams.iter().find(has_room).and_then(Weak::upgrade) {
+            return Ok(channel);
+        }
+        let channel = Arc::new(StreamChannel(self.settings.channel(&current.files)?));
+        current.streams.push(Arc::downgrade(&channel));
+        Ok(channel)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if self.settings.has_files() && now.duration_since(current.looked) >= LOOK_EVERY {
@@ -89,6 +124,7 @@ impl ServerChannel {
                         "certificate files have changed and are used from now on"
                     );
                     (current.channel, current.files) = (channel, files);
+                    current.streams.clear();
                 }
                 Err(error) => tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -96,7 +132,7 @@ impl ServerChannel {
                 ),
             }
         }
-        current.channel.clone()
+        current
     }
 }
 

@@ -182,7 +182,11 @@ impl Connection {
         body: Bytes,
         authentication: Option<Authentication>,
     ) -> Result<impl Stream<Item = Result<A, CallError>> + Send + use<A>, CallError> {
-        let mut grpc = self.grpc();
+        let channel = self.shared.channel.for_stream().map_err(|error| {
+            let status = Status::unavailable(error.to_string());
+            CallError::from_status(rpc.name, &self.shared.server, status)
+        })?;
+        let mut grpc = Grpc::new(channel.get()).max_decoding_message_size(DECODE_LIMIT);
         let request = request(body, authentication, None);
         let call = async {
             grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
@@ -190,9 +194,13 @@ impl Connection {
         };
         let stream = self.within_deadline(rpc, call).await?.into_inner();
         let connection = self.clone();
-        Ok(stream.map(move |item| match item {
-            Ok(bytes) => connection.decode(rpc, bytes),
-            Err(status) => Err(CallError::from_status(rpc.name, &connection.shared.server, status)),
+        Ok(stream.map(move |item| {
+            // For as long as the stream lasts.
+            let _held = &channel;
+            match item {
+                Ok(bytes) => connection.decode(rpc, bytes),
+                Err(status) => Err(CallError::from_status(rpc.name, &connection.shared.server, status)),
+            }
         }))
     }
 

@@ -213,3 +213,16 @@ async fn dropping_a_watch_ends_it_at_the_server() {
     .await
     .expect("the stream ends at the server");
 }
+
+/// The server lets a connection carry 200 calls at once, as servers do by default.
+#[tokio::test]
+async fn no_number_of_watches_keeps_calls_waiting() {
+    let server = Server::start().await;
+    let reader = server.reader();
+    let mut streams = Vec::new();
+    for _ in 0..250 {
+        streams.push(timeout(Duration::from_secs(10), reader.watch(None)).await.expect("there is room").unwrap());
+    }
+    assert_eq!(server.events.receiver_count(), 250);
+    timeout(Duration::from_secs(10), reader.fetch()).await.expect("and for other calls").unwrap();
+}
