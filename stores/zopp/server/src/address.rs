@@ -2,7 +2,8 @@
 
 use std::{net::IpAddr, str::FromStr, sync::Arc};
 
-use tonic::{Request, Status, metadata::MetadataMap, service::Interceptor};
+use http::HeaderMap;
+use tonic::{Request, Status, service::Interceptor};
 
 /// Where proxies write the addresses that a request came through, the nearest last.
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -61,12 +62,13 @@ impl Addresses {
         Self { trusted: trusted.into() }
     }
 
-    fn client(&self, peer: IpAddr, metadata: &MetadataMap) -> IpAddr {
+    /// The address of the client whose request with these headers came from `peer`.
+    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let is_trusted = |address| self.trusted.iter().any(|proxy| proxy.contains(address));
         if !is_trusted(peer) {
             return peer;
         }
-        let lines: Vec<_> = metadata.get_all(FORWARDED_FOR).iter().filter_map(|line| line.to_str().ok()).collect();
+        let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().filter_map(|line| line.to_str().ok()).collect();
         // From the nearest on: the first that is no proxy of ours is the client, and what it wrote further left is its own tale.
         let mut client = peer;
         for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
@@ -83,7 +85,7 @@ impl Addresses {
 impl Interceptor for Addresses {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(peer) = request.remote_addr() {
-            let client = self.client(peer.ip().to_canonical(), request.metadata()).to_canonical();
+            let client = self.client(peer.ip().to_canonical(), request.metadata().as_ref()).to_canonical();
             request.extensions_mut().insert(ClientAddress(client));
         }
         Ok(request)
@@ -101,11 +103,11 @@ mod tests {
 
     fn client(trusted: &[&str], peer: &str, forwarded: &[&str]) -> String {
         let trusted: Vec<TrustedProxy> = trusted.iter().map(|text| text.parse().unwrap()).collect();
-        let mut metadata = MetadataMap::new();
+        let mut headers = HeaderMap::new();
         for line in forwarded {
-            metadata.append(FORWARDED_FOR, line.parse().unwrap());
+            headers.append(FORWARDED_FOR, line.parse().unwrap());
         }
-        Addresses::new(&trusted).client(peer.parse().unwrap(), &metadata).to_string()
+        Addresses::new(&trusted).client(peer.parse().unwrap(), &headers).to_string()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One call on its way through: who makes it, what it is for, and what is put on record about it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use konverge_zopp_crypto::{
     key_link::KEY_GENERATION_KEY,
@@ -14,13 +14,16 @@ use tonic::{Code, Request, Response, Status};
 use crate::{
     address::client_address,
     audit::Unrecorded,
-    auth::{self, Caller, Repeat},
+    auth::{self, Caller, Refused, Repeat},
     limits::Reached,
     rbac::Role,
     shares::Share,
     state::State,
     status::{denied, exhausted, from_store},
-    store::{Action, AuditRow, Authority, EnvironmentRow, Need, Outcome, ProjectRow, Scope, WorkspaceRow},
+    store::{
+        Action, AuditRow, Authority, EnvironmentRow, Located, Need, Outcome, PrincipalRow, ProjectRow, Scope, Store,
+        WorkspaceRow,
+    },
     validate,
 };
 
@@ -98,25 +101,25 @@ impl Call {
         | Record::Change(action, resource_type)) = record;
         let caller = match auth::authenticate(state, method, request, repeat).await {
             Ok(caller) => caller,
-            Err(status) => {
+            Err(Refused { status, principal: Some(principal) }) => {
+                let row = row_of(&principal, request, action, resource_type);
+                record_limit(state, row, &status).await;
+                return Err(status);
+            }
+            Err(Refused { status, principal: None }) => {
                 if status.code() == Code::Unauthenticated {
                     record_unproven(state, request, action, &status).await;
                 }
                 return Err(status);
             }
         };
+        let row = AuditRow { signature: caller.used, ..row_of(&caller.principal, request, action, resource_type) };
         let limit = state.store.limits().requests;
-        let share = state.requests.take(&caller.principal.id, limit).ok_or_else(|| {
+        let Some(share) = state.requests.take(&caller.principal.id, limit) else {
             let reached = Reached { what: "requests of a principal at once", limit, flag: "--max-requests" };
-            exhausted(&reached, Some(1))
-        })?;
-        let row = AuditRow {
-            principal_id: caller.principal.id.clone(),
-            user_id: caller.principal.user_id.clone(),
-            client_ip: client_ip(request),
-            signature: caller.used,
-            authority: Authority::of(&caller.principal.id, caller.principal.user_id.as_deref()),
-            ..blank_row(action, resource_type)
+            let status = exhausted(&reached, Some(1));
+            record_limit(state, row, &status).await;
+            return Err(status);
         };
         let (state, wrap_signature) = (Arc::clone(state), wrap_signature(request)?);
         let key_generation = key_generation(request)?;
@@ -173,9 +176,7 @@ impl Call {
             (Some(user_id), Access::Member) => store.workspace_of_user(name, user_id, &principal.id).await,
             _ => store.workspace_of_key_holder(name, &principal.id).await,
         };
-        let workspace = workspace
-            .map_err(from_store)?
-            .ok_or_else(|| Status::not_found(format!("workspace {name:?} not found or access denied")))?;
+        let workspace = workspace.map_err(from_store)?.ok_or_else(|| no_workspace(name))?;
         self.row.workspace_id = Some(workspace.id.clone());
         self.row.authority.add(match access {
             Access::Member => Need::Member(workspace.id.clone()),
@@ -208,7 +209,7 @@ impl Call {
             .project(&place.workspace.id, name)
             .await
             .map_err(from_store)?
-            .ok_or_else(|| Status::not_found(format!("project {name:?} not found")))?;
+            .ok_or_else(|| no_project(name))?;
         self.row.project_id = Some(project.id.clone());
         place.scope.project_id = Some(project.id.clone());
         Ok(project)
@@ -229,10 +230,36 @@ impl Call {
             .environment(&project.id, name)
             .await
             .map_err(from_store)?
-            .ok_or_else(|| Status::not_found(format!("environment {name:?} not found")))?;
+            .ok_or_else(|| no_environment(name))?;
         self.row.environment_id = Some(environment.id.clone());
         place.scope.environment_id = Some(environment.id.clone());
         Ok(environment)
+    }
+
+    /// The environment of three names, if the caller has the role there. As [`Call::workspace`], [`Call::environment`] and [`Call::require`] one
+    /// after the other, with one look at the database.
+    pub(crate) async fn environment_with_role(
+        &mut self,
+        names: [&str; 3],
+        role: Role,
+    ) -> Result<(Place, EnvironmentRow), Status> {
+        validate::lookup("workspace name", names[0])?;
+        // These are refused only to a caller that sees the workspace.
+        let valid =
+            validate::lookup("environment name", names[2]).and_then(|()| validate::lookup("project name", names[1]));
+        let bounded = if valid.is_ok() { names } else { [names[0], "", ""] };
+        let located = locate(&self.state.store, &self.caller.principal, bounded).await?;
+        if let Some(located) = &located {
+            self.row.workspace_id = Some(located.workspace.id.clone());
+            self.row.project_id.clone_from(&located.project_id);
+            self.row.environment_id = located.environment.as_ref().map(|environment| environment.id.clone());
+            valid?;
+        }
+        let (place, environment) = admitted(located, names, role)?;
+        self.row.authority.add(Need::Member(place.workspace.id.clone()));
+        self.rely_on_generation(&place.workspace.id);
+        self.row.authority.add(Need::Role(place.scope.clone(), role));
+        Ok((place, environment))
     }
 
     /// Refuses a caller whose role at the place is too low; a change is refused as well if the role is too low when it is written. A
@@ -253,21 +280,91 @@ impl Call {
     }
 }
 
+/// Looks up an environment by the names of its workspace, its project and its own.
+pub(crate) async fn locate(
+    store: &Store,
+    principal: &PrincipalRow,
+    names: [&str; 3],
+) -> Result<Option<Located>, Status> {
+    store.locate(names, &principal.id, principal.user_id.as_deref()).await.map_err(from_store)
+}
+
+/// The environment that a look-up found, if the role there is enough. A missing place is told before a missing role.
+pub(crate) fn admitted(
+    located: Option<Located>,
+    [workspace, project, environment]: [&str; 3],
+    role: Role,
+) -> Result<(Place, EnvironmentRow), Status> {
+    let located = located.ok_or_else(|| no_workspace(workspace))?;
+    let project_id = located.project_id.ok_or_else(|| no_project(project))?;
+    let environment = located.environment.ok_or_else(|| no_environment(environment))?;
+    if !located.grants.allow(role) {
+        return Err(denied(role));
+    }
+    let scope = Scope {
+        workspace_id: located.workspace.id.clone(),
+        project_id: Some(project_id),
+        environment_id: Some(environment.id.clone()),
+    };
+    Ok((Place { workspace: located.workspace, scope }, environment))
+}
+
+fn no_workspace(name: &str) -> Status {
+    Status::not_found(format!("workspace {name:?} not found or access denied"))
+}
+
+fn no_project(name: &str) -> Status {
+    Status::not_found(format!("project {name:?} not found"))
+}
+
+fn no_environment(name: &str) -> Status {
+    Status::not_found(format!("environment {name:?} not found"))
+}
+
 /// Lets an address make a call that nobody signs, unless it made too many of them.
 pub(crate) async fn admit_open<M>(state: &State, request: &Request<M>, action: Action) -> Result<(), Status> {
-    let address = client_address(request);
-    let Err(wait) = state.open_calls.admit(address) else { return Ok(()) };
+    let Err(wait) = state.open_calls.admit(client_address(request)) else { return Ok(()) };
     let limit = state.store.limits().open_calls;
     let reached = Reached { what: "open calls of an address within a minute", limit, flag: "--max-open-calls" };
+    Err(refuse_address(state, request, &reached, wait, blank_row(action, "user")).await)
+}
+
+/// Refuses a call that nobody signed because its address reached a limit, which ends after `wait`.
+pub(crate) async fn refuse_address<M>(
+    state: &State,
+    request: &Request<M>,
+    reached: &Reached,
+    wait: Duration,
+    row: AuditRow,
+) -> Status {
     let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(1);
-    let status = exhausted(&reached, Some(seconds));
-    let caller = address.map_or_else(|| NOBODY.to_owned(), |address| address.to_string());
-    if state.limit_hits.is_news(&caller, action) {
-        let row = AuditRow { principal_id: NOBODY.into(), client_ip: Some(caller), ..blank_row(action, "user") };
+    let status = exhausted(reached, Some(seconds));
+    let row = AuditRow { principal_id: NOBODY.into(), client_ip: client_ip(request), ..row };
+    record_limit(state, row, &status).await;
+    status
+}
+
+/// Records that a caller, or an address for which nobody signed, reached a limit: once a minute for each action.
+async fn record_limit(state: &State, row: AuditRow, status: &Status) {
+    let caller = match &row.client_ip {
+        Some(address) if row.principal_id == NOBODY => address,
+        _ => &row.principal_id,
+    };
+    if state.limit_hits.is_news(caller, row.action) {
         // A refusal is never held up by its row.
-        let _ = state.audit.record(refusal(row, &status)).await;
+        let _ = state.audit.record(refusal(row, status)).await;
     }
-    Err(status)
+}
+
+/// The row of a call by a principal that proved its identity.
+fn row_of<M>(principal: &PrincipalRow, request: &Request<M>, action: Action, resource_type: &'static str) -> AuditRow {
+    AuditRow {
+        principal_id: principal.id.clone(),
+        user_id: principal.user_id.clone(),
+        client_ip: client_ip(request),
+        authority: Authority::of(&principal.id, principal.user_id.as_deref()),
+        ..blank_row(action, resource_type)
+    }
 }
 
 /// Records a request whose signature is missing or wrong: nobody made it, in the name of the principal that it names.

@@ -13,7 +13,7 @@ use std::{
 use tokio::time::Instant;
 
 /// Wrong guesses in a row.
-const BURST: u32 = 10;
+pub(crate) const BURST: u32 = 10;
 /// One more wrong guess after each of these.
 const REFILL: Duration = Duration::from_secs(6);
 /// Addresses that are remembered. Further ones share one budget.

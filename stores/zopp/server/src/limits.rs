@@ -66,6 +66,16 @@ pub struct Limits {
     #[arg(long = "max-requests", env = "ZOPP_MAX_REQUESTS", value_name = "NUMBER", default_value_t = 256)]
     pub requests: u32,
 
+    /// Bytes that all requests take together until they are answered, each counted with 8 KiB more
+    #[arg(long = "max-request-bytes", env = "ZOPP_MAX_REQUEST_BYTES", value_name = "BYTES",
+          default_value_t = 32 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_INTAKE..))]
+    pub request_bytes: u32,
+
+    /// Bytes that the requests from one address take until they are answered, counted in the same way
+    #[arg(long = "max-request-bytes-per-address", env = "ZOPP_MAX_REQUEST_BYTES_PER_ADDRESS", value_name = "BYTES",
+          default_value_t = 16 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_INTAKE..))]
+    pub request_bytes_per_address: u32,
+
     /// Calls without a signature (joining, looking an invite up) from one address within a minute
     #[arg(long = "max-open-calls", env = "ZOPP_MAX_OPEN_CALLS", value_name = "NUMBER", default_value_t = 600,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -92,6 +102,9 @@ pub struct Limits {
 /// A request with a larger value does not arrive: 4 MiB are read at most.
 const MAXIMUM_VALUE: i64 = 4 * 1024 * 1024 - 128 * 1024;
 
+/// The largest request, which has many keys and a manifest, fits in with its base.
+const MINIMUM_INTAKE: i64 = 8 * 1024 * 1024 + 64 * 1024;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -107,6 +120,8 @@ impl Default for Limits {
             principals: 1000,
             watches: 2000,
             requests: 256,
+            request_bytes: 32 * 1024 * 1024,
+            request_bytes_per_address: 16 * 1024 * 1024,
             open_calls: 600,
             connections: 800,
             connections_per_address: 200,
@@ -125,6 +140,13 @@ pub struct Reached {
     pub limit: u32,
     /// The flag of the server that sets it.
     pub flag: &'static str,
+}
+
+impl Reached {
+    /// The name of the limit in metrics: its flag, or `built-in` if no flag sets it.
+    pub(crate) fn name(&self) -> &'static str {
+        if self.flag.starts_with("--") { self.flag } else { "built-in" }
+    }
 }
 
 #[cfg(test)]

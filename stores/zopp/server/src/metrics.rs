@@ -21,6 +21,8 @@ use tokio::time::Instant;
 use tonic::Code;
 use tower::{Layer, Service};
 
+use crate::status::REACHED_LIMIT;
+
 /// Under which calls are counted that the server does not have.
 const OTHER: &str = "other";
 /// A call that ends well tells so behind its answer, and any other one before it.
@@ -41,7 +43,7 @@ struct Method {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Limit {
-    limit: &'static str,
+    limit: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -57,7 +59,9 @@ pub(crate) struct Metrics {
     seconds: Family<Method, Histogram, fn() -> Histogram>,
     connections: Gauge,
     refused: Family<Limit, Counter>,
+    limits_reached: Family<Limit, Counter>,
     handshakes: Counter,
+    watch_rechecks: Counter,
     reloads: Family<Loaded, Counter>,
 }
 
@@ -81,8 +85,9 @@ impl Metrics {
         let mut registry = Registry::with_prefix("zopp_server");
         let requests = Family::<Answered, Counter>::default();
         let seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
-        let (connections, handshakes) = (Gauge::default(), Counter::default());
-        let refused = Family::<Limit, Counter>::default();
+        let connections = Gauge::default();
+        let (handshakes, watch_rechecks) = (Counter::default(), Counter::default());
+        let (refused, limits_reached) = (Family::<Limit, Counter>::default(), Family::<Limit, Counter>::default());
         let reloads = Family::<Loaded, Counter>::default();
         registry.register(
             "requests",
@@ -96,14 +101,34 @@ impl Metrics {
             "Connections that were closed at once because of a limit",
             refused.clone(),
         );
+        registry.register(
+            "limits_reached",
+            "Calls that were refused because of a limit, by the flag that sets it",
+            limits_reached.clone(),
+        );
         registry.register("handshakes_failed", "TLS handshakes that did not succeed", handshakes.clone());
+        registry.register(
+            "watch_rechecks",
+            "Questions to the database whether watches may go on; one serves all of a principal on an environment",
+            watch_rechecks.clone(),
+        );
         registry.register(
             "certificate_reloads",
             "Changed certificate files, by whether they could be used",
             reloads.clone(),
         );
         registry.register("build", "The version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        Self { registry: Arc::new(registry), requests, seconds, connections, refused, handshakes, reloads }
+        Self {
+            registry: Arc::new(registry),
+            requests,
+            seconds,
+            connections,
+            refused,
+            limits_reached,
+            handshakes,
+            watch_rechecks,
+            reloads,
+        }
     }
 
     /// All of them, in the text format of `OpenMetrics`.
@@ -121,12 +146,22 @@ impl Metrics {
 
     /// A connection was closed at once because of the limit of that flag.
     pub(crate) fn connection_refused(&self, limit: &'static str) {
-        self.refused.get_or_create(&Limit { limit }).inc();
+        self.refused.get_or_create(&Limit { limit: limit.to_owned() }).inc();
+    }
+
+    /// A call was refused because of the limit of that name.
+    fn limit_reached(&self, limit: &str) {
+        self.limits_reached.get_or_create(&Limit { limit: limit.to_owned() }).inc();
     }
 
     /// A TLS handshake did not succeed.
     pub(crate) fn handshake_failed(&self) {
         self.handshakes.inc();
+    }
+
+    /// The database was asked whether watches may go on.
+    pub(crate) fn watch_rechecked(&self) {
+        self.watch_rechecks.inc();
     }
 
     /// Certificate files changed.
@@ -179,6 +214,9 @@ where
             if let Ok(response) = &answer {
                 let code = response.headers().get(STATUS).map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()));
                 metrics.answered(&path, code, began);
+                if let Some(limit) = response.headers().get(REACHED_LIMIT).and_then(|limit| limit.to_str().ok()) {
+                    metrics.limit_reached(limit);
+                }
             }
             answer
         })

@@ -1,12 +1,10 @@
 //! The state that all calls share.
 
-use std::time::Duration;
-
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     audit::AuditQueue, auth::ReplayCache, events::EventBus, guesses::GuessLimit, limit_hits::LimitHits, policy::Policy,
-    revocations::Revocations, shares::Shares, store::Store,
+    rechecks::Rechecks, revocations::Revocations, shares::Shares, store::Store,
 };
 
 /// The state that all calls share.
@@ -34,8 +32,8 @@ pub(crate) struct State {
     pub policy: Policy,
     /// Told which principals lost something, so that their streams ask at once whether they may go on.
     pub revocations: Revocations,
-    /// How often an idle stream asks whether it may still go on.
-    pub recheck: Duration,
+    /// Whether watches may go on.
+    pub rechecks: Rechecks,
     /// The server is going; streams end.
     pub stopping: CancellationToken,
 }

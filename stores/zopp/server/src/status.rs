@@ -1,6 +1,9 @@
 //! The statuses of responses. Faults of ours are logged with their cause and told without.
 
-use tonic::{Code, Status, metadata::MetadataMap};
+use tonic::{
+    Code, Status,
+    metadata::{MetadataMap, MetadataValue},
+};
 
 use crate::{
     limits::Reached,
@@ -10,6 +13,8 @@ use crate::{
 
 /// Metadata of a refusal: in how many seconds to try again.
 const RETRY_AFTER: &str = "retry-after";
+/// Metadata of a refusal: the name of the limit that was reached. The metrics count by it.
+pub(crate) const REACHED_LIMIT: &str = "reached-limit";
 
 /// For a store error that no handler has more to say about.
 #[expect(clippy::needless_pass_by_value, reason = "given to map_err as it is")]
@@ -47,6 +52,7 @@ pub(crate) fn from_store(error: StoreError) -> Status {
 /// The status for a client that reached a limit, with the seconds until a retry makes sense, if time helps.
 pub(crate) fn exhausted(reached: &Reached, retry_after: Option<i64>) -> Status {
     let mut metadata = MetadataMap::new();
+    metadata.insert(REACHED_LIMIT, MetadataValue::from_static(reached.name()));
     let next = match retry_after {
         None => "delete what is not needed any more, or ask the server's operator for more".to_owned(),
         Some(seconds) => {

@@ -42,6 +42,27 @@ impl Caller {
     }
 }
 
+/// A request without a caller.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The answer to it.
+    pub status: Status,
+    /// The principal, if it proved its identity and has used up its share.
+    pub principal: Option<Box<PrincipalRow>>,
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Self { status, principal: None }
+    }
+}
+
+impl From<Refused> for Status {
+    fn from(refused: Refused) -> Self {
+        refused.status
+    }
+}
+
 /// May the very same request come twice?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
@@ -62,7 +83,7 @@ pub(crate) async fn authenticate<M: Message>(
     method: &str,
     request: &Request<M>,
     repeat: Repeat,
-) -> Result<Caller, Status> {
+) -> Result<Caller, Refused> {
     let metadata = request.metadata();
     let principal_id = uuid::Uuid::try_parse(text(metadata, signature::PRINCIPAL_ID_KEY)?)
         .map_err(|_| Status::unauthenticated("principal-id is not a UUID"))?
@@ -138,12 +159,12 @@ async fn verify(
     (method, body): (&str, &[u8]),
     signed: &Signed,
     repeat: Repeat,
-) -> Result<Caller, Status> {
+) -> Result<Caller, Refused> {
     let now = clock::now();
     signature::check_age(signed.timestamp, now).map_err(|error| Status::unauthenticated(error.to_string()))?;
     let request_hash = signature::request_hash(method, body);
     if signed.request_hash.is_some_and(|signed| signed != request_hash) {
-        return Err(Status::unauthenticated(VerifyError::RequestHashMismatch.to_string()));
+        return Err(Status::unauthenticated(VerifyError::RequestHashMismatch.to_string()).into());
     }
     // One answer for an unknown principal and for a wrong key: ids are not for guessing.
     let refused = || Status::unauthenticated("principal is unknown or its signature does not match");
@@ -151,7 +172,7 @@ async fn verify(
     let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
     signature::verify(signed.profile(), &public, method, body, signed).map_err(|_| refused())?;
     if principal.disabled_at.is_some() {
-        return Err(disabled());
+        return Err(disabled().into());
     }
     let mut used = None;
     if repeat == Repeat::Refused {
@@ -159,7 +180,8 @@ async fn verify(
         if store.restored_at().await.map_err(from_store)?.is_some_and(|restored_at| signed.timestamp < restored_at) {
             return Err(Status::unauthenticated(
                 "this change was signed before the server's database was restored; sign it again, with a clock that is right",
-            ));
+            )
+            .into());
         }
         let digest = match signed.profile() {
             // All requests of a second have the same signature.
@@ -168,17 +190,21 @@ async fn verify(
         };
         let signature = *used.insert(digest);
         let share = store.limits().changes;
+        let limited = |what, limit, flag, seconds| {
+            let status = exhausted(&Reached { what, limit, flag }, Some(seconds));
+            Refused { status, principal: Some(Box::new(principal.clone())) }
+        };
         match replays.admit(principal_id, signature, share, now) {
             Admission::First => {}
-            Admission::Replay => return Err(replayed()),
+            Admission::Replay => return Err(replayed().into()),
             Admission::ShareUsed(seconds) => {
                 let what = "changes of a principal within a minute and a half";
-                return Err(exhausted(&Reached { what, limit: share, flag: "--max-changes" }, Some(seconds)));
+                return Err(limited(what, share, "--max-changes", seconds));
             }
             Admission::Full(seconds) => {
                 let what = "changes of all principals within a minute and a half";
                 let limit = u32::try_from(replay::CAPACITY).unwrap_or(u32::MAX);
-                return Err(exhausted(&Reached { what, limit, flag: "of this build" }, Some(seconds)));
+                return Err(limited(what, limit, "of this build", seconds));
             }
         }
     }
@@ -197,7 +223,7 @@ pub(crate) async fn verify_login(
     let (method, body) = (method_path("Login"), message.encode_to_vec());
     let request_hash = Some(signature::request_hash(&method, &body));
     let signed = Signed { timestamp: message.timestamp, signature, request_hash };
-    verify(store, replays, &principal.id, (&method, &body), &signed, Repeat::Refused).await
+    Ok(verify(store, replays, &principal.id, (&method, &body), &signed, Repeat::Refused).await?)
 }
 
 /// Checks the proof, if there is one, that the registering client holds the private half of `public_key`. Stock clients send none.

@@ -8,9 +8,10 @@ use tonic::{Request, Status};
 
 use crate::{
     address::client_address,
-    call::{Call, NOBODY, blank_row, client_ip},
+    call::{Call, NOBODY, blank_row, client_ip, refuse_address},
     clock,
-    guesses::Guess,
+    guesses::{self, Guess},
+    limits::Reached,
     state::State,
     status::from_store,
     store::{Action, AuditRow, ExportRow, NewExport, Opened, Opening, Outcome, StoreError},
@@ -75,7 +76,7 @@ pub(crate) async fn get(
 ) -> Result<proto::GetPrincipalExportResponse, Status> {
     let message = request.get_ref();
     validate::request_size("", message)?;
-    let guess = admit(state, request, &message.export_code)?;
+    let guess = admit(state, request, &message.export_code, Action::PrincipalExportRead).await?;
     if message.token_hash.is_empty() {
         let export = state.store.export(&message.export_code).await.map_err(from_store)?;
         let export = export.ok_or_else(not_found)?;
@@ -104,23 +105,25 @@ pub(crate) async fn consume(
 ) -> Result<proto::Empty, Status> {
     let message = request.get_ref();
     validate::request_size("", message)?;
-    let guess = admit(state, request, &message.export_code)?;
+    let guess = admit(state, request, &message.export_code, Action::PrincipalExportConsume).await?;
     open(state, request, &message.export_code, &message.token_hash, Opening::Consume, guess).await?;
     Ok(proto::Empty {})
 }
 
 /// Lets a caller ask for a code, unless its address has asked for too many that there are not.
-fn admit<'a, M>(state: &'a State, request: &Request<M>, code: &str) -> Result<Guess<'a>, Status> {
+async fn admit<'a, M>(state: &'a State, request: &Request<M>, code: &str, action: Action) -> Result<Guess<'a>, Status> {
     // Nobody was ever given such a code. Clients ask for one to tell the generation of the server; that is no guess.
     if !is_code(code) {
         return Err(not_found());
     }
-    state.guesses.admit(client_address(request)).map_err(|wait| {
-        Status::resource_exhausted(format!(
-            "too many wrong export codes or passphrases from this address; try again in {} seconds",
-            wait.as_secs().saturating_add(1)
-        ))
-    })
+    match state.guesses.admit(client_address(request)) {
+        Ok(guess) => Ok(guess),
+        Err(wait) => {
+            let what = "wrong export codes and passphrases of an address in a row";
+            let reached = Reached { what, limit: guesses::BURST, flag: "of this build" };
+            Err(refuse_address(state, request, &reached, wait, blank_row(action, "principal_export")).await)
+        }
+    }
 }
 
 async fn open<M>(

@@ -7,7 +7,7 @@ use konverge_zopp_proto as proto;
 use tonic::Status;
 
 use crate::{
-    call::{Access, Call, Place},
+    call::{Call, Place},
     clock,
     events::Event,
     limits::Reached,
@@ -90,10 +90,7 @@ pub(crate) async fn resolve(
     [workspace, project, environment]: [&String; 3],
     role: Role,
 ) -> Result<(Place, EnvironmentRow), Status> {
-    let mut place = call.workspace(workspace, Access::Member).await?;
-    let environment = call.environment(&mut place, project, environment).await?;
-    call.require(&place, role).await?;
-    Ok((place, environment))
+    call.environment_with_role([workspace, project, environment], role).await
 }
 
 /// An encrypted value within the limit.

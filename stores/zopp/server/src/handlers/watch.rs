@@ -4,11 +4,14 @@
 //! or the stream ends with an error; never is a change left out in silence. The stream ends when the caller may no longer read
 //! (noticed at once if its key was disabled or the workspace taken from it, else at the next change, at the latest after the
 //! recheck period), when the environment is deleted and when the server
-//! stops. It costs nothing once the client is gone: there is no task behind it, only what the connection holds.
+//! stops. It costs nothing once the client is gone: there is no task behind it, only what the connection holds. All watches of a principal on
+//! an environment look at the database once ([`Rechecks`](crate::rechecks::Rechecks)).
+
+use std::sync::Arc;
 
 use futures::{Stream, stream};
 use konverge_zopp_proto::{self as proto, secret_change_event::EventType, watch_secrets_response::Response};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, sleep_until};
 use tonic::{Code, Status};
 
 use super::secrets::resolve;
@@ -17,6 +20,7 @@ use crate::{
     events::{Event, Gap, NotListening, Subscription},
     limits::Reached,
     rbac::Role,
+    rechecks::Question,
     revocations::Losses,
     shares::Share,
     status::{exhausted, from_store},
@@ -38,7 +42,7 @@ struct Watch {
     environment_id: String,
     subscription: Subscription,
     losses: Losses,
-    recheck: Interval,
+    question: Arc<Question>,
     /// The client has seen this version, or began with it; what led to it is no news.
     seen: i64,
     /// The version at the last recheck, which the client must see before the next.
@@ -88,14 +92,13 @@ pub(crate) fn run(
     message: proto::WatchSecretsRequest,
     (subscription, losses, share, environment_id, seen): Opened,
 ) -> impl Stream<Item = Step> + Send + 'static {
-    let period = call.state.recheck;
-    let mut recheck = interval_at(Instant::now() + period, period);
-    recheck.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let names = [&message.workspace_name, &message.project_name, &message.environment_name];
+    let question = call.state.rechecks.question(&call.caller.principal, names);
     // Unequal, not less: an environment made anew starts from 0 again.
     let resync = message.since_version.is_some_and(|since| since != seen);
     let state = if resync { Phase::Resync(seen) } else { Phase::Live };
     let watch =
-        Watch { call, message, environment_id, subscription, losses, recheck, seen, due: seen, state, _share: share };
+        Watch { call, message, environment_id, subscription, losses, question, seen, due: seen, state, _share: share };
     stream::unfold(watch, |mut watch| async move {
         let step = watch.next().await?;
         if step.is_err() {
@@ -120,6 +123,7 @@ impl Watch {
     async fn live(&mut self) -> Step {
         let stopping = self.call.state.stopping.clone();
         loop {
+            let due = self.question.due();
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => return Err(Status::unavailable("the server is stopping; connect again")),
@@ -129,10 +133,10 @@ impl Watch {
                     }
                 }
                 () = self.losses.of(&self.call.caller.principal.id) => {
-                    self.check().await?;
+                    self.check(Instant::now()).await?;
                 }
-                _ = self.recheck.tick() => {
-                    let version = self.check().await?;
+                () = sleep_until(due) => {
+                    let version = self.check(due).await?;
                     if self.seen < self.due {
                         return self.lagged().await;
                     }
@@ -149,7 +153,7 @@ impl Watch {
             // Each change counts by one: what is between was not heard.
             Ok(Event::Changed { version, .. }) if version > self.seen + 1 => Some(self.lagged().await),
             Ok(Event::Changed { key, version, deleted, timestamp }) => {
-                if let Err(status) = self.check().await {
+                if let Err(status) = self.check(Instant::now()).await {
                     return Some(Err(status));
                 }
                 self.seen = version;
@@ -166,7 +170,7 @@ impl Watch {
 
     /// Changes were missed: the client must list again.
     async fn lagged(&mut self) -> Step {
-        self.check().await?;
+        self.check(Instant::now()).await?;
         let current = self
             .call
             .state
@@ -179,18 +183,17 @@ impl Watch {
         Ok(resync(current))
     }
 
-    /// May the caller still read this very environment? Returns its version.
-    async fn check(&mut self) -> Result<i64, Status> {
-        let names = [&self.message.workspace_name, &self.message.project_name, &self.message.environment_name];
-        let (_, environment) = match resolve(&mut self.call, names, Role::Read).await {
-            Ok(found) => found,
+    /// May the caller still read this very environment, by an answer that was asked for at this moment or later? Returns its version.
+    async fn check(&mut self, since: Instant) -> Result<i64, Status> {
+        let standing = match self.question.answer(since).await {
+            Ok(standing) => standing,
             // A principal that lost the workspace is told so; it was there when the stream began.
             Err(status) if status.code() == Code::NotFound && status.message().starts_with("workspace") => {
                 return Err(Status::permission_denied("access to the workspace was taken away"));
             }
             Err(status) => return Err(status),
         };
-        if environment.id == self.environment_id { Ok(environment.version) } else { Err(self.gone()) }
+        if standing.environment_id == self.environment_id { Ok(standing.version) } else { Err(self.gone()) }
     }
 
     fn gone(&self) -> Status {

@@ -6,6 +6,7 @@
 mod connections;
 mod error;
 mod health;
+mod intake;
 mod tls;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -23,7 +24,7 @@ pub use error::{RunError, StartError};
 pub(crate) use tls::Tls;
 pub use tls::{TlsError, TlsFiles};
 
-use self::health::Probes;
+use self::{health::Probes, intake::Intake};
 use crate::{
     address::{Addresses, TrustedProxy},
     audit::{AuditOptions, AuditQueue},
@@ -35,6 +36,7 @@ use crate::{
     limits::Limits,
     metrics::Metrics,
     policy::{FirstGeneration, Policy},
+    rechecks::Rechecks,
     revocations::Revocations,
     secrets_service::SecretsService,
     service::Service,
@@ -52,6 +54,8 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The period in which open calls are counted.
 const MINUTE: Duration = Duration::from_mins(1);
+/// Bytes that a peer sends before somebody reads them, on each connection: enough for 5 MB a second over 50 ms, and a quarter of the default.
+const WINDOW: u32 = 256 * 1024;
 /// Larger requests are refused. Values are small; what stock clients can send is bounded by the same.
 const MAXIMUM_REQUEST: usize = 4 * 1024 * 1024;
 /// The most that is read of a change of many keys, which also brings a manifest.
@@ -140,6 +144,7 @@ impl Server {
         let (listener, address) = bind(&options.address, "--addr").await?;
         let (health_listener, health_address) = bind(&options.health_address, "--health-addr").await?;
         let store = Store::open(&options.database).await?.with_limits(options.limits);
+        store.refuse_read_only(&options.database).await?;
         // Logged, so that a missing or wrong database setting shows here and not as an empty list.
         tracing::info!(database = %options.database, "database opened");
         let events = match &options.events {
@@ -212,13 +217,16 @@ impl Server {
             None => EventBus::default(),
         };
         let told = (events, revocations);
-        let state = state(&self.store, audit, told, self.replays, (self.policy, self.recheck), &stop);
+        let metrics = Metrics::new();
+        let rechecks = Rechecks::new(self.store.clone(), metrics.clone(), self.recheck);
+        let state = state(&self.store, audit, told, self.replays, (self.policy, rechecks), &stop);
         let (reporter, grpc_health) = tonic_health::server::health_reporter();
         reporter.set_serving::<ZoppServiceServer<Service>>().await;
         reporter.set_serving::<IdentityServer<IdentityService>>().await;
         reporter.set_serving::<SecretsServer<SecretsService>>().await;
 
         let addresses = Addresses::new(&self.trusted_proxies);
+        let intake = Intake::new(addresses.clone(), &limits);
         let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));
         let identity = identity.max_decoding_message_size(MAXIMUM_REQUEST);
         let identity = InterceptedService::new(identity, addresses.clone());
@@ -226,11 +234,15 @@ impl Server {
         let secrets = InterceptedService::new(secrets.max_decoding_message_size(MAXIMUM_CHANGE), addresses.clone());
         let service = ZoppServiceServer::new(Service::new(state)).max_decoding_message_size(MAXIMUM_REQUEST);
         let service = InterceptedService::new(service, addresses);
-        let metrics = Metrics::new();
         let mut transport = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
-            .layer(metrics.clone());
+            // A client has one connection for all that its principal may have open. Without a word, it would be 200 of them.
+            .max_concurrent_streams(Some(limits.watches.saturating_add(limits.requests)))
+            .initial_connection_window_size(Some(WINDOW))
+            .initial_stream_window_size(Some(WINDOW))
+            .layer(metrics.clone())
+            .layer(intake);
         let router = transport.add_service(grpc_health).add_service(service).add_service(identity).add_service(secrets);
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
         let (tls, counts) = (self.tls.clone(), metrics.clone());
@@ -268,7 +280,7 @@ fn state(
     audit: AuditQueue,
     (events, revocations): (EventBus, Revocations),
     replays: ReplayCache,
-    (policy, recheck): (Policy, Duration),
+    (policy, rechecks): (Policy, Rechecks),
     stop: &CancellationToken,
 ) -> Arc<State> {
     let open_calls = store.limits().open_calls;
@@ -284,7 +296,7 @@ fn state(
         watches: Shares::default(),
         requests: Shares::default(),
         limit_hits: LimitHits::default(),
-        recheck,
+        rechecks,
         stopping: stop.clone(),
     })
 }

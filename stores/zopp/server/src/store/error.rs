@@ -53,6 +53,15 @@ fn is_no_text(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "22021")
 }
 
+/// Did the database refuse a change because it takes none: a file or a file system that is read-only, a standby?
+pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| is_read_only_code(&code))
+}
+
+fn is_read_only_code(code: &str) -> bool {
+    code == "25006" || (code.len() != 5 && code.parse::<u32>().is_ok_and(|code| code & 0xff == 8))
+}
+
 /// Whether the same statement can succeed later, without a change of ours.
 fn is_outage(error: &sqlx::Error) -> bool {
     match error {
@@ -78,6 +87,18 @@ fn is_outage_code(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_that_takes_no_changes_is_told_from_others() {
+        // SQLITE_READONLY, SQLITE_READONLY_DBMOVED; read_only_sql_transaction.
+        for code in ["8", "1032", "25006"] {
+            assert!(is_read_only_code(code), "{code}");
+        }
+        // SQLITE_FULL; disk_full, in_failed_sql_transaction, a code of PostgreSQL whose lowest byte as a number is 8, nonsense.
+        for code in ["13", "53100", "25P02", "22024", "", "x"] {
+            assert!(!is_read_only_code(code), "{code}");
+        }
+    }
 
     #[test]
     fn an_outage_is_told_from_a_fault() {

@@ -7,24 +7,42 @@ use super::{
 };
 use crate::rbac::{Grants, Holdings, Level, Node, Role};
 
-const GRANTS: &str = "\
-    SELECT 'barred', 0, 'read' WHERE NOT EXISTS (SELECT 1 FROM principals WHERE id = ?4 AND disabled_at IS NULL) \
-        OR EXISTS (SELECT 1 FROM workspace_bars WHERE workspace_id = ?1 AND principal_id = ?4) \
-    UNION ALL SELECT 'owner', 0, 'admin' FROM workspaces WHERE id = ?1 AND owner_user_id = ?5 \
-    UNION ALL SELECT 'principal', 0, role FROM workspace_permissions WHERE workspace_id = ?1 AND principal_id = ?4 \
-    UNION ALL SELECT 'principal', 1, role FROM project_permissions WHERE project_id = ?2 AND principal_id = ?4 \
-    UNION ALL SELECT 'principal', 2, role FROM environment_permissions WHERE environment_id = ?3 AND principal_id = ?4 \
-    UNION ALL SELECT 'user', 0, role FROM user_workspace_permissions WHERE workspace_id = ?1 AND user_id = ?5 \
-    UNION ALL SELECT 'user', 0, s.value FROM settings s JOIN workspace_members m ON m.workspace_id = ?1 AND m.user_id = ?5 \
-        WHERE s.name = 'member_role' \
-    UNION ALL SELECT 'user', 1, role FROM user_project_permissions WHERE project_id = ?2 AND user_id = ?5 \
-    UNION ALL SELECT 'user', 2, role FROM user_environment_permissions WHERE environment_id = ?3 AND user_id = ?5 \
-    UNION ALL SELECT 'group', 0, p.role FROM group_workspace_permissions p JOIN group_members m USING (group_id) \
-        WHERE p.workspace_id = ?1 AND m.user_id = ?5 \
-    UNION ALL SELECT 'group', 1, p.role FROM group_project_permissions p JOIN group_members m USING (group_id) \
-        WHERE p.project_id = ?2 AND m.user_id = ?5 \
-    UNION ALL SELECT 'group', 2, p.role FROM group_environment_permissions p JOIN group_members m USING (group_id) \
-        WHERE p.environment_id = ?3 AND m.user_id = ?5";
+/// The grants that count for a principal (`?4`) and its user (`?5`) at the place with these ids: kind, level, role.
+macro_rules! grants_at {
+    ($workspace:literal, $project:literal, $environment:literal) => {
+        concat!(
+            "SELECT 'barred' AS kind, 0 AS level, 'read' AS role \
+                WHERE NOT EXISTS (SELECT 1 FROM principals WHERE id = ?4 AND disabled_at IS NULL) \
+                OR EXISTS (SELECT 1 FROM workspace_bars WHERE workspace_id = ", $workspace, " AND principal_id = ?4) \
+            UNION ALL SELECT 'owner', 0, 'admin' FROM workspaces WHERE id = ", $workspace, " AND owner_user_id = ?5 \
+            UNION ALL SELECT 'principal', 0, role FROM workspace_permissions \
+                WHERE workspace_id = ", $workspace, " AND principal_id = ?4 \
+            UNION ALL SELECT 'principal', 1, role FROM project_permissions \
+                WHERE project_id = ", $project, " AND principal_id = ?4 \
+            UNION ALL SELECT 'principal', 2, role FROM environment_permissions \
+                WHERE environment_id = ", $environment, " AND principal_id = ?4 \
+            UNION ALL SELECT 'user', 0, role FROM user_workspace_permissions \
+                WHERE workspace_id = ", $workspace, " AND user_id = ?5 \
+            UNION ALL SELECT 'user', 0, s.value FROM settings s \
+                JOIN workspace_members m ON m.workspace_id = ", $workspace, " AND m.user_id = ?5 \
+                WHERE s.name = 'member_role' \
+            UNION ALL SELECT 'user', 1, role FROM user_project_permissions \
+                WHERE project_id = ", $project, " AND user_id = ?5 \
+            UNION ALL SELECT 'user', 2, role FROM user_environment_permissions \
+                WHERE environment_id = ", $environment, " AND user_id = ?5 \
+            UNION ALL SELECT 'group', 0, p.role FROM group_workspace_permissions p JOIN group_members m USING (group_id) \
+                WHERE p.workspace_id = ", $workspace, " AND m.user_id = ?5 \
+            UNION ALL SELECT 'group', 1, p.role FROM group_project_permissions p JOIN group_members m USING (group_id) \
+                WHERE p.project_id = ", $project, " AND m.user_id = ?5 \
+            UNION ALL SELECT 'group', 2, p.role FROM group_environment_permissions p JOIN group_members m USING (group_id) \
+                WHERE p.environment_id = ", $environment, " AND m.user_id = ?5"
+        )
+    };
+}
+
+pub(super) use grants_at;
+
+const GRANTS: &str = grants_at!("?1", "?2", "?3");
 
 impl Store {
     /// The grants that apply to a principal (of a user, or a service's) at a place. An error is an error, never "no grants".
@@ -89,16 +107,22 @@ pub(super) async fn load(
         .await?;
     let mut grants = Grants { human: user_id.is_some(), ..Grants::default() };
     for row in rows {
-        let role = Some(role_from_text(row.try_get(2)?)?);
-        match row.try_get::<&str>(0)? {
-            "barred" => grants.barred = true,
-            "owner" => grants.owner = true,
-            "principal" => grants = grants.with_own(level_from_number(row.try_get(1)?)?, role),
-            "user" => grants.user = grants.user.max(role),
-            _ => grants.group = grants.group.max(role),
-        }
+        add(&mut grants, row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
     }
     Ok(grants)
+}
+
+/// Adds a row of [`grants_at`].
+pub(super) fn add(grants: &mut Grants, kind: &str, level: i64, role: &str) -> Result<(), StoreError> {
+    let role = Some(role_from_text(role)?);
+    match kind {
+        "barred" => grants.barred = true,
+        "owner" => grants.owner = true,
+        "principal" => *grants = grants.with_own(level_from_number(level)?, role),
+        "user" => grants.user = grants.user.max(role),
+        _ => grants.group = grants.group.max(role),
+    }
+    Ok(())
 }
 
 /// A principal that is disabled, gone, or out of the workspace.

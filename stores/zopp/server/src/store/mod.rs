@@ -37,6 +37,7 @@ mod migrations;
 mod open;
 mod partial;
 mod permissions;
+mod place;
 mod principals;
 mod projects;
 mod secrets;
@@ -71,6 +72,7 @@ pub use lifecycle::{Decision, DeletedWorkspace, Kept, Removed};
 pub use location::{Location, LocationError, PostgresAddress};
 pub use open::OpenError;
 pub use permissions::{Changed, Grant, HolderKind, Removal, RevokedAll, Scope, Target};
+pub use place::Located;
 pub use principals::{NewPrincipal, PrincipalRow, ServicePrincipalRow};
 pub use projects::ProjectRow;
 pub use secrets::{Change, SecretRow, Snapshot};
@@ -146,11 +148,21 @@ impl Store {
         Ok(())
     }
 
-    /// Can the database be written right now? Commits a change of one row, so it also fails if the disk is full.
+    /// Can the database be written right now? Commits a change of one row, so it also fails if the disk is full. After a failure because of a
+    /// read-only file, the next writer opens the file anew.
     pub async fn try_write(&self) -> Result<(), StoreError> {
-        let mut transaction = self.begin_apart().await?;
-        sql::query("UPDATE readiness SET checked_at = ?").bind(clock::now()).execute(&mut *transaction).await?;
-        Ok(transaction.commit().await?)
+        let written = async {
+            let mut transaction = self.begin_apart().await?;
+            sql::query("UPDATE readiness SET checked_at = ?").bind(clock::now()).execute(&mut *transaction).await?;
+            Ok(transaction.commit().await?)
+        };
+        let written = written.await;
+        if let Err(StoreError::Outage(error)) = &written
+            && error::is_read_only(error)
+        {
+            self.writer.reopen().await;
+        }
+        written
     }
 
     /// Empties the write-ahead log of a SQLite file, in which replaced and deleted ciphertexts stay until they are written over. Does nothing

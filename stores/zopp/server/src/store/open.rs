@@ -5,8 +5,11 @@ mod sqlite;
 
 use std::{path::PathBuf, time::Duration};
 
+use sqlx::migrate::MigrateError;
+
 use super::{
-    Location, Store,
+    Location, Store, StoreError,
+    error::is_read_only,
     sql::{self, Pool},
 };
 use crate::limits::Limits;
@@ -68,6 +71,16 @@ pub enum OpenError {
         /// The address to give, without a password.
         from: String,
     },
+    /// The database takes no changes.
+    #[error("the database {database} takes no changes: {source}; {next}")]
+    ReadOnly {
+        /// The database, without a password.
+        database: String,
+        /// What to do.
+        next: &'static str,
+        /// The error of the database.
+        source: sqlx::Error,
+    },
     /// The schema could not be brought up to date.
     #[error(
         "cannot bring the database {database} up to date: {source}; if another program or a newer zopp-server made this \
@@ -77,8 +90,18 @@ pub enum OpenError {
         /// The database, without a password.
         database: String,
         /// The failed step.
-        source: sqlx::migrate::MigrateError,
+        source: MigrateError,
     },
+}
+
+/// The error for a schema that could not be brought up to date. `next` is for a database that takes no changes.
+fn not_migrated(database: String, source: MigrateError, next: &'static str) -> OpenError {
+    match source {
+        MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) if is_read_only(&source) => {
+            OpenError::ReadOnly { database, next, source }
+        }
+        source => OpenError::Migrate { database, source },
+    }
 }
 
 impl Store {
@@ -97,6 +120,31 @@ impl Store {
         Ok(Self { writer, readers, limits: Limits::default(), announces: false })
     }
 }
+
+impl Store {
+    /// Fails if the database at this location takes no changes. Changes nothing.
+    pub async fn refuse_read_only(&self, location: &Location) -> Result<(), OpenError> {
+        let tried = async {
+            let mut transaction = self.begin_apart().await?;
+            // SQLite begins any transaction on a read-only file, and refuses the first statement that writes. Nobody commits this one.
+            Ok::<_, StoreError>(sql::query(TOUCH).execute(&mut *transaction).await.map(drop)?)
+        };
+        match (tried.await, location) {
+            (Err(StoreError::Outage(source)), Location::Sqlite { path, .. }) if is_read_only(&source) => {
+                Err(OpenError::ReadOnly { database: path.display().to_string(), next: sqlite::MAKE_WRITABLE, source })
+            }
+            (Err(StoreError::Outage(source)), Location::Postgres(address)) if is_read_only(&source) => {
+                let next = postgres::WHERE_CHANGES_ARE_TAKEN;
+                Err(OpenError::ReadOnly { database: address.to_string(), next, source })
+            }
+            // Readiness shows other failures, and they may end.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A change that changes nothing.
+const TOUCH: &str = "UPDATE readiness SET checked_at = checked_at";
 
 /// Returns which program made the database, by the migrations that it had.
 pub(super) async fn made_by(database: &Pool) -> Result<MadeBy, sqlx::Error> {

@@ -43,7 +43,7 @@ pub(crate) fn stdout(output: &Output) -> String {
 }
 
 /// The output of a failed run. The run must have failed with a code, not by a signal.
-fn complaint(output: &Output) -> String {
+pub(crate) fn complaint(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr.clone()).unwrap()
 }
@@ -54,6 +54,7 @@ pub(crate) struct Serving {
     /// Its output before it served.
     first_words: String,
     pub(crate) health_address: String,
+    pub(crate) url: String,
     log: Lines<BufReader<ChildStderr>>,
     pub(crate) client: ZoppServiceClient<Channel>,
 }
@@ -84,8 +85,9 @@ impl Serving {
             panic!("the server ended before it served");
         };
         let (address, health_address) = timeout(DEADLINE, serving).await.expect("the server serves");
-        let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-        Self { child, first_words, health_address, log, client: ZoppServiceClient::new(channel) }
+        let url = format!("http://{address}");
+        let channel = Channel::from_shared(url.clone()).unwrap().connect().await.unwrap();
+        Self { child, first_words, health_address, url, log, client: ZoppServiceClient::new(channel) }
     }
 
     pub(crate) fn signal(&self, name: &str) {

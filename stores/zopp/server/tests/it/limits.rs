@@ -1,9 +1,17 @@
 //! Limits: hostile callers stop nobody.
 
-use std::{io::ErrorKind, net::SocketAddr};
+use std::{
+    future::poll_fn,
+    io::ErrorKind,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+};
 
+use bytes::Bytes;
+use http_body::{Body, Frame};
 use konverge_zopp_crypto::SigningSeed;
-use konverge_zopp_proto as proto;
+use konverge_zopp_proto::{self as proto, zopp_service_client::ZoppServiceClient};
 use konverge_zopp_server::{
     limits::Limits,
     serve::{Options, Server, TlsFiles},
@@ -15,9 +23,11 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status};
+use tonic::{Code, Status, transport::Channel};
+use tower::Service;
 
 use crate::{
+    command::{Serving, program},
     database::Saboteur,
     harness::{World, join_request, list_request, now, register_request, upsert, workspace_request},
 };
@@ -187,6 +197,130 @@ async fn requests_under_way_are_bounded_and_given_back() {
     world.client().upsert_secret(owner.sign("UpsertSecret", upsert("AFTER"))).await.unwrap();
 }
 
+/// The beginning of a message, which never goes on.
+struct Unfinished(Option<Bytes>);
+
+impl Body for Unfinished {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+    }
+}
+
+/// So many bytes of a larger message.
+fn beginning(bytes: usize) -> Bytes {
+    let mut message = vec![0; 5 + bytes];
+    message[1..5].copy_from_slice(&u32::try_from(HUGE).unwrap().to_be_bytes());
+    message.into()
+}
+
+/// The answer to a request of which only the beginning arrives.
+async fn send_unfinished(mut channel: Channel, beginning: Bytes) -> Status {
+    let request = http::Request::post("http://localhost/zopp.ZoppService/GetInvite")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(tonic::body::Body::new(Unfinished(Some(beginning))))
+        .unwrap();
+    poll_fn(|context| channel.poll_ready(context)).await.unwrap();
+    let response = channel.call(request).await.unwrap();
+    Status::from_header_map(response.headers()).expect("a refusal")
+}
+
+#[tokio::test]
+async fn requests_that_never_end_take_a_share_of_the_memory_and_no_more() {
+    const MIB: usize = 1024 * 1024;
+    let world = World::start_limited(Limits { request_bytes_per_address: 4 * 1024 * 1024, ..Limits::default() }).await;
+    let mut owner = world.owner().await;
+    let mut hostile = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        hostile.spawn(send_unfinished(world.channel.clone(), beginning(MIB)));
+    }
+    // Three of them fit, each with its base.
+    for _ in 0..17 {
+        let refused = timeout(crate::harness::DEADLINE, hostile.join_next()).await.expect("there is no room for it");
+        exhausted::<()>(Err(refused.unwrap().unwrap()), "--max-request-bytes-per-address");
+    }
+    let text = world.probe("/metrics").await;
+    assert!(text.contains("limits_reached_total{limit=\"--max-request-bytes-per-address\"} 17\n"), "{text}");
+    // Requests of the usual size go on, from the same address; a large one has no room until the others are gone.
+    owner.set("A").await.unwrap();
+    let large = || {
+        let mut request = upsert("LARGE");
+        request.ciphertext = vec![7; 2 * MIB];
+        owner.sign("UpsertSecret", request)
+    };
+    exhausted(world.client().upsert_secret(large()).await, "--max-request-bytes-per-address");
+    assert_eq!(hostile.len(), 3);
+    hostile.shutdown().await;
+    let given_back = async { while world.client().upsert_secret(large()).await.is_err() {} };
+    timeout(crate::harness::DEADLINE, given_back).await.expect("a request that ended makes room");
+}
+
+/// The most memory that a server ever had, in bytes.
+fn peak(serving: &Serving) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.child.id().unwrap())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn hostile_callers_do_not_fill_the_memory() {
+    const MIB: u64 = 1024 * 1024;
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = program(directory.path());
+    server.args(["--db", "zopp.db"]);
+    let serving = Serving::start_as(server).await;
+    let before = peak(&serving);
+    let connect = || async { Channel::from_shared(serving.url.clone()).unwrap().connect().await.unwrap() };
+    let beginning = beginning(512 * 1024);
+    let mut hostile = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let channel = connect().await;
+        for _ in 0..40 {
+            hostile.spawn(send_unfinished(channel.clone(), beginning.clone()));
+        }
+    }
+    // Without a limit, all of them would stay: 400 MiB.
+    for _ in 0..700 {
+        let refused = timeout(crate::harness::DEADLINE, hostile.join_next()).await.expect("there is no room for it");
+        exhausted::<()>(Err(refused.unwrap().unwrap()), "--max-request-bytes-per-address");
+    }
+    hostile.shutdown().await;
+    let huge = "x".repeat(HUGE);
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (mut client, huge) = (ZoppServiceClient::new(connect().await), huge.clone());
+        callers.spawn(async move {
+            for _ in 0..10 {
+                let seed = SigningSeed::generate().unwrap();
+                client.join(join_request(&huge, "a@example.com", &seed)).await.unwrap_err();
+                client.get_invite(proto::GetInviteRequest { token: huge.clone() }).await.unwrap_err();
+            }
+        });
+    }
+    callers.join_all().await;
+    let grown = (peak(&serving) - before) / MIB;
+    assert!(grown < 128, "{grown} MiB beyond the {} MiB of an idle server", before / MIB);
+}
+
+#[tokio::test]
+async fn one_connection_carries_all_that_a_principal_may_have_open() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let mut streams = Vec::new();
+    // More than an HTTP/2 server lets a connection carry by default.
+    for _ in 0..250 {
+        let opened = timeout(crate::harness::DEADLINE, owner.watch(None)).await.expect("there is room for it");
+        streams.push(opened.unwrap());
+    }
+    timeout(crate::harness::DEADLINE, owner.set("A")).await.expect("and for other calls").unwrap();
+    for stream in &mut streams {
+        timeout(crate::harness::DEADLINE, stream.message()).await.expect("each is told").unwrap();
+    }
+}
+
 #[tokio::test]
 async fn one_principal_does_not_use_up_the_memory_of_signatures() {
     let world = World::start_limited(Limits { changes: 8, ..Limits::default() }).await;
@@ -222,6 +356,73 @@ async fn a_bound_that_is_hit_again_and_again_is_recorded_once() {
     let rows = world.into_audit_trail().await;
     let errors = rows.iter().filter(|(action, result, ..)| action == "secret.update" && result == "error").count();
     assert_eq!(errors, 1, "{rows:?}");
+}
+
+/// Each way to reach a limit counts by the flag of the limit, and the audit log names the caller once a minute.
+#[tokio::test]
+async fn each_reached_limit_is_counted_by_its_flag_and_recorded_once_a_minute() {
+    let limits = Limits { environments: 1, watches: 1, requests: 1, changes: 8, ..Limits::default() };
+    let world = World::start_limited(limits).await;
+    let mut owner = world.owner().await;
+    let mut writer = world.member(&owner, "bob@example.com", Some("write")).await;
+    // Found by a handler, and by the database in a transaction.
+    let open = owner.watch(None).await.unwrap();
+    for name in ["staging", "testing"] {
+        exhausted(owner.watch(None).await, "--max-watches");
+        exhausted(owner.create_environment(name).await, "--max-environments");
+    }
+    drop(open);
+    // Before the call begins.
+    for number in 0..8 {
+        writer.set(&format!("K{number}")).await.unwrap();
+    }
+    for _ in 0..3 {
+        exhausted(writer.set("LAST").await, "--max-changes");
+    }
+    let saboteur = world.saboteur().await;
+    let lock = saboteur.lock().await;
+    // Neither of two changes can end, so one of them comes while the other is under way.
+    let mut changes = tokio::task::JoinSet::new();
+    for key in ["ONE", "TWO"] {
+        let (mut client, change) = (world.client(), owner.sign("UpsertSecret", upsert(key)));
+        changes.spawn(async move { client.upsert_secret(change).await });
+    }
+    let refused = timeout(crate::harness::DEADLINE, changes.join_next()).await.expect("one is refused");
+    exhausted(refused.unwrap().unwrap(), "--max-requests");
+    lock.release().await;
+    changes.join_next().await.unwrap().unwrap().unwrap();
+    let mut other = world.client();
+    // Of an address, for which nobody signed.
+    for number in 0..13 {
+        let code = format!("exp_guess{number:03}");
+        let guess = proto::GetPrincipalExportRequest { export_code: code, token_hash: String::new() };
+        let refused = other.get_principal_export(guess).await.unwrap_err();
+        if number < 10 {
+            assert_eq!(refused.code(), Code::NotFound, "{refused}");
+        } else {
+            assert!(refused.metadata().contains_key("retry-after"), "{refused:?}");
+            exhausted::<()>(Err(refused), "wrong export codes");
+        }
+    }
+
+    let text = world.probe("/metrics").await;
+    for (limit, hits) in
+        [("--max-watches", 2), ("--max-environments", 2), ("--max-changes", 3), ("--max-requests", 1), ("built-in", 3)]
+    {
+        let line = format!("zopp_server_limits_reached_total{{limit=\"{limit}\"}} {hits}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    }
+    let rows = world.into_audit_trail().await;
+    for (action, principal) in [
+        ("secret.watch", &owner.principal_id),
+        ("environment.create", &owner.principal_id),
+        ("secret.update", &writer.principal_id),
+        ("secret.update", &owner.principal_id),
+        ("principal_export.read", &"anonymous".to_owned()),
+    ] {
+        let is_of = |row: &&crate::harness::AuditEntry| (&*row.0, &*row.1, &row.2) == (action, "error", principal);
+        assert_eq!(rows.iter().filter(is_of).count(), 1, "{action}: {rows:?}");
+    }
 }
 
 #[tokio::test]

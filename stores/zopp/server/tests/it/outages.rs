@@ -2,6 +2,9 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
     process::Command,
     sync::{
         Arc, Mutex,
@@ -13,11 +16,12 @@ use std::{
 use konverge_zopp_crypto::SigningSeed;
 use konverge_zopp_proto::watch_secrets_response::Response;
 use konverge_zopp_testing::{OwnPostgres, postgres_database};
+use sqlx::{Connection, Executor, PgConnection};
 use tokio::{task::JoinHandle, time::timeout};
 use tonic::Code;
 
 use crate::{
-    command::{Serving, program, set_up, stdout},
+    command::{Serving, complaint, program, set_up, stdout},
     harness::{DEADLINE, Person, probe},
     replicas::{at, on, start},
 };
@@ -179,6 +183,36 @@ fn bound_files(serving: &Serving, bytes: &str) {
     assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap().success());
 }
 
+/// The program under which file modes count. Root writes to files that it may not write, unless it gives that right up.
+fn obeying_modes(program: &Command) -> Command {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let mut command = Command::new(if is_root { "setpriv" } else { "env" });
+    if is_root {
+        command.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]);
+    }
+    command
+        .arg(program.get_program())
+        .args(program.get_args())
+        .current_dir(program.get_current_dir().unwrap())
+        .env_clear();
+    command
+}
+
+/// The program, which goes on after a write beyond the bound of [`bound_files`]: it fails, as one on a full disk does.
+fn surviving_bounds(program: &Command) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]);
+    command.arg(program.get_program()).args(program.get_args()).current_dir(program.get_current_dir().unwrap());
+    command
+}
+
+/// Sets the mode of a database and of the files beside it.
+fn set_mode(directory: &Path, mode: u32) {
+    for entry in fs::read_dir(directory).unwrap() {
+        fs::set_permissions(entry.unwrap().path(), fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
+
 /// Waits until the readiness of the server is this.
 async fn is_ready(serving: &Serving, expected: bool) {
     let changed = async {
@@ -199,12 +233,9 @@ async fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let mut invite = program(directory.path());
     let token = stdout(&invite.args(["--db", "zopp.db", "invite", "create", "--plain"]).output().unwrap());
-    let server = program(directory.path());
-    let mut command = Command::new("sh");
-    // A write beyond the bound fails then, as one on a full disk does, instead of ending the process.
-    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(server.get_program());
-    command.args(["--db", "zopp.db"]).current_dir(directory.path());
-    let mut serving = Serving::start_as(command).await;
+    let mut server = program(directory.path());
+    server.args(["--db", "zopp.db"]);
+    let mut serving = Serving::start_as(surviving_bounds(&server)).await;
     let mut owner = serving.join(token.trim()).await;
     set_up(&mut owner).await;
     owner.set("A").await.unwrap();
@@ -220,6 +251,92 @@ async fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
     assert_eq!(owner.list().await.unwrap().secrets.len(), 1, "it is still read");
 
     bound_files(&serving, "unlimited");
+    is_ready(&serving, true).await;
+    owner.set("B").await.unwrap();
+    let list = owner.list().await.unwrap();
+    assert_eq!((list.secrets.len(), list.version), (2, 2), "what was refused took no effect");
+}
+
+/// The server refuses changes as an outage, says so to probes, and goes on reading what is there.
+async fn takes_no_changes(serving: &Serving, owner: &mut Person, keys: usize) {
+    is_ready(serving, false).await;
+    let refused = owner.set("REFUSED").await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(refused.message().contains("cannot be reached or written"), "{refused}");
+    assert_eq!(owner.list().await.unwrap().secrets.len(), keys, "it is still read");
+}
+
+/// What a start on this database says, which fails.
+fn start_fails(command: &Command, expected: &[&str]) {
+    // A server that starts all the same ends soon, without a complaint.
+    let mut serve = Command::new("timeout");
+    serve.arg("20").arg(command.get_program()).args(command.get_args()).current_dir(command.get_current_dir().unwrap());
+    serve.args(["serve", "--addr", "127.0.0.1:0", "--health-addr", "127.0.0.1:0"]);
+    let said = complaint(&serve.output().unwrap());
+    for part in expected {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_only_file_is_told_and_costs_nothing_that_was_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut invite = program(directory.path());
+    let token = stdout(&invite.args(["--db", "zopp.db", "invite", "create", "--plain"]).output().unwrap());
+    let mut server = program(directory.path());
+    server.args(["--db", "zopp.db"]);
+    let server = obeying_modes(&server);
+    let mut serving = Serving::start_as(surviving_bounds(&server)).await;
+    let mut owner = serving.join(token.trim()).await;
+    set_up(&mut owner).await;
+    owner.set("A").await.unwrap();
+    is_ready(&serving, true).await;
+
+    // An open connection goes on writing. A failed commit ends it, and the next one finds a read-only file.
+    set_mode(directory.path(), 0o400);
+    bound_files(&serving, "4096");
+    owner.set("B").await.unwrap_err();
+    bound_files(&serving, "unlimited");
+    takes_no_changes(&serving, &mut owner, 1).await;
+    set_mode(directory.path(), 0o600);
+    is_ready(&serving, true).await;
+    owner.set("B").await.unwrap();
+
+    serving.signal("TERM");
+    timeout(DEADLINE, serving.child.wait()).await.expect("it ends").unwrap();
+    set_mode(directory.path(), 0o400);
+    start_fails(&server, &["zopp.db takes no changes", "let this user write to the file"]);
+    set_mode(directory.path(), 0o600);
+    let again = Serving::start_as(server).await;
+    owner.client = again.client.clone();
+    let list = owner.list().await.unwrap();
+    assert_eq!((list.secrets.len(), list.version), (2, 2), "what was refused took no effect");
+}
+
+#[tokio::test]
+async fn a_read_only_postgres_is_told_and_costs_nothing_that_was_acknowledged() {
+    let postgres = OwnPostgres::start().await;
+    let address = postgres.database().await;
+    let directory = tempfile::tempdir().unwrap();
+    let server = || {
+        let mut command = program(directory.path());
+        command.args(["--database-url", &address]);
+        command
+    };
+    let token = stdout(&server().args(["invite", "create", "--plain"]).output().unwrap());
+    let mut serving = Serving::start_as(server()).await;
+    let mut owner = serving.join(token.trim()).await;
+    set_up(&mut owner).await;
+    owner.set("A").await.unwrap();
+    is_ready(&serving, true).await;
+
+    let mut administrator = PgConnection::connect(&address).await.unwrap();
+    administrator.execute("ALTER SYSTEM SET default_transaction_read_only = on").await.unwrap();
+    administrator.execute("SELECT pg_reload_conf()").await.unwrap();
+    takes_no_changes(&serving, &mut owner, 1).await;
+    start_fails(&server(), &["takes no changes", "the address of the primary"]);
+    administrator.execute("ALTER SYSTEM RESET default_transaction_read_only").await.unwrap();
+    administrator.execute("SELECT pg_reload_conf()").await.unwrap();
     is_ready(&serving, true).await;
     owner.set("B").await.unwrap();
     let list = owner.list().await.unwrap();

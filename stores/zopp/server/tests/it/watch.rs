@@ -159,3 +159,52 @@ async fn clients_that_leave_cost_nothing() {
     owner.set("B").await.unwrap();
     assert_eq!(event(&mut stream).await.1, "B");
 }
+
+/// The value of a counter without labels.
+async fn counter(world: &World, name: &str) -> u32 {
+    let text = world.probe("/metrics").await;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("_total "));
+    line.unwrap_or_else(|| panic!("{name} is not in {text}")).trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn idle_watches_ask_the_database_once_for_each_principal_and_environment() {
+    const RECHECK: Duration = Duration::from_millis(200);
+    const WATCHES: u32 = 20;
+    let world = World::start_in(tempfile::tempdir().unwrap(), RECHECK).await;
+    let mut owner = world.owner().await;
+    let mut reader = world.member(&owner, "bob@example.com", Some("read")).await;
+    let began = std::time::Instant::now();
+    let mut streams = Vec::new();
+    for _ in 0..WATCHES {
+        streams.push(owner.watch(None).await.unwrap());
+        streams.push(reader.watch(None).await.unwrap());
+    }
+    let asked = async {
+        loop {
+            let asked = counter(&world, "zopp_server_watch_rechecks").await;
+            // Five rounds of both principals.
+            if asked >= 10 {
+                return asked;
+            }
+            tokio::time::sleep(RECHECK / 4).await;
+        }
+    };
+    let asked = timeout(DEADLINE, asked).await.expect("idle watches ask");
+    let rounds = u32::try_from(began.elapsed().as_millis() / RECHECK.as_millis()).unwrap() + 1;
+    assert!(asked <= 2 * rounds, "{asked} questions by two principals in {rounds} rounds");
+
+    // All are told of a change. All watches of a user without a role end, and the others go on.
+    owner.set("A").await.unwrap();
+    for stream in &mut streams {
+        assert_eq!(event(stream).await.1, "A");
+    }
+    world.saboteur().await.run("DELETE FROM user_workspace_permissions").await;
+    for pair in streams.chunks_mut(2) {
+        assert_eq!(code(next(&mut pair[1]).await), Code::PermissionDenied);
+    }
+    owner.set("B").await.unwrap();
+    for pair in streams.chunks_mut(2) {
+        assert_eq!(event(&mut pair[0]).await.1, "B");
+    }
+}

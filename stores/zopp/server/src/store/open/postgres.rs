@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
 
-use super::{ACQUIRE_TIMEOUT, MadeBy, OpenError, READERS, made_by};
+use super::{ACQUIRE_TIMEOUT, MadeBy, OpenError, READERS, made_by, not_migrated};
 use crate::store::{location::PostgresAddress, migrations, sql::Pool};
 
 /// Changes in parallel. Reads have connections of their own, so changes that wait for each other never hold up a read.
@@ -13,6 +13,10 @@ const WRITERS: u32 = 8;
 /// idle limit; a change waits for others no longer than the lock limit.
 const SESSION: [(&str, &str); 3] =
     [("lock_timeout", "10000"), ("idle_in_transaction_session_timeout", "10000"), ("statement_timeout", "60000")];
+
+/// What to do about a database that takes no changes.
+pub(super) const WHERE_CHANGES_ARE_TAKEN: &str =
+    "give the address of the primary, not of a standby, and turn default_transaction_read_only off";
 
 /// The connections of writers and of readers.
 pub(super) async fn open(address: &PostgresAddress) -> Result<(PgPool, PgPool), OpenError> {
@@ -29,7 +33,7 @@ pub(super) async fn open(address: &PostgresAddress) -> Result<(PgPool, PgPool), 
     migrations::postgres()
         .run(&writer)
         .await
-        .map_err(|source| OpenError::Migrate { database: address.to_string(), source })?;
+        .map_err(|source| not_migrated(address.to_string(), source, WHERE_CHANGES_ARE_TAKEN))?;
     let readers = pool().max_connections(READERS).connect_with(options).await.map_err(connect_error)?;
     Ok((writer, readers))
 }

@@ -13,11 +13,15 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use super::{ACQUIRE_TIMEOUT, BUSY_TIMEOUT, MadeBy, OpenError, READERS, made_by};
+use super::{ACQUIRE_TIMEOUT, BUSY_TIMEOUT, MadeBy, OpenError, READERS, made_by, not_migrated};
 use crate::store::{migrations, sql::Pool};
 
 /// The `user_version` of a file in which nothing that was deleted is left. Files of earlier versions have 0.
 const CLEAN: i64 = 1;
+
+/// What to do about a file that takes no changes.
+pub(super) const MAKE_WRITABLE: &str =
+    "let this user write to the file and to its directory, and check that the file system is not mounted read-only";
 
 /// The connections of the writer and of the readers.
 pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePool), OpenError> {
@@ -50,7 +54,7 @@ pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, Sqlit
             from: format!("sqlite:{}", path.display()),
         });
     }
-    migrate(&writer).await.map_err(|source| OpenError::Migrate { database: path.display().to_string(), source })?;
+    migrate(&writer).await.map_err(|source| not_migrated(path.display().to_string(), source, MAKE_WRITABLE))?;
     clean(&writer, path, made_by == MadeBy::Nobody).await.map_err(connect_error)?;
     let readers = pool()
         .max_connections(READERS)

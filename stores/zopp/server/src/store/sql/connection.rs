@@ -54,6 +54,17 @@ impl Pool {
         }))
     }
 
+    /// Closes a connection to a SQLite file. SQLite opens a file that it may not write for reading only, and such a connection stays so when the
+    /// file can be written again.
+    pub(in crate::store) async fn reopen(&self) {
+        if let Self::Sqlite(pool) = self
+            && let Ok(connection) = pool.acquire().await
+        {
+            // It cannot write, so nothing is lost with it.
+            let _ = connection.close().await;
+        }
+    }
+
     pub(in crate::store) async fn close(&self) {
         match self {
             Self::Sqlite(pool) => pool.close().await,

@@ -1,0 +1,87 @@
+//! An environment by its names, as a caller sees it, with the grants that count there: one statement, and so of one moment.
+
+use super::{
+    EnvironmentRow, Store, StoreError, WorkspaceRow,
+    grants::{add, grants_at},
+    sql::{self, Row},
+};
+use crate::rbac::Grants;
+
+/// A workspace that the caller sees, and what there is in it by the names that the caller gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// The workspace.
+    pub workspace: WorkspaceRow,
+    /// The project, if it exists.
+    pub project_id: Option<String>,
+    /// The environment, if it exists.
+    pub environment: Option<EnvironmentRow>,
+    /// The grants that count for the caller at the most precise place that exists.
+    pub grants: Grants,
+}
+
+/// Users see a workspace by ownership or membership, unless the device is barred from it. Services see it by holding its key.
+const LOCATE: &str = concat!(
+    "WITH place AS MATERIALIZED (\
+        SELECT w.id AS workspace_id, w.name AS workspace_name, p.id AS project_id, e.id AS environment_id, e.name AS environment_name, \
+            e.dek_wrapped, e.dek_nonce, e.version, e.created_at, e.updated_at \
+        FROM workspaces w LEFT JOIN projects p ON p.workspace_id = w.id AND p.name = ?2 \
+        LEFT JOIN environments e ON e.project_id = p.id AND e.name = ?3 \
+        WHERE w.name = ?1 AND ((w.id NOT IN (SELECT workspace_id FROM workspace_bars WHERE principal_id = ?4) \
+            AND (w.owner_user_id = ?5 OR w.id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?5))) \
+            OR (?5 IS NULL AND w.id IN (SELECT workspace_id FROM workspace_principals WHERE principal_id = ?4)))) \
+    SELECT place.*, held.kind, held.level, held.role FROM place LEFT JOIN (",
+    grants_at!(
+        "(SELECT workspace_id FROM place)",
+        "(SELECT project_id FROM place)",
+        "(SELECT environment_id FROM place)"
+    ),
+    ") held ON TRUE"
+);
+
+impl Store {
+    /// Looks up the names of a workspace, a project and an environment for a principal (of a user, or a service's). `None` if there is no such
+    /// workspace for it. An error is an error, never "no grants".
+    pub async fn locate(
+        &self,
+        [workspace, project, environment]: [&str; 3],
+        principal_id: &str,
+        user_id: Option<&str>,
+    ) -> Result<Option<Located>, StoreError> {
+        let rows = sql::query(LOCATE)
+            .bind(workspace)
+            .bind(project)
+            .bind(environment)
+            .bind(principal_id)
+            .bind(user_id)
+            .fetch_all(&self.readers)
+            .await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let mut located = Located {
+            workspace: WorkspaceRow { id: first.try_get("workspace_id")?, name: first.try_get("workspace_name")? },
+            project_id: first.try_get("project_id")?,
+            environment: environment_of(first)?,
+            grants: Grants { human: user_id.is_some(), ..Grants::default() },
+        };
+        for row in &rows {
+            // Without any grant there is one row, and no kind in it.
+            let Some(kind) = row.try_get::<Option<String>>("kind")? else { continue };
+            add(&mut located.grants, &kind, row.try_get("level")?, row.try_get("role")?)?;
+        }
+        Ok(Some(located))
+    }
+}
+
+fn environment_of(row: &Row) -> Result<Option<EnvironmentRow>, StoreError> {
+    let Some(id) = row.try_get("environment_id")? else { return Ok(None) };
+    Ok(Some(EnvironmentRow {
+        id,
+        project_id: row.try_get("project_id")?,
+        name: row.try_get("environment_name")?,
+        dek_wrapped: row.try_get("dek_wrapped")?,
+        dek_nonce: row.try_get("dek_nonce")?,
+        version: row.try_get("version")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
+    }))
+}
