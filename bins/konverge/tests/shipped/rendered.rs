@@ -57,7 +57,10 @@ fn each_program_takes_the_arguments_of_its_container() {
     let of = |name: &str| arguments(container(&objects, name));
     let none = BTreeMap::new();
     let pull = konverge_pull::config::Config::of_container(&of("release-konverge-operator"), &none).unwrap();
-    assert_eq!((pull.server.as_str(), pull.leader_elect), ("http://release-konverge-server.home.svc:50051", true));
+    assert_eq!(
+        (pull.server.address.as_str(), pull.leader_elect),
+        ("http://release-konverge-server.home.svc:50051", true)
+    );
     let push = konverge_push::config::Config::of_container(&of("release-konverge-push"), &none).unwrap();
     assert_eq!(
         (push.server.leader_elect, push.push.allow_path.len(), push.server.enable_metrics_auth),
