@@ -38,7 +38,7 @@ impl Capability {
     }
 }
 
-/// What a client does with the secrets of an engine.
+/// A task of a client with the secrets of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// Compares content, and writes it with check-and-set.
@@ -77,7 +77,7 @@ impl Task {
     }
 }
 
-/// What a client does with its own token: it looks it up, renews it and revokes it. Vault's policy `default` allows the same.
+/// The tasks of a client with its own token: it looks it up, renews it and revokes it. Vault's policy `default` allows the same.
 pub const OWN_TOKEN: [Permission; 3] = [
     ("auth/token/lookup-self", &[Capability::Read]),
     ("auth/token/renew-self", &[Capability::Update]),

@@ -61,7 +61,7 @@ async fn a_label_that_arrives_late_does_not_undo_that_of_the_successor() {
 
     let error = applier.change_metadata(&seen, &change("two")).await.expect_err("out of date");
     assert!(matches!(error, ApplyError::OutOfDate { .. }), "{error}");
-    // One that wants the same finds its work done.
+    // A writer that wants the same finds its work done.
     let same = applier.change_metadata(&seen, &change("three")).await.unwrap().unwrap();
     assert_eq!(same.metadata, changed.metadata);
     assert_eq!(api.get("app").await.unwrap().labels()["synced-to"], "three");

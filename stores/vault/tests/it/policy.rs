@@ -177,7 +177,7 @@ async fn the_shipped_policy_of_push_is_enough_for_every_deletion_and_each_route_
     }
 }
 
-/// What roll does with a secret: it follows its versions, and reads its content where that counts.
+/// The task of roll with a secret: it follows its versions, and reads its content where that counts.
 async fn follow(vault: &Vault, version: KvVersion, reads: bool) -> Result<(), String> {
     let location = locate(vault, &path(version, "team-a/followed")).await;
     let watches = Watches::new(vault.clone(), DigestKey::new([7; DIGEST_KEY_LENGTH]));

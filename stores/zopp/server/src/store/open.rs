@@ -76,7 +76,7 @@ pub enum OpenError {
     ReadOnly {
         /// The database, without a password.
         database: String,
-        /// What to do.
+        /// The next step.
         next: &'static str,
         /// The error of the database.
         source: sqlx::Error,

@@ -266,7 +266,7 @@ async fn takes_no_changes(serving: &Serving, owner: &mut Person, keys: usize) {
     assert_eq!(owner.list().await.unwrap().secrets.len(), keys, "it is still read");
 }
 
-/// What a start on this database says, which fails.
+/// The error of a start on this database.
 fn start_fails(command: &Command, expected: &[&str]) {
     // A server that starts all the same ends soon, without a complaint.
     let mut serve = Command::new("timeout");

@@ -14,7 +14,7 @@ const WRITERS: u32 = 8;
 const SESSION: [(&str, &str); 3] =
     [("lock_timeout", "10000"), ("idle_in_transaction_session_timeout", "10000"), ("statement_timeout", "60000")];
 
-/// What to do about a database that takes no changes.
+/// The next step for a database that takes no changes.
 pub(super) const WHERE_CHANGES_ARE_TAKEN: &str =
     "give the address of the primary, not of a standby, and turn default_transaction_read_only off";
 

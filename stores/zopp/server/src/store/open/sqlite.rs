@@ -19,7 +19,7 @@ use crate::store::{migrations, sql::Pool};
 /// The `user_version` of a file in which nothing that was deleted is left. Files of earlier versions have 0.
 const CLEAN: i64 = 1;
 
-/// What to do about a file that takes no changes.
+/// The next step for a file that takes no changes.
 pub(super) const MAKE_WRITABLE: &str =
     "let this user write to the file and to its directory, and check that the file system is not mounted read-only";
 
