@@ -151,8 +151,7 @@ impl Inventory {
             looks.push((former.clone(), found));
         }
         let (kinds, is_unfinished) = record(&self.owned, &looks);
-        let is_recorded =
-            kinds == recorded.kinds || self.keys.record_kinds(&self.controller, &recorded, &kinds).await?;
+        let is_recorded = kinds == recorded.kinds || self.keys.record_kinds(&self.controller, recorded, &kinds).await?;
         Ok(is_unfinished || !is_recorded)
     }
 

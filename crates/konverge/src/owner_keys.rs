@@ -73,28 +73,28 @@ impl OwnerKeys {
         Ok(Some(RecordedKinds { kinds, version: secret.metadata.resource_version }))
     }
 
-    /// Records the kinds that a controller owns and owned. A dry run records nothing. False if the Secret has changed since `seen`, so that
-    /// a leader that was held up does not undo the record of its successor.
+    /// Records the kinds that a controller owns and owned. A dry run records nothing. False if the record has changed since `seen`, so that
+    /// a leader that was held up does not undo the record of its successor. The records of other controllers in the same Secret may change
+    /// meanwhile: then the Secret is read and written again.
     pub(crate) async fn record_kinds(
         &self,
         controller: &str,
-        seen: &RecordedKinds,
+        mut seen: RecordedKinds,
         kinds: &BTreeSet<String>,
     ) -> Result<bool, Error> {
         let Some(stored) = self.0.as_ref().filter(|stored| stored.may_write) else { return Ok(true) };
-        let kinds = kinds.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-        let annotations = json!({annotation(controller): kinds});
-        let patch = json!({"metadata": {"resourceVersion": seen.version, "annotations": annotations}});
-        match stored.api().patch_metadata(&stored.name, &PatchParams::default(), &Patch::Merge(patch)).await {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-            Err(error) => {
-                let message = format!(
-                    "cannot record in Secret {}/{} which kinds the controller {controller} owns, so a later release cannot delete \
-                     the children of kinds that it drops; let the operator's role patch the Secret, as the generated role does",
-                    stored.namespace, stored.name
-                );
-                Err(Error::transient(reasons::OWNER_KEY_UNAVAILABLE, message).caused_by(error))
+        let annotations =
+            json!({annotation(controller): kinds.iter().map(String::as_str).collect::<Vec<_>>().join(",")});
+        loop {
+            let patch = json!({"metadata": {"resourceVersion": seen.version, "annotations": annotations}});
+            match stored.api().patch_metadata(&stored.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(_) => return Ok(true),
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) => return Err(stored.not_recorded(controller, error)),
+            }
+            match self.recorded_kinds(controller).await? {
+                Some(now) if now.kinds == seen.kinds => seen = now,
+                _ => return Ok(false),
             }
         }
     }
@@ -130,6 +130,15 @@ impl Stored {
         let message = format!(
             "cannot read Secret {}/{}, whose key proves which children are the operator's; let the operator's role get and create it, as \
              the generated role does",
+            self.namespace, self.name
+        );
+        Error::transient(reasons::OWNER_KEY_UNAVAILABLE, message).caused_by(error)
+    }
+
+    fn not_recorded(&self, controller: &str, error: kube::Error) -> Error {
+        let message = format!(
+            "cannot record in Secret {}/{} which kinds the controller {controller} owns, so a later release cannot delete the children of \
+             kinds that it drops; let the operator's role patch the Secret, as the generated role does",
             self.namespace, self.name
         );
         Error::transient(reasons::OWNER_KEY_UNAVAILABLE, message).caused_by(error)

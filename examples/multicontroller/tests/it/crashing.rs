@@ -9,7 +9,7 @@ use konverge_testkit::{
     free_port,
 };
 use kube::{
-    Api, Client, Resource,
+    Api, Client, Resource, ResourceExt,
     api::{ApiResource, DeleteParams, Patch, PatchParams, PostParams},
     core::object::HasStatus,
 };
@@ -17,6 +17,9 @@ use multicontroller_operator::{secret_sync::SecretSync, service_account_sync::Se
 use serde_json::{Value, json};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The Secret with the key of the proofs and the record of the owned kinds.
+const OWNER_KEY: &str = "multicontroller-operator-owner-key";
 
 /// An object of each kind is made, changed, and one of them is deleted, while both controllers write.
 struct Both;
@@ -71,8 +74,12 @@ impl Scenario for Both {
             account.and_then(|account| account.image_pull_secrets).unwrap_or_default().len(),
         );
         let password = data.find(|(key, _)| key == "password").map(|(_, value)| value.0);
+        // Each controller records its kinds by itself, and a lost reply delays the record beyond the objects.
+        let keys = Api::<Secret>::namespaced(client.clone(), namespace).get_opt(OWNER_KEY).await?;
+        let are_kinds_recorded = keys.is_some_and(|keys| keys.annotations().len() == 2);
         let accounts_right = is_ready(account_sync.as_ref()) && pulls == usize::from(step == 0);
-        Ok(accounts_right
+        Ok(are_kinds_recorded
+            && accounts_right
             && match step {
                 0 => is_ready(sync.as_ref()) && password.as_deref() == Some(b"one"),
                 1 => is_ready(sync.as_ref()) && password.as_deref() == Some(b"two"),
@@ -94,7 +101,7 @@ impl Scenario for Both {
         }
         // The key of the proofs is random.
         for secret in state["secrets"].as_array_mut().into_iter().flatten() {
-            if secret["metadata"]["name"] == "multicontroller-operator-owner-key" {
+            if secret["metadata"]["name"] == OWNER_KEY {
                 secret["data"] = Value::Null;
             }
         }

@@ -63,7 +63,7 @@ impl BadDay {
         let (client, home) = (plane.admin_client().await.unwrap(), plane.namespace(name).await.unwrap());
         let secrets = Api::namespaced(client.clone(), &home);
         let foreign = secrets.create(&PostParams::default(), &secret("ss-foreign", "theirs")).await.unwrap();
-        let ProxiedOperator { proxy, process, address } = start(&home, name, arguments).await;
+        let ProxiedOperator { proxy, process, address, .. } = start(&home, name, arguments).await;
         let day = Self { proxy, operator: process, address, client, home, foreign };
         day.create_both("0").await;
         day.converges("0").await;
