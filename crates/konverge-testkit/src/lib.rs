@@ -30,6 +30,7 @@ mod pattern;
 mod process;
 mod replacing_policy;
 mod scrape;
+mod settled;
 mod wait;
 
 pub use api_request::{ApiRequest, Verb};
@@ -50,6 +51,7 @@ pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use replacing_policy::{Replaced, ReplacingPolicy};
 pub use scrape::metric;
+pub use settled::settled;
 pub use wait::{NotInTime, eventually, settles_at, until, until_true};
 
 /// Names a kubeconfig of a cluster to use instead of starting one.

@@ -5,8 +5,11 @@ use std::{fmt::Display, time::Duration};
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-/// How often a condition is looked at. Short, because tests measure latencies by it.
+/// The pause after the first look at a condition. Short, because tests measure latencies by it.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The time limit of every wait. It is long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(90);
@@ -34,7 +37,8 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(
     limit: Duration,
     mut condition: impl FnMut() -> F,
 ) -> Result<T, NotInTime> {
-    let deadline = Instant::now() + limit;
+    let begun = Instant::now();
+    let deadline = begun + limit;
     loop {
         if let Some(value) = condition().await {
             return Ok(value);
@@ -42,7 +46,7 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(
         if Instant::now() >= deadline {
             return Err(NotInTime(limit));
         }
-        sleep(PAUSE).await;
+        sleep(pause(begun.elapsed())).await;
     }
 }
 
@@ -52,14 +56,21 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(
 /// With `what` and with what was seen last, if it is not so within 90 seconds.
 #[expect(clippy::panic, reason = "a test that waits in vain has failed")]
 pub async fn until<T, E: Display>(what: &str, mut is_so: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let deadline = Instant::now() + NEVER;
+    let begun = Instant::now();
+    let deadline = begun + NEVER;
     loop {
         match is_so().await {
             Ok(value) => return value,
             Err(seen) if Instant::now() >= deadline => panic!("not within {NEVER:?}: {what}; seen last: {seen}"),
-            Err(_) => sleep(PAUSE).await,
+            Err(_) => sleep(pause(begun.elapsed())).await,
         }
     }
+}
+
+/// The pause before the next look, after this time. It grows, because each look costs the servers a request, and tests that wait side by side would
+/// keep them busy. A wait lasts two percent longer by that at most.
+fn pause(waited: Duration) -> Duration {
+    (waited / 50).clamp(PAUSE, LONGEST_PAUSE)
 }
 
 /// Waits until it is so, as [`until`] does.

@@ -1,7 +1,8 @@
 //! The API server's audit log: who did what to which object, in the order in which it was done.
 
 use std::{
-    fs, io,
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
     path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -94,7 +95,8 @@ impl AuditEntry {
 #[derive(Debug, Clone)]
 pub struct AuditLog {
     path: PathBuf,
-    from: usize,
+    /// In bytes.
+    from: u64,
 }
 
 impl AuditLog {
@@ -104,18 +106,23 @@ impl AuditLog {
 
     /// A reader of what is written from now on.
     pub fn from_now(&self) -> io::Result<Self> {
-        Ok(Self { path: self.path.clone(), from: self.content()?.len() })
+        let length = match self.path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            metadata => metadata?.len(),
+        };
+        Ok(Self { path: self.path.clone(), from: length })
     }
 
     /// Waits until everything that was answered before this call is in the log: what is not in it then was not asked.
     pub async fn catch_up(&self, client: &Client) -> io::Result<()> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         // A request that nobody else makes; the log keeps the order of the answers.
-        let marker = format!("no-such-map-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let marker = format!("no-such-map-{}-{}-at-all", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        // Only what comes from here on can have the marker, and reading all of a long log takes seconds.
+        let new = self.from_now()?;
         let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
         maps.get_opt(&marker).await.map_err(io::Error::other)?;
-        let written =
-            || async { self.entries().ok()?.iter().any(|entry| entry.object_ref.name == marker).then_some(()) };
+        let written = || async { new.content().ok()?.contains(&marker).then_some(()) };
         eventually(CAUGHT_UP_WITHIN, written).await.map_err(io::Error::other)
     }
 
@@ -123,9 +130,8 @@ impl AuditLog {
     /// [`AuditLog::catch_up`].
     pub fn entries(&self) -> io::Result<Vec<AuditEntry>> {
         let content = self.content()?;
-        let new = content.get(self.from..).unwrap_or_default();
         // The last line may be half written.
-        let whole = new.rfind('\n').map_or("", |end| &new[..end]);
+        let whole = content.rfind('\n').map_or("", |end| &content[..end]);
         whole.lines().map(|line| serde_json::from_str(line).map_err(io::Error::from)).collect()
     }
 
@@ -134,10 +140,16 @@ impl AuditLog {
         Ok(self.entries()?.into_iter().filter(|entry| entry.user.username == username).collect())
     }
 
+    /// The text since its place.
     fn content(&self) -> io::Result<String> {
-        match fs::read_to_string(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            content => content,
-        }
+        let mut file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            file => file?,
+        };
+        file.seek(SeekFrom::Start(self.from))?;
+        let mut content = Vec::new();
+        file.read_to_end(&mut content)?;
+        // A character may be half written.
+        Ok(String::from_utf8_lossy(&content).into_owned())
     }
 }
