@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 
 use crate::{
     altered::{AlteredField, altered},
+    annotation_sizes,
     body::escaped,
-    call::{Answer, is_gone, send, send_with_body},
+    call::{Answer, send, send_with_body, still_there},
     difference::{Difference, differences},
     error::ApplyError,
     in_step::{applied_entries, is_in_step},
@@ -383,13 +384,13 @@ impl Applier {
                 let (requests, object) = (target.requests(), &target.object);
                 let is_read_by_caller =
                     answer.code == StatusCode::CONFLICT && metadata_string(body, "resourceVersion").is_some();
-                if is_read_by_caller
-                    || matches!(refusal, ApplyError::Conflict { .. })
-                    || !is_gone(&self.client, object, &requests, uid).await?
-                {
+                if is_read_by_caller || matches!(refusal, ApplyError::Conflict { .. }) {
                     return Err(refusal);
                 }
-                Err(ApplyError::Gone { object: Box::new(target.object.clone()) })
+                Err(match still_there(&self.client, object, &requests, uid).await? {
+                    Some(now) => annotation_sizes::explained(refusal, &now, body),
+                    None => ApplyError::Gone { object: Box::new(target.object.clone()) },
+                })
             }
             _ => Err(answer.refusal(&target.object)),
         }

@@ -6,7 +6,7 @@ use kube::{
     Client,
     api::GetParams,
     client::Body,
-    core::{PartialObjectMeta, request},
+    core::{ObjectMeta, PartialObjectMeta, request},
 };
 use serde::de::DeserializeOwned;
 
@@ -60,20 +60,20 @@ pub(crate) async fn send_with_body(
     exchange(client, object, request.map(|_| Body::from(body))).await
 }
 
-/// Whether the object with this uid is no longer there; `requests` builds those about its kind, in its namespace. The API server
-/// answers 409 for a deleted object as for a lost race, and 422 for one that was made anew as for a field that is not allowed.
-pub(crate) async fn is_gone(
+/// The metadata of the object with this uid, or nothing if it is no longer there; `requests` builds those about its kind, in its namespace. The
+/// API server answers 409 for a deleted object as for a lost race, and 422 for one that was made anew as for a field that is not allowed.
+pub(crate) async fn still_there(
     client: &Client,
     object: &ObjectName,
     requests: &request::Request,
     uid: &str,
-) -> Result<bool, ApplyError> {
+) -> Result<Option<ObjectMeta>, ApplyError> {
     let answer = send(client, object, requests.get_metadata(&object.name, &GetParams::default())).await?;
     if answer.code == StatusCode::NOT_FOUND {
-        return Ok(true);
+        return Ok(None);
     }
     let found: PartialObjectMeta = answer.success(object)?.decode(object)?;
-    Ok(found.metadata.uid.as_deref() != Some(uid))
+    Ok(Some(found.metadata).filter(|found| found.uid.as_deref() == Some(uid)))
 }
 
 async fn exchange(client: &Client, object: &ObjectName, request: Request<Body>) -> Result<Answer, ApplyError> {

@@ -15,6 +15,7 @@
 //! work of the queue, which knows about all the others.
 
 mod altered;
+mod annotation_sizes;
 pub mod announce;
 pub mod applier;
 mod body;

@@ -18,7 +18,7 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::{
     altered::{AlteredField, managers_of},
     body::apply_configuration,
-    call::{Answer, is_gone, send_with_body},
+    call::{Answer, send_with_body, still_there},
     difference::joined,
     error::ApplyError,
     field_ownership,
@@ -148,7 +148,7 @@ impl SecretApplier {
         match answer.code {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
-                if is_gone(&self.client, &object, &requests(target), target.uid).await? =>
+                if still_there(&self.client, &object, &requests(target), target.uid).await?.is_none() =>
             {
                 Ok(None)
             }

@@ -107,7 +107,7 @@ impl Transport {
         self.gate.serves();
     }
 
-    fn paused(&self, call: &Call, Refusal { cause, after }: Refusal) -> VaultError {
+    fn paused(&self, call: &Call, Refusal { cause, after, .. }: Refusal) -> VaultError {
         VaultError::Paused { what: call.what.clone(), address: Arc::clone(&self.address), cause, after }
     }
 

@@ -1,4 +1,4 @@
-//! What nobody should write, and somebody will: each gets a clear answer, nothing in Vault is lost, and nobody else waits (F31, I16).
+//! Bad input: each object gets a clear answer, nothing in Vault is lost, and no other object waits (F31, I16).
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ impl Neighbour {
     }
 }
 
-/// A Secret in step at a path of its own, and its neighbour.
+/// A Secret in sync at a path of its own, and its neighbour.
 async fn in_step(world: &World) -> (Operator, Neighbour, String) {
     let operator = world.operator(&[]).await;
     let path = world.path("db");
@@ -144,7 +144,7 @@ async fn large_secrets_many_keys_and_what_is_no_text_come_whole_or_say_why_not()
     let world = World::new().await;
     let (operator, mut neighbour, _) = in_step(&world).await;
     let large = "x".repeat(1000 * 1024);
-    // What is no text grows by a third, to more than the test's Vault takes.
+    // A value that is no text grows by a third, to more than the test's Vault takes.
     let no_text = |length: usize| serde_json::to_value(k8s_openapi::ByteString(vec![0xff; length])).unwrap();
     let keys: BTreeMap<String, String> = (0..10_000).map(|key| (format!("key-{key}"), "v".to_owned())).collect();
     for (name, mut object, state) in [
@@ -154,7 +154,7 @@ async fn large_secrets_many_keys_and_what_is_no_text_come_whole_or_say_why_not()
         ("too-large", json!({ "data": { "k": no_text(1000 * 1024) } }), "TooLargeForVault"),
     ] {
         object["metadata"] = json!({ "name": name, "annotations": { "vault-sync.io/path": world.path(name) } });
-        // What server-side apply notes of 10,000 fields would be a burden of its own.
+        // The managed fields of 10,000 keys would be a burden of their own, so this is no server-side apply.
         let object = serde_json::from_value(object).unwrap();
         world.api(Kind::Secret).create(&kube::api::PostParams::default(), &object).await.unwrap();
         world.says(Kind::Secret, name, state).await;
@@ -166,6 +166,22 @@ async fn large_secrets_many_keys_and_what_is_no_text_come_whole_or_say_why_not()
     assert!(world.event("no-text", "ValuesEncoded").await.contains("base64"));
     assert!(world.event("too-large", "TooLargeForVault").await.contains("make it smaller"));
     assert_eq!(operator.get("/readyz").await.0, 200, "Vault serves");
+}
+
+/// The API server takes 256 KiB of annotations of one object.
+#[tokio::test]
+async fn annotations_that_leave_no_room_for_the_record_are_named() {
+    let world = World::new().await;
+    let (_operator, mut neighbour, _) = in_step(&world).await;
+    let path = world.path("full");
+    let annotations = json!({ "vault-sync.io/path": path, "example.com/notes": "x".repeat(262_000) });
+    world.secret("full", &[("k", "v")], annotations).await;
+    let told = world.event("full", "ObjectNotWritable").await;
+    assert!(told.contains("example.com/notes with 262017 bytes") && told.contains("vault-sync.io/status"), "{told}");
+    assert_eq!(world.versions(&path).await, 0, "nothing is written without a record");
+    neighbour.is_well(&world).await;
+    world.annotate(Kind::Secret, "full", json!({ "example.com/notes": null })).await;
+    world.holds(&path, &[("k", "v")]).await;
 }
 
 #[tokio::test]
@@ -206,7 +222,7 @@ async fn a_record_that_somebody_spoiled_or_took_away_is_written_again() {
     }
     assert_eq!(world.versions(&path).await, 1);
     neighbour.is_well(&world).await;
-    // What was taken out of the record and moved at once is cleared all the same.
+    // A path that was taken out of the record and moved at once is cleared all the same.
     let moved = world.path("moved");
     let annotations = json!({ "vault-sync.io/status": without_paths.to_string(), "vault-sync.io/path": moved });
     world.annotate(Kind::Secret, "db", annotations).await;
@@ -252,7 +268,7 @@ async fn a_record_that_somebody_wrote_reaches_no_path_that_the_object_may_not_wr
     }
 }
 
-/// Whoever may annotate an object may also say what engine it is, on the object and in its record.
+/// A user who may annotate an object may also name the engine, on the object and in its record.
 #[tokio::test]
 async fn what_is_said_of_an_engine_counts_for_less_than_what_vault_says() {
     let (theirs, ours) = (World::new().await, World::new().await);
@@ -336,7 +352,7 @@ async fn a_record_that_somebody_wrote_takes_no_path_from_another_object_where_th
     world.delete(Kind::Secret, "own").await;
     world.gone(Kind::Secret, "own").await;
     world.holds(&shared, &[("k", "v")]).await;
-    // Who has it still does.
+    // The other owner still has it.
     world.rotate("db", &[("k", "w")]).await;
     world.holds(&shared, &[("k", "w")]).await;
 }
