@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug, Clone, Parser)]
 #[command(name = "vault-sync-operator", disable_version_flag = true, args_override_self = true)]
 pub struct Config {
-    /// What to do
+    /// The task of this call
     #[arg(value_enum, default_value_t = Task::Run, hide_default_value = true)]
     pub task: Task,
     /// How Vault is reached
@@ -73,10 +73,10 @@ pub struct PushOptions {
     /// and * is one segment, at the end one or more. The namespace may be * for all.
     #[arg(long, env = "VAULT_SYNC_ALLOW_PATH", value_delimiter = ',', value_name = "NAMESPACE=PATH")]
     pub allow_path: Vec<Rule>,
-    /// What becomes of data that is no longer asked for, where the object does not say
+    /// How data that nothing requests any more is deleted, unless the object says it
     #[arg(long, env = "VAULT_SYNC_DEFAULT_DELETION_POLICY", default_value = "soft", value_name = "POLICY")]
     pub default_deletion_policy: DeletionPolicy,
-    /// What becomes of a path that holds something and is nobody's, where the object does not say
+    /// How a path is treated that has content without an owner, unless the object says it
     #[arg(long, env = "VAULT_SYNC_EXISTING", default_value = "adopt", value_name = "POLICY")]
     pub existing: ExistingPolicy,
     /// How a value that is no text is written, where the object does not say

@@ -103,7 +103,7 @@ pub struct Choice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeletionPolicy {
-    /// The newest version is deleted and can be undeleted; older ones stay readable. What the original does.
+    /// The newest version is deleted and can be undeleted; older ones stay readable. The original does the same.
     Soft,
     /// The data of all versions is destroyed; that there was something stays to be seen.
     Destroy,
@@ -129,7 +129,7 @@ impl DeletionPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExistingPolicy {
-    /// It is overwritten and ours from then on. What the original does.
+    /// It is overwritten and ours from then on. The original does the same.
     Adopt,
     /// It is left alone.
     Refuse,

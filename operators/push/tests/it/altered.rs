@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use konverge_push::object::Kind;
-use konverge_testkit::{ControlPlane, Options, Replaced, ReplacingPolicy};
+use konverge_testkit::{ControlPlane, Options, Replaced, ReplacingPolicy, eventually};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::world::{DEFINITION, QUIET, World, until};
+use crate::world::{DEFINITION, World, until};
 
 /// Changes the Secret `source` until an event of the object says that this field was changed. The API server heeds a policy after a moment.
 async fn told_of(world: &World, name: &str, field: &str) {
@@ -16,9 +15,8 @@ async fn told_of(world: &World, name: &str, field: &str) {
     until(&format!("{name} is told of {field}"), async || {
         number += 1;
         world.rotate("source", &[("k", &number.to_string())]).await;
-        sleep(Duration::from_secs(1)).await;
-        let notes = world.notes(name).await;
-        if notes.iter().any(|note| note.contains(field)) { Ok(()) } else { Err(format!("{notes:?}")) }
+        let is_told = async || world.notes(name).await.iter().any(|note| note.contains(field)).then_some(());
+        eventually(Duration::from_secs(1), is_told).await
     })
     .await;
     let told = world.event(name, "AlteredByAdmission").await;
@@ -77,7 +75,7 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     let server = VaultServer::start(VaultOptions::default()).await.unwrap();
     server.mount_kv("secret", 2).await.unwrap();
     let world = World::on(control_plane, &server).await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.secret("source", &[("k", "1")], json!({})).await;
     let path = world.path("declared");
     world.vault_push("push", json!({ "secrets": { "names": ["source"] }, "path": path })).await;
@@ -88,6 +86,6 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     world.says(Kind::VaultPush, "push", "Synced").await;
     let object = world.api(Kind::VaultPush).get("push").await.unwrap();
     assert_eq!(object.data["status"]["writtenPaths"], json!(null));
-    let written = world.writes_during(sleep(QUIET)).await;
+    let written = world.writes_during(operator.settled()).await;
     assert!(written.is_empty(), "{written:#?}");
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::world::{Operator, World, until, vault_config};
 
-/// What becomes of marks on the way to Vault.
+/// How marks fare on the way to Vault.
 #[derive(Clone, Copy)]
 enum Marks {
     /// The connection breaks before them.

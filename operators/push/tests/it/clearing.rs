@@ -1,4 +1,4 @@
-//! What is not wanted any more goes, and nothing else does.
+//! Content that nothing requests any more is deleted, and nothing else is.
 
 use konverge_push::object::Kind;
 use serde_json::json;

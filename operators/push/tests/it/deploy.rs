@@ -22,7 +22,7 @@ fn pod(kind: &str) -> Value {
     documents.iter().find(|document| document["kind"] == kind).unwrap()["spec"]["template"]["spec"].clone()
 }
 
-/// What the program makes of the first container's arguments and variables.
+/// The configuration that the program reads from the first container's arguments and variables.
 fn settings(pod: &Value) -> Config {
     let container = &pod["containers"][0];
     let arguments: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();

@@ -135,7 +135,7 @@ fn w26_every_variable_is_explained_and_is_one() {
     let is_variable = |word: &str| word.len() > 6 && word.starts_with("VAULT_");
     let read = include_str!("../../../../stores/vault/src/environment.rs");
     let mut known: BTreeSet<_> = words(read, is_letter, is_variable).map(str::to_owned).collect();
-    // Those that are variables of flags have their place in the table of flags.
+    // The variables of flags have their place in the table of flags.
     let flags = Config::command();
     let of_flags: BTreeSet<_> = flags
         .get_arguments()

@@ -1,9 +1,9 @@
-//! What the original's documentation shows, as it stands there, with its flags in the spelling of its manifests.
+//! The examples of the original's documentation, word for word, with its flags in the spelling of its manifests.
 
 use konverge_push::object::Kind;
 use serde_json::json;
 
-use crate::world::{QUIET, World};
+use crate::world::World;
 
 /// The arguments of the original's manifests that are not of this world's.
 const FLAGS: [&str; 6] =
@@ -41,7 +41,7 @@ async fn a_deployment_without_a_list_has_each_secret_it_uses_beneath_its_path() 
 #[tokio::test]
 async fn chosen_keys_are_merged_with_their_prefixes_for_a_deployment_and_for_a_secret_that_names_itself() {
     let world = World::new().await;
-    let _operator = world.operator(&FLAGS).await;
+    let operator = world.operator(&FLAGS).await;
     world.secret("database", &[("username", "u"), ("password", "p"), ("unused", "x")], json!({})).await;
     world.secret("api", &[("key", "k")], json!({})).await;
     let list = json!([
@@ -58,7 +58,7 @@ async fn chosen_keys_are_merged_with_their_prefixes_for_a_deployment_and_for_a_s
     world.secret("own", &[("a", "1"), ("b", "2")], annotations).await;
     world.holds(&own, &[("own-a", "1"), ("key", "k")]).await;
     world.says(Kind::Secret, "own", "Synced").await;
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     assert_eq!(world.versions(&own).await, 1, "the original never settles here");
     world.rotate("api", &[("key", "l")]).await;
     world.holds(&own, &[("own-a", "1"), ("key", "l")]).await;
@@ -68,7 +68,7 @@ async fn chosen_keys_are_merged_with_their_prefixes_for_a_deployment_and_for_a_s
 #[tokio::test]
 async fn a_secret_with_every_annotation_of_the_original() {
     let world = World::new().await;
-    let _operator = world.operator(&FLAGS).await;
+    let operator = world.operator(&FLAGS).await;
     let path = world.path("database");
     let annotations = json!({
         "vault-sync.io/path": path,
@@ -82,7 +82,7 @@ async fn a_secret_with_every_annotation_of_the_original() {
     world.says(Kind::Secret, "database", "Synced").await;
     world.rotate("database", &[("username", "v")]).await;
     world.holds(&path, &[("username", "v")]).await;
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     assert_eq!(world.versions(&path).await, 2, "looked at each time, written when it differs");
     let object = world.api(Kind::Secret).get_metadata("database").await.unwrap().metadata;
     assert_eq!(object.annotations.unwrap()["vault-sync.io/secret-versions"], "{\"database\":\"1\"}");
@@ -200,17 +200,17 @@ async fn an_interval_and_a_check_may_have_each_form_that_is_documented() {
 #[tokio::test]
 async fn without_a_path_or_with_an_empty_one_nothing_is_done() {
     let world = World::new().await;
-    let _operator = world.operator(&FLAGS).await;
+    let operator = world.operator(&FLAGS).await;
     let list = r#"[{ "name": "db", "keys": ["k"] }]"#;
     world.secret("off", &[("k", "v")], json!({ "vault-sync.io/path": "", "vault-sync.io/reconcile": "30s" })).await;
     world.secret("none", &[("k", "v")], json!({ "vault-sync.io/secrets": list })).await;
     world.workload(Kind::Deployment, "off", &["off"], json!({ "vault-sync.io/path": "" })).await;
-    // What comes after them is done.
+    // An object that was applied after them is done.
     let path = world.path("on");
     world.secret("on", &[("k", "v")], json!({ "vault-sync.io/path": path })).await;
     world.holds(&path, &[("k", "v")]).await;
     world.says(Kind::Secret, "on", "Synced").await;
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     for (kind, name) in [(Kind::Secret, "off"), (Kind::Secret, "none"), (Kind::Deployment, "off")] {
         let object = world.api(kind).get_metadata(name).await.unwrap().metadata;
         assert_eq!(object.finalizers, None, "{name}");

@@ -1,4 +1,4 @@
-//! What is in the cluster comes to Vault, and no more often than it changes.
+//! Content of the cluster reaches Vault, and no more often than it changes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::world::{QUIET, World, until};
+use crate::world::{World, until};
 
 /// How soon a change of a Secret is in Vault. A machine with other work to do may miss it now and then, and hardly each time.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -20,11 +20,11 @@ const ROUNDS: usize = 10;
 async fn a_secret_that_asks_is_read_once_whatever_is_noted_on_it() {
     let world = World::new().await;
     let path = world.path("db");
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     let asked = world.asked_during(async {
         world.secret("db", &[("user", "u")], json!({ "vault-sync.io/path": path })).await;
         world.says(Kind::Secret, "db", "Synced").await;
-        tokio::time::sleep(QUIET).await;
+        operator.settled().await;
     });
     let asked = asked.await;
     let of = |verb: &str| asked.iter().filter(|entry| entry.object_ref.name == "db" && entry.verb == verb).count();
@@ -101,7 +101,7 @@ async fn w9_restarts_and_scaling_write_nothing() {
     let restarts = Box::pin(async {
         for _ in 0..5 {
             let operator = world.operator(&[]).await;
-            tokio::time::sleep(QUIET / 3).await;
+            operator.settled().await;
             operator.stop().await;
         }
     });
@@ -116,7 +116,7 @@ async fn w9_restarts_and_scaling_write_nothing() {
             let scaled = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
             world.api(Kind::Deployment).patch("app", &PatchParams::default(), &scaled).await.unwrap();
         }
-        tokio::time::sleep(QUIET).await;
+        operator.settled().await;
     });
     let writes = world.writes_during(scaling).await;
     assert!(writes.is_empty(), "{writes:?}");
@@ -154,7 +154,7 @@ async fn w10_an_edit_in_vault_is_put_right_when_the_interval_is_over_and_nobody_
     let operator = world.operator(&[]).await;
     let every = |path: &str| json!({ "vault-sync.io/path": path, "vault-sync.io/reconcile": "30s" });
     world.secret("edited", &[("user", "u")], every(&edited)).await;
-    // One of the paths of this is another's, so it is not in step; the other is looked at all the same.
+    // One of the paths of this is another's, so the object is not in sync. The other path is looked at all the same.
     world.secret("taken", &[("user", "u")], json!({ "vault-sync.io/path": taken })).await;
     world.says(Kind::Secret, "taken", "Synced").await;
     world.secret("db", &[("user", "u")], json!({})).await;
@@ -189,7 +189,7 @@ async fn a_look_costs_one_read_for_each_path_also_where_an_optional_secret_is_mi
     let reads = || operator.metric("konverge_push_vault_reads_total", "");
     let before = reads();
     until("it has looked", async || (reads() > before).then_some(()).ok_or_else(|| "no read".to_owned())).await;
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     let read = reads() - before;
     assert!((read - 1.0).abs() < 0.5, "{read} reads in one look");
 }
@@ -267,14 +267,14 @@ async fn a_secret_that_is_missing_is_counted_once_with_each_run_that_needs_it() 
         operator.metric("vault_sync_operator_secret_not_found_errors_total", &label)
     };
     let are = async |late: f64| {
-        tokio::time::sleep(QUIET).await;
+        operator.settled().await;
         assert!((counted("late") - late).abs() < 0.5, "{} of {late}", counted("late"));
         assert!(counted("never") < 0.5, "nobody needs it");
     };
     world.workload_of(Kind::Deployment, "app", container, json!({ "vault-sync.io/path": world.path("app") })).await;
     world.says(Kind::Deployment, "app", "SecretNotFound").await;
     are(1.0).await;
-    // Who does not look for it does not miss it.
+    // An operator that does not look for it does not miss it.
     world.annotate(Kind::Deployment, "app", json!({ "example.com/note": "of somebody else" })).await;
     are(1.0).await;
     world.annotate(Kind::Deployment, "app", json!({ "vault-sync.io/sync-now": "1" })).await;
@@ -317,7 +317,7 @@ async fn p13_a_source_that_is_deleted_leaves_vault_as_it_is_and_counts_again_whe
         assert!(told.contains("\"db\" not found") && told.contains("stays as it is"), "{told}");
         assert!(world.event(name, "SecretNotFound").await.contains("\"db\""));
     }
-    // What is still there goes on where it has a path of its own.
+    // A Secret that is still there goes on where it has a path of its own.
     world.rotate("api", &[("key", "l")]).await;
     world.holds(&format!("{whole}/api"), &[("key", "l")]).await;
     world.holds(&format!("{whole}/db"), &[("user", "u")]).await;

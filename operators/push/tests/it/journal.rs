@@ -23,7 +23,7 @@ async fn stage(name: &str) -> (Client, String) {
     (plane.admin_client().await.unwrap(), plane.namespace(name).await.unwrap())
 }
 
-/// What one process has of it. It writes as long as this is there.
+/// The part of it that one process has. It writes as long as this is there.
 struct Replica {
     journal: Journal,
     task: JoinHandle<()>,

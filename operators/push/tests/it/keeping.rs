@@ -1,4 +1,4 @@
-//! What others keep on an object stays as it is, whatever we do to it (W17).
+//! Fields of other managers stay as they are, whatever we write on the object (W17).
 
 use konverge_push::object::Kind;
 use kube::{
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, until};
 
-/// Who else writes on the objects. The API server notes nothing of who scales them.
+/// The other writers on the objects. The API server notes nothing of who scales them.
 const OTHERS: [&str; 2] = ["gitops", "their-controller"];
 
 const THEIRS: &str = "example.com/theirs";

@@ -1,4 +1,4 @@
-//! What is left behind is cleared later, and by then somebody else may be there.
+//! Content that is left behind is cleared later, and by then another owner may have the path.
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 
 mod ahead;
 mod altered;
+mod at_an_interval;
 mod bad_input;
 mod between;
 mod clearing;

@@ -172,7 +172,7 @@ async fn each_run_that_fails_while_vault_is_away_is_an_error_to_the_engine() {
     world.holds(&path, &[("n", "2")]).await;
     world.says(Kind::Secret, "db", "Synced").await;
     let after = errors();
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     assert!(errors() < after + 0.5, "the failures end with the outage");
 }
 
@@ -183,7 +183,7 @@ async fn w16_it_starts_while_vault_is_away() {
     server.kill();
     let operator = world.operator(&[]).await;
     world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": world.path("db") })).await;
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(3 * QUIET).await;
     assert_eq!(operator.get("/healthz").await.0, 200);
     server.start_again().await.unwrap();
     server.unseal().await.unwrap();
@@ -206,7 +206,7 @@ async fn w8_an_object_is_let_go_after_its_deadline_and_what_it_left_is_cleared_l
     let orphans = Api::<ConfigMap>::namespaced(world.client.clone(), &world.home);
     let left = orphans.get("vault-sync-operator-orphans").await.unwrap().data.unwrap();
     assert!(left.len() == 1 && left.values().all(|text| text.contains(&path)), "{left:?}");
-    // What is left is looked after by whoever works then.
+    // The replica that works then looks after the rest.
     operator.stop().await;
     server.start_again().await.unwrap();
     server.unseal().await.unwrap();
@@ -324,7 +324,7 @@ async fn a_path_that_is_denied_says_so_and_delays_no_other() {
     );
     assert!(operator.metric("vault_sync_operator_vault_write_errors_total", "permission_denied") > 0.5);
     assert!(operator.metric("konverge_reconcile_errors_total", "PermissionDenied") > 0.5, "nor to the engine");
-    // Marks need more than this policy gives; what is written is in step without.
+    // Marks need more than this policy gives. The content is in sync without them.
     world.says(Kind::Secret, "open", "Synced").await;
     let told = world.event("open", "OwnerNotMarked").await;
     assert!(told.contains("metadata"), "{told}");

@@ -1,4 +1,4 @@
-//! Whose a path is, and who may have it.
+//! The owner of a path, and the objects that may become it.
 
 use k8s_openapi::api::events::v1::Event;
 use konverge_push::object::Kind;
@@ -6,7 +6,7 @@ use konverge_vault::Deletion;
 use kube::{Api, api::ListParams};
 use serde_json::json;
 
-use crate::world::{QUIET, World, until};
+use crate::world::{World, until};
 
 #[tokio::test]
 async fn w5_paths_beyond_the_platforms_boundaries_are_refused() {
@@ -57,13 +57,13 @@ async fn w5_what_belongs_to_vault_in_its_namespaces_is_refused_too() {
 async fn w7_of_two_owners_one_has_the_path_and_the_other_says_so() {
     let world = World::new().await;
     let path = world.path("shared");
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.secret("first", &[("from", "first")], json!({ "vault-sync.io/path": path })).await;
     world.says(Kind::Secret, "first", "Synced").await;
     world.secret("second", &[("from", "second")], json!({ "vault-sync.io/path": path })).await;
     let told = world.says(Kind::Secret, "second", "OwnedByAnother").await;
     assert!(told.contains(&format!("Secret {}/first", world.namespace)), "{told}");
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     world.holds(&path, &[("from", "first")]).await;
     assert_eq!(world.versions(&path).await, 1);
     world.delete(Kind::Secret, "second").await;
@@ -119,7 +119,7 @@ async fn w7_what_was_there_before_is_taken_over_or_left_as_the_object_says() {
     world.secret("taken", &[("k", "v")], json!({ "vault-sync.io/path": taken })).await;
     world.holds(&taken, &[("k", "v")]).await;
     assert!(world.event("taken", "Adopted").await.contains(&taken));
-    // Whoever lists warnings sees it, and where there are no versions it promises none.
+    // A list of warnings shows it. Where there are no versions, it promises none.
     let old = format!("old/{}/taken", world.namespace);
     world.write(&old, &[("by", "hand")]).await;
     world.secret("flat", &[("k", "v")], json!({ "vault-sync.io/path": old })).await;

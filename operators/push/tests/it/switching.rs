@@ -42,7 +42,7 @@ impl Original<'_> {
         versions
     }
 
-    /// It deletes softly what is at the path, whoever has it, and takes its finalizer off with a full update.
+    /// It deletes the content of the path softly, also that of another owner, and takes its finalizer off with a full update.
     async fn lets_go(&self, kind: Kind, name: &str, path: &str) {
         self.0.vault.delete(&self.0.locate(path).await, konverge_vault::Expected::Any, Deletion::Soft).await.unwrap();
         let mut object = self.0.api(kind).get(name).await.unwrap();
@@ -79,7 +79,7 @@ impl Original<'_> {
     }
 }
 
-/// What people asked for, and what the original made of it. Gives what it noted on one of the objects.
+/// The requests of users, and the results of the original. Gives what it noted on one of the objects.
 async fn worked(original: &Original<'_>, flat: &str) -> String {
     let world = original.0;
     let path = |rest: &str| world.path(rest);
@@ -97,8 +97,8 @@ async fn worked(original: &Original<'_>, flat: &str) -> String {
     world.workload(Kind::Deployment, "custom", &[], annotations).await;
     world.workload(Kind::Deployment, "released", &["a"], asks(&path("released"))).await;
 
-    // What the original made of it: many versions of one, nothing of the rotation of another, and what a Secret left when its
-    // Deployment used it no more.
+    // The results of the original: many versions of one, no rotation of another, and the content of a Secret that its Deployment no longer
+    // uses.
     for _ in 0..3 {
         world.write(&path("plain"), &[("k", "plain")]).await;
     }
@@ -141,7 +141,7 @@ async fn x5_objects_of_the_original_are_taken_over_as_they_are_and_can_be_given_
         .writes_during(async {
             for _ in 0..3 {
                 original.renews().await;
-                tokio::time::sleep(QUIET / 3).await;
+                tokio::time::sleep(QUIET).await;
             }
         })
         .await;
@@ -184,7 +184,7 @@ async fn x5_objects_of_the_original_are_taken_over_as_they_are_and_can_be_given_
         if held.is_empty() { Ok(()) } else { Err(format!("{held:?}")) }
     })
     .await;
-    // What no object asks for is not known to be anybody's, and stays.
+    // A path that no object requests has no known owner, and stays.
     world.holds(&path("released/a"), &[("k", "1")]).await;
     world.holds(&path("auto/dropped"), &[("k", "3")]).await;
     assert_eq!(world.api(Kind::Secret).get_metadata("plain").await.unwrap().annotations()[VERSIONS], noted);

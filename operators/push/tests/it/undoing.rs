@@ -60,7 +60,7 @@ async fn who_takes_the_record_again_and_again_is_told_once_and_answered_less_and
         let about = written.iter().filter(|entry| entry.object_ref.name == name).count();
         assert!((4..=AT_MOST).contains(&about), "{about} writes on {name}: {written:#?}");
 
-        // What changes reaches Vault all the same, while nobody waits for the record.
+        // A change reaches Vault all the same, while nobody waits for the record.
         let source = if kind == Kind::VaultPush { "source" } else { name };
         tokio::select! {
             () = take(&world, kind, name) => {}

@@ -1,6 +1,6 @@
 //! The custom resource, from its schema to what is in Vault.
 
 mod choosing;
-mod merging;
+pub(crate) mod merging;
 mod schema;
 mod telling;

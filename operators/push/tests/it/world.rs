@@ -12,7 +12,7 @@ use konverge_core::SecretValue;
 use konverge_push::{inspect::record_of, object::Kind, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get};
+use konverge_testkit::{AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, settled};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{
     Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig,
@@ -32,8 +32,8 @@ pub(crate) const SOON: Duration = Duration::from_mins(1);
 /// The operator's service account: that of the original.
 const ACCOUNT: &str = "vault-sync-operator-controller-manager";
 
-/// What is at rest for so long does not oscillate.
-pub(crate) const QUIET: Duration = Duration::from_secs(3);
+/// An operator that has done nothing for so long has settled.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
 
 /// One for all tests of this binary; it ends with the process. It is ours even when a cluster is named: a test reads its audit log.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
@@ -85,7 +85,7 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// What it answers on its health port.
+    /// Its answer on the health port.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         http_get(&self.address.to_string(), path).await.unwrap()
     }
@@ -95,6 +95,16 @@ impl Operator {
         let text = self.metrics.encode().unwrap();
         let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// Waits until it has nothing left to do. After that, a test can say what it did not do.
+    pub(crate) async fn settled(&self) {
+        until("the operator is ready", async || match self.get("/readyz").await {
+            (200, _) => Ok(()),
+            (_, why) => Err(why),
+        })
+        .await;
+        settled(QUIET, async || self.metrics.encode().unwrap()).await;
     }
 
     /// Stops it and waits for its end.
@@ -297,7 +307,7 @@ impl World {
         self.vault.locate(&SecretPath::parse(path).unwrap()).await.unwrap()
     }
 
-    /// What is at a path; nothing if nothing is, or if it is deleted.
+    /// The content of a path, or `None` if there is none or it is deleted.
     pub(crate) async fn read(&self, path: &str) -> Option<BTreeMap<String, String>> {
         let text = |field: &Field| String::from_utf8_lossy(field.bytes()).into_owned();
         match self.vault.read(&self.locate(path).await).await.unwrap() {
@@ -351,7 +361,7 @@ impl World {
     pub(crate) async fn record(&self, kind: Kind, name: &str) -> Option<Value> {
         if kind == Kind::VaultPush {
             let object = self.api(kind).get_opt(name).await.unwrap()?;
-            // What it says of an earlier spec says nothing of this one.
+            // A status of an earlier spec says nothing of this one.
             let record = record_of(&object).filter(|record| record.generation == object.metadata.generation)?;
             return Some(serde_json::to_value(record).unwrap());
         }
@@ -394,7 +404,7 @@ impl World {
         .await
     }
 
-    /// What the events about an object say.
+    /// The notes of the events about an object.
     pub(crate) async fn notes(&self, name: &str) -> Vec<String> {
         self.events(name).await.into_iter().filter_map(|event| event.note).collect()
     }
@@ -403,7 +413,7 @@ impl World {
         events_about(&self.client, &self.namespace, name).await.unwrap()
     }
 
-    /// What the operator writes on objects from now on until `during` is over, events apart.
+    /// The writes of the operator on objects from now on until `during` is over, events apart.
     pub(crate) async fn writes_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
         let is_write = |entry: &AuditEntry| entry.is_mutating() && entry.object_ref.resource != "events";
         self.asked_during(during).await.into_iter().filter(is_write).collect()
@@ -412,7 +422,7 @@ impl World {
     /// All that the operator asks of the API server from now on until `during` is over.
     pub(crate) async fn asked_during(&self, during: impl Future<Output = ()>) -> Vec<AuditEntry> {
         let log = self.control_plane.audit_log().unwrap();
-        // What was done before may not be in the log yet.
+        // Earlier requests may not be in the log yet.
         log.catch_up(&self.client).await.unwrap();
         let log = log.from_now().unwrap();
         during.await;

@@ -3,7 +3,7 @@
 use konverge_push::object::Kind::{Secret, VaultPush};
 use serde_json::json;
 
-use crate::world::{QUIET, World, until};
+use crate::world::{World, until};
 
 #[tokio::test]
 async fn named_secrets_follow_their_changes_and_rest_without_a_write() {
@@ -28,11 +28,11 @@ async fn named_secrets_follow_their_changes_and_rest_without_a_write() {
         if record["paths"][&paths[1]]["version"] == 2 { Ok(()) } else { Err(record.to_string()) }
     })
     .await;
-    let writes = world.writes_during(tokio::time::sleep(QUIET)).await;
+    let writes = world.writes_during(operator.settled()).await;
     assert!(writes.is_empty(), "{}: {writes:?}", "at rest");
     operator.stop().await;
-    let _operator = world.operator(&[]).await;
-    let writes = world.writes_during(tokio::time::sleep(QUIET)).await;
+    let operator = world.operator(&[]).await;
+    let writes = world.writes_during(operator.settled()).await;
     assert!(writes.is_empty(), "{}: {writes:?}", "after a restart");
     // P13: a source that goes deletes nothing.
     world.delete(Secret, "db").await;
@@ -40,7 +40,7 @@ async fn named_secrets_follow_their_changes_and_rest_without_a_write() {
     world.holds(&paths[1], &[("n", "2")]).await;
     world.secret("db", &[("n", "3")], json!({})).await;
     world.holds(&paths[1], &[("n", "3")]).await;
-    // What moves is cleared where it was.
+    // Content that moves is cleared where it was.
     let moved = json!({ "secrets": spec["secrets"], "path": "secret/data/{namespace}/moved/{secret}" });
     world.vault_push("all", moved).await;
     world.holds(&world.path("moved/db"), &[("n", "3")]).await;
@@ -96,7 +96,7 @@ async fn a_selector_takes_who_fits_now_and_later_and_clears_who_does_not_any_mor
 #[tokio::test]
 async fn keys_are_renamed_and_texts_are_made_of_values_or_the_path_stays() {
     let world = World::new().await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.secret("db", &[("user", "u"), ("password", "$p{}")], json!({})).await;
     world.secret("host", &[("name", "h")], json!({})).await;
     let path = world.path("app");
@@ -116,7 +116,7 @@ async fn keys_are_renamed_and_texts_are_made_of_values_or_the_path_stays() {
     world.vault_push("app", spec("${other/port}")).await;
     let told = world.says(VaultPush, "app", "InvalidTemplate").await;
     assert!(told.contains("other is not one of secrets.names"), "{told}");
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     world.holds(&path, &held).await;
     assert_eq!(world.versions(&path).await, 1, "never half a template");
     world.vault_push("app", spec("${host/port}")).await;
@@ -145,9 +145,9 @@ async fn p16_what_is_there_is_left_alone_also_when_the_secret_changes() {
     assert!(world.event("ours", "LeftAlone").await.contains("holds what was written first"));
     // All has been looked at again, by one that remembers nothing.
     operator.stop().await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.rotate("db", &[("n", "3")]).await;
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     world.holds(&theirs, &[("by", "hand")]).await;
     world.holds(&ours, &[("n", "1")]).await;
     assert_eq!((world.versions(&theirs).await, world.versions(&ours).await), (1, 1));

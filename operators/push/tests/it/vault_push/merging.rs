@@ -1,18 +1,12 @@
 //! Paths that others keep keys in.
 
-use std::time::Duration;
-
 use konverge_push::object::Kind::{Secret, VaultPush};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use serde_json::json;
-use tokio::time::Instant;
 
-use crate::world::{QUIET, World};
+use crate::world::World;
 
-/// The shortest that is taken.
-const INTERVAL: Duration = Duration::from_secs(30);
-
-fn merging(path: &str, key: &str) -> serde_json::Value {
+pub(crate) fn merging(path: &str, key: &str) -> serde_json::Value {
     let keys = json!([{ "from": "value", "to": key }]);
     json!({ "secrets": { "names": ["db"] }, "path": path, "keys": keys, "updatePolicy": "Merge" })
 }
@@ -20,7 +14,7 @@ fn merging(path: &str, key: &str) -> serde_json::Value {
 #[tokio::test]
 async fn p5_keys_of_others_survive_and_a_key_has_one_owner() {
     let world = World::new().await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     let path = world.path("shared");
     world.write(&path, &[("by", "hand"), ("kept", "1")]).await;
     world.secret("db", &[("value", "1")], json!({})).await;
@@ -48,7 +42,7 @@ async fn p5_keys_of_others_survive_and_a_key_has_one_owner() {
     world.says(Secret, "holder", "Synced").await;
     world.vault_push("four", merging(&taken, "a")).await;
     world.says(VaultPush, "four", "OwnedByAnother").await;
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     assert_eq!((world.versions(&path).await, world.versions(&taken).await), (before, 1), "nobody fights");
     world.holds(&taken, &[("k", "v")]).await;
     // The key becomes free, and goes to who waited for it.
@@ -92,7 +86,7 @@ async fn p11_one_key_is_deleted_and_the_others_stay() {
     world.gone(VaultPush, "push").await;
     world.holds(&path, &[("by", "hand")]).await;
     assert_eq!(world.marks(&path).await.len(), 0);
-    // Who was alone there leaves nothing.
+    // An object that was alone there leaves nothing.
     let alone = world.path("alone");
     world.vault_push("alone", merging(&alone, "x")).await;
     world.says(VaultPush, "alone", "KeyNotFound").await;
@@ -151,41 +145,6 @@ async fn another_policy_moves_a_path_from_whole_to_keys_and_back() {
     world.delete(VaultPush, "push").await;
     world.gone(VaultPush, "push").await;
     world.is_deleted(&path).await;
-}
-
-#[tokio::test]
-async fn one_read_in_an_interval_serves_all_who_keep_keys_at_a_path() {
-    let world = World::new().await;
-    let operator = world.operator(&[]).await;
-    let path = world.path("shared");
-    world.secret("db", &[("value", "1")], json!({})).await;
-    let pushes = ["a", "b", "c", "d", "e", "f"];
-    for name in pushes {
-        let mut spec = merging(&path, name);
-        spec["interval"] = json!("30s");
-        world.vault_push(name, spec).await;
-    }
-    for name in pushes {
-        world.says(VaultPush, name, "Synced").await;
-    }
-    let reads = || operator.metric("konverge_push_vault_reads_total", "");
-    let versions = world.versions(&path).await;
-    let (before, begun) = (reads(), Instant::now());
-    // Twice for each of them.
-    tokio::time::sleep(2 * INTERVAL + INTERVAL / 2).await;
-    let (read, at_most) = (reads() - before, begun.elapsed().as_secs_f64() / INTERVAL.as_secs_f64() + 1.0);
-    assert!((2.0..=at_most).contains(&read), "{read} reads of one path that {} share", pushes.len());
-    let oldest = operator.metric("konverge_push_oldest_look_seconds", "");
-    assert!(oldest < (2 * INTERVAL).as_secs_f64(), "one was not looked at for {oldest} s");
-    assert_eq!(world.versions(&path).await, versions);
-
-    // What the others see hides nothing from one whose key is not as it was.
-    let content: Vec<(&str, &str)> =
-        pushes.iter().map(|name| (*name, if *name == "c" { "edited" } else { "1" })).collect();
-    world.write(&path, &content).await;
-    let right: Vec<(&str, &str)> = pushes.iter().map(|name| (*name, "1")).collect();
-    world.holds(&path, &right).await;
-    world.event("c", "DriftCorrected").await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What the API server refuses, and what it takes.
+//! The specs that the API server refuses, and those that it takes.
 
 use konverge_push::object::Kind::VaultPush;
 use kube::api::{Patch, PatchParams};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// What the API server says to it, without keeping it.
+/// The answer of the API server, which keeps nothing.
 async fn said(world: &World, spec: &Value) -> Result<(), String> {
     let object = json!({ "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": { "name": "x" }, "spec": spec });
     let mut parameters = PatchParams::apply("user").validation_strict();

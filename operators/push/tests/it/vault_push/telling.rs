@@ -1,4 +1,4 @@
-//! What the object says of itself, what happens when it goes, and when its kind comes.
+//! The status of the object, its deletion, and the installation of its kind.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use konverge_vault::{Credential, Limits, Login, Vault, VaultConfig};
 use kube::Api;
 use serde_json::{Value, json};
 
-use crate::world::{DEFINITION, QUIET, World, until};
+use crate::world::{DEFINITION, World, until};
 
 /// Conditions by their types: whether, and why.
 async fn conditions(world: &World, name: &str) -> Vec<(String, String, String)> {
@@ -45,7 +45,7 @@ async fn table(world: &World) -> (Vec<(String, i64)>, Vec<Value>) {
 #[tokio::test]
 async fn conditions_and_columns_tell_how_it_stands_and_of_which_generation() {
     let world = World::new().await;
-    let _operator = world.operator(&["--allow-path", "*=secret/data/{namespace}/*"]).await;
+    let operator = world.operator(&["--allow-path", "*=secret/data/{namespace}/*"]).await;
     let path = world.path("db");
     let spec = |path: &str| json!({ "secrets": { "names": ["db"] }, "path": path });
     world.vault_push("push", spec(&path)).await;
@@ -94,12 +94,12 @@ async fn conditions_and_columns_tell_how_it_stands_and_of_which_generation() {
     let told = world.says(VaultPush, "push", "Paused").await;
     assert!(told.contains("spec.suspend"), "{told}");
     world.rotate("db", &[("n", "2")]).await;
-    tokio::time::sleep(QUIET).await;
+    operator.settled().await;
     world.holds(&path, &[("n", "1")]).await;
     world.vault_push("push", spec(&path)).await;
     world.holds(&path, &[("n", "2")]).await;
     world.says(VaultPush, "push", "Synced").await;
-    // What changes the generation and nothing else is observed, too.
+    // A change of the generation alone is observed, too.
     let mut spelled_out = spec(&path);
     spelled_out["updatePolicy"] = "Replace".into();
     spelled_out["keyPrefix"] = "".into();
@@ -158,7 +158,7 @@ async fn p15_an_identity_that_goes_first_holds_nothing_up_and_what_is_left_is_cl
     let left = orphans.get("vault-sync-operator-orphans").await.unwrap().data.unwrap();
     assert_eq!(left.len(), 2, "{left:?}");
     operator.stop().await;
-    // One that is let in.
+    // A namespace that is let in.
     let _operator = world.operator(&[]).await;
     world.is_deleted(&whole).await;
     world.holds(&shared, &[("by", "hand")]).await;
