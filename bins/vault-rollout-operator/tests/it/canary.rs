@@ -7,12 +7,11 @@ use kube::{
     core::GroupVersionKind,
 };
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::{
     outside,
     shipped::ARGO,
-    stage::{QUIET, Result, Stage, until},
+    stage::{Result, Stage, until},
     view::{ALL, View},
 };
 
@@ -83,7 +82,7 @@ async fn what_changed_while_it_was_down_is_rolled_in_its_order_although_rollouts
         Ok(template.pointer("/metadata/annotations/roll.konverge.dev~1content").is_some())
     })
     .await;
-    sleep(QUIET).await;
+    operator.settled().await;
     assert_eq!(changes("second").await.unwrap(), 0, "the first wave is not ready");
     is_ready(&view, "first").await.unwrap();
     until("the next wave is rolled", async || Ok(changes("second").await? == 1)).await;

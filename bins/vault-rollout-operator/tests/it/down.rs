@@ -6,10 +6,9 @@ use konverge_testkit::{
     Process,
     fault_proxy::{FaultProxy, Plan},
 };
-use tokio::time::sleep;
 
 use crate::{
-    stage::{QUIET, Result, Stage, operator, until},
+    stage::{Result, Stage, operator, settled, until},
     view::{Seen, View},
 };
 
@@ -26,6 +25,8 @@ struct Scene {
     view: View,
     proxy: FaultProxy,
     process: Arc<Mutex<Process>>,
+    /// Where the operator serves its health and metrics.
+    address: String,
 }
 
 impl Scene {
@@ -35,11 +36,11 @@ impl Scene {
         view.secret("db", "1").await.unwrap();
         view.deployment("web", "db").await.unwrap();
         let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
-        let (spec, _) = operator(proxy.kubeconfig(), &view.namespace);
+        let (spec, address) = operator(proxy.kubeconfig(), &view.namespace);
         let process = Arc::new(Mutex::new(Process::start(stage.plane.run_directory(), spec).unwrap()));
         let killed = Arc::clone(&process);
         proxy.on_kill("operator", move || killed.lock().unwrap().kill());
-        let scene = Self { view, proxy, process };
+        let scene = Self { view, proxy, process, address };
         scene.view.rolled("web", 0).await;
         scene.view.secret("db", "2").await.unwrap();
         scene.view.rolled("web", 1).await;
@@ -76,7 +77,7 @@ async fn what_changes_twice_while_it_is_down_is_rolled_once_whatever_befalls_tha
         }
         scene.starts(fault).await;
         scene.view.rolled("web", turn + 2).await;
-        sleep(QUIET).await;
+        settled(&scene.address).await;
         assert!(scene.view.is_rolled("web", turn + 2).await.unwrap(), "{fault}: {:?}", scene.seen().await);
         let fired = scene.proxy.fired();
         assert!(fired.iter().all(|count| *count == 1) && fired.len() == usize::from(!fault.is_empty()), "{fired:?}");
@@ -104,7 +105,7 @@ async fn what_changes_and_comes_back_while_it_is_down_is_no_change() {
         Ok(asked.entries().iter().any(is_read))
     })
     .await;
-    sleep(QUIET).await;
+    settled(&scene.address).await;
     assert_eq!(scene.seen().await.unwrap(), before);
     assert_eq!(scene.proxy.asked_since(begun).writes(), [""; 0]);
 }

@@ -163,7 +163,7 @@ async fn f16_ten_failovers_under_load_lose_no_change_and_roll_each_once() {
     for change in changes {
         change.await.unwrap();
     }
-    sleep(QUIET).await;
+    leader.settled().await;
     for number in 0..RESTLESS {
         let (web, changes) = (format!("web-{number}"), load.done[number].load(Ordering::SeqCst));
         until(&format!("{web} was rolled {changes} times"), async || load.view.is_rolled(&web, changes).await).await;

@@ -48,7 +48,7 @@ async fn f03_what_changes_while_the_api_server_is_out_of_reach_is_rolled_once_af
     let begun = proxy.mark();
     proxy.clear();
     are_rolled(&view, 1).await;
-    tokio::time::sleep(A_WHILE).await;
+    operator.settled().await;
     assert!(all_are_rolled(&view, 1).await.unwrap());
     // Later events of the watches deliver the missed changes.
     assert_eq!(proxy.asked_since(begun).writes().len(), OBJECTS);

@@ -6,10 +6,9 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::{
-    stage::{QUIET, Stage, install, until},
+    stage::{Stage, install, until},
     view::View,
 };
 
@@ -48,7 +47,7 @@ async fn who_uses_what_may_not_be_read_is_told_and_rolled_when_it_may() {
         .await;
     }
     assert!(operator.metric("konverge_roll_failed_checks_total", "reason=\"SourceForbidden\"").await >= 1.0);
-    sleep(QUIET).await;
+    operator.settled().await;
     let (known, new) = (view.seen("Deployment", "known").await.unwrap(), view.seen("Deployment", "new").await.unwrap());
     assert_eq!((known.changes, new.changes, new.content), (0, 0, None));
 

@@ -118,6 +118,14 @@ pub(crate) fn operator(kubeconfig: &Path, namespace: &str) -> (ProcessSpec, Stri
     (spec, address)
 }
 
+/// Waits until the operator that serves its health and metrics there is ready and has nothing left to do. After that, a test can say what it did not do.
+pub(crate) async fn settled(address: &str) {
+    until("the operator is ready", async || Ok(http_get(address, "/readyz").await.is_ok_and(|(code, _)| code == 200)))
+        .await;
+    let scrape = async || http_get(address, "/metrics").await.unwrap().1;
+    konverge_testkit::settled(Duration::from_secs(1), scrape).await;
+}
+
 /// An operator that runs.
 pub(crate) struct Running {
     pub(crate) process: Process,
@@ -134,6 +142,11 @@ impl Running {
     /// The sum of a metric over all its label sets that contain `label`.
     pub(crate) async fn metric(&self, name: &str, label: &str) -> f64 {
         metric(&http_get(&self.address, "/metrics").await.unwrap().1, name, label)
+    }
+
+    /// Waits until it has nothing left to do.
+    pub(crate) async fn settled(&self) {
+        settled(&self.address).await;
     }
 
     /// Kills it, and starts it again with nothing in its memory.

@@ -3,17 +3,16 @@
 use konverge_testkit::fault_proxy::{FaultProxy, JournalEntry};
 use kube::api::PostParams;
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::{
-    stage::{QUIET, Result, Running, SOON, Stage, until},
+    stage::{Result, Running, SOON, Stage, until},
     view::{ALL, Seen, View},
 };
 
 struct Scene {
     view: View,
     proxy: FaultProxy,
-    _operator: Running,
+    operator: Running,
 }
 
 impl Scene {
@@ -26,7 +25,7 @@ impl Scene {
         }
         let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
         let operator = stage.start_through(proxy.kubeconfig(), &view.namespace, &[]).await;
-        let scene = Self { view, proxy, _operator: operator };
+        let scene = Self { view, proxy, operator };
         scene.view.rolled("web", 0).await;
         scene.view.rolled("last", 0).await;
         scene.view.secret("db", "2").await.unwrap();
@@ -40,7 +39,7 @@ impl Scene {
         let times = self.view.templates("last").await.unwrap();
         self.view.secret("z", &format!("changed {times} times")).await.unwrap();
         self.view.rolled("last", times).await;
-        sleep(QUIET).await;
+        self.operator.settled().await;
     }
 
     async fn seen(&self) -> Result<Seen> {
