@@ -62,21 +62,20 @@ impl Location {
 }
 
 impl Webhooks {
-    /// Declares the webhooks that judge; nothing if there are none. The certificate authority is not in it.
+    /// Returns the configuration of the validating webhooks, without the certificate authority, or `None` if there are none.
     pub fn validating_configuration(&self, name: &str, location: &Location) -> Option<ValidatingWebhookConfiguration> {
         let webhooks: Vec<_> = self.validating.iter().map(|declared| validating(declared, location)).collect();
         (!webhooks.is_empty())
             .then(|| ValidatingWebhookConfiguration { metadata: named(name), webhooks: Some(webhooks) })
     }
 
-    /// Declares the webhooks that change objects or fill them in; nothing if there are none. The certificate authority is not in
-    /// it.
+    /// Returns the configuration of the mutating webhooks, without the certificate authority, or `None` if there are none.
     pub fn mutating_configuration(&self, name: &str, location: &Location) -> Option<MutatingWebhookConfiguration> {
         let webhooks: Vec<_> = self.mutating.iter().map(|declared| mutating(declared, location)).collect();
         (!webhooks.is_empty()).then(|| MutatingWebhookConfiguration { metadata: named(name), webhooks: Some(webhooks) })
     }
 
-    /// What belongs to `spec.conversion` of custom resource definitions, with their names.
+    /// Returns the `spec.conversion` of each custom resource definition, with its name.
     pub fn conversions(&self, location: &Location) -> Vec<(String, apiextensions::CustomResourceConversion)> {
         let one = |converted: &Converted| {
             let WebhookClientConfig { service, url, .. } = location.client_config(&converted.path);

@@ -43,6 +43,7 @@ struct Version<H> {
 /// An object that cannot be converted. Names the object and the field, and never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot convert {object} from {from} to {to}: {why}")]
+#[non_exhaustive]
 pub struct ConversionError {
     /// Kind, namespace and name.
     pub object: String,

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 /// Everything that the API server says about a request that it is about to carry out.
 ///
-/// A handler's test makes one from the parts that matter and [`Review::default`]:
+/// It gets no further field, because `admission.k8s.io/v1` does not either. A handler's test makes one from the parts that matter and
+/// [`Review::default`]:
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -107,6 +108,7 @@ impl fmt::Display for Operation {
 /// An object in a request that is not of the form that the handler knows. Names the field and never its value: that may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{part} cannot be read at {path}: {why}")]
+#[non_exhaustive]
 pub struct Undecodable {
     /// `object` or `oldObject`.
     pub part: &'static str,

@@ -33,6 +33,7 @@ pub enum Severity {
 }
 
 /// A statement about an object: its cause and the next step, for people. Never a secret value.
+/// It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
     /// `CamelCase`, from a fixed list: the reason of the event, and the label of metrics.

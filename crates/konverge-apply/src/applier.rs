@@ -49,6 +49,7 @@ impl ApplyOutcome {
 /// An object after an apply, and what the apply did.
 #[derive(Debug, Clone)]
 #[must_use = "the outcome tells whether there is something to report"]
+#[non_exhaustive]
 pub struct Applied<K> {
     /// The object as it is now; in a dry run as it would be.
     pub object: K,
@@ -244,7 +245,7 @@ impl Applier {
         }
     }
 
-    /// The same in JSON; nothing when no request was needed.
+    /// The same in JSON. Returns `None` if no request was needed.
     pub(crate) async fn apply_json(
         &self,
         target: &Target,

@@ -56,6 +56,7 @@ impl From<bool> for ConditionStatus {
 }
 
 /// When, and about which generation of the object, something is said. The clock is handed in, so that tests have their own.
+/// It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     /// `metadata.generation` of the object that was looked at.

@@ -103,6 +103,7 @@ impl Child {
 
 /// A child after an apply.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ChildReport {
     /// The child.
     pub object: ObjectName,
@@ -124,6 +125,7 @@ pub struct ChildReport {
 
 /// The effects of applying a set.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SetReport {
     /// The children, in the order in which they were written.
     pub children: Vec<ChildReport>,

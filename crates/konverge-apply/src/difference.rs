@@ -9,6 +9,7 @@ const NOISE: [&str; 3] = ["generation", "managedFields", "resourceVersion"];
 
 /// One place at which two states of an object differ.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Difference {
     /// The place, such as `.spec.replicas` or `.spec.ports[0].name`.
     pub path: String,

@@ -156,6 +156,7 @@ pub enum ApplyError {
 
 /// A field that another manager owns with another value.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FieldConflict {
     /// The field, as the API server names it: `.data.key`.
     pub field: String,

@@ -29,7 +29,7 @@ use self::{
 /// Events waiting to be written; more are dropped.
 const CAPACITY: usize = 1024;
 
-/// Something to tell the readers of an object's events.
+/// Something to tell the readers of an object's events. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone)]
 pub struct Notice {
     /// The object it is about, made with `Resource::object_ref` or [`reference()`]. A resource version in it would defeat the counting of repeats.

@@ -16,6 +16,7 @@ const KEY_PREFIX: &str = "f:";
 
 /// Keys of `data` that one manager owns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DataKeys {
     /// By server-side apply.
     pub applied: BTreeSet<String>,
@@ -40,7 +41,7 @@ pub fn data_keys(managed_fields: &[ManagedFieldsEntry], manager: &str) -> DataKe
 }
 
 /// The managed fields after the `data` keys in the `Update` entries of `update_manager` have moved into the `Apply` entry of
-/// `apply_manager`; nothing if there are none.
+/// `apply_manager`. Returns `None` if there are none.
 ///
 /// Only `data` moves. Moving `type` or annotations too would make the next apply remove what it does not mention.
 pub fn taken_over(

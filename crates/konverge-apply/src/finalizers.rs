@@ -19,11 +19,13 @@ use crate::{
 };
 
 impl Applier {
-    /// Adds the finalizer, so that the object stays until [`remove_finalizer`](Self::remove_finalizer). `object` is what the caller
-    /// saw last. The object as it is now; nothing when it had the finalizer already and no request was needed.
+    /// Adds the finalizer, so that the object stays until [`remove_finalizer`](Self::remove_finalizer). `object` is the object as the caller
+    /// saw it last. Returns the object as it is now, or `None` if it had the finalizer and no request was needed.
     ///
-    /// [`ApplyError::OutOfDate`] means that somebody else changed the finalizers since, and nothing was written.
-    /// [`ApplyError::Terminating`] means that it is too late: the object is being deleted without it.
+    /// # Errors
+    ///
+    /// Returns [`ApplyError::OutOfDate`] if another client has changed the finalizers since, [`ApplyError::Terminating`] if the object is
+    /// being deleted without the finalizer, and else the refusal or the failure of the request.
     pub async fn add_finalizer<K>(&self, object: &K, finalizer: &str) -> Result<Option<K>, ApplyError>
     where
         K: Writable + Resource<DynamicType: Default>,
@@ -72,10 +74,12 @@ impl Applier {
         self.patch_finalizers(&target, metadata.uid.as_deref(), patch).await
     }
 
-    /// Removes the finalizer and leaves those of others. `object` is what the caller saw last. The object as it was then, which may
-    /// have been the last that was seen of it; nothing when it did not have the finalizer or is gone.
+    /// Removes the finalizer and leaves those of others. `object` is the object as the caller saw it last. Returns the object without the
+    /// finalizer, also if it went with it, or `None` if the object did not have the finalizer or is gone.
     ///
-    /// [`ApplyError::OutOfDate`] means that somebody else changed the finalizers since, and nothing was written.
+    /// # Errors
+    ///
+    /// Returns [`ApplyError::OutOfDate`] if another client has changed the finalizers since, and else the refusal or the failure of the request.
     pub async fn remove_finalizer<K>(&self, object: &K, finalizer: &str) -> Result<Option<K>, ApplyError>
     where
         K: Writable + Resource<DynamicType: Default>,
@@ -157,7 +161,7 @@ fn witness(writing: Box<dyn Writing>, after: &Value, uid: Option<&str>) {
     }
 }
 
-/// The operations that add an entry; nothing if it is there.
+/// Returns the operations that add an entry, or `None` if it is there.
 fn addition(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>> {
     let known = finalizers.unwrap_or_default();
     if known.iter().any(|known| known == finalizer) {
@@ -177,7 +181,7 @@ fn addition(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>
     })
 }
 
-/// The operations that set an annotation whose value is as it was seen; nothing if it is so.
+/// Returns the operations that set an annotation if its value is as it was seen, or `None` if it is so.
 fn annotation(annotations: Option<&BTreeMap<String, String>>, name: &str, value: &str) -> Option<Vec<Value>> {
     let known = annotations.and_then(|annotations| annotations.get(name));
     if known.is_some_and(|known| known == value) {
@@ -195,7 +199,7 @@ fn annotation(annotations: Option<&BTreeMap<String, String>>, name: &str, value:
     })
 }
 
-/// The operations that remove an entry; nothing if it is not there.
+/// Returns the operations that remove an entry, or `None` if it is not there.
 fn removal(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>> {
     let position = finalizers.unwrap_or_default().iter().position(|known| known == finalizer)?;
     let path = format!("/metadata/finalizers/{position}");

@@ -139,7 +139,7 @@ impl MetadataChange {
                 .eq(values(&self.annotations, current.annotations.as_ref()))
     }
 
-    /// The merge patch that makes the metadata so; nothing if it is.
+    /// Returns the merge patch that makes the metadata so, or `None` if it is.
     fn patch(&self, metadata: &ObjectMeta) -> Option<Value> {
         let labels = missing(&self.labels, metadata.labels.as_ref());
         let annotations = missing(&self.annotations, metadata.annotations.as_ref());
@@ -171,8 +171,8 @@ fn missing(wanted: &BTreeMap<String, Option<String>>, there: Option<&BTreeMap<St
 }
 
 impl Applier {
-    /// Changes labels and annotations of an object that others manage. `object` is what the caller saw last. The object as it is
-    /// now; nothing when it was so already and no request was needed. A change of anything else does not stop it.
+    /// Changes labels and annotations of an object that others manage. `object` is the object as the caller saw it last. Returns the object as it is
+    /// now, or `None` if it was so and no request was needed. A change of anything else does not stop it.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl Applier {
         serde_json::from_value(after).map(Some).map_err(unreadable)
     }
 
-    /// Sends a merge patch for the version that was seen. Nothing if the object has another version.
+    /// Sends a merge patch for the version that was seen. Returns `None` if the object has another version.
     async fn send_metadata(
         &self,
         target: &Target,
@@ -259,7 +259,7 @@ impl Applier {
         Ok(Some(after))
     }
 
-    /// Makes a namespace if it is not there, and leaves one that is as it is. Whether it was made.
+    /// Creates a namespace unless it exists, and never changes one that does. Returns whether it was created.
     pub async fn ensure_namespace(&self, name: &str) -> Result<bool, ApplyError> {
         let target = Target::named::<Namespace>(&(), None, name.to_owned());
         let parameters = PostParams { dry_run: self.is_dry_run(), field_manager: Some(self.manager().to_owned()) };

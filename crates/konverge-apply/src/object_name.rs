@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Kind, namespace and name, as errors show them: `ConfigMap shop/app`, `Namespace shop`.
+/// Kind, namespace and name, as errors show them: `ConfigMap shop/app`, `Namespace shop`. It gets no further field.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// The kind, such as `ConfigMap`.

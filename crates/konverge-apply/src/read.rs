@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 /// with it; what is read here is used once and let go, and fewer answers are sooner there.
 const PAGE: u32 = 500;
 
-/// The namespace and the name of an object.
+/// The namespace and the name of an object. It gets no further field.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// Its namespace; none for cluster-scoped kinds.

@@ -25,7 +25,7 @@ use crate::{
     object_name::ObjectName,
 };
 
-/// Which Secret is meant, and in which state it was seen.
+/// Which Secret is meant, and in which state it was seen. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy)]
 pub struct SecretTarget<'a> {
     /// Its namespace.

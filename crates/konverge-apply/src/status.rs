@@ -250,7 +250,7 @@ impl Depends {
     }
 }
 
-/// The whole status as it is to be, and the part of it to apply; nothing if the observed status says it all.
+/// Returns the desired status as a whole, and the part of it to apply, or `None` if the observed status equals it.
 fn to_update(mut status: Value, observed: &Value, manager: &str) -> Option<(Value, Own)> {
     without_nulls(&mut status);
     let mut seen = observed.get("status").cloned().unwrap_or_default();
@@ -275,7 +275,7 @@ fn body(target: &Target, own: &Own) -> Value {
     })
 }
 
-/// The body of the write; nothing if the observed status says it all.
+/// Returns the body of the write, or `None` if the observed status equals it.
 fn to_write(target: &Target, mut status: Value, observed: &Value, manager: &str) -> Option<Value> {
     without_nulls(&mut status);
     let mut seen = observed.get("status").cloned().unwrap_or_default();

@@ -51,7 +51,7 @@ pub fn keyed_hash<'a>(key: &[u8; DIGEST_KEY_LENGTH], parts: impl IntoIterator<It
     mac.finalize().into_bytes().into()
 }
 
-/// What [`DigestKey::digest`] makes of contents: equal exactly when they are, but for a chance of 2⁻¹²⁸.
+/// A digest by [`DigestKey::digest`]. Digests are equal exactly if the contents are, except for a chance of 2⁻¹²⁸.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ContentDigest([u8; 32]);
 

@@ -38,7 +38,7 @@ enum Stage {
     Down {
         /// When the next probe may begin.
         next: Instant,
-        /// When this pause began. What began before says nothing new.
+        /// When this pause began. A try that began before says nothing new.
         since: Instant,
         pauses: u32,
     },

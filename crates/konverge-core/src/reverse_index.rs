@@ -42,6 +42,7 @@ pub struct ReverseIndex<R, T, D = ()> {
 
 /// The difference that one [`set`](ReverseIndex::set) has made, in the order of the targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Changes<T> {
     /// Targets that the referrer did not name before.
     pub added: Vec<Arc<T>>,

@@ -29,6 +29,7 @@ pub enum Outcome {
 
 /// Why a request is not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The last failure.
     pub cause: Arc<str>,

@@ -5,6 +5,7 @@ use std::{borrow::Cow, io, path::PathBuf};
 /// A credential, certificate or other local input that cannot be used. The text never repeats a secret.
 #[derive(Debug, thiserror::Error)]
 #[error("the {what} {}is not usable: {fault}", shown(path.as_ref()))]
+#[non_exhaustive]
 pub struct Unusable {
     /// The kind of input, such as `client certificate`.
     pub what: &'static str,

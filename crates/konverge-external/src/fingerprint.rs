@@ -27,7 +27,7 @@ impl FingerprintKey {
         Ok(Self(bytes))
     }
 
-    /// From what [`FingerprintKey::expose`] gave; nothing if that is not what it is.
+    /// Returns the key with these bytes, which [`FingerprintKey::expose`] returned, or `None` if there are not 32.
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self::new)
     }

@@ -22,7 +22,7 @@ use crate::FingerprintKey;
 /// One entry for each known thing: its name, and how it looked. Neither may be a secret.
 pub type Entries = BTreeMap<String, String>;
 
-/// The state that a source gets back after a restart.
+/// The state that a source gets back after a restart. It gets no further field, so that a memory can return it as a literal.
 #[derive(Clone)]
 pub struct Remembered {
     /// The key that made the entries' fingerprints, and makes the next ones.

@@ -60,6 +60,7 @@ pub enum FilesError {
 /// ```
 #[cfg(feature = "cli")]
 #[derive(Debug, Clone, clap::Parser)]
+#[non_exhaustive]
 pub struct Destination {
     /// The folder of the files
     #[arg(long)]

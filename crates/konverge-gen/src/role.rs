@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The permissions of a program, and its namespace.
+/// The permissions of a program, and its namespace. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone)]
 pub struct Grant<'a> {
     /// Name of the program; all objects are named after it.

@@ -96,6 +96,7 @@ pub trait Ledger: Send + Sync {
 
 /// Something worth an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct News {
     /// `Created`, `Updated`, `Adopted`, `Deleted`, `HandedOver` or `LeftBehind`.
     pub reason: &'static str,
@@ -105,6 +106,7 @@ pub struct News {
 
 /// The item of an object that is as desired.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Standing<I> {
     /// The item as the server showed it last. Put its id into the status.
     pub item: Arc<I>,
@@ -124,6 +126,7 @@ pub enum Finalized {
 
 /// An item that stayed on the server although its object is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeftBehind {
     /// The object that is gone.
     pub subject: Subject,

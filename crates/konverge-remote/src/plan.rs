@@ -15,6 +15,7 @@ use crate::{
 
 /// All that a decision rests on.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct Facts<'a, R: Remote> {
     /// The item that the object stands for.
     pub binding: &'a Binding,

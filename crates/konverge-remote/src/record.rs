@@ -13,7 +13,7 @@ pub struct Record {
     parts: BTreeMap<String, Entry>,
 }
 
-/// The record of one part.
+/// The record of one part. It gets no further field, so that it can be written as a literal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Whether the item was made for the object or adopted.

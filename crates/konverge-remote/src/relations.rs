@@ -9,7 +9,7 @@ use konverge_core::{claims::Claims, reverse_index::ReverseIndex};
 
 use crate::binding::Binding;
 
-/// An object of the cluster.
+/// An object of the cluster. It gets no further field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subject {
     /// The kind, such as `Bucket`.

@@ -57,7 +57,7 @@ pub struct Selection {
 konverge_core::with!(Selection);
 
 impl Selection {
-    /// The same objects, said in one way only, so that whoever wants them shares a cache.
+    /// Returns the normal form of the selection, so that equal selections share a cache.
     fn normal<K: Object>(&self) -> Self {
         let mut normal = self.clone();
         normal.namespaces.sort();

@@ -39,6 +39,7 @@ pub(crate) enum Kind {
 
 /// The results of a list of checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Whether all checks passed.
     pub passed: bool,

@@ -107,6 +107,7 @@ impl LeaseOptions {
 /// No renewal succeeded in time, or another took the lease. All work must stop, and the process should end.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("lost the lease {namespace}/{name}{}", holder.as_ref().map(|holder| format!(" to {holder}")).unwrap_or_default())]
+#[non_exhaustive]
 pub struct LeaseLost {
     /// Namespace of the lease.
     pub namespace: String,

@@ -109,7 +109,7 @@ impl Scope for DynamicResourceScope {
     }
 }
 
-/// The name of one object of a kind that the context tells.
+/// The name of one object of a kind that the context tells. It gets no further field.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// Its namespace, where the kind has one.

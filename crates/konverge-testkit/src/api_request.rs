@@ -46,6 +46,7 @@ impl Verb {
 
 /// A parsed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ApiRequest {
     /// The verb.
     pub verb: Verb,

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::environment;
 
 /// Programs that come from one Go module. The module is embedded in this crate, so a dependent crate needs no other file of ours.
+/// It gets no further field, so that it can be written as a literal.
 pub struct Module {
     /// Names its folder in the cache.
     pub name: &'static str,
@@ -30,7 +31,7 @@ pub struct Module {
     pub programs: Vec<Program>,
 }
 
-/// The program that Go builds from a package.
+/// The program that Go builds from a package. It gets no further field, so that it can be written as a literal.
 pub struct Program {
     /// Its file name.
     pub name: &'static str,

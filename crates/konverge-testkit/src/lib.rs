@@ -10,6 +10,7 @@
 //! named cluster nothing is changed that was there, and what is made is labelled, so that [`take_away`] finds it; a control
 //! plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet.
 
+mod admission_policy;
 mod api_request;
 mod assets;
 #[doc(hidden)]
@@ -17,6 +18,7 @@ pub mod build;
 mod captured_log;
 mod control_plane;
 pub mod crash;
+mod denying_policy;
 pub mod double;
 mod environment;
 mod events;
@@ -42,6 +44,7 @@ pub use control_plane::{
     NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, RouteError, Snapshot, StartError, client_for,
     create_for_run, http_get, run_name, take_away, take_away_run,
 };
+pub use denying_policy::DenyingPolicy;
 pub use events::events_about;
 pub use foreign::{FOREIGN_SECRET_SIZE, create_foreign_secrets};
 pub use guard::RunDirectory;

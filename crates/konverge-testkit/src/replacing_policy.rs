@@ -1,18 +1,14 @@
 //! A policy of the API server that replaces a value in what is written.
 
-use kube::{
-    Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams},
-};
+use kube::Client;
 use serde_json::{Value, json};
+
+use crate::admission_policy::{AdmissionPolicy, Effect};
 
 /// A `MutatingAdmissionPolicy` that replaces the value of one key of `data` in one namespace, until it is [lifted](Self::lift).
 ///
 /// The API server heeds a policy a moment after it was made, and for a moment after it was deleted.
-pub struct ReplacingPolicy {
-    client: Client,
-    name: String,
-}
+pub struct ReplacingPolicy(AdmissionPolicy);
 
 /// A field that a [`ReplacingPolicy`] replaces. Written as a constant, so it has no further fields.
 #[derive(Debug, Clone, Copy)]
@@ -59,27 +55,19 @@ impl ReplacingPolicy {
         replaced: Replaced<'_>,
         value: impl Into<Value>,
     ) -> Result<Self, kube::Error> {
-        let this = Self { client: client.clone(), name: namespace.to_owned() };
         let Replaced { group, version, resource, path, condition } = replaced;
         // Texts and numbers of JSON are literals of CEL.
         let value: Value = value.into();
-        let policy = json!({"metadata": {"name": namespace}, "spec": {
-            "failurePolicy": "Fail",
+        let rule = json!({
+            "apiGroups": [group], "apiVersions": [version], "operations": ["CREATE", "UPDATE"], "resources": [resource],
+        });
+        let spec = json!({
             "reinvocationPolicy": "Never",
-            "matchConstraints": {
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                "resourceRules": [{
-                    "apiGroups": [group], "apiVersions": [version], "operations": ["CREATE", "UPDATE"], "resources": [resource],
-                }],
-            },
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
                 format!("[JSONPatch{{op: 'replace', path: '{path}', value: {value}}}]")}}],
             "matchConditions": [{"name": "has-it", "expression": condition}],
-        }});
-        this.put("MutatingAdmissionPolicy", policy).await?;
-        let binding = json!({"metadata": {"name": namespace}, "spec": {"policyName": namespace}});
-        this.put("MutatingAdmissionPolicyBinding", binding).await?;
-        Ok(this)
+        });
+        AdmissionPolicy::create(client, namespace, Effect::Mutates, &rule, spec, json!({})).await.map(Self)
     }
 
     /// Deletes the policy.
@@ -88,26 +76,6 @@ impl ReplacingPolicy {
     ///
     /// Returns the client's error if the policy or its binding cannot be deleted.
     pub async fn lift(self) -> Result<(), kube::Error> {
-        for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
-            self.api(kind).delete(&self.name, &DeleteParams::default()).await?;
-        }
-        Ok(())
-    }
-
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
-        let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
-        // The plural that is guessed from the kind may be another.
-        resource.plural = match kind {
-            "MutatingAdmissionPolicy" => "mutatingadmissionpolicies".to_owned(),
-            _ => "mutatingadmissionpolicybindings".to_owned(),
-        };
-        Api::all_with(self.client.clone(), &resource)
-    }
-
-    async fn put(&self, kind: &str, mut object: Value) -> Result<(), kube::Error> {
-        object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
-        object["kind"] = json!(kind);
-        let object: DynamicObject = serde_json::from_value(object).map_err(kube::Error::SerdeError)?;
-        self.api(kind).create(&PostParams::default(), &object).await.map(drop)
+        self.0.delete().await
     }
 }

@@ -58,7 +58,7 @@ pub struct Controller<K: Object, R> {
 /// Which objects a controller is about at all.
 pub(crate) type Only<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
 
-/// The pause after an error, given the error, the object and the attempt; none where the error's class decides.
+/// Returns the pause after an error, given the error, the object and the attempt, or `None` if the class of the error decides.
 pub(crate) type Retry<K> = Arc<dyn Fn(&(dyn Any + Send + Sync), &K, u32) -> Option<Duration> + Send + Sync>;
 
 /// A kind of children, and how its cache is made.

@@ -93,7 +93,7 @@ pub trait Part: Send {
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>>;
 }
 
-/// A kind of objects on which a program sets finalizers.
+/// A kind of objects on which a program sets finalizers. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone)]
 pub struct Held {
     /// The kind.

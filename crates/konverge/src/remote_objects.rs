@@ -267,7 +267,7 @@ impl<K: Object + Writable> Ledger for ObjectLedger<'_, K> {
         self.context.applier().is_dry_run()
     }
 
-    fn tell(&self, News { reason, message }: News) {
+    fn tell(&self, News { reason, message, .. }: News) {
         let kind = if reason == "LeftBehind" { EventType::Warning } else { EventType::Normal };
         self.context.event(kind, reason, "Reconcile", message);
     }

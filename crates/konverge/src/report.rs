@@ -15,6 +15,7 @@ use serde_json::Value;
 /// The status that every custom resource has. Use it as the status, or flatten it into a [`CustomStatus`] of your own.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Status {
     /// The generation of the object that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

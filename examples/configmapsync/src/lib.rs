@@ -19,7 +19,7 @@ use konverge::prelude::*;
 pub struct ConfigMapSyncSpec {
     /// Where the `ConfigMap` is made. It is named cms- and the name of this object.
     pub target_namespace: String,
-    /// What is in it.
+    /// The data of the `ConfigMap` that the operator makes.
     pub data: BTreeMap<String, String>,
 }
 

@@ -23,7 +23,7 @@ use crate::sync::{SyncStatus, Words, sync};
 pub struct SecretSyncSpec {
     /// Where the Secret is made. It is named ss- and the name of this object.
     pub target_namespace: String,
-    /// What is in it.
+    /// The data of the Secret that the operator makes.
     pub string_data: BTreeMap<String, String>,
 }
 

@@ -53,6 +53,7 @@ pub struct SelfMade {
 
 /// The permissions that the program needs, and no more.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Permissions {
     /// In the namespace of the Secret.
     pub role: Vec<PolicyRule>,

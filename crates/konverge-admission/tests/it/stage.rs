@@ -90,7 +90,7 @@ impl Stage {
     }
 
     /// Lets the operator do what these options need.
-    pub(crate) async fn grant(&self, Permissions { role, cluster_role }: Permissions) {
+    pub(crate) async fn grant(&self, Permissions { role, cluster_role, .. }: Permissions) {
         let namespace = &self.namespace;
         let subjects = json!([{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }]);
         let names = json!({ "metadata": { "name": namespace } });

@@ -7,6 +7,7 @@ use konverge_core::error::in_one_line;
 use kube::{Api, Client};
 
 /// The longest time that a deletion waits. After it the object is released, and what was written for it is left behind.
+/// It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeletionDeadline {
     /// For most objects.

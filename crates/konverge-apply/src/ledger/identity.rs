@@ -19,7 +19,7 @@ pub async fn cluster_uid(client: &Client) -> kube::Result<String> {
     Ok(namespace.metadata.uid.unwrap_or_default())
 }
 
-/// The fallback of programs that may not read the uid.
+/// The fallback of programs that may not read the uid. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy)]
 pub struct Unnamed {
     /// The name that all such programs share.

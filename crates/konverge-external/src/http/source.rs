@@ -15,8 +15,9 @@ use crate::{ChangeKind, Entries, FingerprintKey, Next, Polled, Remembered, Sourc
 /// Unless set, a document is at most this large: more than any configuration, and little enough to hold twice.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
-/// A document as it was answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A document as it was answered. A test makes one with [`HttpDocument::default`] and sets fields.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HttpDocument {
     /// Its content; empty when it was removed.
     pub body: Bytes,

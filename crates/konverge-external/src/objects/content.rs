@@ -10,10 +10,11 @@ use tokio::time::timeout;
 use super::ObjectsError;
 
 /// The content of an object, if it was asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Content {
     /// It was not asked for, or the object was removed.
+    #[default]
     NotFetched,
     /// All of it.
     Fetched(Bytes),

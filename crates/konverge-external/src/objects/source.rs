@@ -27,8 +27,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// at once.
 const BATCH: usize = 64 * 1024 * 1024;
 
-/// An object of a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An object of a store. A test makes one with [`StoredObject::default`] and sets fields.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredObject {
     /// Its path from the root of the store. Of a removed object nothing else is known.
     pub path: String,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// An event.
+/// An event. The format has no further fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The id that was valid when it came, its own or an earlier one; empty if there was none.

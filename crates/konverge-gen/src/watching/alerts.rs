@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::expression::{Series, complete};
 
-/// An alert.
+/// An alert. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy)]
 pub struct Alert {
     /// Its name, such as `OperatorAbsent`.

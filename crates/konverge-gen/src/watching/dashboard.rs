@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::expression::{Series, complete};
 
-/// A panel of the dashboard.
+/// A panel of the dashboard. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy)]
 pub struct Panel {
     /// Its title.

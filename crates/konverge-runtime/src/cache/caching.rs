@@ -5,18 +5,18 @@ use std::{sync::Arc, time::Duration};
 use super::{Store, store::Transform};
 use crate::watch::{InitialList, WatchOptions};
 
-/// How a cache is filled, what it keeps, and how it is looked into. What is not said is as [`WatchOptions`] has it.
+/// How a cache is filled, what it keeps, and how it is looked into. The defaults are those of [`WatchOptions`].
 pub struct Caching<K> {
     pub(super) watching: Watching,
     pub(super) transform: Option<Transform<K>>,
     pub(super) indexes: Vec<Declare<K>>,
-    /// Whose `managedFields` are kept; those of the program's field manager unless said.
+    /// The field manager whose `managedFields` are kept. By default, that of the program.
     pub(super) field_manager: Option<String>,
 }
 
 type Declare<K> = Arc<dyn Fn(&Store<K>) + Send + Sync>;
 
-/// What two who share a cache must agree about.
+/// The settings that must be equal for two users to share a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Watching {
     pub(super) initial_list: InitialList,
@@ -46,44 +46,44 @@ impl<K> Clone for Caching<K> {
 }
 
 impl<K: kube::Resource + Send + Sync + 'static> Caching<K> {
-    /// How what exists is read at the beginning.
+    /// Sets how the initial list is read.
     #[must_use]
     pub fn initial_list(mut self, list: InitialList) -> Self {
         self.watching.initial_list = list;
         self
     }
 
-    /// How long one watch lasts before the next one begins where it ended, 25 seconds by default; see [`WatchOptions::timeout`].
+    /// Sets how long one watch lasts before the next one begins where it ended. The default is 25 seconds; see [`WatchOptions::timeout`].
     #[must_use]
     pub fn watch_timeout(mut self, timeout: Duration) -> Self {
         self.watching.timeout = timeout;
         self
     }
 
-    /// The kind may be missing, such as a `ServiceMonitor` in a cluster without Prometheus. Until its definition is installed the cache is
-    /// empty and counts as complete; then it fills, without a restart.
+    /// Lets the kind be missing, such as `ServiceMonitor` in a cluster without Prometheus. Until its definition is installed, the cache is
+    /// empty and counts as complete. Then it fills without a restart.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.watching.optional = true;
         self
     }
 
-    /// Whether the kind may be [missing](Self::optional).
+    /// Returns whether the kind may be [missing](Self::optional).
     pub fn is_optional(&self) -> bool {
         self.watching.optional
     }
 
-    /// Takes from each object what nobody here reads, before it is stored; changes of that are still seen. Its name, namespace, uid,
-    /// version and generation stay whatever `drop` does. A cache with such a function is shared with nobody.
+    /// Calls `drop` with each object before it is stored, to remove the fields that this program never reads. A change of such a field is
+    /// still a change of the object. Name, namespace, uid, version and generation stay as they are. A cache with a transform is not shared.
     ///
-    /// What is taken away is missing from every comparison too. Leave the status of a kind alone whose status is written.
+    /// Comparisons lack the removed fields, too. Do not remove the status of a kind whose status the program writes.
     #[must_use]
     pub fn transform(mut self, drop: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(drop));
         self
     }
 
-    /// Keeps the `managedFields` of this manager instead of those of the program's. Shared with those who keep the same.
+    /// Keeps the `managedFields` of this manager instead of those of the program's. Only users that keep the same share a cache.
     #[must_use]
     pub fn field_manager(mut self, manager: impl Into<String>) -> Self {
         self.field_manager = Some(manager.into());

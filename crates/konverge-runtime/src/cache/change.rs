@@ -1,17 +1,18 @@
-//! What happened to one object, and which of it matters.
+//! A change of one object, and predicates that choose changes.
 
 use std::sync::Arc;
 
 use kube::Resource;
 
-/// What happened to one object. At least one of the two sides is there.
+/// A change of one object, as a cache shows it. At least one of the two sides is there.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Change<K> {
-    /// As it was known before; nothing when it is new here.
+    /// The object before, or `None` if the cache did not have it.
     pub old: Option<Arc<K>>,
-    /// As it is; nothing when it is gone.
+    /// The object now, or `None` if it is gone.
     pub new: Option<Arc<K>>,
-    /// Whether it was found in a list rather than seen to happen.
+    /// Whether a list showed the change, and not an event of a watch.
     pub listed: bool,
 }
 
@@ -22,7 +23,7 @@ impl<K> Clone for Change<K> {
     }
 }
 
-/// Which updates matter. It is never asked about an object that is new, gone, or on its way out: those always matter.
+/// A predicate that chooses the updates that cause a run. A new object, a deletion and its beginning always do.
 pub struct Predicate<K>(Arc<Matters<K>>);
 
 /// Given the object before and after.
@@ -35,17 +36,17 @@ impl<K> Clone for Predicate<K> {
 }
 
 impl<K> Predicate<K> {
-    /// `matters` is given the object before and after.
+    /// Chooses the updates for which `matters` returns true, given the object before and after.
     pub fn new(matters: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(matters))
     }
 
-    /// Every update.
+    /// Chooses every update.
     pub fn always() -> Self {
         Self::new(|_, _| true)
     }
 
-    /// Both must find that it matters.
+    /// Chooses the updates that both predicates choose.
     #[must_use]
     pub fn and(self, other: Self) -> Self
     where
@@ -54,7 +55,7 @@ impl<K> Predicate<K> {
         Self::new(move |old, new| (self.0)(old, new) && (other.0)(old, new))
     }
 
-    /// One of both must find that it matters.
+    /// Chooses the updates that at least one of both predicates chooses.
     #[must_use]
     pub fn or(self, other: Self) -> Self
     where
@@ -63,7 +64,7 @@ impl<K> Predicate<K> {
         Self::new(move |old, new| (self.0)(old, new) || (other.0)(old, new))
     }
 
-    /// What matters to `self` does not matter, and the other way round.
+    /// Chooses the updates that `self` does not choose.
     #[must_use]
     pub fn negated(self) -> Self
     where
@@ -74,7 +75,7 @@ impl<K> Predicate<K> {
 }
 
 impl<K: Resource> Predicate<K> {
-    /// The part that people write changed: the generation, or anything at all where a kind has no generations.
+    /// Chooses updates of the generation, which counts changes of the spec. Where a kind has no generations, chooses every update.
     pub fn generation() -> Self {
         Self::new(|old, new| match (old.meta().generation, new.meta().generation) {
             (Some(before), Some(after)) => before != after,
@@ -82,29 +83,29 @@ impl<K: Resource> Predicate<K> {
         })
     }
 
-    /// A label changed.
+    /// Chooses updates of labels.
     pub fn labels() -> Self {
         Self::new(|old, new| old.meta().labels != new.meta().labels)
     }
 
-    /// An annotation changed.
+    /// Chooses updates of annotations.
     pub fn annotations() -> Self {
         Self::new(|old, new| old.meta().annotations != new.meta().annotations)
     }
 
-    /// A finalizer came or went.
+    /// Chooses updates of finalizers.
     pub fn finalizers() -> Self {
         Self::new(|old, new| old.meta().finalizers != new.meta().finalizers)
     }
 }
 
 impl<K: Resource + 'static> Predicate<K> {
-    /// What a controller wants of its own kind: everything but changes of the status.
+    /// Chooses every update except of the status alone: the default of a controller for its own kind.
     pub fn meaningful() -> Self {
         Self::generation().or(Self::labels()).or(Self::annotations()).or(Self::finalizers())
     }
 
-    /// Whether this change matters.
+    /// Returns whether this change causes a run.
     pub fn admits(&self, change: &Change<K>) -> bool {
         let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
         let (before, after) = (old.meta(), new.meta());

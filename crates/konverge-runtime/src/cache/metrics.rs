@@ -1,4 +1,4 @@
-//! What the caches tell about themselves.
+//! The metrics of caches.
 
 use std::sync::{
     Arc,

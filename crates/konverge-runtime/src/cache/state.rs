@@ -1,4 +1,4 @@
-//! The cache's decisions: what is kept, and what is worth telling.
+//! The cache's decisions: which objects it keeps, and which changes it reports.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +22,7 @@ use crate::{
     watch::{Guarded, Undecodable},
 };
 
-/// What a watch says of one object.
+/// A report of a watch or a list about one object.
 #[derive(Debug)]
 pub(super) enum Seen<K> {
     /// It exists like this.
@@ -33,7 +33,7 @@ pub(super) enum Seen<K> {
     Listed { key: ObjectKey, end: ListEnd },
 }
 
-/// What the end of a list says of one object.
+/// The consequence of the end of a list for one object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListEnd {
     /// The version of the list.
@@ -44,7 +44,7 @@ pub(super) struct ListEnd {
     went_back: bool,
 }
 
-/// What is known.
+/// The objects that are known.
 pub(super) struct State<K> {
     pub(super) objects: Objects<K>,
     pub(super) undecodable: HashMap<ObjectKey, Undecodable>,
@@ -62,7 +62,7 @@ pub(super) struct State<K> {
     writing: HashMap<ObjectKey, Held<K>>,
 }
 
-/// What the watch said of an object while a write of ours to it is under way.
+/// The reports about an object that are held while a write of ours to it is under way.
 struct Held<K> {
     writes: usize,
     seen: Vec<Seen<K>>,
@@ -115,7 +115,7 @@ impl<K: Resource> State<K> {
         change.map(|change| (key, change)).into_iter().collect()
     }
 
-    /// What is known of it stays: not to understand an object is no reason to take it for gone.
+    /// Keeps the known object: an object that cannot be decoded is not gone.
     fn puzzle(&mut self, key: &ObjectKey, undecodable: Undecodable) {
         if self.is_overtaken(key, &undecodable.metadata) {
             return;
@@ -128,22 +128,22 @@ impl<K: Resource> State<K> {
         self.undecodable.insert(key.clone(), undecodable);
     }
 
-    /// What is known in that namespace, or anywhere, when a list begins: of this, what the list does not have is gone.
+    /// Returns the objects known in that namespace, or anywhere, when a list begins. Those that the list lacks are gone.
     ///
-    /// To remember what is listed would come to the same, and cost a name for each object when there is nothing to compare with.
+    /// Remembering the listed objects instead would cost a name for each object of a first list, which has nothing to compare with.
     pub(super) fn begin_list(&mut self, namespace: Option<&str>) -> HashSet<ObjectKey> {
         self.disputed.retain(|key, _| !is_in(key, namespace));
         self.unshown.begin_list(namespace);
-        // What is being written may be known by the time the list ends, by what was held.
-        // The end of what this process deleted may never be shown by the watch. The list then proves it.
+        // An object that is being written may be known by the time the list ends, from the held reports.
+        // The watch may never show the end of an object that this process deleted. The list then proves it.
         let others = self.undecodable.keys().chain(self.writing.keys()).chain(self.unshown.keys()).cloned();
         self.keys().chain(others).filter(|key| is_in(key, namespace)).collect()
     }
 
     /// Ends the list of a namespace, or of everything, at this version; `missing` were known when it began and are not in it.
     ///
-    /// The list is the state at its version. What it does not have is gone, unless it is a later write of ours. What it shows in another
-    /// version than is known is right, unless we wrote later.
+    /// The list is the state at its version. An object that it lacks is gone, unless we wrote it later. If it shows an object in another
+    /// version than the known one, the list is right, unless we wrote later.
     pub(super) fn end_list(
         &mut self,
         namespace: Option<&str>,
@@ -161,7 +161,7 @@ impl<K: Resource> State<K> {
             self.own_writes.retain(|key| !is_in(key, namespace));
             self.before.retain(|key, _| !is_in(key, namespace));
         }
-        // What is being written is looked at when that is over, and may be disputed only then.
+        // An object that is being written is looked at when that is over, and may be disputed only then.
         let open = self.disputed.keys().chain(self.writing.keys()).filter(|key| is_in(key, namespace));
         let open: HashSet<_> = open.filter(|key| !missing.contains(*key)).cloned().collect();
         let ended = missing.into_iter().map(|key| (key, true)).chain(open.into_iter().map(|key| (key, false)));
@@ -195,7 +195,7 @@ impl<K: Resource> State<K> {
 
     /// Takes in that the watch of a namespace, or of everything, has shown all up to this version.
     ///
-    /// What we wrote by then and was not shown is not what the watch is about, such as an object without the label that it selects.
+    /// If it has not shown an object that we wrote by then, the watch does not select the object, such as one without the label.
     pub(super) fn passed(&mut self, namespace: Option<&str>, version: u64) -> Changes<K> {
         self.forget_old();
         self.progress.insert(namespace.map(ToOwned::to_owned), version);
@@ -232,7 +232,7 @@ impl<K: Resource> State<K> {
             }
         }
         if wrote_later {
-            // What our write replaced was gone by then, which the write may not have known.
+            // The object that our write replaced was gone by then, which the write may not have known.
             let before = self.before.get(key).filter(|_| end.is_missing).cloned()?;
             return self.overtook(key, Some(before), true);
         }
@@ -291,7 +291,7 @@ impl<K: Resource> State<K> {
         self.progress.get(&key.namespace).or_else(|| self.progress.get(&None)).copied()
     }
 
-    /// Whether a list showed another store while the object was being written. What is known is of the store before, so the answer cannot be
+    /// Whether a list showed another store while the object was being written. The known object is from the store before, so the answer cannot be
     /// compared with it, and the list and the watch are believed.
     fn is_across_stores(&self, key: &ObjectKey) -> bool {
         let is_another = |seen: &Seen<K>| matches!(seen, Seen::Listed { end, .. } if end.went_back);

@@ -1,4 +1,4 @@
-//! What a watch has shown, for reading without asking the API server.
+//! The objects that a watch has shown, for reads without a request.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,14 +21,14 @@ use crate::{object::ObjectKey, watch::Undecodable};
 
 /// The objects of a cache. Clones are handles to the same ones.
 ///
-/// Reads cost a lock and a pointer. What is read may be older than what the API server has, but never older than what this
-/// process wrote through [`Store::writing`].
+/// A read costs a lock and a pointer. An object may be older than the API server's, but never older than a write of this
+/// process through [`Store::writing`].
 pub struct Store<K>(Arc<Shared<K>>);
 
 struct Shared<K> {
     state: RwLock<State<K>>,
     subscribers: RwLock<Vec<(Subscriber, Listener<K>)>>,
-    /// Whose `managedFields` are kept.
+    /// The field manager whose `managedFields` are kept.
     field_manager: String,
     transform: Option<Transform<K>>,
     declared: Declared,
@@ -36,15 +36,15 @@ struct Shared<K> {
     puzzled: RwLock<Vec<Puzzled>>,
 }
 
-/// Takes from an object what nobody reads.
+/// Removes the fields of an object that the program never reads.
 pub(super) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
 
-/// Told of objects that cannot be understood.
+/// A listener for objects that cannot be decoded.
 type Puzzled = Arc<dyn Fn(&ObjectKey) + Send + Sync>;
 
 type Listener<K> = Arc<dyn Fn(&ObjectKey, &Change<K>) + Send + Sync>;
 
-/// One who is told of changes, and is not told of its own.
+/// A subscription to changes. A write can leave its own subscription out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subscriber(usize);
 
@@ -129,28 +129,28 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         self.read().undecodable.len()
     }
 
-    /// What is wrong with an object that exists and is not what its kind says; nothing if it is, or if there is none.
+    /// Returns why an object cannot be decoded, or `None` if it can or does not exist.
     pub fn why_undecodable(&self, key: &ObjectKey) -> Option<Undecodable> {
         self.read().undecodable.get(key).cloned()
     }
 
-    /// Calls `listener` for each change from now on. It is called from the task of the watch, so it must not wait.
+    /// Calls `listener` for each change from now on. The task of the watch calls it, so it must not wait.
     pub fn subscribe(&self, listener: impl Fn(&ObjectKey, &Change<K>) + Send + Sync + 'static) -> Subscriber {
         let id = Subscriber(self.0.next_subscriber.fetch_add(1, Ordering::Relaxed));
         self.0.subscribers.write().unwrap_or_else(PoisonError::into_inner).push((id, Arc::new(listener)));
         id
     }
 
-    /// Calls `listener` from now on for each object that cannot be understood, once for each new reason; what is wrong with it is
-    /// among the [`undecodable`](Self::undecodable) ones. It is called from the task of the watch, so it must not wait.
+    /// Calls `listener` from now on for each object that cannot be decoded, once for each new reason.
+    /// [`undecodable`](Self::undecodable) has the reasons. The task of the watch calls it, so it must not wait.
     pub fn when_undecodable(&self, listener: impl Fn(&ObjectKey) + Send + Sync + 'static) {
         self.0.puzzled.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
     }
 
-    /// Announces a write of this process, before its request is sent. What the watch says of the object meanwhile is looked at when
-    /// the write is over, since until then nobody can tell an echo from news.
+    /// Announces a write of this process, before its request is sent. Events of the object that the watch shows meanwhile are held until
+    /// the write is over, because only then can an echo be told from a change of another client.
     ///
-    /// `by` are not told of the write; other subscribers are.
+    /// Every subscription except `by` is notified of the write.
     pub fn writing(&self, key: ObjectKey, by: impl IntoIterator<Item = Subscriber>) -> Writing<K> {
         let mut state = self.write();
         state.begin_write(&key);
@@ -193,7 +193,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         self.write().see(seen)
     }
 
-    /// What is known in `namespace`, or everywhere, when a list of it begins.
+    /// Returns the objects known in `namespace`, or everywhere, when a list of it begins.
     pub(super) fn begin_list(&self, namespace: Option<&str>) -> HashSet<ObjectKey> {
         self.write().begin_list(namespace)
     }
@@ -218,7 +218,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         }
     }
 
-    /// Who an object is and how old stays, or nothing would be found again.
+    /// Transforms an object, and keeps its identity and version, without which it could not be found again.
     fn transform(&self, object: &mut K) {
         let Some(transform) = &self.0.transform else { return };
         let meta = object.meta();

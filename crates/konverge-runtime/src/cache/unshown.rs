@@ -1,4 +1,4 @@
-//! What our writes did that the watch has not shown yet.
+//! The writes of this process that the watch has not shown yet.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::object::ObjectKey;
 
 /// The last write of this process to each object, until the watch has shown it or a list or bookmark proves that it never will.
 ///
-/// Time proves nothing: a watch may be as late as it likes, and what it then shows of the time before our write is as old as ever.
+/// Time proves nothing: a watch may be late without limit, and then still shows states from before our write.
 #[derive(Debug, Default)]
 pub(super) struct Unshown(HashMap<ObjectKey, Mark>);
 

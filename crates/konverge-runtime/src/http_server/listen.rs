@@ -31,6 +31,7 @@ pub struct ListenError {
 /// An address that is not available.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for health and metrics; is another process using it? choose another address")]
+#[non_exhaustive]
 pub struct BindError {
     /// The requested address.
     pub address: SocketAddr,

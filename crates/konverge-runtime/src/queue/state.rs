@@ -42,6 +42,7 @@ impl Priority {
 
 /// A key that is to be reconciled, handed to exactly one worker at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Request<K> {
     /// Which object.
     pub key: K,
@@ -49,6 +50,13 @@ pub struct Request<K> {
     pub reasons: BTreeSet<&'static str>,
     /// 1 on the first try, 2 after one failure, and so on.
     pub attempt: u32,
+}
+
+impl<K> Request<K> {
+    /// Returns a request that no queue has handed out, for a reconciler in a test.
+    pub fn new(key: K, reasons: BTreeSet<&'static str>, attempt: u32) -> Self {
+        Self { key, reasons, attempt }
+    }
 }
 
 /// How a request ended.
@@ -83,6 +91,7 @@ pub const PERIODIC: &str = "periodic";
 
 /// How a key stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueuedKey<K> {
     /// Which object.
     pub key: K,

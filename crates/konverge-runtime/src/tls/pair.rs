@@ -32,6 +32,7 @@ pub enum PairError {
 
 /// When a certificate holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Validity {
     /// From then on.
     pub begins: Timestamp,

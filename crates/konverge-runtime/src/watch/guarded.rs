@@ -18,6 +18,7 @@ pub struct Guarded<K>(pub Result<K, Undecodable>);
 /// An object that is not what its kind says.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{error}")]
+#[non_exhaustive]
 pub struct Undecodable {
     /// The object's metadata.
     pub metadata: ObjectMeta,

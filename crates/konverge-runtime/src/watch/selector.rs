@@ -35,12 +35,12 @@ pub fn label_selector(text: &str) -> Result<String, SelectorError> {
     }
 }
 
-/// What is still to be read.
+/// The rest of the text.
 #[derive(Clone, Copy)]
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
-    /// Takes a word or a sign; nothing at the end.
+    /// Takes a word or a sign. Returns `None` at the end.
     fn next(&mut self) -> Option<&'a str> {
         let text = self.0.trim_start_matches([' ', '\t', '\r', '\n']);
         let is_sign = |letter: char| "=!(),<>".contains(letter);

@@ -32,6 +32,7 @@ pub(super) const POLICY: &str = r#"{
 /// One request that the API server has answered, or a watch that it has begun to answer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct AuditEntry {
     /// `ResponseStarted` for watches, `ResponseComplete` for all that ended.
     pub stage: String,
@@ -54,6 +55,7 @@ pub struct AuditEntry {
 
 /// The user of the request.
 #[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
 pub struct AuditUser {
     /// The user name; a service account's is `system:serviceaccount:<namespace>:<name>`.
     pub username: String,
@@ -62,6 +64,7 @@ pub struct AuditUser {
 /// The object of the request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct AuditObject {
     /// Its API group; empty for the core.
     #[serde(rename = "apiGroup")]
@@ -79,6 +82,7 @@ pub struct AuditObject {
 /// How it was answered.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct AuditStatus {
     /// HTTP status code.
     pub code: u16,

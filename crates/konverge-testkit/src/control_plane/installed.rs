@@ -30,6 +30,7 @@ pub struct InstalledOperator {
 }
 
 /// An operator whose way to the API server goes through a fault proxy of its own. Dropping it ends both.
+#[non_exhaustive]
 pub struct ProxiedOperator {
     /// The fault proxy in front of it.
     pub proxy: FaultProxy,

@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::audit::AuditEntry;
 
-/// How a program used its role, read from the audit log.
+/// How a program used its role, read from the audit log. It gets no further field, so that a test can compare it with a literal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoleUse {
     /// The refused requests: `verb group/resource`.

@@ -18,6 +18,7 @@ pub enum Fault {
 
 /// A fault and the write that it befalls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Point {
     /// The fault.
     pub fault: Fault,

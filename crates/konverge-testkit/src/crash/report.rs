@@ -30,6 +30,7 @@ pub struct Outcome {
 
 /// One run that ended otherwise than the run without faults.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Finding {
     /// The fault that hit it.
     pub point: Point,
@@ -43,6 +44,7 @@ pub struct Finding {
 
 /// The findings of the runs.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The writes of the run without faults, in their order.
     pub writes: Vec<String>,

@@ -12,6 +12,7 @@ use crate::{
 
 /// A request that an [`ApiDouble`](super::ApiDouble) was asked.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RecordedRequest {
     /// The request.
     pub asks: ApiRequest,
@@ -102,7 +103,7 @@ impl RequestMatcher {
         self
     }
 
-    /// Why the request is not meant; nothing if it is.
+    /// Returns why the request does not match, or `None` if it does.
     pub fn mismatch(&self, request: &RecordedRequest) -> Option<String> {
         if request.asks.verb != self.verb {
             return Some(format!("the verb is {}, not {}", request.asks.verb.name(), self.verb.name()));

@@ -9,6 +9,7 @@ use crate::api_request::{ApiRequest, Verb};
 
 /// One request.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct JournalEntry {
     /// The request. The name of a creation is read from its body.
     pub asks: ApiRequest,

@@ -174,6 +174,7 @@ pub enum Action {
 /// An answer that the API server did not give.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StatusAnswer {
     /// HTTP status code.
     #[serde(deserialize_with = "super::values::error_code")]

@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 
-/// Compares two versions of a program, such as `1.2.0` and `1.10.0-rc.1`, as semantic versioning does; nothing if one of them is none.
+/// Compares two versions of a program, such as `1.2.0` and `1.10.0-rc.1`, as semantic versioning does. Returns `None` if one of them is not a version.
 pub(super) fn compare(one: &str, other: &str) -> Option<Ordering> {
     let (one, other) = (Version::parse(one)?, Version::parse(other)?);
     Some(one.numbers.cmp(&other.numbers).then_with(|| match (one.pre_release, other.pre_release) {

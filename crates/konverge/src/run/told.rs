@@ -26,7 +26,7 @@ impl Told {
         key: &ObjectKey,
         undecodable: &Undecodable,
     ) -> Option<Notice> {
-        let Undecodable { metadata, error } = undecodable;
+        let Undecodable { metadata, error, .. } = undecodable;
         self.is_news(key, error).then(|| {
             let regarding = ObjectReference {
                 api_version: Some(K::api_version(kind).into_owned()),

@@ -296,7 +296,7 @@ impl<K: Object + Writable> TestRun<K> {
         }
         let prepared = run::prepare(controller, &mut setup)?;
         let watches = setup.caches.run();
-        let request = Request { key: key.clone(), reasons, attempt };
+        let request = Request::new(key.clone(), reasons, attempt);
         let (engine, synced) = (prepared.engine, prepared.synced);
         let reconcile = async {
             synced.await;
@@ -372,7 +372,7 @@ impl<K: Object + Writable> Ran<K> {
         self.result.as_ref().copied()
     }
 
-    /// Why the run failed; none if it succeeded.
+    /// Returns the error of the run, or `None` if it succeeded.
     pub fn error(&self) -> Option<&Failed> {
         self.result.as_ref().err()
     }
@@ -387,7 +387,7 @@ impl<K: Object + Writable> Ran<K> {
         &self.events
     }
 
-    /// The object as it is now; none if it is gone.
+    /// Returns the object as it is now, or `None` if it is gone.
     pub fn object(&self) -> Option<K> {
         K::deserialize(self.json()).ok()
     }

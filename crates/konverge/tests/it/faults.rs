@@ -2,21 +2,15 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::{
-        admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
-        events::v1::Event,
-    },
-};
+use k8s_openapi::{NamespaceResourceScope, api::events::v1::Event};
 use konverge::{Operator, prelude::*};
 use konverge_testkit::{
-    History, eventually,
+    DenyingPolicy, History, eventually,
     fault_proxy::{FaultProxy, Plan},
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
     runtime::watcher,
 };
 use serde::de::DeserializeOwned;
@@ -146,36 +140,12 @@ async fn after_a_short_outage_with_many_changes_everything_converges_within_five
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_write_is_repeated_and_heals_once_the_policy_has_gone() {
-    const FIELD_MANAGER: &str = "konverge-test";
     let rig = Rig::new(4).await;
-    let (client, namespace) = (rig.place.client.clone(), &rig.place.namespace);
-    let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
-    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client);
-    let name = format!("{namespace}-deny");
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": { "name": name },
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {
-                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
-                "resourceRules": [{
-                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"],
-                    "resourceNames": ["denied-text"],
-                }],
-            },
-            "validations": [{ "expression": "false", "message": "not this one" }],
-        },
-    });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": { "name": name },
-        "spec": { "policyName": name, "validationActions": ["Deny"] },
-    });
-    let apply = PatchParams::apply(FIELD_MANAGER);
-    policies.patch(&name, &apply, &Patch::Apply(&policy)).await.unwrap();
-    bindings.patch(&name, &apply, &Patch::Apply(&binding)).await.unwrap();
+    let policy =
+        DenyingPolicy::create(&rig.place.client, &rig.place.namespace, "configmaps", "denied-text").await.unwrap();
+    let apply = PatchParams::apply("konverge-test").dry_run();
     let child = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "denied-text" } });
-    let would =
-        async || rig.children.patch("denied-text", &apply.clone().dry_run(), &Patch::Apply(&child)).await.is_ok();
+    let would = async || rig.children.patch("denied-text", &apply, &Patch::Apply(&child)).await.is_ok();
     eventually(LIMIT, async || (!would().await).then_some(())).await.unwrap();
 
     rig.place.create_probe("denied", "one").await;
@@ -195,8 +165,7 @@ async fn a_refused_write_is_repeated_and_heals_once_the_policy_has_gone() {
     told.await.expect("a series of the refusals");
     assert!(!has_text(&rig.children, "denied", "one").await);
 
-    bindings.delete(&name, &DeleteParams::default()).await.unwrap();
-    policies.delete(&name, &DeleteParams::default()).await.unwrap();
+    policy.lift().await.unwrap();
     eventually(LIMIT, async || would().await.then_some(())).await.unwrap();
     let allowed = Instant::now();
     rig.text_is("denied", "one").await;

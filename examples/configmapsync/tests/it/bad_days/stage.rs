@@ -70,7 +70,7 @@ impl Stage {
             .await
             .unwrap();
         before(&Api::namespaced(client.clone(), &home)).await;
-        let ProxiedOperator { proxy, process, address } = start(name, &home, arguments).await;
+        let ProxiedOperator { proxy, process, address, .. } = start(name, &home, arguments).await;
         Self { client, proxy, home, operator: process, address, foreign }
     }
 
