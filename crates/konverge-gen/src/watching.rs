@@ -90,6 +90,22 @@ impl<'a> Watching<'a> {
         self.chosen_alerts().map(|alert| alert.json(self.program, self.time_limit, self.runbooks)).collect()
     }
 
+    /// Returns the alerts, for the Prometheus operator.
+    #[must_use]
+    pub fn prometheus_rule(&self, namespace: &str) -> Value {
+        let program = self.program;
+        json!({
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "PrometheusRule",
+            "metadata": {
+                "name": program,
+                "namespace": namespace,
+                "labels": { "app.kubernetes.io/name": program },
+            },
+            "spec": { "groups": [{ "name": program, "rules": self.rules() }] },
+        })
+    }
+
     /// Returns the dashboard, to be imported into Grafana.
     #[must_use]
     pub fn dashboard(&self) -> Value {
@@ -121,16 +137,7 @@ pub fn dashboard(program: &str, series: &Series) -> Value {
 
 /// The alerts of `program`, for the Prometheus operator.
 pub fn prometheus_rule(program: &str, namespace: &str, series: &Series) -> Value {
-    json!({
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {
-            "name": program,
-            "namespace": namespace,
-            "labels": { "app.kubernetes.io/name": program },
-        },
-        "spec": { "groups": [{ "name": program, "rules": Watching::new(program, series).rules() }] },
-    })
+    Watching::new(program, series).prometheus_rule(namespace)
 }
 
 /// All expressions that either can have.

@@ -33,6 +33,16 @@ impl<I> Clone for Snapshot<I> {
     }
 }
 
+/// What was done in a collection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) created: u64,
+    pub(crate) updated: u64,
+    pub(crate) deleted: u64,
+    pub(crate) drift_found: u64,
+    pub(crate) drift_corrected: u64,
+}
+
 /// The lists of all scopes of one [`Remote`], and who is interested in which items.
 pub(crate) struct Collection<R: Remote> {
     pub(crate) remote: R,
@@ -45,6 +55,11 @@ pub(crate) struct Collection<R: Remote> {
 struct State<I> {
     scopes: BTreeMap<String, Scope<I>>,
     relations: Relations,
+    /// By scope and id: items of objects that somebody else has changed or deleted, and whether a write was needed to correct that.
+    drifted: BTreeMap<(String, String), bool>,
+    counts: Counts,
+    /// Since when the lists are read in each interval; `None` on a replica that stands by.
+    polls_since: Option<Instant>,
     /// By kind: where the objects go that a difference concerns.
     wakers: BTreeMap<String, mpsc::UnboundedSender<Subject>>,
 }
@@ -69,7 +84,14 @@ impl<I> Default for Scope<I> {
 
 impl<R: Remote> Collection<R> {
     pub(crate) fn new(remote: R, interval: Duration, settle: Duration) -> Self {
-        let state = State { scopes: BTreeMap::new(), relations: Relations::default(), wakers: BTreeMap::new() };
+        let state = State {
+            scopes: BTreeMap::new(),
+            relations: Relations::default(),
+            drifted: BTreeMap::new(),
+            counts: Counts::default(),
+            polls_since: None,
+            wakers: BTreeMap::new(),
+        };
         Self { remote, interval, settle, state: Mutex::new(state) }
     }
 
@@ -129,7 +151,8 @@ impl<R: Remote> Collection<R> {
     /// Takes a new list, with own writes that it may not show, and wakes the objects that the differences concern.
     fn replace(&self, name: &str, mut items: Items<R::Item>, begun: Instant) -> Snapshot<R::Item> {
         let mut state = self.state();
-        let State { scopes, relations, wakers } = &mut *state;
+        let State { scopes, relations, drifted, wakers, .. } = &mut *state;
+        drifted.retain(|item, _| relations.is_held(item));
         let scope = scopes.entry(name.to_owned()).or_default();
         scope.writes.retain(|(_, _, ended)| *ended + self.settle >= begun);
         for (id, item, _) in &scope.writes {
@@ -144,6 +167,10 @@ impl<R: Remote> Collection<R> {
             for id in before.items.keys().chain(snapshot.items.keys()) {
                 let pair = [before.items.get(id), snapshot.items.get(id)];
                 if pair[0] != pair[1] {
+                    let item = (name.to_owned(), id.clone());
+                    if pair[0].is_some() && relations.is_held(&item) {
+                        drifted.entry(item).or_default();
+                    }
                     concerned.extend(relations.concerned(name, id, pair.iter().flatten().map(|item| R::name(item))));
                 }
             }
@@ -158,7 +185,7 @@ impl<R: Remote> Collection<R> {
     /// Notes an own write: the item as the server answered, or `None` after a deletion. Wakes the other objects that it concerns.
     pub(crate) fn wrote(&self, name: &str, id: &str, item: Option<Arc<R::Item>>, by: &Subject) {
         let mut state = self.state();
-        let State { scopes, relations, wakers } = &mut *state;
+        let State { scopes, relations, wakers, .. } = &mut *state;
         let scope = scopes.entry(name.to_owned()).or_default();
         let mut before = None;
         if let Some(snapshot) = &mut scope.snapshot {
@@ -185,8 +212,45 @@ impl<R: Remote> Collection<R> {
         self.wrote(scope, &id, Some(Arc::new(item)), by);
     }
 
+    /// Notes that an item of an object needs a write because somebody else has changed or deleted it, if that is the reason.
+    pub(crate) fn drift_found(&self, scope: &str, id: &str) {
+        let State { drifted, counts, .. } = &mut *self.state();
+        if let Some(is_found) = drifted.get_mut(&(scope.to_owned(), id.to_owned()))
+            && !*is_found
+        {
+            *is_found = true;
+            counts.drift_found += 1;
+        }
+    }
+
+    /// Notes that the item of this id is as its object says, or that another one has taken its place.
+    pub(crate) fn drift_settled(&self, scope: &str, id: &str) {
+        let State { drifted, counts, .. } = &mut *self.state();
+        if drifted.remove(&(scope.to_owned(), id.to_owned())) == Some(true) {
+            counts.drift_corrected += 1;
+        }
+    }
+
+    /// Counts what was done.
+    pub(crate) fn count(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut self.state().counts);
+    }
+
+    /// What was done so far, and how old the list of each scope is, if somebody [polls](Self::poll).
+    pub(crate) fn figures(&self) -> (Counts, BTreeMap<String, Duration>) {
+        let state = self.state();
+        let Some(polls_since) = state.polls_since else { return (state.counts, BTreeMap::new()) };
+        let ages = state.relations.scopes().into_iter().map(|name| {
+            let listed = state.scopes.get(&name).and_then(|scope| Some(scope.snapshot.as_ref()?.begun));
+            let age = listed.unwrap_or(polls_since).elapsed();
+            (name, age)
+        });
+        (state.counts, ages.collect())
+    }
+
     /// Lists each scope again in each interval, for ever. Failures are logged and told to the objects once the list is too old.
     pub(crate) async fn poll(self: &Arc<Self>) {
+        let _polling = Polling::begin(self);
         loop {
             tokio::time::sleep(self.interval).await;
             let scopes = self.state().relations.scopes();
@@ -213,7 +277,7 @@ impl<R: Remote> Collection<R> {
     fn tell_stale(&self, name: &str) {
         let oldest = self.oldest();
         let mut state = self.state();
-        let State { scopes, relations, wakers } = &mut *state;
+        let State { scopes, relations, wakers, .. } = &mut *state;
         let Some(scope) = scopes.get_mut(name) else { return };
         let begun = scope.snapshot.as_ref().map(|snapshot| snapshot.begun);
         if begun < oldest && !scope.is_stale {
@@ -243,6 +307,22 @@ impl<R: Remote> Collection<R> {
 
     fn state(&self) -> MutexGuard<'_, State<R::Item>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody polls until this is dropped.
+struct Polling<'a, R: Remote>(&'a Collection<R>);
+
+impl<'a, R: Remote> Polling<'a, R> {
+    fn begin(collection: &'a Collection<R>) -> Self {
+        collection.state().polls_since = Some(Instant::now());
+        Self(collection)
+    }
+}
+
+impl<R: Remote> Drop for Polling<'_, R> {
+    fn drop(&mut self) {
+        self.0.state().polls_since = None;
     }
 }
 

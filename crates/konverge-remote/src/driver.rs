@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     binding::{Binding, DeletionPolicy},
-    collection::Collection,
+    collection::{Collection, Counts},
     failure::Failure,
     mark::Mark,
     plan::{Facts, Step, hand_over, plan},
@@ -122,6 +122,25 @@ pub enum Finalized {
     Done,
     /// Look again after the pause; the reason and the message say what is waited for.
     Pending(Duration, &'static str, String),
+}
+
+/// What the items of a collection have cost since the program began, for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Items that were created.
+    pub created: u64,
+    /// Items that were updated.
+    pub updated: u64,
+    /// Items that were deleted.
+    pub deleted: u64,
+    /// Times that somebody else had changed or deleted the item of an object, so that it was no longer as the object says.
+    pub drift_found: u64,
+    /// Times that such an item was corrected.
+    pub drift_corrected: u64,
+    /// How long ago the last list of each scope was asked for, or for how long it has been missing. Empty on a replica that does not
+    /// [poll](Remotes::poll).
+    pub list_ages: BTreeMap<String, Duration>,
 }
 
 /// An item that stayed on the server although its object is gone.
@@ -259,6 +278,7 @@ impl<R: Remote> Remotes<R> {
             match self.next(&mut run, to_have(Some(desired))).await? {
                 Step::InSync(item, origin) => {
                     run.holds(R::id(&item));
+                    run.begun.collection.drift_settled(&binding.scope, R::id(&item));
                     return Ok(Standing { item, origin });
                 }
                 Step::Wait(reason, message) => return Err(Failure::after(LOOK_WHILE_DELETING, reason, message)),
@@ -343,6 +363,14 @@ impl<R: Remote> Remotes<R> {
             run.not_before = Instant::now().checked_sub(LOOK_WHILE_DELETING);
             step = self.next(&mut run, to_have(None)).await?;
         }
+        if let Step::Delete(item) = &step
+            && R::HAS_FOREIGN_CONTENT
+            && !binding.deletes_foreign_content
+            && let Some(now) = run.begun.collection.remote.get(&binding.scope, R::id(item)).await?
+        {
+            run.begun.collection.saw(&binding.scope, now, &run.subject);
+            step = self.next(&mut run, to_have(None)).await?;
+        }
         match step {
             Step::Wait("InUse", message) => Ok(Finalized::Pending(LOOK_WHILE_WAITING, "InUse", message)),
             Step::Wait(reason, message) => Ok(Finalized::Pending(LOOK_WHILE_DELETING, reason, message)),
@@ -403,6 +431,14 @@ impl<R: Remote> Remotes<R> {
             Some(item) => Ok(Some(Arc::clone(item))),
             None => Ok(collection.remote.get(scope, id).await?.map(Arc::new)),
         }
+    }
+
+    /// What the items have cost so far. Nothing before [`begin`](Self::begin).
+    pub fn figures(&self) -> Figures {
+        let Some(begun) = self.0.begun.get() else { return Figures::default() };
+        let (Counts { created, updated, deleted, drift_found, drift_corrected }, list_ages) =
+            begun.collection.figures();
+        Figures { created, updated, deleted, drift_found, drift_corrected, list_ages }
     }
 
     /// The items that stayed on the server although their objects are gone, as far as this process knows: at most the last 1000.
@@ -488,6 +524,10 @@ impl<R: Remote> Remotes<R> {
     async fn create<L: Ledger>(&self, run: &mut Run<'_, R, L>, desired: &R::Desired) -> Result<R::Item, Failure> {
         run.ledger.check_lease()?;
         let (collection, scope) = (&run.begun.collection, &run.binding.scope);
+        let former = run.former();
+        if let Some(id) = &former {
+            collection.drift_found(scope, id);
+        }
         // The run may be dropped during the call. Then the create ends now, as far as anybody knows.
         let call = Unsettled { memory: &self.0.memory, mark: &run.mark };
         let result = collection.remote.create(scope, desired, &run.mark_of(Origin::Made)).await;
@@ -497,6 +537,10 @@ impl<R: Remote> Remotes<R> {
                 collection.wrote(scope, R::id(&item), Some(Arc::new(item.clone())), &run.subject);
                 lock(&self.0.memory).creates.remove(&run.mark);
                 run.holds(R::id(&item));
+                collection.count(|counts| counts.created += 1);
+                if let Some(id) = &former {
+                    collection.drift_settled(scope, id);
+                }
                 run.tell("Created", format!("created the {} {} ({})", R::NOUN, R::name(&item), R::id(&item)));
                 Ok(item)
             }
@@ -528,11 +572,13 @@ impl<R: Remote> Remotes<R> {
             Failure::refused("Contested", message)
         })?;
         run.ledger.check_lease()?;
+        collection.drift_found(scope, id);
         let mark = run.mark_of(run.record.part(&run.key()).map_or(Origin::Made, |entry| entry.origin));
         let after = collection.remote.update(scope, item, desired, &mark).await?;
         collection.wrote(scope, R::id(&after), Some(Arc::new(after.clone())), &run.subject);
         let written = (differing, contest, Instant::now());
         lock(&self.0.memory).contests.insert((scope.clone(), id.to_owned()), written);
+        collection.count(|counts| counts.updated += 1);
         run.tell("Updated", format!("updated the {noun} {name} ({id}), which differed in {fields}"));
         let left = R::differences(&after, desired, &mark)?;
         if left.is_empty() {
@@ -561,6 +607,7 @@ impl<R: Remote> Remotes<R> {
         match collection.remote.delete(scope, item).await? {
             Deletion::Gone => {
                 collection.wrote(scope, id, None, &run.subject);
+                collection.count(|counts| counts.deleted += 1);
                 run.tell("Deleted", format!("deleted the {noun} {name} ({id})"));
                 Ok(Finalized::Done)
             }
@@ -611,6 +658,12 @@ impl<R: Remote, L: Ledger> Run<'_, R, L> {
             older: older.as_deref(),
             users: &users,
         })
+    }
+
+    /// The id of the item that is gone and that a new one is to replace.
+    fn former(&self) -> Option<String> {
+        let replaced = || self.record.part(&self.key()).and_then(|entry| entry.replaces.clone());
+        self.absent.clone().or_else(replaced)
     }
 
     /// The mark to write into an item of this origin.

@@ -25,6 +25,7 @@
 //! # Limits
 //! - A kind without a mark is found again by its name. If another client creates an item of the wanted name after the list and before the
 //!   create, and if the reply to the create is lost, that item counts as ours. Override [`Remote::foreign_content`] to keep such an item.
+//! - What others put into an item between the last look at it and its deletion goes with it. The look comes directly before the deletion.
 //! - A request that left this process before it lost its lease may arrive later. [`Settings::settle`] is the time to wait for it.
 //!
 //! # Reading order
@@ -42,7 +43,7 @@ mod remote;
 
 pub use binding::{Adoption, Binding, DeletionPolicy};
 pub use collection::Items;
-pub use driver::{Finalized, Ledger, LeftBehind, News, Remotes, Settings, Standing};
+pub use driver::{Figures, Finalized, Ledger, LeftBehind, News, Remotes, Settings, Standing};
 pub use failure::Failure;
 pub use mark::Mark;
 pub use plan::{Facts, Step, hand_over, plan};

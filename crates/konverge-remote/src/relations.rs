@@ -102,6 +102,11 @@ impl Relations {
         }
     }
 
+    /// Whether the item of this id is that of an object.
+    pub(crate) fn is_held(&self, item: &(String, String)) -> bool {
+        self.holders.contains_key(item)
+    }
+
     /// Returns the objects that an item of this id and these names concerns.
     pub(crate) fn concerned<'a>(
         &self,

@@ -21,6 +21,10 @@ pub trait Remote: Send + Sync + 'static {
     /// Whether items bear a [`Mark`]. Kinds without a field for it are found again by their unique name.
     const IS_MARKED: bool = true;
 
+    /// Whether others can put something into an item; see [`foreign_content`](Self::foreign_content). Such an item is read alone before it is
+    /// deleted, because a list is up to two intervals old.
+    const HAS_FOREIGN_CONTENT: bool = false;
+
     /// Lists all items of a scope.
     fn list(&self, scope: &str) -> impl Future<Output = Result<Vec<Self::Item>, Failure>> + Send;
 
@@ -82,7 +86,8 @@ pub trait Remote: Send + Sync + 'static {
     }
 
     /// Returns what others have put into the item, such as `3 peers`. An item with such content is left behind instead of deleted, unless
-    /// [`Binding::deletes_foreign_content`](crate::Binding::deletes_foreign_content) says otherwise.
+    /// [`Binding::deletes_foreign_content`](crate::Binding::deletes_foreign_content) says otherwise. Set
+    /// [`HAS_FOREIGN_CONTENT`](Self::HAS_FOREIGN_CONTENT), too.
     fn foreign_content(item: &Self::Item) -> Option<String> {
         let _ = item;
         None

@@ -80,6 +80,18 @@ pub trait Part: Send {
         let _ = registry;
     }
 
+    /// Alerts about its own series, before those of all programs.
+    #[cfg(feature = "generate")]
+    fn alerts(&self) -> &'static [konverge_gen::watching::Alert] {
+        &[]
+    }
+
+    /// Panels of its own series on the dashboard, before those of all programs.
+    #[cfg(feature = "generate")]
+    fn panels(&self) -> &'static [konverge_gen::watching::Panel] {
+        &[]
+    }
+
     /// The reasons that it gives besides those of the framework, with their meanings, for the reference.
     fn reasons(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()

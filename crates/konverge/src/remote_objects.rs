@@ -1,5 +1,7 @@
 //! Objects that stand for objects on a server: the record as an annotation, wakes through the queue, news as events.
 
+mod metrics;
+
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -21,7 +23,9 @@ use konverge_runtime::{
     object::{Object, ObjectKey},
 };
 use kube::{Resource, ResourceExt, runtime::events::EventType};
+use prometheus_client::registry::Registry;
 
+pub(crate) use self::metrics::RemoteMetrics;
 use crate::{
     context::Context,
     controller::{Controller, Trigger},
@@ -71,12 +75,19 @@ impl<R: Remote> Part for RemotePart<R> {
         }
     }
 
+    fn describe(&self, registry: &mut Registry) {
+        drop(RemoteMetrics::register(registry));
+    }
+
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
         let begun = (self.begin)(setup).map(|(remote, settings)| self.remotes.begin(remote, settings));
         let part = format!("the client of {}", R::NOUN);
         let result = begun.map_err(|source| StartError::Part { part, source: Box::new(source) });
         if result.is_ok() {
             let remotes = self.remotes;
+            let metrics = setup.remote.get_or_insert_with(|| setup.metrics.register(RemoteMetrics::register)).clone();
+            let measured = remotes.clone();
+            setup.metrics.before_scrape(move || metrics.show(R::NOUN, &measured.figures()));
             setup.manager.leader_task(format!("remote {}", R::NOUN), async move { remotes.poll().await });
         }
         std::future::ready(result).boxed()

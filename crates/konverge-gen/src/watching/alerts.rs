@@ -170,4 +170,20 @@ pub(super) const ALERTS: &[Alert] = &[
         summary: "The source {{ $labels.source }} of $program keeps failing",
         runbook: "The program does not notice changes outside; the last known state stays in force. The reason is a label of konverge_external_errors_total, and /readyz?verbose has the text.",
     },
+    Alert {
+        name: "OperatorRemoteListOld",
+        expression: "max by (namespace, job, collection, scope) (konverge_remote_list_age_seconds $mine) > 600",
+        since: "5m",
+        severity: "warning",
+        summary: "$program has not read the list of each {{ $labels.collection }} for {{ $value }} seconds",
+        runbook: "The server is away or refuses the credential. Objects keep their items, and changes on the server are not noticed. The conditions of the objects and the log have the cause. Raise the threshold if the interval is longer than 200 seconds.",
+    },
+    Alert {
+        name: "OperatorRemoteDrift",
+        expression: "sum by (namespace, job, collection) (increase(konverge_remote_drift_found_total[1h]) $mine) > 5",
+        since: "0m",
+        severity: "info",
+        summary: "Another client changed each {{ $labels.collection }} of objects {{ $value }} times in an hour",
+        runbook: "$program corrects the items. The events of the objects name the fields, and the audit log of the server the client; two operators for one item are a common cause.",
+    },
 ];

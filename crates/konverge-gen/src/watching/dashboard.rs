@@ -168,6 +168,27 @@ pub(super) const PANELS: &[Panel] = &[
         )],
     },
     Panel {
+        title: "Writes of items on the server",
+        unit: "ops",
+        queries: &[(
+            "sum by (collection, write) (rate(konverge_remote_writes_total[5m]) $mine)",
+            "{{collection}} {{write}}",
+        )],
+    },
+    Panel {
+        title: "Drift in 5 minutes",
+        unit: "short",
+        queries: &[
+            ("sum by (collection) (increase(konverge_remote_drift_found_total[5m]) $mine)", "{{collection}} found"),
+            ("sum by (collection) (increase(konverge_remote_drift_corrected_total[5m]) $mine)", "{{collection}} corrected"),
+        ],
+    },
+    Panel {
+        title: "Age of the lists of the server",
+        unit: "s",
+        queries: &[("max by (collection, scope) (konverge_remote_list_age_seconds $mine)", "{{collection}} {{scope}}")],
+    },
+    Panel {
         title: "Memory",
         unit: "bytes",
         queries: &[("max by (instance) (process_resident_memory_bytes $mine)", "{{instance}}")],

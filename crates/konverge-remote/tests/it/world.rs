@@ -16,6 +16,9 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
 /// The content by which a former operator of the same objects is recognized.
 pub(crate) const FORMER: u32 = 1234;
 
+/// The content of an item into which others have put something.
+pub(crate) const VISITED: u32 = 4321;
+
 /// How a call goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -154,6 +157,7 @@ impl<const MARKED: bool, const UNIQUE: bool> Remote for Server<MARKED, UNIQUE> {
     const NOUN: &'static str = "item";
     const NAMES_ARE_UNIQUE: bool = UNIQUE;
     const IS_MARKED: bool = MARKED;
+    const HAS_FOREIGN_CONTENT: bool = true;
 
     async fn list(&self, _: &str) -> Result<Vec<Item>, Failure> {
         let listed = self.0.call(false, |world| {
@@ -222,6 +226,10 @@ impl<const MARKED: bool, const UNIQUE: bool> Remote for Server<MARKED, UNIQUE> {
 
     fn is_of_former_operator(item: &Item) -> bool {
         item.content == FORMER
+    }
+
+    fn foreign_content(item: &Item) -> Option<String> {
+        (item.content == VISITED).then(|| "a guest".to_owned())
     }
 
     fn differences(item: &Item, desired: &Desired, mark: &Mark) -> Result<Vec<&'static str>, Failure> {

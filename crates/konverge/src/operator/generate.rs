@@ -6,7 +6,7 @@ use konverge_gen::{
     chart::{self, Chart},
     files::FilesError,
     reference,
-    watching::{self, Series},
+    watching::{self, Alert, Panel, Series, Watching},
 };
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -43,10 +43,11 @@ impl Operator {
         }
         let (table, series) = self.series();
         files.text("reference.md", self.reference(&table));
-        let dashboard = watching::dashboard(self.program, &series);
-        let dashboard = serde_json::to_string_pretty(&dashboard).map_err(GenerateError::Object)?;
+        let (alerts, panels) = self.watched();
+        let watching = Watching::new(self.program, &series).alerts(&alerts).panels(&panels);
+        let dashboard = serde_json::to_string_pretty(&watching.dashboard()).map_err(GenerateError::Object)?;
         files.text("dashboard.json", dashboard + "\n");
-        files.objects_apart("alerts.yaml", &[watching::prometheus_rule(self.program, namespace, &series)])?;
+        files.objects_apart("alerts.yaml", &[watching.prometheus_rule(namespace)])?;
         Ok(files)
     }
 
@@ -59,7 +60,8 @@ impl Operator {
         chart.crds = self.crds(namespace);
         chart.rbac = self.grant(namespace).objects().map_err(GenerateError::Object)?;
         chart.others = self.others(namespace)?;
-        chart.alerts = vec![watching::prometheus_rule(self.program, namespace, &self.series().1)];
+        let ((_, series), (alerts, _)) = (self.series(), self.watched());
+        chart.alerts = vec![Watching::new(self.program, &series).alerts(&alerts).prometheus_rule(namespace)];
         Ok(chart.files()?)
     }
 
@@ -69,6 +71,12 @@ impl Operator {
             others.extend(part.objects(&self.home(namespace)).map_err(GenerateError::Object)?);
         }
         Ok(others)
+    }
+
+    /// The alerts and panels of its parts.
+    fn watched(&self) -> (Vec<Alert>, Vec<Panel>) {
+        let alerts = self.parts.iter().flat_map(|part| part.alerts().iter().copied()).collect();
+        (alerts, self.parts.iter().flat_map(|part| part.panels().iter().copied()).collect())
     }
 
     /// The series that the program has when it runs: a table of them, and their names.

@@ -43,6 +43,9 @@ pub struct Setup {
     pub(crate) object_metrics: ObjectMetrics,
     #[cfg(feature = "external")]
     pub(crate) outside: Option<konverge_external::Metrics>,
+    /// The series of items on servers, once one needs them.
+    #[cfg(feature = "remote")]
+    pub(crate) remote: Option<crate::remote_objects::RemoteMetrics>,
     election: Election,
     options: Options,
     pub(crate) flags: Flags,
@@ -143,6 +146,8 @@ impl Setup {
             object_metrics,
             #[cfg(feature = "external")]
             outside: None,
+            #[cfg(feature = "remote")]
+            remote: None,
             election: Election { ungated: client_of_each_replica, lease_client: None, leadership: None },
             options,
             flags,
