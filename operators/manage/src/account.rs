@@ -121,16 +121,18 @@ impl Account {
         }
     }
 
-    /// Puts a group into the groups that the admission checks of the account leave out, or takes it out. All other settings stay as they are. Writes
-    /// only if that changes something, and reads again afterwards, because the API has no lock against another writer.
-    pub(crate) async fn set_exempt(&self, group: &str, is_wanted: bool) -> Result<(), Failure> {
+    /// Returns the place of the account, and whether the admission checks leave the group out.
+    pub(crate) async fn exemption(&self, group: &str) -> Result<(Place, bool), Failure> {
         let account = self.own().await?;
-        if is_exempt(&account, group) == is_wanted {
-            return Ok(());
-        }
-        let place = Collection::Accounts.place(account.id);
+        let is_exempt = is_exempt(&account, group);
+        Ok((Collection::Accounts.place(account.id), is_exempt))
+    }
+
+    /// Puts a group into the groups that the admission checks of the account leave out, or takes it out. All other settings stay as they are. Reads
+    /// again afterwards, because the API has no lock against another writer.
+    pub(crate) async fn set_exempt(&self, place: &Place, group: &str, is_wanted: bool) -> Result<(), Failure> {
         let edit = |body: &mut Fields| set_exempt(body, group, is_wanted);
-        self.0.client.modify(&place, edit).await.map_err(|error| failure(&error))?;
+        self.0.client.modify(place, edit).await.map_err(|error| failure(&error))?;
         if is_exempt(&self.own().await?, group) == is_wanted {
             return Ok(());
         }

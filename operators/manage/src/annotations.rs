@@ -11,6 +11,9 @@ pub const ADOPT: &str = "konverge.dev/adopt";
 /// it even if it was adopted.
 pub const DELETION: &str = "konverge.dev/deletion";
 
+/// The value of [`DELETION`] that leaves the item on the server.
+pub const ORPHAN: &str = "orphan";
+
 /// Annotation of an `OZPolicy`, which has no namespace: the namespace whose account it is for. Without it, it is for that of the operator.
 pub const ACCOUNT: &str = "konverge.dev/account";
 
@@ -27,11 +30,16 @@ pub fn adoption(annotations: &BTreeMap<String, String>, unless_said: Adoption) -
 /// Returns the fate of the item that the annotations ask for. `deletes_adopted` is the behaviour of the original, which a flag restores.
 pub fn deletion(annotations: &BTreeMap<String, String>, deletes_adopted: bool) -> DeletionPolicy {
     match annotations.get(DELETION).map(String::as_str) {
-        Some("orphan") => DeletionPolicy::Orphan,
+        Some(ORPHAN) => DeletionPolicy::Orphan,
         Some("delete") => DeletionPolicy::DeleteAdopted,
         _ if deletes_adopted => DeletionPolicy::DeleteAdopted,
         _ => DeletionPolicy::Delete,
     }
+}
+
+/// The annotations that an object gives to those that it makes: the fate of its item is that of theirs.
+pub fn inherited(annotations: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    annotations.get(DELETION).map(|fate| BTreeMap::from([(DELETION.to_owned(), fate.clone())]))
 }
 
 #[cfg(test)]

@@ -11,9 +11,12 @@ use konverge::{
     runtime::{container, http_server::Listen},
 };
 use konverge_core::SecretValue;
+use konverge_jobs::MetricsOptions;
 use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig};
 
 use crate::{account::Account, metrics::Metrics, settings::Settings};
+
+konverge_jobs::metrics_flags!("OPENZRO", default "0");
 
 /// The name of the lease: that of the original.
 pub(crate) const LEASE: &str = "operator.openzro.io";
@@ -67,9 +70,9 @@ pub struct Config {
     /// Serve the Gateway API: gateways with their routes of HTTP and TCP
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     pub gateway_api_enabled: bool,
-    /// Where /metrics is served; 0 is nowhere
-    #[arg(long, default_value = "0", value_name = "ADDRESS")]
-    pub metrics_bind_address: Listen,
+    /// Where metrics are served, and to whom
+    #[command(flatten)]
+    pub metrics: MetricsFlags,
     /// Where /healthz and /readyz are served; 0 is nowhere
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     pub health_probe_bind_address: Listen,
@@ -215,13 +218,17 @@ impl Config {
             (None, Some(ApiKey(key))) if !key.is_empty() => Credential::value(SecretValue::new(key.expose().to_vec())),
             (None, _) => return Ok(None),
         };
-        let client = |url: &str, credential| self.client(url, credential, metrics);
+        let client = |scope: &str, url: &str, credential| {
+            let client = self.client(url, credential, metrics)?;
+            metrics.watch(scope, &client);
+            Ok::<_, ConfigError>(client)
+        };
         let mut others = BTreeMap::new();
         for tenant in &self.accounts {
-            let credential = Credential::file(tenant.token.clone());
-            others.insert(tenant.namespace.clone(), Account::new(client(&self.url_of(tenant), credential)?));
+            let (namespace, credential) = (&tenant.namespace, Credential::file(tenant.token.clone()));
+            others.insert(namespace.clone(), Account::new(client(namespace, &self.url_of(tenant), credential)?));
         }
-        Ok(Some(Account::with_others(client(&self.openzro_management_url, credential)?, others)))
+        Ok(Some(Account::with_others(client("", &self.openzro_management_url, credential)?, others)))
     }
 
     /// The client of one account. Each has limits and a breaker of its own, so that an account whose server is away delays no other.
@@ -266,7 +273,14 @@ impl Config {
         Options::default().with(|options| {
             options.kubeconfig.clone_from(&self.kubeconfig);
             options.server.address = self.health_probe_bind_address;
-            options.server.metrics.address = Some(self.metrics_bind_address);
+            let MetricsOptions { address, authentication, certificate } = self.metrics.options();
+            options.server.metrics.address = address;
+            options.server.metrics.authentication = authentication;
+            if let Some((certificate, key)) = certificate {
+                options.server.metrics.tls = true;
+                options.server.metrics.certificate = Some(certificate);
+                options.server.metrics.key = Some(key);
+            }
             options.leader_election = self.leader_elect;
             options.lease_namespace.clone_from(&self.runtime_namespace);
             options.lease_name = Some(LEASE.to_owned());
@@ -313,7 +327,7 @@ impl fmt::Display for Config {
         write!(f, "accounts={} ", accounts.join(","))?;
         write!(f, "allow-automatic-policy-creation={} ", self.allow_automatic_policy_creation)?;
         write!(f, "default-labels={} gateway-api-enabled={} ", labels.join(","), self.gateway_api_enabled)?;
-        write!(f, "metrics-bind-address={} ", self.metrics_bind_address)?;
+        write!(f, "{} ", self.metrics.options())?;
         write!(f, "health-probe-bind-address={} ", self.health_probe_bind_address)?;
         write!(f, "leader-elect={} webhook-cert-path={} ", self.leader_elect, path(&self.webhook_cert_path))?;
         write!(f, "webhook-bind-address={} ", self.webhook_bind_address)?;
@@ -341,7 +355,8 @@ mod tests {
         assert_eq!(config.openzro_client_image, "openzro/openzro:latest");
         assert_eq!((&*config.cluster_name, &*config.cluster_dns), ("kubernetes", "svc.cluster.local"));
         assert!(!config.namespaced_networks && !config.allow_automatic_policy_creation && !config.gateway_api_enabled);
-        assert_eq!(config.metrics_bind_address, Listen::Nowhere);
+        assert_eq!(config.metrics.metrics_bind_address, Some(Listen::Nowhere));
+        assert!(!config.metrics.enable_metrics_auth);
         assert_eq!(config.health_probe_bind_address.to_string(), "[::]:8081");
         assert!(!config.leader_elect && config.enable_webhooks && config.webhook_cert_path.is_none());
         assert_eq!((&*config.webhook_cert_name, &*config.webhook_cert_key), ("tls.crt", "tls.key"));

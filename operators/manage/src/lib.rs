@@ -33,8 +33,10 @@ pub mod job;
 pub mod metrics;
 pub mod program;
 mod reasons;
+pub mod reference;
 pub mod remote;
 pub mod settings;
+mod watching;
 pub mod webhook;
 
 pub use program::run;

@@ -79,9 +79,9 @@ pub async fn job(config: &Config) -> Result<Manager, RunError> {
     Ok(operator(config, account, metrics).assemble(config.options()).await?)
 }
 
-/// The operator with all its parts, for manifests. It reaches no server.
+/// The operator with all its parts, for manifests. It authenticates the readers of its metrics. It reaches no server.
 pub fn for_manifests() -> Result<Operator, konverge_openzro::ConfigError> {
-    with_flags(&[])
+    with_flags(&["--enable-metrics-auth"])
 }
 
 /// The operator with every kind on which it sets finalizers with any setting. It reaches no server.
@@ -114,6 +114,7 @@ impl Part for Definitions {
 pub fn operator(config: &Config, account: Option<Account>, metrics: Metrics) -> Operator {
     let (collections, settings) = (Collections::default(), Arc::new(config.settings()));
     let operator = Operator::new(PROGRAM, env!("CARGO_PKG_VERSION"))
+        .may_authenticate(config.metrics.enable_metrics_auth)
         .part(metrics)
         .part(Definitions)
         .controller(control::oz_setup_key(&collections, &settings));

@@ -59,7 +59,10 @@ pub(crate) fn conditions(object: &Value) -> Vec<Stored> {
 pub(super) fn standard<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
     let Standard { observed_generation, conditions } = Standard::deserialize(deserializer)?;
     let conditions: Vec<Condition> = conditions.unwrap_or_default().into_iter().map(Condition::from).collect();
-    Ok(Status { observed_generation, conditions: conditions.into() })
+    let mut status = Status::default();
+    status.observed_generation = observed_generation;
+    status.conditions = conditions.into();
+    Ok(status)
 }
 
 /// Lets the framework write the standard part of a status.

@@ -13,12 +13,15 @@ mod setup_key;
 pub(crate) use group::{GroupObject, binding as group_binding};
 pub use group::{group, oz_group};
 pub use network_resource::network_resource;
+pub(crate) use network_resource::{Wanted, bindings as network_resource_bindings, wanted as network_resource_items};
 pub use policy::oz_policy;
 pub(crate) use policy::plan as policy_plan;
 pub use resource::oz_resource;
+pub(crate) use resource::plan as resource_plan;
 pub use routing::{network_router, oz_routing_peer};
-pub(crate) use setup_key::seconds;
+pub(crate) use routing::{peer_plan, router_plan};
 pub use setup_key::{oz_setup_key, setup_key};
+pub(crate) use setup_key::{plan_of_oz_setup_key, plan_of_setup_key, seconds};
 
 /// A short digest of a text, for names. Eight digits of SHA-256.
 fn short_digest(text: &str) -> String {

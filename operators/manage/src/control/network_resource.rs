@@ -7,7 +7,7 @@ use konverge::{
     Watch,
     kube::ResourceExt,
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
-    remote::{Adoption, Binding, Interest},
+    remote::{Adoption, Binding, Interest, Remotes},
 };
 use konverge_core::error::Classify;
 
@@ -17,7 +17,7 @@ use crate::{
     api::v1alpha1::{CrossNamespaceReference, Group, NetworkResource, NetworkRouter},
     collections::Collections,
     reasons::Why,
-    remote::{DesiredRecord, DesiredResource, canonical},
+    remote::{DesiredRecord, DesiredResource, Records, canonical},
     settings::Settings,
 };
 
@@ -83,81 +83,105 @@ fn waits(message: String) -> Error {
     Error::after(LOOK_AGAIN, Why::Dependency, message)
 }
 
-impl NetworkResourceReconciler {
-    /// The ids of network and zone, and the domain of the zone.
-    async fn place(
-        &self,
-        resource: &NetworkResource,
-        context: &Context<NetworkResource>,
-    ) -> Result<(String, String, String), Error> {
-        let reference = &resource.spec.network_router_ref;
-        let key = ObjectKey { namespace: Some(reference.namespace.clone()), name: reference.name.clone() };
-        let scope = self.settings.scope(resource.metadata.namespace.as_deref());
-        let router = context.watched::<NetworkRouter>()?.get(&key);
-        let router = router.ok_or_else(|| waits(format!("waits for NetworkRouter {key}")))?;
-        let status = router.status.clone().unwrap_or_default();
-        let (Some(network), Some(_)) = (status.network_id, status.routing_peer_id) else {
-            return Err(waits(format!("waits for NetworkRouter {key}, which has no network or no router yet")));
-        };
-        let name = &router.spec.dns_zone_ref.name;
-        let records = self.collections.records.remote();
-        let zone = match records {
-            Some(records) => records.zone(&scope, name).await?,
-            None => None,
-        };
-        let missing =
-            || waits(format!("waits for the DNS zone {name}; create it in openZro, or correct NetworkRouter {key}"));
-        let (zone, domain) = zone.ok_or_else(missing)?;
-        Ok((network, zone, domain))
-    }
+/// The items that a resource should have.
+pub(crate) struct Wanted {
+    pub(crate) resource: DesiredResource,
+    pub(crate) record: DesiredRecord,
+}
+
+/// The ids of network and zone, and the domain of the zone.
+async fn place(
+    resource: &NetworkResource,
+    router: Option<&NetworkRouter>,
+    records: &Remotes<Records>,
+    scope: &str,
+) -> Result<(String, String, String), Error> {
+    let CrossNamespaceReference { name, namespace } = &resource.spec.network_router_ref;
+    let key = format!("{namespace}/{name}");
+    let router = router.ok_or_else(|| waits(format!("waits for NetworkRouter {key}")))?;
+    let status = router.status.clone().unwrap_or_default();
+    let (Some(network), Some(_)) = (status.network_id, status.routing_peer_id) else {
+        return Err(waits(format!("waits for NetworkRouter {key}, which has no network or no router yet")));
+    };
+    let name = &router.spec.dns_zone_ref.name;
+    let zone = match records.remote() {
+        Some(records) => records.zone(scope, name).await?,
+        None => None,
+    };
+    let missing =
+        || waits(format!("waits for the DNS zone {name}; create it in openZro, or correct NetworkRouter {key}"));
+    let (zone, domain) = zone.ok_or_else(missing)?;
+    Ok((network, zone, domain))
+}
+
+/// The items that a resource should have, or what is waited for. `local` finds a `Group` by its key.
+pub(crate) async fn wanted(
+    resource: &NetworkResource,
+    service: Option<&Service>,
+    router: Option<&NetworkRouter>,
+    local: impl Fn(&ObjectKey) -> Option<Arc<Group>> + Send,
+    collections: &Collections,
+    settings: &Settings,
+) -> Result<Wanted, Error> {
+    let (namespace, name) = (resource.namespace().unwrap_or_default(), &resource.spec.service_ref.name);
+    check_account(resource, settings)?;
+    let address = address(service, &format!("{namespace}/{name}")).map_err(waits)?;
+    let binding = of_resource(resource, settings);
+    let (network, zone, domain) = place(resource, router, &collections.records, &binding.scope).await?;
+    let (references, known) = (&resource.spec.groups, &collections.groups);
+    let groups = references::group_ids(references, &namespace, local, known, &binding.scope).await?;
+    let wanted = DesiredResource {
+        network,
+        name: binding.name,
+        description: format!("{name}/{namespace}"),
+        address: canonical(&address.to_string()).unwrap_or_default(),
+        groups,
+    };
+    let kind = if address.is_ipv4() { "A" } else { "AAAA" };
+    let name = format!("{name}.{namespace}.{}", domain.trim_end_matches('.'));
+    Ok(Wanted { resource: wanted, record: DesiredRecord { zone, name, kind, content: address.to_string() } })
+}
+
+/// The bindings of both items. `record` is the full name of the record, and is not needed to delete it.
+pub(crate) fn bindings(resource: &NetworkResource, record: String, settings: &Settings) -> (Binding, Binding) {
+    (of_resource(resource, settings), of_record(resource, record, settings))
 }
 
 impl Reconcile<NetworkResource> for NetworkResourceReconciler {
     type Error = Error;
 
     async fn apply(&self, resource: Arc<NetworkResource>, context: Context<NetworkResource>) -> Result<Action, Error> {
-        let (namespace, name) = (resource.namespace().unwrap_or_default(), &resource.spec.service_ref.name);
-        let key = ObjectKey { namespace: Some(namespace.clone()), name: name.clone() };
-        check_account(&resource, &self.settings)?;
-        let service = context.watched::<Service>()?.get(&key);
-        let address = address(service.as_deref(), &key.to_string()).map_err(waits)?;
-        let (network, zone, domain) = self.place(&resource, &context).await?;
+        let key = |namespace: Option<String>, name: &str| ObjectKey { namespace, name: name.to_owned() };
+        let reference = &resource.spec.network_router_ref;
+        let service = context.watched::<Service>()?.get(&key(resource.namespace(), &resource.spec.service_ref.name));
+        let router = context.watched::<NetworkRouter>()?.get(&key(Some(reference.namespace.clone()), &reference.name));
         let local = context.watched::<Group>()?;
-        let binding = of_resource(&resource, &self.settings);
-        let (references, known) = (&resource.spec.groups, &self.collections.groups);
-        let groups = references::group_ids(references, &namespace, &local, known, &binding.scope).await?;
-        let desired = DesiredResource {
-            network: network.clone(),
-            name: binding.name.clone(),
-            description: format!("{name}/{namespace}"),
-            address: canonical(&address.to_string()).unwrap_or_default(),
-            groups,
-        };
+        let find = |group: &ObjectKey| local.get(group);
+        let (collections, settings) = (&self.collections, &self.settings);
+        let wanted = wanted(&resource, service.as_deref(), router.as_deref(), find, collections, settings);
+        let Wanted { resource: desired, record } = wanted.await?;
+        let (binding, mut of_record) = bindings(&resource, record.full_name(), &self.settings);
         let standing = context.remote(&self.collections.resources).apply(&binding, &desired).await?;
         context.status(|status| {
-            status.network_id = Some(network);
+            status.network_id = Some(desired.network.clone());
             status.resource_id = Some(standing.item.id().to_owned());
         });
 
-        let kind = if address.is_ipv4() { "A" } else { "AAAA" };
-        let name = format!("{name}.{namespace}.{}", domain.trim_end_matches('.'));
-        let desired = DesiredRecord { zone: zone.clone(), name, kind, content: address.to_string() };
-        let mut binding = of_record(&resource, desired.full_name(), &self.settings);
         let records = context.remote(&self.collections.records);
-        if let Some(id) = &binding.id
-            && let Some(known) = self.collections.records.look_up(&binding.scope, id).await?
-            && known.zone() != zone
+        if let Some(id) = &of_record.id
+            && let Some(known) = self.collections.records.look_up(&of_record.scope, id).await?
+            && known.zone() != record.zone
         {
             // A record cannot move to another zone.
-            if let Cleanup::Pending { after, message, .. } = records.withdraw(&binding).await? {
+            if let Cleanup::Pending { after, message, .. } = records.withdraw(&of_record).await? {
                 return Err(Error::after(after, "Deleting", message));
             }
             context.status(|status| status.dns_record_id = None);
-            binding.id = None;
+            of_record.id = None;
         }
-        let standing = records.apply(&binding, &desired).await?;
+        let standing = records.apply(&of_record, &record).await?;
         context.status(|status| {
-            status.dns_zone_id = Some(zone);
+            status.dns_zone_id = Some(record.zone);
             status.dns_record_id = Some(standing.item.id().to_owned());
         });
         Ok(Action::Done)

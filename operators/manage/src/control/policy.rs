@@ -11,7 +11,6 @@ use std::{
 
 use konverge::{
     Watch,
-    core::error::Classify,
     kube::ResourceExt,
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
     remote::{Binding, Interest, Remotes},
@@ -26,7 +25,7 @@ use crate::{
     annotations,
     api::v1::{OZGroup, OZPolicy, OZResource},
     collections::Collections,
-    control::references,
+    control::{references, resource::meant_groups},
     reasons::Why,
     remote::{DesiredPolicy, Destination, Groups, address_type, canonical},
     settings::Settings,
@@ -103,15 +102,6 @@ fn desired(part: &Part, resolved: &Resolved) -> DesiredPolicy {
     }
 }
 
-/// Whether openZro has a group of this display name.
-async fn is_group(scope: &str, name: &str, groups: &Remotes<Groups>) -> Result<bool, Error> {
-    match groups.resolve(scope, &[name.to_owned()]).await {
-        Ok(_) => Ok(true),
-        Err(failure) if failure.reason() == "WaitingForReference" => Ok(false),
-        Err(failure) => Err(failure.into()),
-    }
-}
-
 /// Resolves the groups and resources of all parts, and splits the parts accordingly. A group that does not exist is a failure that names it.
 ///
 /// The words of a rule are display names. If openZro has no group of that name, they are names of objects of the same account.
@@ -128,7 +118,7 @@ async fn resolve(
     let (mut displayed, mut resolved) = (BTreeMap::new(), Resolved::default());
     for word in words {
         let mut display = word.clone();
-        if !policy.spec.rules.is_empty() && !is_group(&scope, word, groups).await? {
+        if !policy.spec.rules.is_empty() && !references::is_group(&scope, word, groups).await? {
             let meaning = named
                 .meaning(word, !sources.contains(word))
                 .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.rules: {why}")))?;
@@ -148,6 +138,27 @@ async fn resolve(
     let keys = resolved.resources.iter().map(|(word, target)| (word.clone(), target.key.clone())).collect();
     let lowered = lower::split(lowered, &keys).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
     Ok((lowered, resolved))
+}
+
+/// The resources with the display names of their groups.
+async fn with_display_names(
+    resources: Vec<Arc<OZResource>>,
+    objects: &[Arc<OZGroup>],
+    groups: &Remotes<Groups>,
+    settings: &Settings,
+) -> Result<Vec<Arc<OZResource>>, Error> {
+    let mut named = Vec::with_capacity(resources.len());
+    for mut resource in resources {
+        // Those of other resources do not count.
+        if !resource.spec.policy_name.is_empty() {
+            let names = meant_groups(&resource, objects, groups, settings).await?;
+            if !names.iter().eq(&resource.spec.groups) {
+                Arc::make_mut(&mut resource).spec.groups = names;
+            }
+        }
+        named.push(resource);
+    }
+    Ok(named)
 }
 
 /// The parts that resources have in the policy. A policy never has groups of a resource of another account.
@@ -174,6 +185,7 @@ pub(crate) async fn plan(
     if policy.metadata.deletion_timestamp.is_some() {
         return Ok(former.iter().map(|part| (binding(policy, part, "", settings), None)).collect());
     }
+    let resources = &with_display_names(resources.to_vec(), objects, groups, settings).await?;
     let lowered = lowered(policy, &contribution(policy, resources, settings))?;
     let named = Named::new(policy, objects, resources, settings);
     let (lowered, resolved) = resolve(policy, lowered, groups, &named).await?;
@@ -221,12 +233,13 @@ impl Reconcile<OZPolicy> for PolicyReconciler {
     type Error = Error;
 
     async fn apply(&self, policy: Arc<OZPolicy>, context: Context<OZPolicy>) -> Result<Action, Error> {
-        let resources = context.watched::<OZResource>()?.list();
+        let (resources, objects) = (context.watched::<OZResource>()?.list(), context.watched::<OZGroup>()?.list());
+        let resources = with_display_names(resources, &objects, &self.collections.groups, &self.settings).await?;
         let contribution = contribution(&policy, &resources, &self.settings);
         let lowered = lowered(&policy, &contribution)?;
         context.status(|status| status.managed_service_list.clone_from(&contribution.members));
 
-        let named = Named::new(&policy, &context.watched::<OZGroup>()?.list(), &resources, &self.settings);
+        let named = Named::new(&policy, &objects, &resources, &self.settings);
         let (lowered, resolved) = resolve(&policy, lowered, &self.collections.groups, &named).await?;
 
         // A part that fails does not keep the others from their place.

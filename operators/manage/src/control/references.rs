@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use konverge::{
-    Object, Watched,
+    Object,
     kube::Resource,
     prelude::{Error, ObjectKey},
     remote::Remotes,
 };
-use konverge_core::names::few;
+use konverge_core::{error::Classify, names::few};
 
 use crate::{
     api::{
@@ -22,11 +22,12 @@ use crate::{
 /// How soon an object is looked at that waits for another one, which mostly wakes it before.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
-/// Returns the ids of the groups that references mean. No id is returned of which the server does not know the group.
+/// Returns the ids of the groups that references mean. No id is returned of which the server does not know the group. `local` finds a `Group` by its
+/// key.
 pub(super) async fn group_ids(
     references: &[GroupReference],
     namespace: &str,
-    local: &Watched<'_, Group>,
+    local: impl Fn(&ObjectKey) -> Option<Arc<Group>> + Send,
     groups: &Remotes<Groups>,
     scope: &str,
 ) -> Result<BTreeSet<String>, Error> {
@@ -41,7 +42,7 @@ pub(super) async fn group_ids(
             }
             Some(Meaning::Local(name)) => {
                 let key = ObjectKey { namespace: Some(namespace.to_owned()), name: name.to_owned() };
-                let group = local.get(&key).filter(|group| group.metadata.deletion_timestamp.is_none());
+                let group = local(&key).filter(|group| group.metadata.deletion_timestamp.is_none());
                 let id = group.and_then(|group| group.status.as_ref()?.group_id.clone());
                 ids.insert(id.ok_or_else(|| waits(format!("waits for Group {namespace}/{name}")))?);
             }
@@ -100,6 +101,15 @@ pub(super) fn users<K: Object>(
     let is_user =
         |object: &Arc<K>| object.meta().namespace == group.metadata.namespace && refer_to(references(object), name);
     objects.into_iter().filter(is_user).filter_map(|object| ObjectKey::of(&*object)).collect()
+}
+
+/// Whether openZro has a group of this display name. A failure to read the groups is no absence.
+pub(super) async fn is_group(scope: &str, name: &str, groups: &Remotes<Groups>) -> Result<bool, Error> {
+    match groups.resolve(scope, &[name.to_owned()]).await {
+        Ok(_) => Ok(true),
+        Err(failure) if failure.reason() == "WaitingForReference" => Ok(false),
+        Err(failure) => Err(failure.into()),
+    }
 }
 
 /// The display name of a group that is given by the name of an `OZGroup` of the namespace or by its display name.

@@ -9,16 +9,17 @@ use konverge::{
     Watch,
     kube::ResourceExt,
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
-    remote::{Adoption, Binding, Interest},
+    remote::{Adoption, Binding, Interest, Remotes},
 };
 
-use super::routing::current_network;
+pub(super) use self::groups::meant as meant_groups;
+use super::{references, routing::current_network};
 use crate::{
     annotations,
     api::v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer},
     collections::Collections,
     reasons::Why,
-    remote::{DesiredResource, FORMER_DESCRIPTION, address_type, canonical},
+    remote::{DesiredResource, FORMER_DESCRIPTION, Networks, address_type, canonical},
     settings::Settings,
 };
 
@@ -58,52 +59,85 @@ fn address(resource: &OZResource) -> Result<String, String> {
     }
 }
 
+/// The network and the address of a resource, or what is waited for.
+async fn place(
+    resource: &OZResource,
+    peers: &[Arc<OZRoutingPeer>],
+    networks: &Remotes<Networks>,
+    settings: &Settings,
+) -> Result<(String, String), Error> {
+    let (spec, namespace) = (&resource.spec, resource.namespace().unwrap_or_default());
+    let address = address(resource).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
+    let scope = settings.scope(Some(&namespace));
+    if let Some(reference) = &spec.network_ref
+        && let of = reference.namespace.as_ref().unwrap_or(&namespace)
+        && settings.scope(Some(of)) != scope
+    {
+        let message = format!(
+            "spec.networkRef: OZRoutingPeer {of}/{} is in another account; refer to one of the same account",
+            reference.name
+        );
+        return Err(Error::permanent(Why::InvalidSpec, message));
+    }
+    let Some(network) = current_network(spec, &namespace, peers, settings) else {
+        let message = match &spec.network_ref {
+            Some(reference) => format!("waits for the network of OZRoutingPeer {}", reference.name),
+            None => {
+                "waits for an OZRoutingPeer, whose network is the default; or give spec.networkID or spec.networkRef"
+                    .to_owned()
+            }
+        };
+        return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
+    };
+    if networks.look_up(&scope, &network).await?.is_none() {
+        let message = format!("waits for the network {network}, which openZro does not have; correct spec.networkID");
+        return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
+    }
+    Ok((network, address))
+}
+
+fn desired(resource: &OZResource, network: String, address: String, groups: BTreeSet<String>) -> DesiredResource {
+    let spec = &resource.spec;
+    let description = spec.description.clone().unwrap_or_else(|| FORMER_DESCRIPTION.to_owned());
+    DesiredResource { network, name: spec.name.clone(), description, address, groups }
+}
+
+/// Returns the item that the resource should have, or without a content the one that it should lose.
+pub(crate) async fn plan(
+    resource: &OZResource,
+    peers: &[Arc<OZRoutingPeer>],
+    local: &[Arc<OZGroup>],
+    collections: &Collections,
+    settings: &Settings,
+) -> Result<(Binding, Option<DesiredResource>), Error> {
+    let binding = binding(resource, settings);
+    if resource.metadata.deletion_timestamp.is_some() {
+        return Ok((binding, None));
+    }
+    let (network, address) = place(resource, peers, &collections.networks, settings).await?;
+    let names = meant_groups(resource, local, &collections.groups, settings).await?;
+    let groups = collections.groups.resolve(&binding.scope, &names).await?;
+    let groups = groups.iter().map(|group| group.id().to_owned()).collect();
+    Ok((binding, Some(desired(resource, network, address, groups))))
+}
+
 impl Reconcile<OZResource> for ResourceReconciler {
     type Error = Error;
 
     async fn apply(&self, resource: Arc<OZResource>, context: Context<OZResource>) -> Result<Action, Error> {
         let spec = &resource.spec;
-        let address = address(&resource).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
         let peers = context.watched::<OZRoutingPeer>()?.list();
-        let namespace = resource.namespace().unwrap_or_default();
-        let scope = self.settings.scope(Some(&namespace));
-        if let Some(reference) = &spec.network_ref
-            && let of = reference.namespace.as_ref().unwrap_or(&namespace)
-            && self.settings.scope(Some(of)) != scope
-        {
-            let message = format!(
-                "spec.networkRef: OZRoutingPeer {of}/{} is in another account; refer to one of the same account",
-                reference.name
-            );
-            return Err(Error::permanent(Why::InvalidSpec, message));
-        }
-        let Some(network) = current_network(spec, &namespace, &peers, &self.settings) else {
-            let message = match &spec.network_ref {
-                Some(reference) => format!("waits for the network of OZRoutingPeer {}", reference.name),
-                None => "waits for an OZRoutingPeer, whose network is the default; or give spec.networkID or spec.networkRef".to_owned(),
-            };
-            return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
-        };
-        if self.collections.networks.look_up(&scope, &network).await?.is_none() {
-            let message =
-                format!("waits for the network {network}, which openZro does not have; correct spec.networkID");
-            return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
-        }
-        let names: BTreeSet<String> = spec.groups.iter().cloned().collect();
-        let names: Vec<String> = names.into_iter().collect();
+        let (network, address) = place(&resource, &peers, &self.collections.networks, &self.settings).await?;
+        let scope = self.settings.scope(resource.metadata.namespace.as_deref());
+        let local = context.watched::<OZGroup>()?.list();
+        let names = meant_groups(&resource, &local, &self.collections.groups, &self.settings).await?;
         if let Some(waits) = groups::ensure(&context, &self.collections.groups, &self.settings, &names).await? {
             return Err(Error::after(LOOK_AGAIN, Why::Dependency, waits));
         }
         // A failure here ends the run: a resource never loses its groups because they could not be read.
         let groups = self.collections.groups.resolve(&scope, &names).await?;
         let groups: BTreeSet<String> = groups.iter().map(|group| group.id().to_owned()).collect();
-        let desired = DesiredResource {
-            network,
-            name: spec.name.clone(),
-            description: spec.description.clone().unwrap_or_else(|| FORMER_DESCRIPTION.to_owned()),
-            address,
-            groups: groups.clone(),
-        };
+        let desired = desired(&resource, network, address, groups.clone());
         let binding = binding(&resource, &self.settings);
         let standing = context.remote(&self.collections.resources).apply(&binding, &desired).await?;
         let mapping = policies::ensure(&context, &self.settings).await?;
@@ -150,7 +184,11 @@ pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Contr
             access.to::<OZPolicy>(&(), &["create", "delete", "patch"]);
         })
         .watches(Watch::<OZRoutingPeer>::new(), move |peer, resources| users(peer, resources.list(), &of_peers))
-        .watches(Watch::<OZGroup>::new(), |group, _| groups::owners(group))
+        .watches(Watch::<OZGroup>::new(), |group, resources| {
+            let users =
+                references::users_by_name(group, resources.list(), |resource: &OZResource| &resource.spec.groups);
+            groups::owners(group).into_iter().chain(users).collect::<Vec<_>>()
+        })
         .watches(Watch::<OZPolicy>::new(), |policy, resources| policies::users(policy, &resources.list()))
         .remote(&collections.groups, move |resource: &OZResource| {
             let scope = of_groups.scope(resource.metadata.namespace.as_deref());

@@ -5,8 +5,11 @@ mod exemption;
 mod merge;
 mod network_router;
 mod oz_routing_peer;
+mod removal;
 mod workload;
 
 pub use network_router::network_router;
+pub(crate) use network_router::plan as router_plan;
 pub(super) use oz_routing_peer::current_network;
 pub use oz_routing_peer::oz_routing_peer;
+pub(crate) use oz_routing_peer::plan as peer_plan;

@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Secret;
 use konverge::{
     Watch,
     kube::{Api, ResourceExt},
-    prelude::{Action, Cleanup, Context, Controller, Error, Reconcile},
-    remote::{Binding, DeletionPolicy, Interest},
+    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
+    remote::{Binding, DeletionPolicy, Interest, Remotes},
 };
 
 pub(crate) use self::duration::seconds;
@@ -24,7 +24,7 @@ use crate::{
     },
     collections::Collections,
     reasons::Why,
-    remote::DesiredSetupKey,
+    remote::{DesiredSetupKey, Groups, SetupKeys},
     settings::Settings,
 };
 
@@ -53,25 +53,106 @@ fn of_setup_key(key: &SetupKey, settings: &Settings) -> Binding {
     binding(&key.spec.name, id, annotations::deletion(key.annotations(), settings.deletes_adopted), scope)
 }
 
+async fn desired_of_setup_key(
+    key: &SetupKey,
+    local: impl Fn(&ObjectKey) -> Option<Arc<Group>> + Send,
+    groups: &Remotes<Groups>,
+    settings: &Settings,
+) -> Result<DesiredSetupKey, Error> {
+    let (spec, namespace) = (&key.spec, key.namespace().unwrap_or_default());
+    let scope = settings.scope(Some(&namespace));
+    let auto_groups = references::group_ids(&spec.auto_groups, &namespace, local, groups, &scope).await?;
+    let expires_in = spec.duration.as_deref().map_or(Ok(0), duration::seconds);
+    Ok(DesiredSetupKey {
+        name: spec.name.clone(),
+        is_reusable: true,
+        usage_limit: 0,
+        ephemeral: spec.ephemeral,
+        expires_in: expires_in.map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.duration {why}")))?,
+        auto_groups,
+        allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
+    })
+}
+
+async fn desired_of_oz_setup_key(
+    key: &OZSetupKey,
+    name: String,
+    local: &[Arc<OZGroup>],
+    groups: &Remotes<Groups>,
+    settings: &Settings,
+) -> Result<DesiredSetupKey, Error> {
+    let (spec, namespace) = (&key.spec, key.namespace().unwrap_or_default());
+    let names: BTreeSet<String> =
+        spec.auto_groups.iter().map(|group| references::display_name(group, &namespace, local)).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    let groups = groups.resolve(&settings.scope(Some(&namespace)), &names).await?;
+    let expires_in = spec.expires_in.as_deref().map_or(Ok(0), duration::seconds);
+    Ok(DesiredSetupKey {
+        name,
+        is_reusable: spec.type_.as_deref() != Some("one-off"),
+        usage_limit: spec.usage_limit.unwrap_or_default(),
+        ephemeral: spec.ephemeral.unwrap_or_default(),
+        expires_in: expires_in.map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.expiresIn {why}")))?,
+        auto_groups: groups.iter().map(|group| group.id().to_owned()).collect(),
+        allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
+    })
+}
+
+/// A key that an object should have; without a content, or beside the current one, a key that it should lose.
+pub(crate) type Planned = Vec<(Binding, Option<DesiredSetupKey>)>;
+
+/// Returns the current key and, if there is one, the key beside it, which goes.
+pub(super) async fn planned(
+    binding: Binding,
+    desired: Option<DesiredSetupKey>,
+    keys: &Remotes<SetupKeys>,
+    recorded: &[String],
+) -> Result<Planned, Error> {
+    let (current, beside, has_beside) = secret::bindings(keys, &binding, recorded).await?;
+    let beside = has_beside.then_some((beside, None));
+    Ok([(current, desired)].into_iter().chain(beside).collect())
+}
+
+/// Returns the keys of a `SetupKey`. `recorded` are the parts of its record.
+pub(crate) async fn plan_of_setup_key(
+    key: &SetupKey,
+    local: &[Arc<Group>],
+    collections: &Collections,
+    recorded: &[String],
+    settings: &Settings,
+) -> Result<Planned, Error> {
+    let find =
+        |wanted: &ObjectKey| local.iter().find(|group| ObjectKey::of(&***group).as_ref() == Some(wanted)).cloned();
+    let desired = match key.metadata.deletion_timestamp {
+        Some(_) => None,
+        None => Some(desired_of_setup_key(key, find, &collections.groups, settings).await?),
+    };
+    planned(of_setup_key(key, settings), desired, &collections.setup_keys, recorded).await
+}
+
+/// Returns the keys of an `OZSetupKey`; none if it only checks a Secret of the user.
+pub(crate) async fn plan_of_oz_setup_key(
+    key: &OZSetupKey,
+    local: &[Arc<OZGroup>],
+    collections: &Collections,
+    recorded: &[String],
+    settings: &Settings,
+) -> Result<Planned, Error> {
+    let Some(name) = key.spec.name.clone().filter(|_| key.spec.secret_key_ref.is_none()) else { return Ok(Vec::new()) };
+    let desired = match key.metadata.deletion_timestamp {
+        Some(_) => None,
+        None => Some(desired_of_oz_setup_key(key, name, local, &collections.groups, settings).await?),
+    };
+    planned(of_oz_setup_key(key, settings), desired, &collections.setup_keys, recorded).await
+}
+
 impl Reconcile<SetupKey> for SetupKeyReconciler {
     type Error = Error;
 
     async fn apply(&self, key: Arc<SetupKey>, context: Context<SetupKey>) -> Result<Action, Error> {
-        let (spec, namespace) = (&key.spec, key.namespace().unwrap_or_default());
-        let groups = &self.collections.groups;
-        let scope = self.settings.scope(Some(&namespace));
-        let auto_groups =
-            references::group_ids(&spec.auto_groups, &namespace, &context.watched::<Group>()?, groups, &scope).await?;
-        let expires_in = spec.duration.as_deref().map_or(Ok(0), duration::seconds);
-        let desired = DesiredSetupKey {
-            name: spec.name.clone(),
-            is_reusable: true,
-            usage_limit: 0,
-            ephemeral: spec.ephemeral,
-            expires_in: expires_in.map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.duration {why}")))?,
-            auto_groups,
-            allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
-        };
+        let local = context.watched::<Group>()?;
+        let desired =
+            desired_of_setup_key(&key, |group| local.get(group), &self.collections.groups, &self.settings).await?;
         let place = Place { name: SetupKey::secret_name(&key.name_any()), key: SetupKey::SECRET_KEY.to_owned() };
         let binding = of_setup_key(&key, &self.settings);
         let keys = &self.collections.setup_keys;
@@ -154,23 +235,8 @@ impl Reconcile<OZSetupKey> for OzSetupKeyReconciler {
             self.check(&key, &context).await?;
             return Ok(Action::After(SECRET_CHECK));
         };
-        let namespace = key.namespace().unwrap_or_default();
         let local = context.watched::<OZGroup>()?.list();
-        let names: BTreeSet<String> =
-            spec.auto_groups.iter().map(|group| references::display_name(group, &namespace, &local)).collect();
-        let names: Vec<String> = names.into_iter().collect();
-        let groups = self.collections.groups.resolve(&self.settings.scope(Some(&namespace)), &names).await?;
-        let expires_in = spec.expires_in.as_deref().map_or(Ok(0), duration::seconds);
-        let desired = DesiredSetupKey {
-            name,
-            is_reusable: spec.type_.as_deref() != Some("one-off"),
-            usage_limit: spec.usage_limit.unwrap_or_default(),
-            ephemeral: spec.ephemeral.unwrap_or_default(),
-            expires_in: expires_in
-                .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.expiresIn {why}")))?,
-            auto_groups: groups.iter().map(|group| group.id().to_owned()).collect(),
-            allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
-        };
+        let desired = desired_of_oz_setup_key(&key, name, &local, &self.collections.groups, &self.settings).await?;
         let reference = spec.secret(&key.name_any());
         let place = Place { name: reference.name, key: reference.key };
         let binding = of_oz_setup_key(&key, &self.settings);

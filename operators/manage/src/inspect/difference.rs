@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Service;
 use konverge::{
-    RECORD, interest_of,
+    Error, RECORD, interest_of,
     kube::{
         Api, ResourceExt,
         api::ListParams,
-        core::{DynamicObject, Resource},
+        core::{DynamicObject, NamespaceResourceScope, Resource},
     },
+    prelude::ObjectKey,
     remote::{
         Binding, Entry, Failure as RemoteFailure, Interest, Ledger, News, Origin, Remote, Remotes, Step, Subject,
     },
@@ -22,12 +24,16 @@ use crate::{
     account::Account,
     annotations::ACCOUNT,
     api::{
-        v1::{OZGroup, OZPolicy, OZResource},
-        v1alpha1::Group,
+        v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer, OZSetupKey},
+        v1alpha1::{CrossNamespaceReference, Group, NetworkResource, NetworkRouter, SetupKey},
     },
+    collections::Collections,
     config::Config,
-    control::{GroupObject, group_binding, policy_plan},
-    remote::{Groups, Policies},
+    control::{
+        GroupObject, Wanted, group_binding, network_resource_bindings, network_resource_items, peer_plan,
+        plan_of_oz_setup_key, plan_of_setup_key, policy_plan, resource_plan, router_plan,
+    },
+    remote::{DesiredSetupKey, Groups, Networks, Policies, Records, Resources, Routers, SetupKeys},
 };
 
 /// A person's view of an object: its record is read, and nothing is ever written.
@@ -86,13 +92,6 @@ pub(super) async fn differences(
     object: &DynamicObject,
 ) -> Result<Vec<Difference>, Failure> {
     let of_kind = kind.resource.kind.as_str();
-    if !["OZGroup", "Group", "OZPolicy"].contains(&of_kind) {
-        return Err(Failure::Failed(format!(
-            "the plan of {} needs the objects around it, which only the operator has; kubectl konverge why shows how it stands, and \
-             an operator with --dry-run logs what it would do",
-            named(object)
-        )));
-    }
     let annotated = object.annotations().get(ACCOUNT).cloned().filter(|_| of_kind == "OZPolicy");
     let (account, config) = server::own(cluster, annotated.or_else(|| object.namespace()).as_deref()).await?;
     let name = server::cluster_name(cluster, &config).await?;
@@ -107,7 +106,15 @@ pub(super) async fn differences(
     match of_kind {
         "OZGroup" => view.group::<OZGroup>(object).await,
         "Group" => view.group::<Group>(object).await,
-        _ => view.policy(object).await,
+        "OZPolicy" => view.policy(object).await,
+        "OZResource" => view.resource(object).await,
+        "SetupKey" => view.setup_key(object).await,
+        "OZSetupKey" => view.oz_setup_key(object).await,
+        "NetworkResource" => view.network_resource(object).await,
+        "OZRoutingPeer" => view.routing_peer(object).await,
+        "NetworkRouter" => view.network_router(object).await,
+        // Of the kinds of the job, only these have items.
+        other => Err(Failure::Failed(format!("a {other} has no item in openZro"))),
     }
 }
 
@@ -133,10 +140,48 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn begun<R: Remote>(&self, make: fn(Account) -> R) -> Remotes<R> {
-        let remotes = Remotes::default();
-        remotes.begin(make(self.account.clone()), self.config.remote());
-        remotes
+    /// All collections of the account.
+    fn begun(&self) -> Collections {
+        let (collections, account) = (Collections::default(), || self.account.clone());
+        collections.groups.begin(Groups::new(account()), self.config.remote());
+        collections.policies.begin(Policies::new(account()), self.config.remote());
+        collections.setup_keys.begin(SetupKeys::new(account()), self.config.remote());
+        collections.networks.begin(Networks::new(account()), self.config.remote());
+        collections.routers.begin(Routers::new(account()), self.config.remote());
+        collections.resources.begin(Resources::new(account()), self.config.remote());
+        collections.records.begin(Records::new(account()), self.config.remote());
+        collections
+    }
+
+    /// The same objects, as the controllers have them.
+    async fn shared<K>(&self) -> Result<Vec<Arc<K>>, Failure>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug,
+    {
+        Ok(self.all::<K>().await?.into_iter().map(Arc::new).collect())
+    }
+
+    /// The object of this kind and name, if it exists.
+    async fn one<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + std::fmt::Debug,
+    {
+        let found = Api::<K>::namespaced(self.cluster.client.clone(), namespace).get_opt(name).await;
+        found.map_err(|error| Failure::of(&format!("get {} {namespace}/{name}", K::plural(&())), &error))
+    }
+
+    /// The next step for each item.
+    async fn steps<R: Remote>(
+        &self,
+        remotes: &Remotes<R>,
+        items: impl IntoIterator<Item = (Binding, Option<R::Desired>)>,
+    ) -> Result<Vec<Difference>, Failure> {
+        let mut found = Vec::new();
+        for (binding, desired) in items {
+            let step = remotes.preview(&self.reader, &binding, desired.as_ref()).await;
+            found.push(difference::<R>(&binding, &step.map_err(|failure| failed(&failure))?));
+        }
+        Ok(found)
     }
 
     /// All objects of a kind that has namespaces.
@@ -162,30 +207,115 @@ impl View<'_> {
 
     async fn group<K: GroupObject>(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
         let object: K = decoded(object)?;
-        let groups = self.begun(Groups::new);
+        let groups = self.begun().groups;
         self.claim::<OZGroup>(&groups).await?;
         self.claim::<Group>(&groups).await?;
         let binding = group_binding(&object, &self.config.settings());
-        let desired = object.meta().deletion_timestamp.is_none().then_some(&binding.name);
-        let step = groups.preview(&self.reader, &binding, desired).await.map_err(|failure| failed(&failure))?;
-        Ok(vec![difference::<Groups>(&binding, &step)])
+        let desired = object.meta().deletion_timestamp.is_none().then(|| binding.name.clone());
+        self.steps(&groups, [(binding, desired)]).await
     }
 
     async fn policy(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
         let policy: OZPolicy = decoded(object)?;
-        let (groups, policies) = (self.begun(Groups::new), self.begun(Policies::new));
-        let resources: Vec<_> = self.all::<OZResource>().await?.into_iter().map(Arc::new).collect();
-        let objects: Vec<_> = self.all::<OZGroup>().await?.into_iter().map(Arc::new).collect();
+        let Collections { groups, policies, .. } = self.begun();
+        let (resources, objects) = (self.shared::<OZResource>().await?, self.shared::<OZGroup>().await?);
         let recorded = policies.parts(&self.reader);
         let planned = policy_plan(&policy, &resources, &objects, &groups, recorded, &self.config.settings()).await;
-        let planned = planned.map_err(|error| Failure::Failed(in_one_line(&error)))?;
+        self.steps(&policies, planned.map_err(|error| waits(&error))?).await
+    }
+
+    async fn resource(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
+        let (resource, collections): (OZResource, _) = (decoded(object)?, self.begun());
+        let (peers, local) = (self.shared::<OZRoutingPeer>().await?, self.shared::<OZGroup>().await?);
+        let planned = resource_plan(&resource, &peers, &local, &collections, &self.config.settings()).await;
+        self.steps(&collections.resources, [planned.map_err(|error| waits(&error))?]).await
+    }
+
+    async fn setup_key(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
+        let (key, collections): (SetupKey, _) = (decoded(object)?, self.begun());
+        let (local, recorded) = (self.shared::<Group>().await?, collections.setup_keys.parts(&self.reader));
+        let planned = plan_of_setup_key(&key, &local, &collections, &recorded, &self.config.settings()).await;
+        self.keys(&collections, planned.map_err(|error| waits(&error))?).await
+    }
+
+    async fn oz_setup_key(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
+        let (key, collections): (OZSetupKey, _) = (decoded(object)?, self.begun());
+        let (local, recorded) = (self.shared::<OZGroup>().await?, collections.setup_keys.parts(&self.reader));
+        let planned = plan_of_oz_setup_key(&key, &local, &collections, &recorded, &self.config.settings()).await;
+        self.keys(&collections, planned.map_err(|error| waits(&error))?).await
+    }
+
+    /// A key that is there and that nobody can use is replaced, which its differences do not show.
+    async fn keys(
+        &self,
+        collections: &Collections,
+        items: Vec<(Binding, Option<DesiredSetupKey>)>,
+    ) -> Result<Vec<Difference>, Failure> {
         let mut found = Vec::new();
-        for (binding, desired) in planned {
-            let step = policies.preview(&self.reader, &binding, desired.as_ref()).await;
-            found.push(difference::<Policies>(&binding, &step.map_err(|failure| failed(&failure))?));
+        for (binding, desired) in items {
+            let step = collections.setup_keys.preview(&self.reader, &binding, desired.as_ref()).await;
+            let step = step.map_err(|failure| failed(&failure))?;
+            let mut shown = difference::<SetupKeys>(&binding, &step);
+            if let (Step::InSync(item, _) | Step::Update(item, _), Some(desired)) = (&step, &desired)
+                && let Some(why) = item.why_replaced(desired)
+            {
+                shown.fate = Fate::Changed;
+                shown.note = Some(format!("would replace the setup key {} ({}): {why}", binding.name, item.id()));
+            }
+            found.push(shown);
         }
         Ok(found)
     }
+
+    async fn network_resource(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
+        let (resource, collections): (NetworkResource, _) = (decoded(object)?, self.begun());
+        let (settings, namespace) = (self.config.settings(), resource.namespace().unwrap_or_default());
+        let wanted = if resource.metadata.deletion_timestamp.is_some() {
+            None
+        } else {
+            let service = self.one::<Service>(&namespace, &resource.spec.service_ref.name).await?;
+            let CrossNamespaceReference { name, namespace } = &resource.spec.network_router_ref;
+            let router = self.one::<NetworkRouter>(namespace, name).await?;
+            let local = self.shared::<Group>().await?;
+            let find =
+                |key: &ObjectKey| local.iter().find(|group| ObjectKey::of(&***group).as_ref() == Some(key)).cloned();
+            let items =
+                network_resource_items(&resource, service.as_ref(), router.as_ref(), find, &collections, &settings);
+            Some(items.await.map_err(|error| waits(&error))?)
+        };
+        let name = wanted.as_ref().map(|wanted| wanted.record.full_name()).unwrap_or_default();
+        let (of_resource, of_record) = network_resource_bindings(&resource, name, &settings);
+        let (resource, record) = wanted.map(|Wanted { resource, record }| (resource, record)).unzip();
+        let mut found = self.steps(&collections.resources, [(of_resource, resource)]).await?;
+        found.extend(self.steps(&collections.records, [(of_record, record)]).await?);
+        Ok(found)
+    }
+
+    async fn routing_peer(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
+        let (peer, collections): (OZRoutingPeer, _) = (decoded(object)?, self.begun());
+        let (peers, local) = (self.shared::<OZRoutingPeer>().await?, self.shared::<OZGroup>().await?);
+        let of_keys = collections.setup_keys.parts(&self.reader);
+        let recorded = (of_keys.as_slice(), collections.resources.parts(&self.reader));
+        let planned = peer_plan(&peer, &peers, &local, &collections, recorded, &self.config.settings()).await;
+        let planned = planned.map_err(|error| waits(&error))?;
+        let mut found = self.steps(&collections.networks, planned.network).await?;
+        found.extend(self.keys(&collections, planned.keys).await?);
+        found.extend(self.steps(&collections.routers, [planned.router]).await?);
+        found.extend(self.steps(&collections.resources, planned.routes).await?);
+        Ok(found)
+    }
+
+    async fn network_router(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
+        let (router, collections): (NetworkRouter, _) = (decoded(object)?, self.begun());
+        let (network, router) = router_plan(&router, &self.shared::<Group>().await?, &self.config.settings());
+        let mut found = self.steps(&collections.networks, [network]).await?;
+        found.extend(self.steps(&collections.routers, [router]).await?);
+        Ok(found)
+    }
+}
+
+fn waits(error: &Error) -> Failure {
+    Failure::Failed(in_one_line(error))
 }
 
 /// A step of the plan in the words of the plugin.

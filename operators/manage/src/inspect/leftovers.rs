@@ -66,7 +66,7 @@ struct Inside<'a> {
 impl Inside<'_> {
     /// Why the network is in use now, or `None`.
     async fn use_of(&self, id: &str) -> Result<Option<String>, remote::Failure> {
-        let resources = self.networks.resources_of("", id).await?;
+        let resources = self.networks.inside("", id).await?.0;
         Ok(use_of_network(id, resources, &self.routers.list("").await?, self.objects))
     }
 }

@@ -51,6 +51,7 @@ impl Remote for Groups {
 
     const NOUN: &'static str = "group";
     const IS_MARKED: bool = false;
+    const HAS_FOREIGN_CONTENT: bool = true;
 
     async fn list(&self, scope: &str) -> Result<Vec<GroupItem>, Failure> {
         Ok(self.0.of(scope)?.list::<Group>(&Collection::Groups).await?.into_iter().map(Into::into).collect())

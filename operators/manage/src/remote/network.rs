@@ -16,10 +16,11 @@ impl Networks {
         Self(account)
     }
 
-    /// How many resources the network of a scope has now. A network that is gone has none.
-    pub async fn resources_of(&self, scope: &str, id: &str) -> Result<usize, Failure> {
+    /// Returns how many resources the network of a scope has now, and the ids of its routers. All of them go with the network. A network that is
+    /// gone has none.
+    pub async fn inside(&self, scope: &str, id: &str) -> Result<(usize, Vec<String>), Failure> {
         let network = self.0.of(scope)?.find::<Network>(&Collection::Networks.place(id)).await?;
-        Ok(network.map_or(0, |network| network.resources.len()))
+        Ok(network.map_or((0, Vec::new()), |network| (network.resources.len(), network.routers)))
     }
 }
 

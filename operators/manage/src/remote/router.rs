@@ -74,6 +74,11 @@ impl RouterItem {
         &self.network
     }
 
+    /// Whether its peers are those of this group.
+    pub fn is_of_group(&self, group: &str) -> bool {
+        self.is_of_one_group && self.name == group
+    }
+
     /// Whether it looks like the routers that the operator makes.
     pub(crate) fn is_like_ours(&self) -> bool {
         self.is_of_one_group && self.metric == METRIC && self.masquerade

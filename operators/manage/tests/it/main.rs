@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod accounts;
+mod documented;
+mod dry_run;
 mod economy;
 mod groups;
+mod least_role;
 mod originals;
 mod policies;
+mod removal;
 mod routing;
 mod setup_keys;
 mod stage;

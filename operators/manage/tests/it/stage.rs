@@ -16,7 +16,7 @@ use konverge_core::SecretValue;
 use konverge_manage::{config::Config, metrics::Metrics, program};
 use konverge_openzro::{Collection, Credential, OpenZro, OpenZroConfig};
 use konverge_openzro_testing::Double;
-use konverge_testkit::{ControlPlane, InstalledOperator, Options, client_for, events_about, eventually};
+use konverge_testkit::{AuditLog, ControlPlane, InstalledOperator, Options, client_for, events_about, eventually};
 use konverge_testkit_stores::{HttpFront, OpenZroServer};
 use serde_json::Value;
 
@@ -249,6 +249,20 @@ impl Stage {
     /// How many writes the operator has sent to the account.
     pub(crate) fn writes(&self) -> usize {
         self.front.journal().iter().filter(|seen| seen.method != "GET").count()
+    }
+
+    /// The audit log of the API server from now on.
+    pub(crate) fn audit_log(&self) -> AuditLog {
+        self.plane.audit_log().unwrap().from_now().unwrap()
+    }
+
+    /// Each request of the operator that would change something in the cluster, also of those that only ask what would happen: the verb, and path and
+    /// query.
+    pub(crate) async fn requests(&self, log: &AuditLog) -> Vec<(String, String)> {
+        log.catch_up(&self.client).await.unwrap();
+        let requests = self.installed.requests(log).unwrap();
+        let changes = requests.into_iter().filter(konverge_testkit::AuditEntry::is_mutating);
+        changes.map(|request| (request.verb, request.request_uri)).collect()
     }
 
     /// The objects of a collection by name.

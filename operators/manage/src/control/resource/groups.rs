@@ -1,13 +1,13 @@
 //! The `OZGroup`s that resources have made for groups that do not exist yet. Several resources may own one.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use konverge::{
     apply::Owner,
     kube::{
         Api, Resource, ResourceExt,
-        api::{DeleteParams, ObjectMeta, Patch, PatchParams},
+        api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions},
     },
     prelude::{Context, Error, ObjectKey},
     remote::Remotes,
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::{
     api::v1::{OZGroup, OZGroupSpec, OZResource},
-    control::short_digest,
+    control::{references, short_digest},
     program::PROGRAM,
     remote::Groups,
     settings::Settings,
@@ -24,6 +24,30 @@ use crate::{
 
 /// The longest name of an object of this kind.
 const LONGEST_NAME: usize = 63;
+
+/// The display names of the groups that a resource means. A word is a display name if openZro has it or an `OZGroup` of the namespace declares it. Or
+/// else it is the name of an `OZGroup` there, as the documentation of the original has it. All others are display names of groups to make.
+pub(in crate::control) async fn meant(
+    resource: &OZResource,
+    local: &[Arc<OZGroup>],
+    groups: &Remotes<Groups>,
+    settings: &Settings,
+) -> Result<Vec<String>, Error> {
+    let (namespace, scope) = (&resource.metadata.namespace, settings.scope(resource.metadata.namespace.as_deref()));
+    let local: Vec<_> = local.iter().filter(|group| group.metadata.namespace == *namespace).collect();
+    let mut names = BTreeSet::new();
+    for word in &resource.spec.groups {
+        let is_declared = local.iter().any(|group| group.spec.name == *word);
+        let of_object = local.iter().find(|group| group.metadata.name.as_ref() == Some(word));
+        names.insert(match of_object {
+            Some(group) if !is_declared && !references::is_group(&scope, word, groups).await? => {
+                group.spec.name.clone()
+            }
+            _ => word.clone(),
+        });
+    }
+    Ok(names.into_iter().collect())
+}
 
 /// Makes an `OZGroup` for each group that openZro lacks. Returns what is waited for.
 pub(super) async fn ensure(
@@ -42,11 +66,16 @@ pub(super) async fn ensure(
         let of_name = known.iter().find(|group| group.spec.name == *name);
         match of_name {
             Some(group) if made_for_resources(group) && !has(group, &owner.uid) => {
-                set_owners(&api, group, group.owner_references().iter().cloned().chain([owner.clone()]).collect())
-                    .await?;
+                set_owners(
+                    context,
+                    &api,
+                    group,
+                    group.owner_references().iter().cloned().chain([owner.clone()]).collect(),
+                )
+                .await?;
             }
             Some(_) => {}
-            None if groups.resolve(&scope, std::slice::from_ref(name)).await.is_ok() => {}
+            None if references::is_group(&scope, name, groups).await? => {}
             None => {
                 let mut group = OZGroup::new(&object_name(name, &known), OZGroupSpec { name: name.clone() });
                 group.metadata = ObjectMeta {
@@ -74,10 +103,11 @@ pub(super) async fn release_others(context: &Context<OZResource>, names: &[Strin
         }
         let others: Vec<_> = group.owner_references().iter().filter(|owner| owner.uid != uid).cloned().collect();
         let is_last = others.is_empty();
-        set_owners(&api, &group, others).await?;
+        set_owners(context, &api, &group, others).await?;
         if is_last {
-            let parameters = DeleteParams::default()
-                .preconditions(konverge::kube::api::Preconditions { uid: group.uid(), resource_version: None });
+            let preconditions = Preconditions { uid: group.uid(), resource_version: None };
+            let parameters = DeleteParams { dry_run: context.applier().is_dry_run(), ..DeleteParams::default() };
+            let parameters = parameters.preconditions(preconditions);
             api.delete(&group.name_any(), &parameters).await?;
         }
     }
@@ -105,10 +135,19 @@ fn has(group: &OZGroup, uid: &str) -> bool {
 }
 
 /// Replaces the owners of a group that is as it was seen.
-async fn set_owners(api: &Api<OZGroup>, group: &OZGroup, owners: Vec<OwnerReference>) -> Result<(), Error> {
+async fn set_owners(
+    context: &Context<OZResource>,
+    api: &Api<OZGroup>,
+    group: &OZGroup,
+    owners: Vec<OwnerReference>,
+) -> Result<(), Error> {
     let metadata =
         json!({ "ownerReferences": owners, "resourceVersion": group.resource_version(), "uid": group.uid() });
-    let parameters = PatchParams { field_manager: Some(PROGRAM.to_owned()), ..PatchParams::default() };
+    let parameters = PatchParams {
+        dry_run: context.applier().is_dry_run(),
+        field_manager: Some(PROGRAM.to_owned()),
+        ..PatchParams::default()
+    };
     api.patch(&group.name_any(), &parameters, &Patch::Merge(json!({ "metadata": metadata }))).await?;
     Ok(())
 }

@@ -101,7 +101,8 @@ pub(super) async fn delete_generated(context: &Context<OZResource>, kept: &[Stri
             continue;
         }
         let preconditions = Preconditions { uid: policy.uid(), resource_version: None };
-        match api.delete(&policy.name_any(), &DeleteParams::default().preconditions(preconditions)).await {
+        let parameters = DeleteParams { dry_run: context.applier().is_dry_run(), ..DeleteParams::default() };
+        match api.delete(&policy.name_any(), &parameters.preconditions(preconditions)).await {
             Err(konverge::kube::Error::Api(status)) if status.code == 404 => {}
             deleted => drop(deleted?),
         }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use konverge::{
     Object,
-    apply::Writable,
+    apply::{MetadataChange, Writable},
     kube::{Resource, ResourceExt},
     prelude::{Context, Error, ObjectKey},
 };
 
-use crate::reasons::Why;
+use crate::{annotations, reasons::Why};
 
 /// Makes a child of the object as desired, and returns it as the cache showed it before; `None` if it was not there. Sends nothing if it is in sync. An
 /// object of that name that does not belong to the owner is left alone.
@@ -30,6 +30,22 @@ where
     let applied = context.applier().apply(desired, observed.as_deref()).await?;
     tracing::trace!(outcome = ?applied.outcome, "applied a child");
     Ok(observed)
+}
+
+/// Says on a child that its item stays, because that of its owner stays. The garbage collector deletes the child after its owner.
+pub(super) async fn leave<K, C>(context: &Context<K>, name: &str) -> Result<(), Error>
+where
+    K: Object + Writable,
+    C: Object + Writable + Resource<DynamicType = ()>,
+{
+    let key = ObjectKey { namespace: context.object().namespace(), name: name.to_owned() };
+    if let Some(child) = context.watched::<C>()?.get(&key)
+        && belongs_to(&*child, &**context.object())
+    {
+        let change = MetadataChange::new().annotation(annotations::DELETION, annotations::ORPHAN);
+        context.applier().change_metadata_with(&*child, &change, &()).await?;
+    }
+    Ok(())
 }
 
 /// Whether an object has an owner reference to another one.

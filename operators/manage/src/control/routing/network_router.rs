@@ -8,12 +8,12 @@ use konverge::{
     apply::Owner,
     kube::{ResourceExt, api::ObjectMeta},
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
-    remote::{Adoption, Binding, DeletionPolicy, Interest, Step},
+    remote::{Adoption, Binding, DeletionPolicy, Interest},
 };
 use konverge_core::names::few;
 
 use super::{
-    children,
+    children, removal,
     workload::{self, Wishes, Workload},
 };
 use crate::{
@@ -83,6 +83,23 @@ fn wishes(router: &NetworkRouter) -> Wishes {
     }
 }
 
+/// A network and its router. Those without a content are to be deleted.
+pub(crate) type RouterPlan = ((Binding, Option<DesiredNetwork>), (Binding, Option<DesiredRouter>));
+
+/// Returns the items of a router.
+pub(crate) fn plan(router: &NetworkRouter, local: &[Arc<Group>], settings: &Settings) -> RouterPlan {
+    let (binding, is_going) = (network(router, settings), router.metadata.deletion_timestamp.is_some());
+    let is_child = |group: &&Arc<Group>| {
+        group.metadata.namespace == router.metadata.namespace && group.name_any() == child_name(router)
+    };
+    let group =
+        local.iter().find(is_child).and_then(|group| group.status.as_ref()?.group_id.clone()).unwrap_or_default();
+    let id = router.status.as_ref().and_then(|status| status.network_id.clone()).unwrap_or_default();
+    let of_network = (!is_going).then(|| DesiredNetwork { name: binding.name.clone() });
+    let of_router = (!is_going).then(|| DesiredRouter { network: id, group: group.clone() });
+    ((binding, of_network), (item(router, &group, settings), of_router))
+}
+
 impl NetworkRouterReconciler {
     fn metadata(&self, router: &NetworkRouter) -> Result<ObjectMeta, Error> {
         let labels = self.settings.default_labels.clone();
@@ -91,6 +108,7 @@ impl NetworkRouterReconciler {
             namespace: router.namespace(),
             labels: Some(labels).filter(|labels| !labels.is_empty()),
             owner_references: Some(vec![Owner::of(router)?.controller_reference()]),
+            annotations: annotations::inherited(router.annotations()),
             ..ObjectMeta::default()
         })
     }
@@ -165,6 +183,8 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
 
     async fn finalize(&self, router: Arc<NetworkRouter>, context: Context<NetworkRouter>) -> Result<Cleanup, Error> {
         if deletion(&router, &self.settings) == DeletionPolicy::Orphan {
+            children::leave::<_, Group>(&context, &child_name(&router)).await?;
+            children::leave::<_, SetupKey>(&context, &child_name(&router)).await?;
             return Ok(Cleanup::Done);
         }
         let name = router.name_any();
@@ -179,17 +199,13 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
             return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
         }
         let network = network(&router, &self.settings);
-        if let Step::Delete(item) = context.remote(&self.collections.networks).preview(&network, None).await?
-            && let Some(remote) = self.collections.networks.remote()
-            && let count @ 1.. = remote.resources_of(&network.scope, item.id()).await?
-        {
-            let message = format!(
-                "the network {name} has {count} resources that others made; delete them, or set the annotation {} to orphan",
-                annotations::DELETION
-            );
-            return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
+        let key = ObjectKey { namespace: router.namespace(), name: child_name(&router) };
+        let group = context.watched::<Group>()?.get(&key).and_then(|group| group.status.as_ref()?.group_id.clone());
+        let item = item(&router, group.as_deref().unwrap_or_default(), &self.settings);
+        let others = removal::others_inside(&context, &self.collections, &network, &item, group.as_deref());
+        if let Some(waits) = others.await? {
+            return Ok(waits);
         }
-        let item = item(&router, "", &self.settings);
         let router = context.remote(&self.collections.routers).finalize(&item).await?;
         let network = context.remote(&self.collections.networks).finalize(&network).await?;
         Ok([router, network].into_iter().find(|cleanup| *cleanup != Cleanup::Done).unwrap_or(Cleanup::Done))

@@ -8,12 +8,12 @@ use konverge::{
     apply::Owner,
     kube::{ResourceExt, api::ObjectMeta},
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
-    remote::{Adoption, Binding, DeletionPolicy, Interest, Step},
+    remote::{Adoption, Binding, DeletionPolicy, Interest, Remotes},
 };
 use konverge_core::{error::Classify, names::few};
 
 use super::{
-    children, exemption,
+    children, exemption, removal,
     workload::{self, Wishes, Workload},
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
         short_digest,
     },
     reasons::Why,
-    remote::{DesiredNetwork, DesiredResource, DesiredRouter, DesiredSetupKey, FORMER_DESCRIPTION, canonical},
+    remote::{DesiredNetwork, DesiredResource, DesiredRouter, DesiredSetupKey, FORMER_DESCRIPTION, Groups, canonical},
     settings::Settings,
 };
 
@@ -35,7 +35,7 @@ const FINALIZER: &str = "openzro.io/cleanup";
 /// Annotation: the ids of networks that the object had before, separated by commas. Resources that name one of them follow to the current one.
 const FORMER_NETWORKS: &str = "konverge.dev/former-networks";
 /// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps `OZRoutingPeer`s.
 pub struct OzRoutingPeerReconciler {
@@ -228,6 +228,7 @@ impl OzRoutingPeerReconciler {
             namespace: peer.namespace(),
             labels: Some(labels.clone()).filter(|labels| !labels.is_empty()),
             owner_references: Some(vec![Owner::of(peer)?.controller_reference()]),
+            annotations: annotations::inherited(peer.annotations()),
             ..group.metadata
         };
         let observed = children::apply(context, &group).await?;
@@ -241,24 +242,8 @@ impl OzRoutingPeerReconciler {
         group: &str,
         place: &Place,
     ) -> Result<(), Error> {
-        let (namespace, local) = (peer.namespace().unwrap_or_default(), context.watched::<OZGroup>()?.list());
-        let names: BTreeSet<String> =
-            peer.spec.groups.iter().map(|name| references::display_name(name, &namespace, &local)).collect();
-        let more = self
-            .collections
-            .groups
-            .resolve(&scope(peer, &self.settings), &names.into_iter().collect::<Vec<_>>())
-            .await?;
-        let more = more.iter().map(|group| group.id().to_owned());
-        let desired = DesiredSetupKey {
-            name: network_name(peer, &self.settings),
-            is_reusable: true,
-            usage_limit: 0,
-            ephemeral: peer.spec.ephemeral.unwrap_or_default(),
-            expires_in: 0,
-            auto_groups: [group.to_owned()].into_iter().chain(more).collect(),
-            allow_extra_dns_labels: false,
-        };
+        let local = context.watched::<OZGroup>()?.list();
+        let desired = desired_key(peer, group, &local, &self.collections.groups, &self.settings).await?;
         let (keys, binding) = (&self.collections.setup_keys, setup_key(peer, &self.settings));
         let set_id = |id| context.status(|status| status.setup_key_id = id);
         setup_key::ensure(context, keys, &self.settings, binding, &desired, place, set_id).await?;
@@ -276,13 +261,7 @@ impl OzRoutingPeerReconciler {
         let mut first_error = None;
         for route in &routes {
             let binding = route_binding(&peer, route, &self.settings);
-            let desired = DesiredResource {
-                network: network.to_owned(),
-                name: binding.name.clone(),
-                description: FORMER_DESCRIPTION.to_owned(),
-                address: route.clone(),
-                groups: [group.to_owned()].into(),
-            };
+            let desired = desired_route(&binding, route, network, group);
             match remote.apply(&binding, &desired).await {
                 Ok(standing) => context.status(|status| {
                     status.route_resource_ids.insert(route.clone(), standing.item.id().to_owned());
@@ -348,7 +327,8 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
 
         // Last, because neither a token that may not write settings nor a route that openZro refuses must keep the pods from running.
         let is_exempt = peer.spec.exempt_from_admission.unwrap_or(true);
-        exemption::set(&self.collections.groups, &scope(&peer, &self.settings), &group, is_exempt).await?;
+        let (groups, scope) = (&self.collections.groups, scope(&peer, &self.settings));
+        exemption::set(&context, groups, &scope, &group, is_exempt).await?;
         routes?;
         if let Some(waits) = waits {
             context.progressing(Why::WaitingForPods, waits);
@@ -368,6 +348,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
                     tracing::warn!("the mark of a released routing peer stays on its network: {error}");
                 }
             }
+            children::leave::<_, OZGroup>(&context, &peer.name_any()).await?;
             return Ok(Cleanup::Done);
         }
         let resources = context.watched::<OZResource>()?.list();
@@ -387,33 +368,119 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         if of_routes != Cleanup::Done {
             return Ok(of_routes);
         }
-        if sharers.is_empty()
-            && let Step::Delete(item) = networks.preview(&network, None).await?
-            && let Some(remote) = self.collections.networks.remote()
-            && let count @ 1.. = remote.resources_of(&network.scope, item.id()).await?
-        {
-            let message = format!(
-                "the network {} has {count} resources that others made; delete them, or set the annotation {} to orphan",
-                network.name,
-                annotations::DELETION
-            );
-            return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
-        }
         let name = ObjectKey { namespace: peer.namespace(), name: peer.name_any() };
         let group = context.watched::<OZGroup>()?.get(&name).and_then(|group| group.status.as_ref()?.group_id.clone());
-        if let Some(group) = &group
-            && sharers.is_empty()
-        {
-            exemption::withdraw(&self.collections.groups, &scope(&peer, &self.settings), group).await?;
+        let router = router(&peer, group.as_deref().unwrap_or_default(), &self.settings);
+        if sharers.is_empty() {
+            let others = removal::others_inside(&context, &self.collections, &network, &router, group.as_deref());
+            if let Some(waits) = others.await? {
+                return Ok(waits);
+            }
+            if let Some(group) = &group {
+                let (groups, scope) = (&self.collections.groups, scope(&peer, &self.settings));
+                exemption::withdraw(&context, groups, &scope, group).await?;
+            }
         }
         let key =
             setup_key::finalize(&context, &self.collections.setup_keys, &setup_key(&peer, &self.settings)).await?;
-        let router = router(&peer, &group.unwrap_or_default(), &self.settings);
         let router = context.remote(&self.collections.routers).finalize(&router).await?;
         let network =
             if sharers.is_empty() { networks.finalize(&network).await? } else { networks.hand_over(&network).await? };
         Ok([key, router, network].into_iter().find(|cleanup| *cleanup != Cleanup::Done).unwrap_or(Cleanup::Done))
     }
+}
+
+/// The content of the setup key of the peers, which join their own group and those of the spec.
+async fn desired_key(
+    peer: &OZRoutingPeer,
+    group: &str,
+    local: &[Arc<OZGroup>],
+    groups: &Remotes<Groups>,
+    settings: &Settings,
+) -> Result<DesiredSetupKey, Error> {
+    let namespace = peer.namespace().unwrap_or_default();
+    let names: BTreeSet<String> =
+        peer.spec.groups.iter().map(|name| references::display_name(name, &namespace, local)).collect();
+    let more = groups.resolve(&scope(peer, settings), &names.into_iter().collect::<Vec<_>>()).await?;
+    let more = more.iter().map(|group| group.id().to_owned());
+    Ok(DesiredSetupKey {
+        name: network_name(peer, settings),
+        is_reusable: true,
+        usage_limit: 0,
+        ephemeral: peer.spec.ephemeral.unwrap_or_default(),
+        expires_in: 0,
+        auto_groups: [group.to_owned()].into_iter().chain(more).collect(),
+        allow_extra_dns_labels: false,
+    })
+}
+
+fn desired_route(binding: &Binding, route: &str, network: &str, group: &str) -> DesiredResource {
+    DesiredResource {
+        network: network.to_owned(),
+        name: binding.name.clone(),
+        description: FORMER_DESCRIPTION.to_owned(),
+        address: route.to_owned(),
+        groups: [group.to_owned()].into(),
+    }
+}
+
+/// The items of a routing peer. Those without a content are to be deleted.
+pub(crate) struct PeerPlan {
+    /// `None` if it shares the network of another routing peer.
+    pub(crate) network: Option<(Binding, Option<DesiredNetwork>)>,
+    pub(crate) keys: setup_key::Planned,
+    pub(crate) router: (Binding, Option<DesiredRouter>),
+    pub(crate) routes: Vec<(Binding, Option<DesiredResource>)>,
+}
+
+/// Returns the items of a routing peer, or what is waited for. `recorded` are the parts of its record: those of the setup key, and those of routes.
+pub(crate) async fn plan(
+    peer: &OZRoutingPeer,
+    peers: &[Arc<OZRoutingPeer>],
+    local: &[Arc<OZGroup>],
+    collections: &Collections,
+    recorded: (&[String], Vec<String>),
+    settings: &Settings,
+) -> Result<PeerPlan, Error> {
+    let (of_keys, of_routes) = recorded;
+    let (binding, is_going) = (network(peer, settings), peer.metadata.deletion_timestamp.is_some());
+    let is_own_group = |group: &&Arc<OZGroup>| {
+        group.metadata.namespace == peer.metadata.namespace && group.metadata.name == peer.metadata.name
+    };
+    let group = local.iter().find(is_own_group).and_then(|group| group.status.as_ref()?.group_id.clone());
+    let key = match (&group, is_going) {
+        (_, true) => None,
+        (Some(group), false) => Some(desired_key(peer, group, local, &collections.groups, settings).await?),
+        (None, false) => {
+            let (namespace, name) = (peer.namespace().unwrap_or_default(), peer.name_any());
+            return Err(Error::after(LOOK_AGAIN, Why::Dependency, format!("waits for OZGroup {namespace}/{name}")));
+        }
+    };
+    let keys = setup_key::planned(setup_key(peer, settings), key, &collections.setup_keys, of_keys).await?;
+    let group = group.unwrap_or_default();
+    let shared = shared_network(peer, peers, settings).filter(|shared| network_id(peer) == Some(shared.as_str()));
+    let id = network_id(peer).unwrap_or_default().to_owned();
+    let wanted = if is_going {
+        BTreeSet::new()
+    } else {
+        routes(&peer.spec).map_err(|why| Error::permanent(Why::InvalidSpec, why))?
+    };
+    let parts: BTreeSet<String> = wanted.iter().map(|route| route_part(route)).collect();
+    let dropped = route_parts(peer, of_routes).into_iter().filter(|part| !parts.contains(part));
+    let dropped: Vec<_> = dropped.map(|part| (part_binding(peer, &part, settings), None)).collect();
+    let kept = wanted.iter().map(|route| {
+        let binding = route_binding(peer, route, settings);
+        let desired = desired_route(&binding, route, &id, &group);
+        (binding, Some(desired))
+    });
+    let of_network = (!is_going).then(|| DesiredNetwork { name: binding.name.clone() });
+    let of_router = (!is_going).then(|| DesiredRouter { network: id.clone(), group: group.clone() });
+    Ok(PeerPlan {
+        network: shared.is_none().then_some((binding, of_network)),
+        keys,
+        router: (router(peer, &group, settings), of_router),
+        routes: kept.chain(dropped).collect(),
+    })
 }
 
 /// The routes in the server's form, or why the spec has none.

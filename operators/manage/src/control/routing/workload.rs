@@ -191,6 +191,11 @@ where
         }
         known => known?,
     };
+    if known.as_ref().is_some_and(|known| !children::belongs_to(known, &**context.object())) {
+        let note = format!("the PodDisruptionBudget {} is left as it is, because somebody else made it", workload.name);
+        context.event(EventType::Normal, "DisruptionBudgetNotOurs", "Reconcile", note);
+        return Ok(waits(observed.as_deref(), workload.name));
+    }
     let _ = context.applier().apply(&budget, known.as_ref()).await?;
     Ok(waits(observed.as_deref(), workload.name))
 }

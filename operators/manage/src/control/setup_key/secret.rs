@@ -77,22 +77,19 @@ fn part_of(marked: Option<&str>, recorded: &[String]) -> &'static str {
     if marked == Some(PARTS[1]) || (marked.is_none() && only_next) { PARTS[1] } else { PARTS[0] }
 }
 
-/// The binding of the current key, the binding without an id of the one beside it, and whether the record has that one.
-async fn bindings<K>(
-    context: &Context<K>,
+/// The binding of the current key, the binding without an id of the one beside it, and whether the record has that one. `recorded` are the parts of
+/// the record.
+pub(super) async fn bindings(
     keys: &Remotes<SetupKeys>,
     binding: &Binding,
-) -> Result<(Binding, Binding, bool), Error>
-where
-    K: Object + Writable,
-{
-    let recorded = context.remote(keys).parts().await?;
+    recorded: &[String],
+) -> Result<(Binding, Binding, bool), Error> {
     let shown = match &binding.id {
         Some(id) => keys.look_up(&binding.scope, id).await?,
         None => None,
     };
     let mark = shown.as_ref().and_then(|key| SetupKeys::mark(key));
-    let part = part_of(mark.as_ref().map(Mark::part), &recorded);
+    let part = part_of(mark.as_ref().map(Mark::part), recorded);
     let current = binding.clone().with(|binding| part.clone_into(&mut binding.part));
     let beside = binding.clone().with(|binding| {
         other_than(part).clone_into(&mut binding.part);
@@ -170,7 +167,7 @@ where
     let namespace = context.object().namespace().unwrap_or_default();
     let secrets = Api::<Secret>::namespaced(context.client().clone(), &namespace);
     let stored = Stored { context, keys, settings, desired, place, secrets };
-    let (current, beside, has_beside) = bindings(context, keys, &binding).await?;
+    let (current, beside, has_beside) = bindings(keys, &binding, &context.remote(keys).parts().await?).await?;
     let (former, why) = match stored.put(&current).await? {
         Outcome::InPlace(id) => {
             set_id(Some(id));
@@ -209,7 +206,7 @@ where
     if binding.deletion == DeletionPolicy::Orphan {
         return Ok(Cleanup::Done);
     }
-    let (current, beside, has_beside) = bindings(context, keys, binding).await?;
+    let (current, beside, has_beside) = bindings(keys, binding, &context.remote(keys).parts().await?).await?;
     let remote = context.remote(keys);
     let of_current = remote.finalize(&current).await?;
     let of_beside = if has_beside { remote.finalize(&beside).await? } else { Cleanup::Done };

@@ -1,0 +1,71 @@
+//! The alerts and panels about the calls to the management server. Those about the items and their lists are the framework's.
+
+use konverge::generate::watching::{Alert, Panel};
+
+/// What tells that openZro is not as the objects declare, and why.
+pub(crate) const ALERTS: &[Alert] = &[
+    Alert {
+        name: "ManageTokenRefused",
+        expression: r#"sum by (namespace, job, code) (increase(openzro_requests_total{code=~"401|403"}[15m]) $mine) > 0"#,
+        since: "10m",
+        severity: "critical",
+        summary: "openZro refuses the token of $program ({{ $labels.code }})",
+        runbook: "Nothing is written to openZro. The token is expired or revoked, or its service user lacks the role admin. Put a new token into the Secret; no restart is needed. With --account, the objects with the reason TokenRefused or PermissionDenied name the account.",
+    },
+    Alert {
+        name: "ManagePaused",
+        expression: "max by (namespace, job, scope) (openzro_requests_paused $mine) > 0",
+        since: "10m",
+        severity: "warning",
+        summary: "$program keeps its requests to openZro back; account: {{ $labels.scope }}",
+        runbook: "The management server is away or refuses the token. One request per pause finds out whether it serves again. The conditions of the objects have its message. The account is the namespace of a tenant, or empty for that of the operator.",
+    },
+    Alert {
+        name: "ManageRequestsFail",
+        expression: r#"sum by (namespace, job, code) (rate(openzro_requests_total{code=~"5..|none"}[10m]) $mine) > 0"#,
+        since: "15m",
+        severity: "warning",
+        summary: "Requests to the management server of openZro fail: {{ $labels.code }}",
+        runbook: "openZro keeps its last state, and the operator retries. The code none stands for a response that did not arrive: check the address and the network. For 5.., read the log of the management server.",
+    },
+    Alert {
+        name: "ManageRateLimited",
+        expression: r#"sum by (namespace, job) (rate(openzro_requests_total{code="429"}[10m]) $mine) > 0"#,
+        since: "15m",
+        severity: "warning",
+        summary: "openZro limits the rate of requests of $program",
+        runbook: "Changes arrive late. Lower --requests-per-second or raise --interval, or raise the limit of the server or of the proxy before it.",
+    },
+    Alert {
+        name: "ManageSlow",
+        expression: "histogram_quantile(0.99, sum by (namespace, job, le) (rate(openzro_request_seconds_bucket[30m]) $mine)) > 5",
+        since: "30m",
+        severity: "warning",
+        summary: "The slowest requests to openZro take {{ $value }} seconds",
+        runbook: "Look at the load of the management server and of its database. Lists grow with the peers of the account.",
+    },
+];
+
+pub(crate) const PANELS: &[Panel] = &[
+    Panel {
+        title: "Requests to openZro",
+        unit: "reqps",
+        queries: &[("sum by (method, code) (rate(openzro_requests_total[5m]) $mine)", "{{method}} {{code}}")],
+    },
+    Panel {
+        title: "How long openZro takes",
+        unit: "s",
+        queries: &[
+            ("histogram_quantile(0.5, sum by (le) (rate(openzro_request_seconds_bucket[5m]) $mine))", "half"),
+            ("histogram_quantile(0.99, sum by (le) (rate(openzro_request_seconds_bucket[5m]) $mine))", "99 of 100"),
+        ],
+    },
+    Panel {
+        title: "Budget of requests to openZro, and pauses",
+        unit: "short",
+        queries: &[
+            ("max by (scope) (openzro_request_budget $mine)", "requests a second {{scope}}"),
+            ("max by (scope) (openzro_requests_paused $mine)", "paused {{scope}}"),
+        ],
+    },
+];
