@@ -35,8 +35,16 @@ smart-punctuation = false
 additional-css = ["wide.css"]
 "#;
 
-/// Tables of four columns need more width than prose.
-const WIDE: &str = ":root { --content-max-width: 900px; }\n";
+/// Tables of four columns need more width than prose. No column may be beyond the edge, and no part of a command, where a reader does not look for it: long words of
+/// the last columns break, and commands go on in the next line.
+const WIDE: &str = "\
+:root { --content-max-width: 1000px; }
+.table-wrapper table { margin: 0; width: 100%; }
+table td, table thead th { padding: 3px 8px; }
+td code { font-size: 0.75em; }
+td:nth-child(n+3) code { overflow-wrap: anywhere; }
+pre > code.language-console { white-space: pre-wrap; }
+";
 
 /// The page at the root leads to the first page.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Konverge</title>\

@@ -19,6 +19,7 @@ mod docs;
 mod environment;
 mod generate;
 mod image;
+mod kubernetes;
 mod metadata;
 mod openbao;
 mod openzro;
@@ -74,13 +75,18 @@ enum Command {
         /// Only tests whose name contains this
         filter: Option<String>,
     },
+    /// The tests of the chart and the tutorials on the supported minor versions of Kubernetes before the newest one, which are built, once
+    Kubernetes {
+        /// Only tests whose name contains this
+        filter: Option<String>,
+    },
     /// The contract of openZro's management API, on the double and on the real server where this machine has one
     Openzro {
         /// Run it on the real server and write what it answered into the record that the double is held to
         #[arg(long)]
         record: bool,
     },
-    /// The published server and command line of zopp beside ours; builds them, once, from the crate registry
+    /// The published server, command line and operator of zopp beside ours; builds them, once, from the crate registry
     Zopp {
         /// Write the record of the run
         #[arg(long)]
@@ -89,6 +95,12 @@ enum Command {
     /// Figures, as ratios of one run, from an optimised build
     Bench {
         /// Handed to the benchmark; see `cargo xtask bench -- --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Draw the shipped dashboards from a real run of the operators, with a real Prometheus, which is built once, from Go modules
+    Dashboards {
+        /// For the program; see `cargo xtask dashboards -- --help`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -194,9 +206,11 @@ fn run(command: Command) -> Result<()> {
         Command::Test { quick: true, filter, .. } => recipes::quick_tests(filter.as_deref()),
         Command::Test { cluster, filter, .. } => recipes::all_tests(cluster.kubeconfig.as_deref(), filter.as_deref()),
         Command::Openbao { filter } => openbao::test(filter.as_deref()),
+        Command::Kubernetes { filter } => kubernetes::test(filter.as_deref()),
         Command::Openzro { record } => openzro::test(record),
         Command::Zopp { record } => zopp::test(record),
         Command::Bench { arguments } => recipes::bench(&arguments),
+        Command::Dashboards { arguments } => recipes::dashboards(&arguments),
         Command::Ci => ci::run(),
         Command::Setup => recipes::setup(),
         Command::Fmt { check } => recipes::fmt(check),

@@ -76,6 +76,14 @@ fn tests(cluster: Option<&Named>, filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+pub(crate) fn dashboards(arguments: &[String]) -> Result<()> {
+    setup()?;
+    run("build", cargo(["build", "--workspace", "--bins"]), READ_ABOVE)?;
+    let mut draw = program(&paths::built("debug", "dashboards"));
+    draw.args(arguments);
+    run("dashboards", draw, "The logs of the servers are where the error says.")
+}
+
 pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     run("build", cargo(["build", "--release", "--workspace", "--bins"]), READ_ABOVE)?;
     let mut bench = program(&paths::built("release", "konverge-bench"));
@@ -159,6 +167,7 @@ fn build_for_demo() -> Result<()> {
         "zopp-server",
         "vault-sync-operator",
         "vault-rollout-operator",
+        "openzro-operator",
     ] {
         build.args(["--bin", name]);
     }

@@ -72,7 +72,7 @@ pub fn metrics(registry: &Registry) -> String {
 }
 
 /// The counters of the framework that are families, and so have no value before the first run, request or event.
-const FAMILIES_OF_COUNTERS: [&str; 16] = [
+const FAMILIES_OF_COUNTERS: [&str; 19] = [
     "controller_runtime_reconcile",
     "controller_runtime_reconcile_errors",
     "controller_runtime_reconcile_panics",
@@ -85,6 +85,9 @@ const FAMILIES_OF_COUNTERS: [&str; 16] = [
     "konverge_external_errors",
     "konverge_external_polls",
     "konverge_reconcile_errors",
+    "konverge_remote_drift_corrected",
+    "konverge_remote_drift_found",
+    "konverge_remote_writes",
     "leader_election_slowpath",
     "rest_client_requests",
     "workqueue_adds",

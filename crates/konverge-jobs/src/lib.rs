@@ -19,6 +19,7 @@ mod run;
 mod shared;
 
 pub use job::{Job, Ready};
+pub use konverge_runtime::http_server::Listen;
 pub use metrics::MetricsOptions;
 pub use probe::{Page, Probe};
 pub use program::{Base, Log, Program, ProgramError, run_program, run_task};

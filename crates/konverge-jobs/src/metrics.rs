@@ -62,44 +62,57 @@ impl fmt::Display for MetricsOptions {
     }
 }
 
-/// Defines the type `MetricsFlags` for a program whose variables have this prefix. It becomes [`MetricsOptions`].
+/// Defines the type `MetricsFlags` for a program whose variables have this prefix. It becomes [`MetricsOptions`]. Metrics are beside health, unless the
+/// program has another default.
 #[macro_export]
 macro_rules! metrics_flags {
     ($prefix:literal) => {
+        $crate::metrics_flags!($prefix, "Where /metrics is served; 0 is nowhere [default: where /healthz is]",);
+    };
+    ($prefix:literal, default $default:literal) => {
+        $crate::metrics_flags!($prefix, "Where /metrics is served; 0 is nowhere", $default);
+    };
+    ($prefix:literal, $where:literal, $($default:literal)?) => {
         /// Where metrics are served, and to whom.
         #[derive(Debug, Clone, ::clap::Args)]
         #[command(about = None, long_about = None)]
         pub struct MetricsFlags {
-            /// Where /metrics is served; 0 is nowhere [default: where /healthz is]
-            #[arg(long, env = concat!($prefix, "_METRICS_BIND_ADDRESS"), value_name = "ADDRESS")]
-            pub metrics_bind_address: Option<::konverge_runtime::http_server::Listen>,
+            /// Where metrics are served.
+            #[arg(
+                long,
+                help = $where,
+                env = concat!($prefix, "_METRICS_BIND_ADDRESS"),
+                $(default_value = $default,)?
+                value_name = "ADDRESS"
+            )]
+            pub metrics_bind_address: Option<$crate::Listen>,
             /// Show metrics only to clients that may get them by the roles of the cluster
             #[arg(
-                                                        long,
-                                                        env = concat!($prefix, "_ENABLE_METRICS_AUTH"),
-                                                        default_value = "false",
-                                                        num_args = 0..=1,
-                                                        require_equals = true,
-                                                        default_missing_value = "true",
-                                                        action = ::clap::ArgAction::Set,
-                                                        value_name = "BOOL"
-                                                    )]
+                long,
+                env = concat!($prefix, "_ENABLE_METRICS_AUTH"),
+                default_value = "false",
+                num_args = 0..=1,
+                require_equals = true,
+                default_missing_value = "true",
+                action = ::clap::ArgAction::Set,
+                value_name = "BOOL"
+            )]
             pub enable_metrics_auth: bool,
             /// Certificate with which metrics are served over TLS, in PEM
             #[arg(
-                                                        long,
-                                                        env = concat!($prefix, "_METRICS_CERT_FILE"),
-                                                        requires_all = ["metrics_bind_address", "metrics_key_file"],
-                                                        value_name = "FILE"
-                                                    )]
+                long,
+                env = concat!($prefix, "_METRICS_CERT_FILE"),
+                requires_all = ["metrics_bind_address", "metrics_key_file"],
+                value_name = "FILE"
+            )]
             pub metrics_cert_file: Option<::std::path::PathBuf>,
             /// Its key, in PEM
             #[arg(
-                                                        long,
-                                                        env = concat!($prefix, "_METRICS_KEY_FILE"),
-                                                        requires = "metrics_cert_file",
-                                                        value_name = "FILE"
-                                                    )]
+                long,
+                env = concat!($prefix, "_METRICS_KEY_FILE"),
+                requires = "metrics_cert_file",
+                value_name = "FILE"
+            )]
             pub metrics_key_file: Option<::std::path::PathBuf>,
         }
 

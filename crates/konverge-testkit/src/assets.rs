@@ -10,11 +10,42 @@ use crate::build::{self, BuildError, Module, Program};
 /// Names a folder with `etcd`, `kube-apiserver` and `kubectl`, as other operator test kits use it.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
-const GO_MOD: &str = include_str!("../control-plane/go.mod");
-const GO_SUM: &str = include_str!("../control-plane/go.sum");
+/// Names the minor version of Kubernetes that is built, such as `1.34`. Without it, the newest one is.
+pub const KUBERNETES_VARIABLE: &str = "KONVERGE_TEST_KUBERNETES";
 
-/// The Kubernetes version in `go.mod`; the linker puts it where `/version` reads it.
-const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
+/// A version of Kubernetes that can be built.
+struct Release {
+    /// The version in `go.mod`; the linker puts it where `/version` reads it.
+    version: &'static str,
+    minor: &'static str,
+    go_mod: &'static str,
+    go_sum: &'static str,
+}
+
+/// The newest first, and the two minor versions before it.
+const RELEASES: &[Release; 3] = &[
+    Release {
+        version: "v1.36.3",
+        minor: "1.36",
+        go_mod: include_str!("../control-plane/go.mod"),
+        go_sum: include_str!("../control-plane/go.sum"),
+    },
+    Release {
+        version: "v1.35.4",
+        minor: "1.35",
+        go_mod: include_str!("../control-plane/1.35/go.mod"),
+        go_sum: include_str!("../control-plane/1.35/go.sum"),
+    },
+    Release {
+        version: "v1.34.4",
+        minor: "1.34",
+        go_mod: include_str!("../control-plane/1.34/go.mod"),
+        go_sum: include_str!("../control-plane/1.34/go.sum"),
+    },
+];
+
+/// The supported minor versions before the newest one.
+pub const SUPPORTED_BEFORE: [&str; 2] = [RELEASES[1].minor, RELEASES[2].minor];
 
 /// The programs of a control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +92,14 @@ pub enum AssetsError {
         /// The program.
         name: &'static str,
     },
+    /// The variable names a version that cannot be built.
+    #[error(
+        "{KUBERNETES_VARIABLE} names Kubernetes {asked}; write one of 1.36, 1.35 and 1.34, or unset it for the newest"
+    )]
+    UnknownKubernetes {
+        /// The value.
+        asked: String,
+    },
     /// It is not in the cache and cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -80,7 +119,8 @@ impl Assets {
             return Self::in_folder(Path::new(&folder), needed);
         }
         let names: Vec<_> = needed.iter().map(|binary| binary.name()).collect();
-        Ok(Self { folder: build::ensure_programs(&module(), &names)? })
+        let asked = env::var(KUBERNETES_VARIABLE).unwrap_or_default();
+        Ok(Self { folder: build::ensure_programs(&module(release(&asked)?), &names)? })
     }
 
     fn in_folder(folder: &Path, needed: &[Binary]) -> Result<Self, AssetsError> {
@@ -102,8 +142,15 @@ impl Assets {
     }
 }
 
-fn module() -> Module {
-    let (full, major, minor) = KUBERNETES;
+/// The release of a minor version. An empty text is the newest one.
+fn release(asked: &str) -> Result<&'static Release, AssetsError> {
+    let found = RELEASES.iter().find(|release| asked.is_empty() || release.minor == asked);
+    found.ok_or_else(|| AssetsError::UnknownKubernetes { asked: asked.to_owned() })
+}
+
+fn module(release: &Release) -> Module {
+    let full = release.version;
+    let (major, minor) = release.minor.split_once('.').unwrap_or_default();
     let version = "k8s.io/component-base/version";
     let linker = format!("-X {version}.gitVersion={full} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}");
     let program = |binary: Binary| Program {
@@ -121,8 +168,8 @@ fn module() -> Module {
             "building etcd and Kubernetes {full} from Go modules, because no registry has them as binaries. This happens once \
              per machine and takes some minutes."
         ),
-        go_mod: GO_MOD,
-        go_sum: GO_SUM,
+        go_mod: release.go_mod,
+        go_sum: release.go_sum,
         sources: &[],
         programs: Binary::ALL.map(program).into(),
     }
@@ -134,7 +181,19 @@ mod tests {
 
     #[test]
     fn the_linker_is_told_the_version_that_the_module_pins() {
-        assert!(GO_MOD.contains(&format!("k8s.io/kubernetes {}", KUBERNETES.0)));
+        for release in RELEASES {
+            assert!(release.go_mod.contains(&format!("k8s.io/kubernetes {}", release.version)), "{}", release.version);
+            assert!(release.version.starts_with(&format!("v{}.", release.minor)), "{}", release.version);
+            assert!(module(release).programs[0].linker.contains(release.version));
+        }
+    }
+
+    #[test]
+    fn a_minor_version_is_chosen_and_an_unknown_one_refused_with_those_that_there_are() {
+        assert_eq!(release("").ok().unwrap().minor, "1.36");
+        assert_eq!(release("1.34").ok().unwrap().version, "v1.34.4");
+        let error = release("1.12").err().unwrap().to_string();
+        assert!(RELEASES.iter().all(|release| error.contains(release.minor)) && error.contains("1.12"), "{error}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod settled;
 mod wait;
 
 pub use api_request::{ApiRequest, Verb};
-pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary};
+pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary, KUBERNETES_VARIABLE, SUPPORTED_BEFORE};
 pub use build::BuildError;
 pub use captured_log::CapturedLog;
 pub use control_plane::{

@@ -84,15 +84,10 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
     for open in policy(&config).open() {
         tracing::warn!("{open}");
     }
-    let readable = config.server.readable_metrics();
     let mut manager = assemble(config, vault.clone()).await?;
     if let Some(exposed) = access.exposed {
         // The log's line is gone some day; the trouble is not.
         manager.checks().warning("way-to-vault", move || Err(exposed.clone()));
-    }
-    if let Some(readable) = readable {
-        tracing::warn!("{readable}");
-        manager.checks().warning("way-to-metrics", move || Err(readable.clone()));
     }
     // An unused token is revoked instead of left to expire.
     manager.afterwards(async move { vault.close().await });

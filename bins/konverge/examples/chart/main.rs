@@ -1,6 +1,7 @@
 //! Writes the generated files of the chart `deploy/charts/konverge`: its roles, its custom resource definitions, its alerts and
 //! dashboards, and the schema of its values. With `--check` it writes nothing, and fails if a file differs. `cargo xtask generate` runs it.
 
+#[expect(dead_code, reason = "its table of metrics is for the reference pages")]
 mod manage;
 mod rules;
 mod schema;
@@ -12,7 +13,7 @@ use std::{error::Error, fs};
 
 use clap::Parser;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use konverge_gen::{Files, chart, files::Destination, remove_unknown_formats};
+use konverge_gen::{Files, files::Destination, remove_unknown_formats};
 use serde_json::{Value, json};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,12 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let name = definition.spec.names.plural.clone();
         files.objects(format!("files/crds/{name}.yaml"), &[applicable(definition)])?;
     }
-    let generated = konverge_manage::program::for_manifests()?.generate(chart::NAMESPACE)?;
-    let of_manage = |name: &str| generated.get(name).ok_or_else(|| format!("manage generates no {name}"));
-    files.text("files/webhooks/manage.yaml", of_manage("others.yaml")?);
-    files.text("files/dashboards/manage.json", of_manage("dashboard.json")?);
-    let alerts: Value = serde_saphyr::from_str(of_manage("alerts.yaml")?)?;
-    files.objects("files/alerts/manage.yaml", &[&alerts["spec"]])?;
+    let of_manage = manage::generated()?;
+    files.text("files/webhooks/manage.yaml", manage::file(&of_manage, "others.yaml")?);
+    files.text("files/dashboards/manage.json", manage::file(&of_manage, "dashboard.json")?);
+    files.objects("files/alerts/manage.yaml", &[manage::alerts(&of_manage)?])?;
     for job in &watched::JOBS {
         let series = job.series();
         let watching = job.watching(&series)?;

@@ -1,14 +1,44 @@
-//! The permissions that manage uses with given arguments.
+//! Parts of the manifests and pages that the program of manage generates of itself: permissions, alerts, metrics.
 
 use std::{collections::BTreeSet, error::Error};
 
 use clap::Parser;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use konverge_gen::{Files, chart};
 use konverge_kubectl::Permission;
 use konverge_manage::{config::Config, metrics::Metrics, program};
 use serde_json::Value;
 
-use crate::uses::HOME;
+use crate::{uses::HOME, watched::RUNBOOKS};
+
+/// The files that the program generates.
+pub(crate) fn generated() -> Result<Files, Box<dyn Error>> {
+    Ok(program::for_manifests()?.generate(chart::NAMESPACE)?)
+}
+
+/// A file among them.
+pub(crate) fn file<'a>(generated: &'a Files, name: &str) -> Result<&'a str, String> {
+    generated.get(name).ok_or_else(|| format!("manage generates no {name}"))
+}
+
+/// The groups of alerts. Each alert leads to its section on the page of alerts.
+pub(crate) fn alerts(generated: &Files) -> Result<Value, Box<dyn Error>> {
+    let mut object: Value = serde_saphyr::from_str(file(generated, "alerts.yaml")?)?;
+    let mut groups = object["spec"].take();
+    for rule in groups["groups"][0]["rules"].as_array_mut().into_iter().flatten() {
+        let anchor = rule["alert"].as_str().unwrap_or_default().to_lowercase();
+        rule["annotations"]["runbook_url"] = format!("{RUNBOOKS}#{anchor}").into();
+    }
+    Ok(groups)
+}
+
+/// The table of the metrics that not every job has. `common` is the table of those.
+pub(crate) fn own_metrics(generated: &Files, common: &str) -> Result<String, String> {
+    let reference = file(generated, "reference.md")?;
+    let (_, table) = reference.split_once("\n## Metrics\n\n").ok_or("manage has no metrics")?;
+    let is_common = |row: &str| row.starts_with("| `") && common.contains(row);
+    Ok(table.lines().filter(|row| !is_common(row)).fold(String::new(), |text, row| text + row + "\n"))
+}
 
 /// The permissions of manage, from the role that its program generates.
 pub(crate) fn used(arguments: &[&str]) -> Result<BTreeSet<Permission>, Box<dyn Error>> {

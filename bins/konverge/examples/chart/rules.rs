@@ -84,17 +84,18 @@ fn roll(only: Option<&str>) -> Result<Vec<Block>, clap::Error> {
 
 /// Manage works in all namespaces.
 fn of_manage() -> Result<Vec<Block>, Box<dyn Error>> {
-    let with = |webhooks: bool, gateways: bool| {
-        let flags = [format!("--enable-webhooks={webhooks}"), format!("--gateway-api-enabled={gateways}")];
-        let arguments = [&["--openzro-api-key-file=/nowhere"], &flags.each_ref().map(String::as_str)[..]].concat();
-        manage::used(&arguments)
-    };
-    let common = with(false, false)?;
-    Ok(vec![
-        Block { when: Some(".webhooks".to_owned()), grants: &with(true, false)? - &common },
-        Block { when: Some(".gatewayAPI".to_owned()), grants: &with(false, true)? - &common },
-        Block { when: None, grants: common },
-    ])
+    let with = |flag: &str| manage::used(&["--openzro-api-key-file=/nowhere", "--enable-webhooks=false", flag]);
+    let common = with("--enable-metrics-auth=false")?;
+    let mut blocks = Vec::new();
+    for (when, flag) in [
+        (".webhooks", "--enable-webhooks=true"),
+        (".gatewayAPI", "--gateway-api-enabled"),
+        (".metricsAuth", METRICS_AUTH),
+    ] {
+        blocks.push(Block { when: Some(when.to_owned()), grants: &with(flag)? - &common });
+    }
+    blocks.push(Block { when: None, grants: common });
+    Ok(blocks)
 }
 
 /// The grants that a job has only where it authenticates the readers of its metrics.

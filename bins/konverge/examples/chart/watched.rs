@@ -20,7 +20,7 @@ pub(crate) struct Watched {
 }
 
 /// Stands in the rules of the chart for the address of the docs.
-const RUNBOOKS: &str = "RUNBOOK_BASE_URL/docs/reference/alerts.html";
+pub(crate) const RUNBOOKS: &str = "RUNBOOK_BASE_URL/docs/reference/alerts.html";
 
 /// All jobs.
 pub(crate) const JOBS: [Watched; 3] = [

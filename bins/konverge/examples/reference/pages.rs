@@ -2,21 +2,26 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error,
     fmt::Write,
 };
 
 use clap::{Command, CommandFactory};
-use konverge_gen::{reference, watching::Alert};
+use konverge_gen::{Files, reference, watching::Alert};
 use konverge_jobs::reference::{Annotation, Reason};
 use konverge_kubectl::Permission;
+use serde_json::Value;
 
-use crate::{framework, program, uses, watched};
+use crate::{framework, manage, program, uses, watched};
 
 const GENERATED: &str = "<!-- Generated; change the code instead. -->\n";
 
-/// The operators, by job.
+/// The operators that do not come from the framework, by job.
 const OPERATORS: [(&str, &str); 3] =
     [("Pull", "zopp-operator"), ("Push", "vault-sync-operator"), ("Roll", "vault-rollout-operator")];
+
+/// The one that does.
+const MANAGE: (&str, &str) = ("Manage", konverge_manage::program::PROGRAM);
 
 fn table<const N: usize>(text: &mut String, head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
     // Writing to a string cannot fail.
@@ -41,6 +46,7 @@ pub(crate) fn annotations() -> String {
         ("Pull", konverge_pull::reference::ANNOTATIONS),
         ("Push", konverge_push::reference::ANNOTATIONS),
         ("Roll", konverge_roll::reference::ANNOTATIONS),
+        ("Manage", konverge_manage::reference::ANNOTATIONS),
     ] {
         let _ = write!(text, "\n## {job}\n\n");
         let row = |entry: &Annotation| {
@@ -64,6 +70,7 @@ pub(crate) fn flags() -> String {
         ("zopp-operator", konverge_pull::config::Config::command()),
         ("vault-sync-operator", konverge_push::config::Config::command()),
         ("vault-rollout-operator", konverge_roll::config::Config::command()),
+        (MANAGE.1, konverge_manage::config::Config::command()),
         ("konverge run", of_konverge("run")),
         ("konverge migrate", of_konverge("migrate")),
     ] {
@@ -155,6 +162,7 @@ pub(crate) fn reasons() -> Result<String, String> {
         ("Pull", konverge_pull::reference::REASONS),
         ("Push", konverge_push::reference::REASONS),
         ("Roll", konverge_roll::reference::REASONS),
+        ("Manage", konverge_manage::reference::REASONS),
     ] {
         let _ = write!(text, "\n## {job}\n\n");
         let row =
@@ -180,7 +188,7 @@ pub(crate) fn reasons() -> Result<String, String> {
 }
 
 /// Metrics, by job, then those of all jobs.
-pub(crate) fn metrics() -> String {
+pub(crate) fn metrics(of_manage: &Files) -> Result<String, String> {
     let mut text = format!(
         "{GENERATED}# Metrics\n\nThe names are those of a scrape. No label names an object, except in those metrics of push that have the \
          original's names; each of these has at most a thousand series. A histogram also has `_bucket`, `_sum` and `_count`.\n"
@@ -188,41 +196,81 @@ pub(crate) fn metrics() -> String {
     for ((job, program), watched) in OPERATORS.iter().zip(&watched::JOBS) {
         let _ = write!(text, "\n## {job}\n\nOf `{program}`.\n\n{}", watched.own_metrics());
     }
-    let _ = write!(
-        text,
-        "\n## All jobs\n\nSome have a value only after the first run, request or event.\n\n{}",
-        watched::JOBS[0].common_metrics()
-    );
-    text
+    let common = watched::JOBS[0].common_metrics();
+    let (job, program) = MANAGE;
+    let own = manage::own_metrics(of_manage, &common)?;
+    let _ = write!(text, "\n## {job}\n\nOf `{program}`.\n\n{own}");
+    let _ = write!(text, "\n## All jobs\n\nSome have a value only after the first run, request or event.\n\n{common}");
+    Ok(text)
+}
+
+/// The section of an alert.
+struct Section {
+    name: String,
+    summary: String,
+    runbook: String,
+    condition: String,
+    severity: String,
+    since: String,
+}
+
+impl Section {
+    fn of(alert: &Alert) -> Self {
+        let condition = alert.expression.replace(" $mine", "").replace("$program", "PROGRAM");
+        Self {
+            name: alert.name.to_owned(),
+            summary: plain(alert.summary),
+            runbook: alert.runbook.to_owned(),
+            condition: condition.replace("$stuck", "1.5 * TIME_LIMIT"),
+            severity: alert.severity.to_owned(),
+            since: alert.since.to_owned(),
+        }
+    }
+
+    /// The section of an alert that stands in a rule of this program.
+    fn of_rule(rule: &Value, program: &str) -> Self {
+        let text = |pointer: &str| rule.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mine = format!(" and on (job, instance) konverge_build_info{{program={program:?}}}");
+        Self {
+            name: text("/alert"),
+            summary: plain(&text("/annotations/summary").replace(program, "$program")),
+            runbook: text("/annotations/runbook").replace(program, "the program"),
+            condition: text("/expr").replace(&mine, "").replace(program, "PROGRAM"),
+            severity: text("/labels/severity"),
+            since: text("/for"),
+        }
+    }
+
+    fn is_of_every_job(&self) -> bool {
+        self.name.starts_with("Operator")
+    }
 }
 
 /// Each alert with its condition and its runbook. The anchors are those of `runbook_url`.
-pub(crate) fn alerts() -> Result<String, String> {
+pub(crate) fn alerts(of_manage: &Files) -> Result<String, Box<dyn Error>> {
     let mut text = format!(
         "{GENERATED}# Alerts\n\n`prometheusRule.enabled=true` of the chart installs these alerts. Each has the labels `program` and `severity`. The alerts of one job \
-         come first, then those of every job.\n"
+         come first, then those of every job that has the series.\n"
     );
-    let mut common: BTreeMap<&str, Alert> = BTreeMap::new();
-    let mut own = Vec::new();
+    let mut sections = Vec::new();
     for watched in &watched::JOBS {
         let series = watched.series();
-        let watching = watched.watching(&series)?;
-        let (of_all, of_job): (Vec<Alert>, Vec<Alert>) =
-            watching.chosen_alerts().copied().partition(|alert| alert.name.starts_with("Operator"));
-        common.extend(of_all.into_iter().map(|alert| (alert.name, alert)));
-        own.extend(of_job);
+        sections.extend(watched.watching(&series)?.chosen_alerts().map(Section::of));
     }
-    for alert in own.into_iter().chain(common.into_values()) {
-        let condition = alert.expression.replace(" $mine", "").replace("$program", "PROGRAM");
+    let of_manage = manage::alerts(of_manage)?;
+    let rules = of_manage.pointer("/groups/0/rules").and_then(Value::as_array);
+    sections.extend(rules.into_iter().flatten().map(|rule| Section::of_rule(rule, MANAGE.1)));
+    let (of_all, of_job): (Vec<_>, Vec<_>) = sections.into_iter().partition(Section::is_of_every_job);
+    let mut common: BTreeMap<String, Section> = BTreeMap::new();
+    for section in of_all {
+        common.entry(section.name.clone()).or_insert(section);
+    }
+    for section in of_job.into_iter().chain(common.into_values()) {
+        let Section { name, summary, runbook, condition, severity, since } = section;
+        let runbook = runbook.replace('<', "&lt;");
         let _ = write!(
             text,
-            "\n## {}\n\n{}.\n\n{}\n\n```promql\n{}\n```\n\nSeverity `{}`, after {}.\n",
-            alert.name,
-            plain(alert.summary),
-            alert.runbook.replace('<', "&lt;"),
-            condition.replace("$stuck", "1.5 * TIME_LIMIT"),
-            alert.severity,
-            alert.since
+            "\n## {name}\n\n{summary}.\n\n{runbook}\n\n```promql\n{condition}\n```\n\nSeverity `{severity}`, after {since}.\n"
         );
     }
     Ok(text)
@@ -231,20 +279,26 @@ pub(crate) fn alerts() -> Result<String, String> {
 /// Returns a summary with the names of labels in place of their values.
 fn plain(summary: &str) -> String {
     let labels = summary.replace("{{ $labels.", "").replace("{{ $value }}", "N").replace(" }}", "");
-    labels.replace("$program", "the program").replace("$stuck seconds", "one and a half time limits")
+    let text = labels.replace("$program", "the program").replace("$stuck seconds", "one and a half time limits");
+    match text.strip_prefix("the ") {
+        Some(rest) => format!("The {rest}"),
+        None => text,
+    }
 }
 
 /// The permissions of each program, with every feature.
-pub(crate) fn roles() -> Result<String, clap::Error> {
+pub(crate) fn roles() -> Result<String, Box<dyn Error>> {
     let mut text = format!(
         "{GENERATED}# Roles\n\nThe permissions that each operator uses with leader election, with authentication of the readers of its metrics, and with every kind. *Cluster* means all namespaces; with `--namespace` it \
          is that namespace. The chart and the files in `deploy/rbac` grant exactly these. `kubectl konverge doctor` checks them.\n"
     );
     let arguments = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
-    for ((job, program), permissions) in OPERATORS.iter().zip([
+    let of_manage = ["--openzro-api-key-file=/nowhere", "--enable-metrics-auth", "--gateway-api-enabled"];
+    for ((job, program), permissions) in OPERATORS.iter().chain([&MANAGE]).zip([
         uses::pull(&arguments(&["--leader-elect", "--enable-metrics-auth"]))?,
         uses::push(&arguments(&["--leader-elect"]))?,
         uses::roll(&arguments(&["--leader-elect", "--enable-metrics-auth", "--vault-addr=https://vault"]))?,
+        manage::used(&of_manage)?.into_iter().collect(),
     ]) {
         let _ = write!(text, "\n## {job}\n\nOf `{program}`.\n\n");
         let mut verbs: BTreeMap<[String; 4], BTreeSet<String>> = BTreeMap::new();

@@ -36,6 +36,9 @@ fn pages() -> Vec<Page> {
         "operators/pull/README.md",
         "docs/index.md",
         "docs/install.md",
+        "docs/manage.md",
+        "docs/manage-services.md",
+        "docs/releases.md",
         "docs/versions.md",
     ]
     .map(str::to_owned)

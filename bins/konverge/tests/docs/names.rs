@@ -11,8 +11,16 @@ fn metrics_are_named_as_a_scrape_shows_them() {
     let known = first_cells(&read("docs/reference/metrics.md"));
     assert!(known.len() > 80, "{known:?}");
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
-    let prefixes =
-        ["konverge_pull_", "konverge_push_", "konverge_roll_", "vault_sync_operator_", "workqueue_", "rest_client_"];
+    let prefixes = [
+        "konverge_pull_",
+        "konverge_push_",
+        "konverge_roll_",
+        "konverge_remote_",
+        "openzro_request",
+        "vault_sync_operator_",
+        "workqueue_",
+        "rest_client_",
+    ];
     let mut faults = Vec::new();
     for page in pages() {
         for word in words(&page.text, is_letter) {
@@ -30,16 +38,29 @@ fn metrics_are_named_as_a_scrape_shows_them() {
 fn annotations_are_those_of_the_reference() {
     let known = first_cells(&read("docs/reference/annotations.md"));
     assert!(known.len() > 30, "{known:?}");
-    // Marks in Vault, and annotations of the original operator of zopp and of its command line.
-    let others = ["vault-sync.io/owner", "vault-sync.io/uid", "vault-sync.io/instance", "vault-sync.io/key/"];
+    // Marks in Vault, finalizers and a label of manage, and an annotation of every operator of the framework.
+    let others = [
+        "vault-sync.io/owner",
+        "vault-sync.io/uid",
+        "vault-sync.io/instance",
+        "vault-sync.io/key/",
+        "openzro.io/cleanup",
+        "openzro.io/setup-key-cleanup",
+        "konverge.dev/sidecar-profiles",
+        "konverge.dev/allow-deletes",
+    ];
+    // In the place of a name they have the version of an API.
+    let is_version = |word: &str| {
+        word.split_once("/v").is_some_and(|(_, rest)| rest.starts_with(|first: char| first.is_ascii_digit()))
+    };
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-./".contains(letter);
-    let domains = ["vault-sync.io/", "roll.konverge.dev/", "zopp.dev/"];
+    let domains = ["vault-sync.io/", "roll.konverge.dev/", "zopp.dev/", "konverge.dev/", "openzro.io/"];
     let mut faults = Vec::new();
     for page in pages() {
         for word in words(&page.text, is_letter) {
             let word = word.trim_end_matches('.');
             let is_annotation = domains.iter().any(|domain| word.starts_with(domain) && word.len() > domain.len());
-            if is_annotation && !known.contains(word) && !others.contains(&word) {
+            if is_annotation && !is_version(word) && !known.contains(word) && !others.contains(&word) {
                 faults.push(format!("{}: {word}", page.path));
             }
         }
@@ -48,7 +69,7 @@ fn annotations_are_those_of_the_reference() {
 }
 
 /// Words in the form of a reason that are something else.
-const OTHERS: [&str; 42] = [
+const OTHERS: [&str; 50] = [
     "Age",
     "Always",
     "Asks",
@@ -57,12 +78,17 @@ const OTHERS: [&str; 42] = [
     "ConfigMap",
     "Delete",
     "Deleting",
+    "Developers",
     "Forbidden",
+    "Gateway",
+    "GatewayClass",
     "Greeting",
+    "HTTPRoute",
     "Held",
     "Ignored",
     "InSync",
     "Job",
+    "ManageRequestsFail",
     "Never",
     "None",
     "Noted",
@@ -76,6 +102,7 @@ const OTHERS: [&str; 42] = [
     "PodDisruptionBudget",
     "PodMonitor",
     "PrometheusRule",
+    "PullSecretsOutOfSync",
     "PushSecret",
     "Ready",
     "Reason",
@@ -85,10 +112,12 @@ const OTHERS: [&str; 42] = [
     "Secret",
     "SecretStore",
     "SelfSubjectAccessReview",
+    "Servers",
     // Only in the log of roll.
     "SourceUnreadable",
     "Stalled",
     "SubjectAccessReview",
+    "TCPRoute",
     "Working",
     "Written",
     "ZoppSecretSync",
@@ -142,19 +171,73 @@ fn every_reason_has_a_cause_and_every_problem_a_next_step() {
     let reasons = konverge_pull::reference::REASONS
         .iter()
         .chain(konverge_push::reference::REASONS)
-        .chain(konverge_roll::reference::REASONS);
+        .chain(konverge_roll::reference::REASONS)
+        .chain(konverge_manage::reference::REASONS);
     // States that need nobody.
-    let fine = ["Synced", "Cleared", "LeftAlone", "RolledOut", "RolloutTriggered", "InSync", "RolloutRunning"];
+    let fine = [
+        "Accepted",
+        "Cleared",
+        "Created",
+        "Deleted",
+        "DryRun",
+        "HandedOver",
+        "InSync",
+        "LeftAlone",
+        "Programmed",
+        "Replaced",
+        "ResolvedRefs",
+        "RolledOut",
+        "RolloutRunning",
+        "RolloutTriggered",
+        "Shared",
+        "Synced",
+        "Updated",
+    ];
     for entry in reasons {
         assert!(entry.cause.ends_with('.') && !entry.on.is_empty(), "{entry:?}");
         assert_eq!(entry.next.is_empty(), fine.contains(&entry.reason), "{entry:?}");
     }
 }
 
+/// The files whose texts in the form of a reason are all reasons of manage.
+const REASONS_OF_MANAGE: [&str; 8] = [
+    "crates/konverge-remote/src/driver.rs",
+    "crates/konverge-remote/src/plan.rs",
+    "crates/konverge-remote/src/remote.rs",
+    "operators/manage/src/account.rs",
+    "operators/manage/src/remote/record.rs",
+    "operators/manage/src/remote/resource.rs",
+    "operators/manage/src/remote/router.rs",
+    "stores/openzro/src/error.rs",
+];
+
+#[test]
+fn every_reason_of_an_item_in_openzro_is_on_the_page() {
+    let known: BTreeSet<_> = konverge_manage::reference::REASONS.iter().map(|entry| entry.reason).collect();
+    let (mut faults, mut count) = (Vec::new(), 0);
+    for file in REASONS_OF_MANAGE {
+        let text = read(file);
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for text in lines.flat_map(|line| line.split('"').skip(1).step_by(2)) {
+            let is_reason = text.len() > 3
+                && text.starts_with(|first: char| first.is_ascii_uppercase())
+                && text.chars().all(|letter| letter.is_ascii_alphabetic())
+                && text.chars().any(|letter| letter.is_ascii_lowercase());
+            count += usize::from(is_reason);
+            if is_reason && !known.contains(text) {
+                faults.push(format!("{file}: {text}"));
+            }
+        }
+    }
+    assert!(count > 40, "{count}");
+    assert_none("the page of reasons lacks these", &faults);
+}
+
 /// The rules of the chart.
 fn rules() -> Vec<Value> {
     let mut rules = Vec::new();
-    for job in ["pull", "push", "roll"] {
+    for job in ["pull", "push", "roll", "manage"] {
         let file: Value =
             serde_saphyr::from_str(&read(&format!("deploy/charts/konverge/files/alerts/{job}.yaml"))).unwrap();
         rules.extend(file["groups"][0]["rules"].as_array().unwrap().clone());
@@ -184,7 +267,7 @@ fn every_runbook_is_a_section_of_the_page_of_alerts() {
 #[test]
 fn each_job_has_alerts_of_its_own() {
     let rules = rules();
-    for prefix in ["Pull", "Push", "Roll"] {
+    for prefix in ["Pull", "Push", "Roll", "Manage"] {
         let count = rules.iter().filter(|rule| rule["alert"].as_str().unwrap().starts_with(prefix)).count();
         assert!(count >= 4, "{prefix}: {count}");
     }

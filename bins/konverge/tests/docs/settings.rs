@@ -16,6 +16,7 @@ fn commands() -> Vec<Command> {
     vec![
         program::Cli::command(),
         konverge_kubectl::command(),
+        konverge_manage::config::Config::command(),
         konverge_pull::config::Config::command(),
         konverge_push::config::Config::command(),
         konverge_roll::config::Config::command(),
@@ -46,12 +47,13 @@ fn flags_and_variables() -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 /// Flags of kubectl, helm, cargo, Reloader and others that the pages show.
-const OTHERS: [&str; 42] = [
+const OTHERS: [&str; 46] = [
     "all-namespaces",
     "auto-annotation",
     "auto-reload-all",
     "check",
     "clusterrole",
+    "count",
     "create-namespace",
     "debug-queues",
     "decode",
@@ -62,6 +64,7 @@ const OTHERS: [&str; 42] = [
     "from-file",
     "from-literal",
     "help",
+    "ignore-not-found",
     "ignored-workload-types",
     "image",
     "install",
@@ -69,6 +72,7 @@ const OTHERS: [&str; 42] = [
     "namespace",
     "namespace-selector",
     "namespaces-to-ignore",
+    "no-run-if-empty",
     "package",
     "patch",
     "profile",
@@ -86,6 +90,7 @@ const OTHERS: [&str; 42] = [
     "set",
     "sync-after-restart",
     "target",
+    "type",
     "version",
     "webhook-url",
     "zap-",
@@ -117,14 +122,15 @@ fn every_variable_on_a_page_is_one() {
     let (_, known) = flags_and_variables();
     let of_vault = read("docs/reference/vault-variables.md");
     let is_letter = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
-    let prefixes = ["VAULT_", "ROLLOUT_", "ZOPP_", "KONVERGE_"];
+    let prefixes = ["VAULT_", "ROLLOUT_", "ZOPP_", "KONVERGE_", "OPENZRO_", "OZ_"];
     let mut faults = Vec::new();
+    // `OPENZRO_MANAGEMENT_URL` is read by the plugin of kubectl.
     // The page of zopp is generated from the command line, whose help names variables that the command reads by itself.
     let others = ["vault-variables.md", "reference/zopp.md"];
     for page in pages().iter().filter(|page| !others.iter().any(|other| page.path.ends_with(other))) {
         for word in words(&page.text, is_letter) {
             let is_variable = prefixes.iter().any(|prefix| word.starts_with(prefix) && word.len() > prefix.len());
-            if is_variable && !known.contains(word) && !of_vault.contains(&format!("`{word}`")) {
+            if is_variable && word != "OPENZRO_MANAGEMENT_URL" && !known.contains(word) && !of_vault.contains(&format!("`{word}`")) {
                 faults.push(format!("{}: {word}", page.path));
             }
         }

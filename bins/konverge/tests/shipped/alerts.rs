@@ -65,6 +65,20 @@ const CROSSINGS: &[Crossing] = &[
     ("RollSourceRunsAway", &[("konverge_roll_runaway_sources{}", RISES)]),
     ("RollVaultFails", &[("konverge_roll_vault_failing{}", RISES)]),
     ("RollReadsFail", &[(r#"konverge_roll_failed_checks_total{reason="AccessDenied"}"#, GROWS)]),
+    ("ManageTokenRefused", &[(r#"openzro_requests_total{method="GET",route="/groups",code="401"}"#, GROWS)]),
+    ("ManagePaused", &[(r#"openzro_requests_paused{scope="shop"}"#, RISES)]),
+    ("ManageRequestsFail", &[(r#"openzro_requests_total{method="GET",route="/groups",code="none"}"#, GROWS)]),
+    ("ManageRateLimited", &[(r#"openzro_requests_total{method="GET",route="/groups",code="429"}"#, GROWS)]),
+    (
+        "ManageSlow",
+        &[
+            (r#"openzro_request_seconds_bucket{le="5"}"#, "0x3000"),
+            (r#"openzro_request_seconds_bucket{le="10"}"#, GROWS),
+            (r#"openzro_request_seconds_bucket{le="+Inf"}"#, GROWS),
+        ],
+    ),
+    ("OperatorRemoteListOld", &[(r#"konverge_remote_list_age_seconds{collection="group",scope=""}"#, AGES)]),
+    ("OperatorRemoteDrift", &[(r#"konverge_remote_drift_found_total{collection="group"}"#, GROWS)]),
     ("OperatorAbsent", &[]),
     ("OperatorLeaderMissing", &[(r#"leader_election_master_status{name="lease"}"#, FALLS)]),
     ("OperatorCheckFails", &[(r#"konverge_check_status{kind="readiness",check="watch"}"#, FALLS)]),
@@ -94,13 +108,11 @@ struct Rules {
 /// The rules of each operator that the repository ships.
 fn shipped() -> Vec<Rules> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-    let files = ["pull", "push", "roll"].map(|job| format!("charts/konverge/files/alerts/{job}.yaml"));
-    let files = files.into_iter().chain(["openzro/alerts.yaml".to_owned()]);
-    let rules = files.map(|file| {
+    let files = ["pull", "push", "roll", "manage"].map(|job| format!("charts/konverge/files/alerts/{job}.yaml"));
+    let rules = files.into_iter().map(|file| {
         let text = fs::read_to_string(root.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         let content: Value = serde_saphyr::from_str(&text).unwrap();
-        // An object for the Prometheus operator has them in its spec.
-        let group = content.pointer("/groups/0").or_else(|| content.pointer("/spec/groups/0")).unwrap();
+        let group = &content["groups"][0];
         Rules { program: group["name"].as_str().unwrap().to_owned(), rules: group["rules"].as_array().unwrap().clone() }
     });
     rules.collect()

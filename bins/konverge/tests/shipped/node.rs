@@ -23,6 +23,9 @@ use tokio::task::JoinHandle;
 /// How often the node looks at its pods.
 const INTERVAL: Duration = Duration::from_millis(300);
 
+/// The port of manage's webhooks, which no argument names.
+const WEBHOOKS: &str = "9443";
+
 /// Runs until it is dropped. Its processes end with it.
 pub(crate) struct Node(JoinHandle<()>);
 
@@ -116,6 +119,10 @@ impl Kubelet {
         fs::write(&token, token_of(&kubeconfig)?)?;
         for variable in ["VAULT_SYNC_VAULT_JWT_FILE", "ROLLOUT_VAULT_JWT_FILE"] {
             process = process.env(variable, &token);
+        }
+        // A port of its own on this machine, which several pods share.
+        if let Some(address) = ports.get(WEBHOOKS) {
+            process = process.env("OPENZRO_WEBHOOK_BIND_ADDRESS", address);
         }
         let probe = &container["readinessProbe"]["httpGet"];
         let port = array(&container["ports"]).find(|port| port["name"] == probe["port"]);

@@ -73,6 +73,7 @@ fn each_program_takes_the_arguments_of_its_container() {
     let manage = manage_config(&manage);
     assert_eq!(manage.openzro_api_key_file.as_deref(), Some(Path::new("/etc/openzro/OZ_API_KEY")));
     assert_eq!((manage.leader_elect, manage.enable_webhooks, manage.gateway_api_enabled), (true, true, false));
+    assert!(manage.metrics.enable_metrics_auth);
     assert_eq!(manage.runtime_namespace.as_deref(), Some("home"));
     let server = of("release-konverge-server");
     Arguments::try_parse_from(["zopp-server"].into_iter().chain(server.iter().map(String::as_str))).unwrap();
@@ -290,6 +291,7 @@ fn readers_of_metrics_have_a_role_of_the_name_that_the_docs_say() {
         ("operator", "zopp-operator", include_str!("../../../../deploy/rbac/zopp-operator.yaml")),
         ("push", "vault-sync-operator", include_str!("../../../../deploy/rbac/vault-sync-operator.yaml")),
         ("roll", "vault-rollout-operator", include_str!("../../../../deploy/rbac/vault-rollout-operator.yaml")),
+        ("manage", "openzro-operator", include_str!("../../../../deploy/openzro/role.yaml")),
     ] {
         let role = of_part(&objects, part).find(|role| role["rules"][0]["nonResourceURLs"] == json!(["/metrics"]));
         let name = role.unwrap()["metadata"]["name"].as_str().unwrap();

@@ -3,9 +3,11 @@
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command, sync::Arc, time::Duration};
 
 use konverge_e2e::{Server, User, binary};
+use konverge_openzro_testing::Double;
 use konverge_testkit::{ControlPlane, Options, eventually};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use kube::config::Kubeconfig;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
@@ -15,8 +17,11 @@ use crate::{
 };
 
 const ALL_IN_ONE: &str = include_str!("../../../../docs/tutorials/all-in-one.md");
+const MANAGE: &str = include_str!("../../../../docs/tutorials/manage.md");
+const MONITORING: &str = include_str!("../../../../docs/how-to/monitoring.md");
 const PULL: &str = include_str!("../../../../docs/tutorials/pull.md");
 const PUSH: &str = include_str!("../../../../docs/tutorials/push.md");
+const RELOADER: &str = include_str!("../../../../docs/migrate/reloader.md");
 const ROLL: &str = include_str!("../../../../docs/tutorials/roll.md");
 const UNDO: &str = include_str!("../../../../docs/how-to/undo-a-secret.md");
 const UNINSTALL: &str = include_str!("../../../../docs/how-to/uninstall.md");
@@ -143,6 +148,139 @@ async fn the_tutorial_of_roll_and_the_upgrade_after_it_lead_to_their_end() {
     reader.run("helm rollback konverge --namespace konverge-system", &[]).await;
     reader.run("kubectl rollout status deployment/konverge-roll --namespace konverge-system", &[]).await;
     reader.run("kubectl konverge doctor", &["ok operator konverge-system/konverge-roll: 2 of 2 ready"]).await;
+    reader.run("helm uninstall konverge --namespace konverge-system", &[]).await;
+    reader.follow(part_of_uninstall("Remove every trace")).await;
+}
+
+/// A section of the page about uninstalling.
+fn part_of_uninstall(heading: &str) -> &'static str {
+    let (_, part) = UNINSTALL.split_once(&format!("\n## {heading}\n")).unwrap();
+    part.split_once("\n## ").map_or(part, |(part, _)| part)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tutorial_of_manage_and_its_removal_lead_to_their_end() {
+    let mut reader = Reader::new().await;
+    let openzro = Double::start().await.unwrap();
+    let token = openzro.account().tokens["admin"].clone();
+    fs::write(reader.folder.path().join("token.txt"), &token).unwrap();
+    reader.words.push(("https://openzro.example.com", openzro.url().to_owned()));
+    reader.follow(MANAGE).await;
+
+    // Objects that manage has written for, when manage is removed as its page says.
+    for command in [
+        "kubectl create namespace shop",
+        "kubectl apply -f web.yaml",
+        "kubectl wait --for=condition=Ready ozpolicy/web ozgroup/servers --namespace shop --timeout=60s",
+    ] {
+        reader.run(command, &[]).await;
+    }
+    reader.follow(part_of_uninstall("Manage")).await;
+    reader.run("kubectl delete -f web.yaml --timeout=60s", &[]).await;
+    let groups = format!("curl --silent --fail --header 'Authorization: Token {token}' {}/api/groups", openzro.url());
+    reader.run(&format!("{groups} | grep --only-matching Servers"), &["Servers"]).await;
+    reader.follow(part_of_uninstall("Remove every trace")).await;
+}
+
+/// Workloads as users of Reloader have them: one that names nothing, and one that names its sources.
+const FOR_RELOADER: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: shop}
+data: {colour: blue}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: db, namespace: shop}
+stringData: {password: one}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, annotations: {reloader.stakater.com/auto: "true"}}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "registry.k8s.io/pause:3.10", envFrom: [{configMapRef: {name: settings}}]}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: worker, namespace: shop, annotations: {secret.reloader.stakater.com/reload: "db"}}
+spec:
+  selector: {matchLabels: {app: worker}}
+  template:
+    metadata: {labels: {app: worker}}
+    spec: {containers: [{name: worker, image: "registry.k8s.io/pause:3.10", envFrom: [{secretRef: {name: db}}]}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: reloader-reloader, namespace: reloader}
+spec:
+  selector: {matchLabels: {app: reloader}}
+  template:
+    metadata: {labels: {app: reloader}}
+    spec: {containers: [{name: reloader, image: "ghcr.io/stakater/reloader:v1.4.12"}]}
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_of_reloader_switch_as_the_page_says_and_their_workloads_restart() {
+    let mut reader = Reader::new().await;
+    fs::write(reader.folder.path().join("reloader.yaml"), FOR_RELOADER).unwrap();
+    for command in [
+        "kubectl create namespace shop",
+        "kubectl create namespace reloader",
+        "kubectl apply -f reloader.yaml",
+        "kubectl rollout status deployment/web --namespace shop",
+        "kubectl rollout status deployment/worker --namespace shop",
+    ] {
+        reader.run(command, &[]).await;
+    }
+    let (_, switch) = RELOADER.split_once("\n## Switch\n").unwrap();
+    let (switch, _) = switch.split_once("\n## Annotations\n").unwrap();
+    reader.follow(switch).await;
+    for (name, change) in [
+        ("web", r#"kubectl patch configmap settings --namespace shop --patch '{"data":{"colour":"red"}}'"#),
+        ("worker", r#"kubectl patch secret db --namespace shop --patch '{"stringData":{"password":"two"}}'"#),
+    ] {
+        reader.run(change, &[]).await;
+        let events = "kubectl get events --namespace shop --field-selector reason=RolledOut";
+        let shown = format!("… Normal RolledOut deployment/{name} …");
+        reader.run(events, &[&shown]).await;
+    }
+}
+
+/// The kinds of the Prometheus operator, as far as the API server has to know them.
+const KINDS_OF_PROMETHEUS: [(&str, &str); 2] =
+    [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_guide_to_monitoring_lets_prometheus_read() {
+    let mut reader = Reader::new().await;
+    let (install, _) = ROLL.split_once("\n2. ").unwrap();
+    reader.follow(install).await;
+    for (kind, plural) in KINDS_OF_PROMETHEUS {
+        let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.monitoring.coreos.com") },
+            "spec": {
+                "group": "monitoring.coreos.com",
+                "scope": "Namespaced",
+                "names": { "kind": kind, "plural": plural },
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
+            },
+        });
+        fs::write(reader.folder.path().join("kind.json"), definition.to_string()).unwrap();
+        reader.run("kubectl apply -f kind.json", &[]).await;
+        reader.run(&format!("kubectl get {plural}"), &[]).await;
+    }
+    let (scrape, _) = MONITORING.split_once("\nWithout the Prometheus operator, scrape").unwrap();
+    reader.follow(scrape).await;
+    let found = "kubectl get servicemonitors,prometheusrules -n konverge-system -l release=prometheus -o name";
+    let expected =
+        ["servicemonitor.monitoring.coreos.com/konverge-roll", "prometheusrule.monitoring.coreos.com/konverge-roll"];
+    reader.run(found, &expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,9 +5,10 @@ use std::process::Command;
 use konverge_e2e::binary;
 
 /// The programs that an image and an archive hold.
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "konverge",
     "kubectl-konverge",
+    "openzro-operator",
     "vault-rollout-operator",
     "vault-sync-operator",
     "zopp",

@@ -37,16 +37,14 @@ async fn w27_nothing_is_told_of_an_address_on_this_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn w20_metrics_that_are_read_with_a_token_and_without_tls_are_told_of() {
+async fn w20_metrics_that_are_read_with_a_token_and_without_tls_are_told_of_in_the_log_alone() {
     let stage = Stage::shared().await;
     let namespace = stage.plane.namespace("overheard").await.unwrap();
     let everywhere = format!("0.0.0.0:{}", free_port().unwrap());
     let operator = stage.start(&namespace, |spec| spec.args(["-metrics-bind-address", &everywhere])).await;
-    let (code, shown) = http_get(&operator.health, "/readyz?verbose").await.unwrap();
-    assert!(code == 200 && shown.contains("[!]way-to-metrics: ") && shown.contains("--metrics-cert-file"), "{shown}");
     let logged = operator.process.logged();
-    assert!(logged.lines().any(|line| line.contains("WARN") && line.contains("sends a token")), "{logged}");
-    let operator = stage.start(&namespace, |spec| spec).await;
-    let (_, shown) = http_get(&operator.health, "/readyz?verbose").await.unwrap();
-    assert!(!shown.contains("way-to-metrics"), "{shown}");
+    assert!(logged.lines().any(|line| line.contains("WARN") && line.contains("BEARER TOKENS")), "{logged}");
+    // The chart serves metrics in this way. A standing warning would make the shipped alert of warnings fire in every installation.
+    let (code, shown) = http_get(&operator.health, "/readyz?verbose").await.unwrap();
+    assert!(code == 200 && !shown.contains("[!]"), "{shown}");
 }

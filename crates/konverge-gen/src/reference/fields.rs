@@ -75,7 +75,9 @@ fn limits(schema: &Map<String, Value>) -> impl Iterator<Item = String> {
     LIMITS.iter().filter_map(|(name, words)| {
         let value = schema.get(*name)?;
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Some(format!("{words} {}.", if value.is_empty() { "empty".to_owned() } else { code(&value) }))
+        // A schema keeps each number as one with a fraction.
+        let value = value.strip_suffix(".0").unwrap_or(&value);
+        Some(format!("{words} {}.", if value.is_empty() { "empty".to_owned() } else { code(value) }))
     })
 }
 
@@ -101,6 +103,7 @@ mod tests {
             "required": ["path"],
             "properties": {
                 "any": { "x-kubernetes-preserve-unknown-fields": true },
+                "engine": { "type": "integer", "minimum": 1.0, "maximum": 2.5 },
                 "labels": { "type": "object", "additionalProperties": { "type": "string" } },
                 "mode": { "type": "string", "enum": ["soft", "hard"], "default": "soft", "description": "How | when" },
                 "path": {
@@ -120,6 +123,7 @@ mod tests {
         });
         let expected = "| Field | Type | Meaning |\n|---|---|---|\n\
             | `spec.any` | any |  |\n\
+            | `spec.engine` | integer | At least `1`. At most `2.5`. |\n\
             | `spec.labels` | map of string |  |\n\
             | `spec.mode` | string | How \\| when. One of `soft`, `hard`. Default: `soft`. |\n\
             | `spec.path` | string | Where. Required. Shortest length: `1`. no slash at the end. |\n\

@@ -87,6 +87,7 @@
 - {{ printf "--runtime-namespace=%s" .root.Release.Namespace | quote }}
 - --metrics-bind-address=:8080
 - --health-probe-bind-address=:8081
+- --enable-metrics-auth={{ .values.metricsAuth }}
 - --leader-elect
 - --zap-encoder={{ ternary "json" "console" (eq .root.Values.logFormat "json") }}
 {{- end }}

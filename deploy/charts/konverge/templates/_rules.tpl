@@ -208,6 +208,14 @@
   resources: ["networkresources"]
   verbs: ["create","update","delete"]
 {{- end }}
+{{- if .metricsAuth }}
+- apiGroups: ["authentication.k8s.io"]
+  resources: ["tokenreviews"]
+  verbs: ["create"]
+- apiGroups: ["authorization.k8s.io"]
+  resources: ["subjectaccessreviews"]
+  verbs: ["create"]
+{{- end }}
 - apiGroups: [""]
   resources: ["namespaces"]
   resourceNames: ["kube-system"]

@@ -44,17 +44,6 @@ impl ServerOptions {
             certificate: self.metrics_cert_file.clone().zip(self.metrics_key_file.clone()),
         }
     }
-
-    /// Returns a warning if the tokens of metrics readers can be read on the way: they may do more in the cluster than read metrics.
-    pub fn readable_metrics(&self) -> Option<String> {
-        let Listen::At(address) = self.metrics_bind_address else { return None };
-        let is_readable = !address.ip().is_loopback() && self.enable_metrics_auth && self.metrics_cert_file.is_none();
-        is_readable.then(|| {
-            "whoever reads /metrics sends a token of the cluster, and without TLS it can be read on the way; give \
-             --metrics-cert-file and --metrics-key-file, or serve metrics on this machine alone"
-                .to_owned()
-        })
-    }
 }
 
 impl fmt::Display for ServerOptions {

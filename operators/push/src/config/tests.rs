@@ -37,22 +37,6 @@ fn the_defaults_are_those_of_the_original() {
 }
 
 #[test]
-fn w20_tokens_that_can_be_read_on_the_way_to_metrics_are_told_of() {
-    let tls = ["--metrics-cert-file=c", "--metrics-key-file=k"];
-    for (arguments, readable) in [
-        (&[][..], true),
-        (&["--metrics-bind-address=:8443"], true),
-        (&tls, false),
-        (&["--metrics-bind-address=0"], false),
-        (&["--metrics-bind-address=127.0.0.1:8080"], false),
-        (&["--metrics-bind-address=[::1]:8080"], false),
-        (&["--enable-metrics-auth=false"], false),
-    ] {
-        assert_eq!(read(arguments).unwrap().server.readable_metrics().is_some(), readable, "{arguments:?}");
-    }
-}
-
-#[test]
 fn ours_have_the_defaults_that_are_stated() {
     let config = read(&[]).unwrap();
     assert_eq!((config.task, config.vault.vault_auth_method), (Task::Run, AuthMethod::Kubernetes));

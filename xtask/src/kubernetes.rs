@@ -1,0 +1,28 @@
+//! The tests of what users install, on the earlier minor versions of Kubernetes. Not a part of CI, because each version takes long to build.
+
+use anyhow::Result;
+
+use crate::{
+    again,
+    assets::{KUBERNETES_VARIABLE, SUPPORTED_BEFORE},
+    step::{cargo, run, step},
+};
+
+/// Installs the chart, follows the tutorials, and upgrades and removes what they installed.
+const TESTS: [&str; 5] = ["test", "--package", "konverge-cli", "--test", "shipped"];
+
+pub(crate) fn test(filter: Option<&str>) -> Result<()> {
+    run("build", cargo(["build", "--workspace", "--bins"]), "What failed, and why, is above.")?;
+    for minor in SUPPORTED_BEFORE {
+        step(
+            &format!("tests on Kubernetes {minor}"),
+            "The logs of the servers are where the failed test says.",
+            || {
+                again::tests(&TESTS, filter, |command| {
+                    command.env(KUBERNETES_VARIABLE, minor);
+                })
+            },
+        )?;
+    }
+    Ok(())
+}
