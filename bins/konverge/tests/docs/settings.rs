@@ -130,7 +130,11 @@ fn every_variable_on_a_page_is_one() {
     for page in pages().iter().filter(|page| !others.iter().any(|other| page.path.ends_with(other))) {
         for word in words(&page.text, is_letter) {
             let is_variable = prefixes.iter().any(|prefix| word.starts_with(prefix) && word.len() > prefix.len());
-            if is_variable && word != "OPENZRO_MANAGEMENT_URL" && !known.contains(word) && !of_vault.contains(&format!("`{word}`")) {
+            if is_variable
+                && word != "OPENZRO_MANAGEMENT_URL"
+                && !known.contains(word)
+                && !of_vault.contains(&format!("`{word}`"))
+            {
                 faults.push(format!("{}: {word}", page.path));
             }
         }

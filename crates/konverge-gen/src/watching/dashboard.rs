@@ -180,7 +180,10 @@ pub(super) const PANELS: &[Panel] = &[
         unit: "short",
         queries: &[
             ("sum by (collection) (increase(konverge_remote_drift_found_total[5m]) $mine)", "{{collection}} found"),
-            ("sum by (collection) (increase(konverge_remote_drift_corrected_total[5m]) $mine)", "{{collection}} corrected"),
+            (
+                "sum by (collection) (increase(konverge_remote_drift_corrected_total[5m]) $mine)",
+                "{{collection}} corrected",
+            ),
         ],
     },
     Panel {
