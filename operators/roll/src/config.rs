@@ -18,7 +18,7 @@ use crate::{
 
 konverge_jobs::metrics_flags!("ROLLOUT");
 
-/// The kinds that can take part: those with a template that may change.
+/// The kinds that can opt in: those with a template that may change.
 pub const KINDS: [WorkloadKind; 5] = [
     WorkloadKind::Deployment,
     WorkloadKind::StatefulSet,
@@ -149,7 +149,7 @@ pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
 }
 
 impl Config {
-    /// Whose annotations are understood.
+    /// The tools whose annotations are understood.
     pub fn others(&self) -> Others {
         let tools = &self.tools;
         let reloader = || {

@@ -127,8 +127,8 @@ impl Follow {
         }
     }
 
-    /// Asks the server what there is, and wakes everybody if that is news. Returns the answer if there was one. What is as it was is
-    /// neither listed nor decrypted.
+    /// Asks the server what there is, and wakes everybody if that is news. Returns the answer if there was one. An unchanged
+    /// environment is neither listed nor decrypted.
     async fn look(&self) -> Option<Stated> {
         if let Some(stated) = self.fetcher.confirm().await {
             return Some(stated);

@@ -244,7 +244,7 @@ async fn keys_that_a_server_keeps_back_are_not_deleted() {
 
     scene.give_everything();
     operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
-    // What the manifest shows is deleted is deleted.
+    // A key that the manifest shows as deleted is deleted.
     scene.remove("B");
     world.holds("backend", &[("A", "1")]).await;
 }

@@ -17,7 +17,7 @@ use crate::{spelling::Settings, time::span};
 /// Where the original reads its token.
 const ORIGINAL_TOKEN: &str = "/etc/config/VAULT_TOKEN";
 
-/// What stands in the original's address between Vault's own and what it asks for.
+/// The part of the original's address between that of Vault and the path of a request.
 const ROUTES: &str = "/v1/";
 
 /// Vault, if there is one. TLS, the namespace in Vault and the way there are set by the variables of Vault's own programs, such as
@@ -121,7 +121,7 @@ impl VaultFlags {
         split(given(self.vault_url.as_ref())?).1
     }
 
-    /// What counts for objects that do not say.
+    /// The settings of objects that have none of their own.
     pub fn settings(&self) -> Settings {
         Settings { every: self.vault_interval, restart_on_first_seen: self.restart_on_first_seen }
     }

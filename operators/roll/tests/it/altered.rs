@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use konverge_roll::trigger::TriggerKind::VaultRollout;
-use konverge_testkit::{Replaced, ReplacingPolicy};
+use konverge_testkit::{Replaced, ReplacingPolicy, eventually};
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::{
     vault_sync_status::world::{VaultWorld, shared_vault},
-    world::{ALL, DEFINITION, OWN_DEFINITION, QUIET, World, bare_control_plane, until},
+    world::{ALL, DEFINITION, OWN_DEFINITION, World, bare_control_plane, until},
 };
 
 /// Changes something until an event of the object says that this field was changed. The API server heeds a policy after a moment.
@@ -19,10 +18,11 @@ async fn told_of(world: &World, name: &str, field: &str, change: impl AsyncFn(u3
     until(&format!("{name} is told of {field}"), async || {
         number += 1;
         change(number).await;
-        sleep(Duration::from_secs(2)).await;
-        let events = world.events(name).await;
-        let is_told = events.iter().any(|(reason, note)| reason == "AlteredByAdmission" && note.contains(field));
-        if is_told { Ok(()) } else { Err(format!("{events:?}")) }
+        let is_told = async || {
+            let events = world.events(name).await;
+            events.iter().any(|(reason, note)| reason == "AlteredByAdmission" && note.contains(field)).then_some(())
+        };
+        eventually(Duration::from_secs(2), is_told).await
     })
     .await;
     let events = world.events(name).await;
@@ -85,7 +85,7 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     control_plane.apply(DEFINITION).await.unwrap();
     control_plane.apply(&definition).await.unwrap();
     let world = VaultWorld::on(World::on(&control_plane).await, shared_vault().await).await;
-    let _operator = world.in_step(VaultRollout, "one", &[]).await;
+    let operator = world.in_step(VaultRollout, "one", &[]).await;
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
     world.world.ready("web").await;
@@ -95,6 +95,6 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     assert_eq!(world.object_of(VaultRollout, "one").await["status"]["inSyncWorkloads"], json!(null));
     let version = async || world.object_of(VaultRollout, "one").await["metadata"]["resourceVersion"].clone();
     let before = version().await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(version().await, before, "the status is written again and again");
 }

@@ -4,9 +4,8 @@ use k8s_openapi::api::{apps::v1::ControllerRevision, batch::v1::Job};
 use konverge_workload::WorkloadKind::{self, Deployment};
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::world::{ALL, QUIET, World, until};
+use crate::world::{ALL, World, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
 
@@ -19,13 +18,13 @@ async fn a_change_rolls_once_in_two_requests_and_the_same_value_again_rolls_noth
     world.noted(Deployment, "web").await;
     world.ready("web").await;
     assert_eq!(world.stamp(Deployment, "web").await, None, "first sight rolls nothing");
-    world.at_rest(&operator).await;
+    world.settled(&operator).await;
 
     let asked = world.requests_during(async {
         world.secret("db", "two").await;
         world.rolled("web", 1).await;
         world.ready("web").await;
-        sleep(QUIET).await;
+        world.settled(&operator).await;
     });
     let asked = asked.await;
     let verbs: Vec<_> = asked.iter().map(|entry| entry.verb.as_str()).collect();
@@ -36,7 +35,7 @@ async fn a_change_rolls_once_in_two_requests_and_the_same_value_again_rolls_noth
 
     let asked = world.requests_during(async {
         world.secret_with("db", &json!({ "k": "two" }), &json!({ "example.com/touched": "true" })).await;
-        sleep(QUIET).await;
+        world.settled(&operator).await;
     });
     let asked = asked.await;
     assert_eq!(asked.iter().map(|entry| entry.verb.as_str()).collect::<Vec<_>>(), ["get"], "{asked:?}");
@@ -58,7 +57,7 @@ async fn a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once() {
     let asked = world.requests_during(async {
         for _ in 0..3 {
             let operator = world.operator(&NO_REST).await;
-            sleep(QUIET / 2).await;
+            world.settled(&operator).await;
             operator.stop().await;
         }
     });
@@ -75,8 +74,8 @@ async fn a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once() {
 
     world.secret("db", "four").await;
     world.secret("db", "three").await;
-    let _operator = world.operator(&NO_REST).await;
-    sleep(QUIET).await;
+    let operator = world.operator(&NO_REST).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 3, "changed and reverted is no change");
 }
 
@@ -85,14 +84,16 @@ async fn two_leaders_roll_once() {
     let world = World::new().await;
     world.secret("db", "one").await;
     world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let (_one, _two) = (world.operator(&NO_REST).await, world.operator(&NO_REST).await);
+    let (one, two) = (world.operator(&NO_REST).await, world.operator(&NO_REST).await);
     world.noted(Deployment, "web").await;
     for (times, value) in ["two", "three", "four"].into_iter().enumerate() {
         world.ready("web").await;
         world.secret("db", value).await;
         world.rolled("web", times + 1).await;
     }
-    sleep(QUIET).await;
+    for operator in [&one, &two] {
+        world.settled(operator).await;
+    }
     assert_eq!(world.templates("web").await, 4);
 }
 
@@ -104,7 +105,7 @@ async fn every_kind_is_rolled_and_a_cron_job_with_its_next_run() {
     for kind in kinds {
         world.workload(kind, "app", &["db"], json!({ ALL: "true" })).await;
     }
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     let mut generations = Vec::new();
     for kind in kinds {
         world.noted(kind, "app").await;
@@ -114,7 +115,7 @@ async fn every_kind_is_rolled_and_a_cron_job_with_its_next_run() {
     for kind in kinds {
         until(&format!("{kind:?} is rolled"), async || world.stamp(kind, "app").await.ok_or_else(String::new)).await;
     }
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     for (kind, before) in kinds.into_iter().zip(generations) {
         let now = world.api(kind).get_metadata("app").await.unwrap().metadata.generation.unwrap();
         assert_eq!(now, before + 1, "{kind:?}");
@@ -142,12 +143,12 @@ async fn one_that_is_deleted_and_made_again_rolls_only_with_another_value() {
     let world = World::new().await;
     world.secret("db", "one").await;
     world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     world.noted(Deployment, "web").await;
     world.delete_secret("db").await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     world.secret("db", "one").await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 1);
     world.delete_secret("db").await;
     world.secret("db", "two").await;
@@ -159,7 +160,7 @@ async fn a_template_that_is_set_back_stays_so() {
     let world = World::new().await;
     world.secret("db", "one").await;
     world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     world.noted(Deployment, "web").await;
     world.secret("db", "two").await;
     world.rolled("web", 1).await;
@@ -168,7 +169,7 @@ async fn a_template_that_is_set_back_stays_so() {
     let bare = json!({ "spec": { "template": { "metadata": { "annotations": null } } } });
     world.merge(Deployment, "web", bare).await;
     world.ready("web").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.stamp(Deployment, "web").await, None);
     world.secret("db", "three").await;
     // Without a stamp it was the first template, so this is the third.

@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-use crate::world::{ALL, Operator, QUIET, World, until};
+use crate::world::{ALL, Operator, World, until};
 
 const STAMP: &str = "roll.konverge.dev/content";
 
@@ -47,14 +47,14 @@ impl Changes {
         *self.count.borrow()
     }
 
-    /// Waits for so many, and whether there are more.
-    async fn are(&self, expected: usize) {
+    /// Waits for so many, and until the operator has settled. There are no more then.
+    async fn are(&self, expected: usize, world: &World, operator: &Operator) {
         until("it has changed so often", async || {
             let seen = self.seen();
             if seen >= expected { Ok(()) } else { Err(seen.to_string()) }
         })
         .await;
-        sleep(QUIET).await;
+        world.settled(operator).await;
         assert_eq!(self.seen(), expected, "somebody goes on");
     }
 }
@@ -93,7 +93,7 @@ async fn noted(world: &World) -> Value {
 
 #[tokio::test]
 async fn who_resets_the_template_all_the_time_is_not_fought() {
-    let (world, _operator, seen) = in_step("0").await;
+    let (world, operator, seen) = in_step("0").await;
     let changes = async {
         for (times, value) in ["1", "2"].into_iter().enumerate() {
             world.ready("web").await;
@@ -105,7 +105,7 @@ async fn who_resets_the_template_all_the_time_is_not_fought() {
             })
             .await;
             // Ours, and theirs.
-            seen.are(2 * (times + 1)).await;
+            seen.are(2 * (times + 1), &world, &operator).await;
             assert_eq!(world.stamp(Deployment, "web").await, None);
         }
     };
@@ -117,7 +117,7 @@ async fn who_resets_the_template_all_the_time_is_not_fought() {
 
 #[tokio::test]
 async fn an_apply_of_the_manifest_leaves_the_stamp_and_a_replacement_takes_it_without_another_rollout() {
-    let (world, _operator, seen) = in_step("0").await;
+    let (world, operator, seen) = in_step("0").await;
     let apply = async || world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
     world.secret("db", "1").await;
     world.rolled("web", 1).await;
@@ -125,19 +125,19 @@ async fn an_apply_of_the_manifest_leaves_the_stamp_and_a_replacement_takes_it_wi
     assert!(stamp.is_some());
     for _ in 0..10 {
         apply().await;
-        sleep(QUIET / 20).await;
+        sleep(Duration::from_millis(200)).await;
     }
-    seen.are(1).await;
+    seen.are(1, &world, &operator).await;
     assert_eq!(world.stamp(Deployment, "web").await, stamp);
     assert_eq!(noted(&world).await, record);
 
     // A repository that knows of neither annotation.
     replace(&world, Value::Null).await;
     assert_eq!(noted(&world).await, record, "noted anew");
-    seen.are(2).await;
+    seen.are(2, &world, &operator).await;
     assert_eq!(world.stamp(Deployment, "web").await, None);
     world.secret("db", "2").await;
-    seen.are(3).await;
+    seen.are(3, &world, &operator).await;
 }
 
 /// Puts the whole object there as a repository has it: without a record, and with these annotations of its pods, of which a stamp came along when
@@ -157,29 +157,29 @@ async fn replace(world: &World, of_pods: Value) {
 async fn a_manifest_with_an_old_stamp_rolls_nothing_however_often_it_replaces_what_there_is() {
     let (world, operator, seen) = in_step("1").await;
     world.secret("db", "2").await;
-    seen.are(1).await;
+    seen.are(1, &world, &operator).await;
     let old = world.stamp(Deployment, "web").await.unwrap();
     world.secret("db", "3").await;
-    seen.are(2).await;
+    seen.are(2, &world, &operator).await;
     let record = noted(&world).await;
     for _ in 0..3 {
         replace(&world, json!({ STAMP: old })).await;
         assert_eq!(noted(&world).await, record, "noted anew");
     }
     // Theirs, once.
-    seen.are(3).await;
+    seen.are(3, &world, &operator).await;
     operator.stop().await;
     replace(&world, json!({ STAMP: old })).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     assert_eq!(noted(&world).await, record, "noted anew");
-    seen.are(3).await;
+    seen.are(3, &world, &operator).await;
     world.secret("db", "4").await;
-    seen.are(4).await;
+    seen.are(4, &world, &operator).await;
 }
 
 #[tokio::test]
 async fn who_takes_the_record_again_and_again_is_told_once_and_contradicted_less_and_less() {
-    let (world, _operator, seen) = in_step("1").await;
+    let (world, operator, seen) = in_step("1").await;
     let take = async || {
         loop {
             if world.record(Deployment, "web").await.is_some() {
@@ -194,7 +194,7 @@ async fn who_takes_the_record_again_and_again_is_told_once_and_contradicted_less
         assert!(told.contains("roll.konverge.dev/record"), "{told}");
         world.secret("db", "2").await;
         // By what was known before.
-        seen.are(1).await;
+        seen.are(1, &world, &operator).await;
     };
     tokio::select! {
         () = take() => {}
@@ -204,16 +204,16 @@ async fn who_takes_the_record_again_and_again_is_told_once_and_contradicted_less
 
 #[tokio::test]
 async fn content_that_comes_back_after_the_template_was_set_back_to_it_is_rolled() {
-    let (world, _operator, seen) = in_step("1").await;
+    let (world, operator, seen) = in_step("1").await;
     world.secret("db", "2").await;
-    seen.are(1).await;
+    seen.are(1, &world, &operator).await;
     let old = world.stamp(Deployment, "web").await.unwrap();
     world.secret("db", "3").await;
-    seen.are(2).await;
+    seen.are(2, &world, &operator).await;
     // As `kubectl rollout undo` does. The pods that it makes read the Secret as it is.
     let undone = json!({ "spec": { "template": { "metadata": { "annotations": { STAMP: old } } } } });
     world.merge(Deployment, "web", undone).await;
-    seen.are(3).await;
+    seen.are(3, &world, &operator).await;
     world.secret("db", "2").await;
-    seen.are(4).await;
+    seen.are(4, &world, &operator).await;
 }

@@ -1,15 +1,18 @@
 //! A rollout that is put off is done in the end, once.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use konverge_testkit::fault_proxy::Plan;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ALL, Operator, QUIET, World, until};
+use crate::world::{ALL, Operator, World, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+
+/// Longer than a source is left alone after a read.
+const BETWEEN_READS: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn within_the_interval_changes_are_gathered_into_one_rollout_also_over_a_restart() {
@@ -24,12 +27,12 @@ async fn within_the_interval_changes_are_gathered_into_one_rollout_also_over_a_r
     let told = world.event("web", "WaitingForInterval").await;
     assert!(told.starts_with("Secret/db changed"), "{told}");
     operator.stop().await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     for value in ["4", "5", "6"] {
         world.secret("db", value).await;
     }
     world.rolled("web", 2).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 3);
 }
 
@@ -40,7 +43,7 @@ async fn paused_is_remembered_and_without_pods_nothing_needs_to_be() {
     for name in ["paused", "asked", "empty"] {
         world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
     }
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     for name in ["paused", "asked", "empty"] {
         world.noted(Deployment, name).await;
         world.ready(name).await;
@@ -75,7 +78,7 @@ async fn paused_is_remembered_and_without_pods_nothing_needs_to_be() {
     for name in ["paused", "asked"] {
         world.rolled(name, 1).await;
     }
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     for (name, times) in [("paused", 1), ("asked", 1), ("empty", 0)] {
         assert_eq!(world.templates(name).await, 1 + times, "{name}");
     }
@@ -120,7 +123,7 @@ async fn what_changed_while_there_were_no_pods_rolls_nothing_when_they_come_back
         .await;
         scale(1).await;
         world.ready("web").await;
-        sleep(QUIET).await;
+        world.settled(&operator).await;
         assert_eq!(world.templates("web").await, 1, "{value}");
     }
     world.secret("db", "4").await;
@@ -207,7 +210,7 @@ async fn at_most_so_many_at_once() {
     for name in names {
         world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
     }
-    let _operator = world.operator(&["--min-interval", "0s", "--max-concurrent-rollouts", "2"]).await;
+    let operator = world.operator(&["--min-interval", "0s", "--max-concurrent-rollouts", "2"]).await;
     for name in names {
         world.noted(Deployment, name).await;
         world.ready(name).await;
@@ -234,7 +237,7 @@ async fn at_most_so_many_at_once() {
         if rolled.len() == 2 { Ok(rolled) } else { Err(format!("{rolled:?}")) }
     })
     .await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(rolled().await, first, "no more than two at once");
     world.let_pods_go();
     for name in names {
@@ -252,7 +255,7 @@ async fn by_default_not_everybody_is_rolled_at_once() {
     for name in &names {
         world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
     }
-    let _operator = world.operator_by_default().await;
+    let operator = world.operator_by_default().await;
     for name in &names {
         world.noted(Deployment, name).await;
         world.ready(name).await;
@@ -272,7 +275,7 @@ async fn by_default_not_everybody_is_rolled_at_once() {
         if counts == (BY_DEFAULT, 3) { Ok(()) } else { Err(format!("{counts:?}")) }
     })
     .await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(counts().await, (BY_DEFAULT, 3));
     world.let_pods_go();
     for name in &names {
@@ -290,7 +293,7 @@ async fn new_content_supersedes_a_rollout_of_its_own_that_hangs() {
         world.secret(name, "good").await;
     }
     world.workload(Deployment, "web", &sources, json!({ ALL: "true" })).await;
-    let _operator =
+    let operator =
         world.operator(&["--min-interval", "0s", "--max-concurrent-rollouts", "1", "--debounce", "1s"]).await;
     world.noted(Deployment, "web").await;
     world.ready("web").await;
@@ -303,7 +306,7 @@ async fn new_content_supersedes_a_rollout_of_its_own_that_hangs() {
         if status["unavailableReplicas"].as_i64() == Some(1) { Ok(()) } else { Err(status.to_string()) }
     })
     .await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 2, "nothing has changed since");
     for name in &names {
         world.secret(name, "fixed").await;
@@ -332,7 +335,7 @@ async fn debounced(span: &str) -> (World, Operator) {
 
 #[tokio::test]
 async fn changes_within_the_window_are_one_rollout() {
-    let (world, _operator) = debounced("10s").await;
+    let (world, operator) = debounced("10s").await;
     for value in ["1", "2"] {
         for name in ["db", "api"] {
             world.secret(name, value).await;
@@ -343,7 +346,7 @@ async fn changes_within_the_window_are_one_rollout() {
     world.rolled("web", 1).await;
     let told = world.event("web", "RolledOut").await;
     assert!(told.contains("Secret/api changed") && told.contains("Secret/db changed"), "{told}");
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 2, "all four were one");
 }
 
@@ -393,7 +396,7 @@ async fn a_runaway_source_is_left_alone_until_it_is_quiet() {
     for _ in 0..10 {
         value += 1;
         world.secret("db", &value.to_string()).await;
-        sleep(QUIET / 10).await;
+        sleep(BETWEEN_READS / 2).await;
     }
     assert_eq!(world.templates("other").await, before, "not followed");
     world.rolled("other", before).await;
@@ -414,7 +417,7 @@ async fn one_source_that_runs_away_or_is_forbidden_keeps_no_other_back() {
     // It stays open for longer than the test takes.
     let arguments = ["--min-interval", "0s", "--runaway-changes", "3", "--runaway-quiet", "1h"];
     let arguments = [&["--namespace", world.namespace.as_str()], arguments.as_slice()].concat();
-    let _operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
+    let operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
     world.event("web", "SourceForbidden").await;
     world.noted(Deployment, "web").await;
 
@@ -423,7 +426,7 @@ async fn one_source_that_runs_away_or_is_forbidden_keeps_no_other_back() {
     until("it ran away", async || {
         value += 1;
         world.secret("wild", &value.to_string()).await;
-        sleep(QUIET / 4).await;
+        sleep(BETWEEN_READS).await;
         let events = world.events("wild").await;
         if events.iter().any(|(reason, _)| reason == "RunawaySource") { Ok(()) } else { Err(format!("{events:?}")) }
     })
@@ -436,7 +439,7 @@ async fn one_source_that_runs_away_or_is_forbidden_keeps_no_other_back() {
     world.rolled("web", before).await;
     world.secret("good", "2").await;
     world.rolled("web", before + 1).await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, before + 2, "once for each change of the good one");
 }
 

@@ -4,9 +4,8 @@ use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::me
 use konverge_workload::WorkloadKind::Deployment;
 use kube::{Api, api::PostParams};
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::world::{ALL, QUIET, World};
+use crate::world::{ALL, World};
 
 /// The most that a Secret may hold.
 const MOST: usize = 1024 * 1024;
@@ -53,7 +52,7 @@ async fn f31_hostile_secrets_are_rolled_for_once_and_nothing_is_lost() {
     }
     world.secret("small", "1").await;
     world.workload(Deployment, "small", &["small"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&["--min-interval", "0s"]).await;
+    let operator = world.operator(&["--min-interval", "0s"]).await;
     for name in names.into_iter().chain(["small"]) {
         world.noted(Deployment, name).await;
         world.ready(name).await;
@@ -66,7 +65,7 @@ async fn f31_hostile_secrets_are_rolled_for_once_and_nothing_is_lost() {
             world.rolled(name, times).await;
             world.ready(name).await;
         }
-        sleep(QUIET).await;
+        world.settled(&operator).await;
         for name in names {
             assert_eq!(world.templates(name).await, times + 1, "{name} after {last}");
         }

@@ -9,9 +9,8 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::world::{ALL, QUIET, SOON, World, control_plane, until};
+use crate::world::{ALL, SOON, World, control_plane, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
 
@@ -66,7 +65,7 @@ async fn f27_on_delete_is_stamped_once_for_each_change_and_its_pods_are_left_alo
             json!({ "spec": { "updateStrategy": { "type": "OnDelete", "rollingUpdate": null } } }),
         )
         .await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     world.noted(StatefulSet, "db").await;
     let first = pod(&world, "db").await;
     let mut stamp = None;
@@ -78,7 +77,7 @@ async fn f27_on_delete_is_stamped_once_for_each_change_and_its_pods_are_left_alo
                 same => Err(format!("{same:?}")),
             })
             .await;
-            sleep(QUIET).await;
+            world.settled(&operator).await;
         });
         let writes = rolled.await.into_iter().filter(|asked| !["get", "list"].contains(&&*asked.verb)).count();
         assert_eq!(writes, 1, "one write for {value}");
@@ -100,7 +99,7 @@ async fn f27_a_pod_disruption_budget_that_allows_none_keeps_no_rollout_back() {
     let world = World::new().await;
     world.secret("db", "1").await;
     world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     world.noted(Deployment, "web").await;
     world.ready("web").await;
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(world.client.clone(), &world.namespace);
@@ -121,7 +120,7 @@ async fn f27_a_pod_disruption_budget_that_allows_none_keeps_no_rollout_back() {
         world.rolled("web", times).await;
         world.ready("web").await;
     }
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 3);
 }
 
@@ -143,7 +142,7 @@ async fn f27_a_rollout_of_anothers_template_is_left_alone_and_that_template_is_r
         "metadata": { "name": "canary", "annotations": { ALL: "true" } }, "spec": { "replicas": 1, "workloadRef": named },
     });
     rollouts.patch("canary", &PatchParams::apply("user"), &Patch::Apply(&object)).await.unwrap();
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     for name in ["web", "idle"] {
         world.noted(Deployment, name).await;
     }
@@ -151,7 +150,7 @@ async fn f27_a_rollout_of_anothers_template_is_left_alone_and_that_template_is_r
     assert!(told.contains("Deployment web"), "{told}");
     world.secret("db", "2").await;
     world.rolled("web", 1).await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("idle").await, 1, "it has no pods, and nobody runs them for it");
     let rollout = rollouts.get("canary").await.unwrap();
     assert_eq!(rollout.data["spec"], object["spec"], "nothing was added that Argo would refuse");

@@ -2,9 +2,8 @@
 
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
-use crate::world::{QUIET, World};
+use crate::world::World;
 
 /// Each workload uses the Secret `db`, which has `reloader.stakater.com/match`. Whether a change of it restarts the workload.
 fn cases() -> [(&'static str, Value, bool); 10] {
@@ -34,7 +33,7 @@ async fn the_annotations_of_reloaders_documentation_restart_what_reloader_restar
     for (name, annotations, _) in cases() {
         world.workload(Deployment, name, &["db"], annotations).await;
     }
-    let _operator = world.operator(&["--min-interval", "0s", "--reloader-annotations"]).await;
+    let operator = world.operator(&["--min-interval", "0s", "--reloader-annotations"]).await;
     for (name, _, _) in cases().into_iter().filter(|(_, _, restarts)| *restarts) {
         world.noted(Deployment, name).await;
     }
@@ -42,12 +41,12 @@ async fn the_annotations_of_reloaders_documentation_restart_what_reloader_restar
     for (name, _, _) in cases().into_iter().filter(|(_, _, restarts)| *restarts) {
         world.rolled(name, 1).await;
     }
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     for (name, _, _) in cases().into_iter().filter(|(_, _, restarts)| !*restarts) {
         assert_eq!(world.templates(name).await, 1, "{name} is left alone");
     }
     world.secret_with("db", &json!({ "k": "3" }), &json!({ "reloader.stakater.com/ignore": "true" })).await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     for (name, _, restarts) in cases() {
         assert_eq!(world.templates(name).await, 1 + usize::from(restarts), "{name}: an ignored source restarts nobody");
     }
@@ -63,7 +62,7 @@ async fn with_reloaders_flags_other_names_count_and_everybody_has_opted_in() {
     world.workload(Deployment, "standard", &["db"], json!({ "reloader.stakater.com/auto": "false" })).await;
     let renamed = "--reloader-annotation=reloader.stakater.com/auto=example.com/auto";
     let flags = ["--min-interval", "0s", "--reloader-annotations", "--reloader-auto-reload-all", renamed];
-    let _operator = world.operator(&flags).await;
+    let operator = world.operator(&flags).await;
     for name in ["silent", "standard"] {
         world.noted(Deployment, name).await;
     }
@@ -71,6 +70,6 @@ async fn with_reloaders_flags_other_names_count_and_everybody_has_opted_in() {
     for name in ["silent", "standard"] {
         world.rolled(name, 1).await;
     }
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("off").await, 1);
 }

@@ -7,9 +7,8 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
-use tokio::time::sleep;
 
-use crate::world::{ALL, QUIET, SOON, World, control_plane, until};
+use crate::world::{ALL, SOON, World, control_plane, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
 
@@ -27,12 +26,12 @@ async fn only_who_asks_and_only_for_the_keys_that_are_used() {
     world.workload_of(Deployment, "all", container.clone(), json!({ ALL: "true" })).await;
     world.workload_of(Deployment, "map", container.clone(), json!({ ALL: "configmap/app" })).await;
     world.workload_of(Deployment, "silent", container, json!({})).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     for name in ["all", "map"] {
         world.noted(Deployment, name).await;
     }
     world.secret_with("db", &json!({ "used": "1", "other": "2" }), &json!({})).await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("all").await, 1, "a key that it does not use");
     world.secret_with("db", &json!({ "used": "2", "other": "2" }), &json!({})).await;
     world.rolled("all", 1).await;
@@ -40,7 +39,7 @@ async fn only_who_asks_and_only_for_the_keys_that_are_used() {
     world.config_map("app", "2").await;
     world.rolled("all", 2).await;
     world.rolled("map", 1).await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("silent").await, 1);
     assert_eq!(world.record(Deployment, "silent").await, None, "nothing is written on who takes no part");
 }
@@ -55,14 +54,14 @@ async fn a_secret_asks_for_its_users_and_for_labels() {
         "roll.konverge.dev/roll-users": "true", "roll.konverge.dev/roll-selector": "app=chosen",
     });
     world.secret_with("db", &json!({ "k": "1" }), &annotations).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     for name in ["user", "chosen"] {
         world.noted(Deployment, name).await;
     }
     world.secret_with("db", &json!({ "k": "2" }), &annotations).await;
     world.rolled("user", 1).await;
     world.rolled("chosen", 1).await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("opted-out").await, 1);
 }
 
@@ -101,13 +100,13 @@ async fn bad_annotations_are_told_and_roll_nothing() {
     let world = World::new().await;
     world.secret_with("db", &json!({ "k": "1" }), &json!({ "roll.konverge.dev/roll-users": "perhaps" })).await;
     world.workload(Deployment, "web", &["db"], json!({ ALL: "secret/../../other" })).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     let told = world.event("web", "InvalidAnnotation").await;
     assert!(told.contains(ALL) && told.contains("no name of an object"), "{told}");
     let told = world.event("db", "InvalidAnnotation").await;
     assert!(told.contains("roll-users") && told.contains("\"perhaps\""), "{told}");
     world.secret("db", "2").await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 1);
     world.merge(Deployment, "web", json!({ "metadata": { "annotations": { ALL: "true" } } })).await;
     world.noted(Deployment, "web").await;
@@ -124,11 +123,11 @@ async fn a_source_whose_annotation_is_bad_rolls_nobody_and_keeps_no_other_back()
     of_db("1", bad.clone()).await;
     world.secret("api", "1").await;
     world.workload(Deployment, "web", &["db", "api"], json!({ ALL: "true" })).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     world.event("db", "InvalidAnnotation").await;
     world.noted(Deployment, "web").await;
     of_db("2", bad).await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 1);
     world.secret("api", "2").await;
     world.rolled("web", 1).await;
@@ -163,7 +162,7 @@ async fn a_secret_that_the_secrets_store_driver_makes_counts_for_who_mounts_its_
     let operator = world.operator(&NO_REST).await;
     world.noted(Deployment, "web").await;
     world.secret("synced", "1").await;
-    sleep(QUIET / 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 1, "it is made when the first pod starts");
     world.secret("synced", "2").await;
     world.rolled("web", 1).await;

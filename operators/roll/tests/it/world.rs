@@ -12,10 +12,12 @@ use k8s_openapi::api::{
 };
 use konverge_roll::run::assemble;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, metric};
+use konverge_testkit::{
+    AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, metric, settled,
+};
 use konverge_workload::WorkloadKind;
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
     core::DynamicObject,
 };
@@ -30,8 +32,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Far longer than anything here takes, on a machine that does other things, too.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 
-/// An operator that is at rest for so long does not oscillate.
-pub(crate) const QUIET: Duration = Duration::from_secs(4);
+/// An operator that has done nothing for so long has settled. Its queues keep a source or a trigger for half a second after the last run.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
 
 pub(crate) const ACCOUNT: &str = "vault-rollout-operator";
 pub(crate) const HOME: &str = "vault-rollout-operator-system";
@@ -258,6 +260,13 @@ impl World {
             "metadata": { "name": name, "annotations": annotations, "labels": labels }, "spec": spec,
         });
         self.api(kind).patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+        if kind == WorkloadKind::Deployment {
+            // A rollout that came before it would leave no second one.
+            until(&format!("{name} has a first ReplicaSet"), async || {
+                if self.templates(name).await > 0 { Ok(()) } else { Err("there is none") }
+            })
+            .await;
+        }
     }
 
     /// Changes a part of a workload.
@@ -336,14 +345,26 @@ impl World {
         ours.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
     }
 
-    /// Waits until the operator has nothing more to read. An event during the first read of a Secret may have it read once more, half a second later at the earliest.
-    pub(crate) async fn at_rest(&self, operator: &Operator) {
-        let reads = async || operator.metric("konverge_roll_checks_total", "").await;
-        until("it reads nothing more", async || {
-            let before = reads().await;
-            sleep(QUIET / 2).await;
-            let now = reads().await;
-            if now > before { Err(format!("{before} reads have become {now}")) } else { Ok(()) }
+    /// Waits until the operator has nothing left to do, and the controllers have seen what it did. After that, a test can say what was not rolled.
+    pub(crate) async fn settled(&self, operator: &Operator) {
+        self.settled_for(QUIET, operator).await;
+    }
+
+    /// The same for an operator that acts by a timer, too, at least once in this time.
+    pub(crate) async fn settled_for(&self, quiet: Duration, operator: &Operator) {
+        let get = async |path: &str| http_get(&operator.address, path).await.unwrap();
+        until("the operator is ready", async || match get("/readyz").await {
+            (200, _) => Ok(()),
+            (_, why) => Err(why),
+        })
+        .await;
+        settled(quiet, async || get("/metrics").await.1).await;
+        until("the controllers have seen all Deployments", async || {
+            let all = self.api(WorkloadKind::Deployment).list(&ListParams::default()).await.unwrap();
+            let is_unseen = |object: &&DynamicObject| {
+                object.data["status"]["observedGeneration"].as_i64() != object.metadata.generation
+            };
+            all.iter().find(is_unseen).map_or(Ok(()), |object| Err(object.name_any()))
         })
         .await;
     }

@@ -3,12 +3,8 @@
 use konverge_roll::trigger::TriggerKind::{self, VaultRollout};
 use konverge_workload::WorkloadKind::{Deployment, StatefulSet};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
-use crate::{
-    vault_sync_status::world::VaultWorld,
-    world::{QUIET, until},
-};
+use crate::{vault_sync_status::world::VaultWorld, world::until};
 
 /// Waits until the object says this of itself; gives its message.
 async fn says(world: &VaultWorld, name: &str, reason: &str) -> String {
@@ -75,11 +71,11 @@ async fn r14_r7_several_secrets_and_workloads_are_rolled_once_each() {
     world.says("vss", "InSync").await;
     operator.stop().await;
     world.write("app", "3").await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     for name in ["web", "api"] {
         world.world.rolled(name, 2).await;
     }
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(rollouts(&world, &["web", "api"]).await, [2, 2]);
     assert_ne!(world.world.stamp(StatefulSet, "worker").await, Some(stamp));
 }
@@ -95,7 +91,7 @@ async fn r14_r6_labels_choose_and_who_gets_them_later_is_not_rolled_for_that() {
     let label = async |name: &str, value: Value| {
         world.world.merge(Deployment, name, json!({ "metadata": { "labels": { "vault": value } } })).await;
     };
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     let spec = json!({
         "vaultSecrets": [{ "mount": "secret", "path": world.path("app") }],
         "targets": [{ "selector": { "matchLabels": { "vault": "shared" } } }],
@@ -121,7 +117,7 @@ async fn r14_r6_labels_choose_and_who_gets_them_later_is_not_rolled_for_that() {
     .await;
     world.write("app", "3").await;
     world.world.rolled("other", 1).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(rollouts(&world, &["web", "other", "never"]).await, [1, 1, 0]);
 }
 
@@ -140,27 +136,27 @@ async fn suspended_is_remembered_and_rolled_once_afterwards() {
     says(&world, "one", "Suspended").await;
     world.write("app", "2").await;
     operator.stop().await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.write("app", "3").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(rollouts(&world, &["web"]).await, [0]);
     suspend(false).await;
     world.world.rolled("web", 1).await;
     says(&world, "one", "InSync").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(rollouts(&world, &["web"]).await, [1]);
 }
 
 #[tokio::test]
 async fn r1_no_error_of_vault_rolls_anything_and_what_was_missed_is_rolled_once() {
     let world = VaultWorld::new().await;
-    let _operator = world.in_step(VaultRollout, "one", &[]).await;
+    let operator = world.in_step(VaultRollout, "one", &[]).await;
     world.vault_does("DELETE", "data", "app", Value::Null).await;
     says(&world, "one", "SecretDeleted").await;
     world.vault_does("DELETE", "metadata", "app", Value::Null).await;
     says(&world, "one", "SecretNotFound").await;
     world.world.event("one", "SecretNotFound").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(rollouts(&world, &["web"]).await, [0]);
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;

@@ -3,11 +3,10 @@
 use konverge_roll::trigger::TriggerKind::{self, VaultRollout, VaultSyncStatus};
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::{
     vault_sync_status::world::VaultWorld,
-    world::{Operator, QUIET, until},
+    world::{Operator, until},
 };
 
 /// The pods of `web` run with the first version of `app` and the first content of the Secret `db`, which is waited for.
@@ -46,8 +45,8 @@ async fn r17_it_waits_for_the_secret_also_over_a_restart_and_rolls_when_it_has_f
         // Nothing of its content.
         world.world.secret_with("db", &json!({ "k": "one" }), &json!({ "example.com/a": "b" })).await;
         operator.stop().await;
-        let _operator = world.operator(&[]).await;
-        sleep(QUIET).await;
+        let operator = world.operator(&[]).await;
+        world.settled(&operator).await;
         assert_eq!(world.world.templates("web").await, 1, "it waits");
 
         world.world.secret("db", "two").await;
@@ -55,7 +54,7 @@ async fn r17_it_waits_for_the_secret_also_over_a_restart_and_rolls_when_it_has_f
         world.condition(kind, "one", "Ready", "InSync").await;
         // By itself it is no reason.
         world.world.secret("db", "three").await;
-        sleep(QUIET).await;
+        world.settled(&operator).await;
         assert_eq!(world.world.templates("web").await, 2);
     }
 }
@@ -66,9 +65,9 @@ async fn r17_a_secret_that_was_quicker_is_not_waited_for() {
     operator.stop().await;
     world.world.secret("db", "two").await;
     world.write("app", "2").await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.world.rolled("web", 1).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 2);
 }
 
@@ -84,19 +83,19 @@ async fn r17_after_the_deadline_it_is_rolled_and_once_more_when_the_secret_follo
     recorded(&world, "Late/db").await;
     // Also by another operator: it is recorded.
     operator.stop().await;
-    let _operator = world.operator(&[]).await;
-    sleep(QUIET).await;
+    let operator = world.operator(&[]).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 2);
     world.world.secret("db", "two").await;
     world.world.rolled("web", 2).await;
     recorded(&world, "Awaited/db").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 3);
 }
 
 #[tokio::test]
 async fn r17_with_hold_nothing_is_rolled_before_the_secret_follows() {
-    let (world, _operator) =
+    let (world, operator) =
         settled(VaultRollout, json!({ "secret": "db", "timeout": "1s", "onTimeout": "Hold", "keys": ["k"] })).await;
     world.write("app", "2").await;
     let told = world.condition(VaultRollout, "one", "Ready", "SecretNotFollowed").await;
@@ -105,7 +104,7 @@ async fn r17_with_hold_nothing_is_rolled_before_the_secret_follows() {
     world.world.event("one", "SecretNotFollowed").await;
     // A key that is not meant.
     world.world.secret_with("db", &json!({ "k": "one", "other": "x" }), &json!({})).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 1);
     world.world.secret("db", "two").await;
     world.world.rolled("web", 1).await;

@@ -5,10 +5,9 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use konverge_workload::WorkloadKind::Deployment;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::world::{VaultWorld, shared_vault};
-use crate::world::{QUIET, World, new_control_plane, until};
+use crate::world::{World, new_control_plane, until};
 
 #[tokio::test]
 async fn a4_r2_r3_another_namespace_has_to_allow_it() {
@@ -36,12 +35,12 @@ async fn a4_r2_r3_another_namespace_has_to_allow_it() {
 
     let reach = world.reach(world.vault.address());
     let reach: Vec<_> = reach.iter().map(String::as_str).collect();
-    let _operator = world.world.operator_everywhere(&reach).await;
+    let operator = world.world.operator_everywhere(&reach).await;
     let told = world.says("vss", "NotAllowed").await;
     assert!(told.contains(&format!("roll.konverge.dev/allow-from={}", world.world.namespace)), "{told}");
     world.is("vss", "Error").await;
     world.write("app", "2").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     let sets: kube::Api<ReplicaSet> = kube::Api::namespaced(world.world.client.clone(), &other);
     let templates = async || sets.list_metadata(&ListParams::default()).await.unwrap().items.len();
     assert_eq!(templates().await, 1, "refused");
@@ -56,7 +55,7 @@ async fn a4_r2_r3_another_namespace_has_to_allow_it() {
         other => Err(other.to_string()),
     })
     .await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(templates().await, 2, "once");
     assert_eq!(world.world.templates("web").await, 1);
 }

@@ -13,11 +13,9 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
-    time::sleep,
 };
 
 use super::world::VaultWorld;
-use crate::world::QUIET;
 
 /// Where engines are, and of which type each is.
 const ENGINES: [(&str, &str); 2] = [("database", "database"), ("certificates", "pki")];
@@ -111,7 +109,7 @@ async fn r15_what_is_no_kv_is_told_rolls_nothing_and_makes_nothing() {
         let targets = json!([{ "kind": "Deployment", "name": name }]);
         world.rollout(name, &json!({ "vaultSecrets": [secret], "targets": targets })).await;
     }
-    let _operator = world.operator_at(&engines.address, &[]).await;
+    let operator = world.operator_at(&engines.address, &[]).await;
     for (name, engine, ..) in &wrong {
         let (_, kind) = ENGINES.into_iter().find(|(known, _)| known == engine).unwrap();
         for trigger in TriggerKind::ALL {
@@ -125,7 +123,7 @@ async fn r15_what_is_no_kv_is_told_rolls_nothing_and_makes_nothing() {
     world.says("kv", "InSync").await;
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     for (name, ..) in wrong {
         assert_eq!(world.world.templates(name).await, 1, "{name}");
         assert_eq!(world.world.record(Deployment, name).await, None, "{name}");

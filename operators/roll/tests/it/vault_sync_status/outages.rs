@@ -15,7 +15,7 @@ use super::{
     between::Between,
     world::{VaultWorld, new_vault},
 };
-use crate::world::{ALL, QUIET};
+use crate::world::ALL;
 
 /// The time that Vault is away: long enough for pauses that grow to exceed [`BACK_WITHIN`].
 const AWAY: Duration = Duration::from_secs(21);
@@ -35,7 +35,7 @@ async fn r1_a3_no_error_of_vault_rolls_anything_and_all_goes_on_by_itself() {
     assert_eq!(world.version("vss").await, 1, "what the pods run with is not forgotten");
     // A change in the meantime is not lost, and not seen either.
     world.write("app", "2").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 1);
     world.vault.policy("rollout", r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#).await.unwrap();
     world.world.rolled("web", 1).await;
@@ -46,13 +46,13 @@ async fn r1_a3_no_error_of_vault_rolls_anything_and_all_goes_on_by_itself() {
     world.is("vss", "Error").await;
     // Also for one that begins while it is sealed.
     operator.stop().await;
-    let _operator = world.operator(&[]).await;
-    sleep(QUIET).await;
+    let operator = world.operator(&[]).await;
+    world.settled(&operator).await;
     world.says("vss", "VaultUnavailable").await;
     assert_eq!(world.world.templates("web").await, 2);
     world.vault.unseal().await.unwrap();
     world.says("vss", "InSync").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 2);
 }
 
@@ -82,7 +82,7 @@ async fn a3_what_is_no_answer_of_vault_rolls_nothing_and_all_goes_on_by_itself()
     world.world.workload(Deployment, "web", &[], json!({})).await;
     world.vss("vss", &world.sample()).await;
     let between = Between::before(&world.vault).await;
-    let _operator = world.operator_at(&between.address, &[]).await;
+    let operator = world.operator_at(&between.address, &[]).await;
     world.says("vss", "InSync").await;
     let wrong = [
         ("200 OK", "text/html", "<html>Sign in</html>"),
@@ -99,7 +99,7 @@ async fn a3_what_is_no_answer_of_vault_rolls_nothing_and_all_goes_on_by_itself()
         assert!(told.contains("Nothing is rolled"), "{what}: {told}");
         world.is("vss", "Error").await;
         world.write("app", &what).await;
-        sleep(QUIET / 2).await;
+        world.settled(&operator).await;
         assert_eq!(world.version("vss").await, rolled + 1, "{what}: what the pods run with is not forgotten");
         assert_eq!(world.world.templates("web").await, rolled + 1, "{what}");
         between.pass();

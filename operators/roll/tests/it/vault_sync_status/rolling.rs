@@ -1,14 +1,15 @@
 //! Changes that roll, and changes that do not.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use konverge_roll::trigger::TriggerKind::{self, VaultSyncStatus};
 use konverge_workload::WorkloadKind::{self, Deployment};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::world::VaultWorld;
-use crate::world::{ALL, QUIET, SOON, until};
+use crate::world::{ALL, SOON, until};
 
 /// A world in which the pods of `web` run with the first version of `app`.
 async fn settled(arguments: &[&str]) -> (VaultWorld, crate::world::Operator) {
@@ -20,7 +21,7 @@ async fn settled(arguments: &[&str]) -> (VaultWorld, crate::world::Operator) {
 
 #[tokio::test]
 async fn a1_a2_first_sight_rolls_nothing_and_a_new_version_once() {
-    let (world, _operator) = settled(&["--vault-interval=3s"]).await;
+    let (world, operator) = settled(&["--vault-interval=3s"]).await;
     world.is("vss", "Already in Sync").await;
     assert_eq!(world.world.templates("web").await, 1, "r6: first sight");
 
@@ -33,7 +34,8 @@ async fn a1_a2_first_sight_rolls_nothing_and_a_new_version_once() {
     assert!(told.contains("web is rolled"), "{told}");
     let told = world.world.event("web", "RolledOut").await;
     assert!(told.contains("VaultSyncStatus"), "{told}");
-    sleep(QUIET).await;
+    // It has asked Vault again.
+    world.world.settled_for(Duration::from_secs(4), &operator).await;
     assert_eq!(world.world.templates("web").await, 2);
 }
 
@@ -98,35 +100,35 @@ async fn a15_r7_a_restart_rolls_nothing_and_a_change_meanwhile_once() {
     let (world, operator) = settled(&[]).await;
     operator.stop().await;
     let operator = world.operator(&[]).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     operator.stop().await;
     assert_eq!(world.world.templates("web").await, 1);
 
     world.write("app", "2").await;
     world.write("app", "3").await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.world.rolled("web", 1).await;
     world.says("vss", "InSync").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 2);
 }
 
 #[tokio::test]
 async fn a7_two_replicas_roll_once() {
-    let (world, _operator) = settled(&[]).await;
+    let (world, operator) = settled(&[]).await;
     let _other = world.operator(&[]).await;
     for times in 1..=3 {
         world.world.ready("web").await;
         world.write("app", &times.to_string()).await;
         world.world.rolled("web", times).await;
     }
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 4);
 }
 
 #[tokio::test]
 async fn a12_r11_deletions_roll_nothing_and_a_secret_made_again_does() {
-    let (world, _operator) = settled(&[]).await;
+    let (world, operator) = settled(&[]).await;
     let nothing = Value::Null;
     world.vault_does("DELETE", "data", "app", nothing.clone()).await;
     world.says("vss", "SecretDeleted").await;
@@ -136,7 +138,7 @@ async fn a12_r11_deletions_roll_nothing_and_a_secret_made_again_does() {
     world.says("vss", "InSync").await;
     // Metadata alone are no version.
     world.vault_does("POST", "metadata", "app", json!({ "custom_metadata": { "a": "b" } })).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 1);
 
     world.vault_does("DELETE", "metadata", "app", nothing).await;
@@ -148,8 +150,7 @@ async fn a12_r11_deletions_roll_nothing_and_a_secret_made_again_does() {
 
 #[tokio::test]
 async fn f25_a_secret_that_is_written_again_and_again_is_told_on_who_asks_for_it_and_not_followed() {
-    let (world, _operator) =
-        settled(&["--min-interval", "0s", "--runaway-changes", "3", "--runaway-quiet", "1h"]).await;
+    let (world, operator) = settled(&["--min-interval", "0s", "--runaway-changes", "3", "--runaway-quiet", "1h"]).await;
     for value in 2..12 {
         world.write("app", &value.to_string()).await;
     }
@@ -158,7 +159,7 @@ async fn f25_a_secret_that_is_written_again_and_again_is_told_on_who_asks_for_it
     let templates = world.world.templates("web").await;
     assert!(templates <= 4, "{templates}");
     world.write("app", "once more").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, templates);
 }
 
@@ -181,7 +182,7 @@ async fn a14_r12_the_same_content_again_rolls_by_version_and_not_by_content() {
     vss("v1", json!({ "secretEngine": "old", "engineVersion": 1 })).await;
     let old = format!("old/{}", world.path("app"));
     world.vault.request("POST", &old, &json!({ "k": "1" })).await.unwrap();
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     for name in ["content", "key", "v1"] {
         world.says(&format!("{name}-vss"), "InSync").await;
         world.world.ready(name).await;
@@ -190,7 +191,7 @@ async fn a14_r12_the_same_content_again_rolls_by_version_and_not_by_content() {
     world.write("app", "1").await;
     world.vault.request("POST", &old, &json!({ "k": "1" })).await.unwrap();
     world.world.rolled("web", 1).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     for name in ["content", "key", "v1"] {
         assert_eq!(world.world.templates(name).await, 1, "{name}");
     }

@@ -3,10 +3,9 @@
 use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
-use tokio::time::sleep;
 
 use super::world::VaultWorld;
-use crate::world::{QUIET, until};
+use crate::world::until;
 
 const FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
 
@@ -46,11 +45,11 @@ async fn a11_r9_what_kopf_has_left_goes_and_nothing_holds_a_deletion_up() {
 async fn a11_while_the_original_runs_it_is_not_fought() {
     let world = VaultWorld::new().await;
     world.vss("vss", &world.sample()).await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.says("vss", "WorkloadMissing").await;
     for _ in 0..2 {
         world.merge("vss", json!({ "metadata": { "finalizers": [FINALIZER] } })).await;
-        sleep(QUIET / 4).await;
+        world.settled(&operator).await;
     }
     world.world.event("vss", "OriginalStillRuns").await;
     let metadata = world.object("vss").await["metadata"].take();
@@ -90,9 +89,9 @@ async fn a17_r6_the_time_of_the_original_is_the_baseline_once_and_the_dummy_is_n
     let mut spec = world.sample();
     spec["deployName"] = "new".into();
     world.vss("new", &spec).await;
-    let _operator = world.operator(&["--restart-on-first-seen"]).await;
+    let operator = world.operator(&["--restart-on-first-seen"]).await;
     world.world.rolled("new", 1).await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     for (name, templates) in [("dummy", 1), ("old", 2), ("odd", 1), ("new", 2)] {
         assert_eq!(world.world.templates(name).await, templates, "{name}");
     }
@@ -101,14 +100,14 @@ async fn a17_r6_the_time_of_the_original_is_the_baseline_once_and_the_dummy_is_n
 #[tokio::test]
 async fn a5_r5_who_sets_the_time_back_restarts_nothing_and_it_is_not_written() {
     let world = VaultWorld::new().await;
-    let _operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
+    let operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
     world.says("vss", "InSync").await;
     assert_eq!(world.object("vss").await["spec"], world.sample());
     for time in ["2020-01-01T00:00:00Z", "0000-00-00T00:00:00.000000000Z", "2021-01-01T00:00:00Z"] {
         world.merge("vss", json!({ "spec": { "timeStamp": time } })).await;
-        sleep(QUIET / 2).await;
+        world.settled(&operator).await;
     }
     assert_eq!(world.world.templates("web").await, 2);
 }
@@ -116,7 +115,7 @@ async fn a5_r5_who_sets_the_time_back_restarts_nothing_and_it_is_not_written() {
 #[tokio::test]
 async fn the_time_is_written_for_those_who_want_it() {
     let world = VaultWorld::new().await;
-    let _operator = world.in_step(VaultSyncStatus, "vss", &["--write-spec-timestamp"]).await;
+    let operator = world.in_step(VaultSyncStatus, "vss", &["--write-spec-timestamp"]).await;
     let written = |object: &serde_json::Value| {
         (object["spec"]["timeStamp"].clone(), object["status"]["baseline"][0]["created"].clone())
     };
@@ -137,6 +136,6 @@ async fn the_time_is_written_for_those_who_want_it() {
         }
     })
     .await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 2);
 }

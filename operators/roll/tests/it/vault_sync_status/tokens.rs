@@ -7,27 +7,26 @@ use konverge_roll::trigger::TriggerKind::VaultSyncStatus;
 use konverge_workload::WorkloadKind::Deployment;
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::world::{VaultWorld, new_vault};
-use crate::world::{QUIET, control_plane, until};
+use crate::world::{control_plane, until};
 
 /// As who edits what is mounted at `/etc/config/VAULT_TOKEN`.
 #[tokio::test]
 async fn r4_a_token_that_is_replaced_counts_at_once() {
     let world = VaultWorld::new().await;
-    let _operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
+    let operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
 
     let token = std::fs::read_to_string(world.token_file()).unwrap();
     world.vault.request("POST", "auth/token/revoke", &json!({ "token": token })).await.unwrap();
     world.says("vss", "PermissionDenied").await;
     world.write("app", "2").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!((world.world.templates("web").await, world.version("vss").await), (1, json!(1)));
     world.log_in("rollout").await;
     world.world.rolled("web", 1).await;
     world.says("vss", "InSync").await;
-    sleep(QUIET).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("web").await, 2);
 }
 

@@ -1,6 +1,6 @@
 //! A Vault beside the API server, with a token that may do what the original's may.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use konverge_roll::trigger::TriggerKind;
 use konverge_testkit::RunDirectory;
@@ -25,6 +25,9 @@ path "+/metadata/*" { capabilities = ["read", "list"] }
 path "secret/data/*" { capabilities = ["read"] }
 path "old/*" { capabilities = ["read"] }
 "#;
+
+/// An operator that asks Vault each second, give or take a tenth, has asked within this time.
+const QUIET: Duration = Duration::from_millis(1500);
 
 /// One for all tests that do it no harm; each has paths of its own.
 pub(crate) async fn shared_vault() -> Arc<VaultServer> {
@@ -86,6 +89,11 @@ impl VaultWorld {
         let reach = self.reach(address);
         let reach: Vec<_> = reach.iter().map(String::as_str).collect();
         self.world.operator(&[&reach, arguments].concat()).await
+    }
+
+    /// Waits until the operator has nothing left to do, after another look at Vault.
+    pub(crate) async fn settled(&self, operator: &Operator) {
+        self.world.settled_for(QUIET, operator).await;
     }
 
     /// How Vault is reached, and asked each second.
