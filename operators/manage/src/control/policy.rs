@@ -147,7 +147,7 @@ async fn with_display_names(
     groups: &Remotes<Groups>,
     settings: &Settings,
 ) -> Result<Vec<Arc<OZResource>>, Error> {
-    let mut named = Vec::with_capacity(resources.len());
+    let mut meant = Vec::with_capacity(resources.len());
     for mut resource in resources {
         // Those of other resources do not count.
         if !resource.spec.policy_name.is_empty() {
@@ -156,9 +156,9 @@ async fn with_display_names(
                 Arc::make_mut(&mut resource).spec.groups = names;
             }
         }
-        named.push(resource);
+        meant.push(resource);
     }
-    Ok(named)
+    Ok(meant)
 }
 
 /// The parts that resources have in the policy. A policy never has groups of a resource of another account.

@@ -262,9 +262,11 @@ impl AccountState {
         match (user.role.as_str(), segments[0]) {
             ("owner" | "admin", _) => Ok(()),
             _ if is_read => Ok(()),
-            ("network_admin", "groups" | "networks") => Ok(()),
+            ("network_admin", "groups" | "networks" | "policies") => Ok(()),
             ("network_admin", "setup-keys" | "accounts")
-            | ("user", "groups" | "networks" | "setup-keys" | "accounts") => refused(403, "permission denied"),
+            | ("user", "groups" | "networks" | "policies" | "setup-keys" | "accounts") => {
+                refused(403, "permission denied")
+            }
             (role, _) => Err(Refusal::Unproven(format!("a write of {role}"))),
         }
     }

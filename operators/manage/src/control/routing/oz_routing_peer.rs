@@ -442,7 +442,7 @@ pub(crate) async fn plan(
     recorded: (&[String], Vec<String>),
     settings: &Settings,
 ) -> Result<PeerPlan, Error> {
-    let (of_keys, of_routes) = recorded;
+    let (recorded_keys, recorded_routes) = recorded;
     let (binding, is_going) = (network(peer, settings), peer.metadata.deletion_timestamp.is_some());
     let is_own_group = |group: &&Arc<OZGroup>| {
         group.metadata.namespace == peer.metadata.namespace && group.metadata.name == peer.metadata.name
@@ -456,7 +456,7 @@ pub(crate) async fn plan(
             return Err(Error::after(LOOK_AGAIN, Why::Dependency, format!("waits for OZGroup {namespace}/{name}")));
         }
     };
-    let keys = setup_key::planned(setup_key(peer, settings), key, &collections.setup_keys, of_keys).await?;
+    let keys = setup_key::planned(setup_key(peer, settings), key, &collections.setup_keys, recorded_keys).await?;
     let group = group.unwrap_or_default();
     let shared = shared_network(peer, peers, settings).filter(|shared| network_id(peer) == Some(shared.as_str()));
     let id = network_id(peer).unwrap_or_default().to_owned();
@@ -466,7 +466,7 @@ pub(crate) async fn plan(
         routes(&peer.spec).map_err(|why| Error::permanent(Why::InvalidSpec, why))?
     };
     let parts: BTreeSet<String> = wanted.iter().map(|route| route_part(route)).collect();
-    let dropped = route_parts(peer, of_routes).into_iter().filter(|part| !parts.contains(part));
+    let dropped = route_parts(peer, recorded_routes).into_iter().filter(|part| !parts.contains(part));
     let dropped: Vec<_> = dropped.map(|part| (part_binding(peer, &part, settings), None)).collect();
     let kept = wanted.iter().map(|route| {
         let binding = route_binding(peer, route, settings);

@@ -24,6 +24,8 @@ pub(super) async fn settings_that_are_left_out_fall_to_zero(session: &Session) {
     let kept = session.put(&path, json!({ "settings": full, "konverge_unknown": 1 })).await;
     assert_eq!(kept.body["settings"], full, "what is sent is kept");
     assert_eq!(session.get("/accounts").await.body[0]["settings"], full);
+    let whole = session.get("/accounts").await.body[0].clone();
+    assert_eq!(session.put(&path, whole.clone()).await.body, whole, "what was read is kept");
     for body in [json!({}), json!({ "settings": {} })] {
         assert_eq!(session.put(&path, body).await.status, 422);
     }

@@ -33,6 +33,9 @@ pub(super) async fn tokens_are_checked(session: &Session) {
 
 pub(super) async fn roles_decide_what_is_written(session: &Session) {
     let key = json!({ "name": "k", "type": "reusable", "expires_in": 0, "auto_groups": [] });
+    let all = format!("{}-all", session.account.id);
+    let rule = json!({ "name": "r", "enabled": true, "action": "accept", "protocol": "all", "sources": [all], "destinations": [all] });
+    let policy = json!({ "name": "p", "enabled": true, "rules": [rule] });
     for (role, groups, keys, settings) in
         [("owner", 200, 200, 200), ("admin", 200, 200, 200), ("network_admin", 200, 403, 403), ("user", 403, 403, 403)]
     {
@@ -54,7 +57,20 @@ pub(super) async fn roles_decide_what_is_written(session: &Session) {
         }
         let call = async |method, path: &str, body| session.call(role, method, path, body).await;
         assert_eq!(call(Method::POST, "/groups", json!({ "name": role })).await.status, groups);
-        assert_eq!(call(Method::POST, "/networks", json!({ "name": role })).await.status, groups);
+        let network = call(Method::POST, "/networks", json!({ "name": role })).await;
+        assert_eq!(network.status, groups);
+        if groups == 200 {
+            let path = format!("/networks/{}/resources", network.id());
+            let resource = json!({ "name": role, "address": "10.0.0.1", "enabled": true, "groups": [] });
+            assert_eq!(call(Method::POST, &path, resource).await.status, 200);
+        }
+        let made = call(Method::POST, "/policies", policy.clone()).await;
+        assert_eq!(made.status, groups);
+        if groups == 200 {
+            let path = format!("/policies/{}", made.id());
+            assert_eq!(call(Method::PUT, &path, policy.clone()).await.status, 200);
+            assert_eq!(call(Method::DELETE, &path, Value::Null).await.status, 200);
+        }
         assert_eq!(call(Method::POST, "/setup-keys", key.clone()).await.status, keys);
         let account = call(Method::GET, "/accounts", Value::Null).await.body[0].clone();
         let path = format!("/accounts/{}", session.account.id);

@@ -74,7 +74,7 @@ impl AccountState {
         if id != self.id {
             return refused(403, "failed to validate user permissions: user is not part of this account");
         }
-        body.only(&["settings"])?;
+        body.only(&["created_at", "created_by", "domain", "domain_category", "id", "onboarding", "settings"])?;
         let sent = body.value("settings").and_then(Value::as_object).cloned().unwrap_or_default();
         let expiration = sent.get("peer_login_expiration").and_then(Value::as_i64).unwrap_or_default();
         if expiration < 3600 {
