@@ -3,4 +3,5 @@
 
 mod crashing;
 mod lives;
+mod shipped;
 mod stage;
