@@ -15,7 +15,11 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo},
 };
-use tokio::{net::TcpListener, task::JoinSet, time::sleep};
+use tokio::{
+    net::TcpListener,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 /// A proxy without TLS before one server. Dropping it ends it and its connections.
 ///
@@ -67,6 +71,10 @@ pub struct Seen {
     pub body: Bytes,
     /// The server's status. `None` if the server has not answered.
     pub status: Option<u16>,
+    /// When the request arrived.
+    pub at: Instant,
+    /// When the server had answered.
+    pub answered: Option<Instant>,
 }
 
 type Plan = Box<dyn Fn(&Seen) -> Option<Fault> + Send + Sync>;
@@ -128,6 +136,17 @@ impl HttpFront {
         *self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(plan);
     }
 
+    /// How many requests there were so far.
+    pub fn count(&self) -> usize {
+        self.shared.journal.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The requests from this number on.
+    pub fn since(&self, number: usize) -> Vec<Seen> {
+        let journal = self.shared.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        journal.get(number..).unwrap_or_default().to_vec()
+    }
+
     /// All requests so far.
     pub fn journal(&self) -> Vec<Seen> {
         self.shared.journal.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -144,8 +163,9 @@ impl Shared {
     fn note(&self, request: &Request<Incoming>) -> Seen {
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
-        let seen =
-            Seen { number: journal.len(), method: request.method().clone(), path, body: Bytes::new(), status: None };
+        let (number, method) = (journal.len(), request.method().clone());
+        let at = Instant::now();
+        let seen = Seen { number, method, path, body: Bytes::new(), status: None, at, answered: None };
         journal.push(seen.clone());
         seen
     }
@@ -185,7 +205,10 @@ impl Shared {
             self.client.request(Request::from_parts(head, Full::from(body))).await.map_err(io::Error::other)?;
         let (mut head, body) = answer.into_parts();
         let mut body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-        self.change(&seen, |entry| entry.status = Some(head.status.as_u16()));
+        self.change(&seen, |entry| {
+            entry.status = Some(head.status.as_u16());
+            entry.answered = Some(Instant::now());
+        });
         match fault {
             Some(Fault::DropReply) => return Err(io::ErrorKind::ConnectionAborted.into()),
             Some(Fault::HoldReply) => std::future::pending().await,

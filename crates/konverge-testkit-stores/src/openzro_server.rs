@@ -153,6 +153,21 @@ impl OpenZroServer {
             .unwrap_or_else(|| panic!("all {ACCOUNTS} accounts are taken; raise the number"))
     }
 
+    /// Kills it as nothing else does, starts it again over the same database, and waits until it answers. Other tests of the process lose it for a
+    /// moment, so only those of a test program of their own do this.
+    pub async fn restart(&self) -> Result<(), OpenZroServerError> {
+        {
+            let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+            process.kill();
+            process.start_again()?;
+        }
+        let answers = async || TcpStream::connect(("127.0.0.1", PORT)).await.ok();
+        match konverge_testkit::eventually(READY_WITHIN, answers).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+        }
+    }
+
     /// The folder of this run, with the server's log.
     pub fn run_directory(&self) -> &RunDirectory {
         &self.run
