@@ -1,9 +1,11 @@
 //! Benchmarks against the limit: each figure is held against what the same machine does in the same run without us.
 //!
 //! The main job is measured on the stage of the demo; the [`framework`] beside its peers, on a control plane of its own; [`push`] beside
-//! a loop of the same requests to the same Vault; [`roll`] beside a loop of the same patches; [`zopp`] beside the published server.
+//! a loop of the same requests to the same Vault; [`roll`] beside a loop of the same patches; [`manage`] beside a loop of the same calls;
+//! [`zopp`] beside the published server.
 
 mod framework;
+mod manage;
 mod memory;
 mod propagation;
 mod push;
@@ -19,7 +21,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
-use crate::{framework::Scale, push::PushScale, report::Report, roll::RollScale, scene::Scene, zopp::ZoppScale};
+use crate::{
+    framework::Scale, manage::ManageScale, push::PushScale, report::Report, roll::RollScale, scene::Scene,
+    zopp::ZoppScale,
+};
 
 /// Measures, and fails when a figure is above its bound.
 #[derive(Parser)]
@@ -28,7 +33,7 @@ struct Cli {
     /// Only this; may be repeated [default: all]
     #[arg(long, value_enum)]
     only: Vec<Subject>,
-    /// Changes made for the figures about propagation, about the framework's latency, and about push and roll
+    /// Changes made for the figures about propagation, about the framework's latency, and about push, roll and manage
     #[arg(long, default_value_t = 400)]
     changes: usize,
     /// Seconds of rest that are listened to
@@ -40,6 +45,8 @@ struct Cli {
     push: PushScale,
     #[command(flatten)]
     roll: RollScale,
+    #[command(flatten)]
+    manage: ManageScale,
     #[command(flatten)]
     zopp: ZoppScale,
 }
@@ -58,6 +65,8 @@ enum Subject {
     Push,
     /// Rollouts of what uses a changed Secret
     Roll,
+    /// openZro as custom resources say
+    Manage,
     /// The secrets manager beside the published server
     Zopp,
 }
@@ -84,6 +93,9 @@ async fn run(arguments: &Cli, report: &mut Report) -> Result<()> {
     }
     if wanted(Subject::Roll) {
         roll::measure(&arguments.roll, arguments.changes, report).await?;
+    }
+    if wanted(Subject::Manage) {
+        manage::measure(&arguments.manage, arguments.changes, report).await?;
     }
     if wanted(Subject::Zopp) {
         zopp::measure(&arguments.zopp, report).await?;

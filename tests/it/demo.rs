@@ -130,6 +130,13 @@ async fn the_demo_tells_what_happened_and_leaves_nothing_behind() {
     ];
     let are_those = rollouts.iter().zip(expected).all(|(line, begins)| line.trim().starts_with(begins));
     assert!(rollouts.len() == expected.len() && are_those, "{said}");
+    assert!(said.contains("kind: OZPolicy") && said.contains("The group Developers is as people made it."), "{said}");
+    let steps: Vec<u64> = said
+        .lines()
+        .filter_map(|line| after(line, "in openZro ").or_else(|| after(line, "gone from openZro ")))
+        .collect();
+    assert_eq!(steps.len(), 4, "{said}");
+    assert!(steps.iter().all(|&milliseconds| milliseconds < 5000), "within some intervals of a second: {steps:?}");
     nothing_is_left(temporary.path()).await;
 }
 
@@ -161,7 +168,9 @@ async fn a_demo_that_is_kept_can_be_played_with_and_goes_with_ctrl_c() {
     let vault = VaultServer::program().unwrap();
     let vault = vault.file_name().and_then(|name| name.to_str()).unwrap();
     // Of a longer name the system knows only the beginning.
-    for name in ["etcd", "zopp-server", &vault[..vault.len().min(15)], "vault-sync-oper", "vault-rollout-o"] {
+    for name in
+        ["etcd", "zopp-server", &vault[..vault.len().min(15)], "vault-sync-oper", "vault-rollout-o", "openzro-operato"]
+    {
         kill(demo.child.id().unwrap(), name).await;
         demo.says("all run again").await;
     }
@@ -170,6 +179,10 @@ async fn a_demo_that_is_kept_can_be_played_with_and_goes_with_ctrl_c() {
     shell(&patch).await;
     let follows = async || shell(&curl).await.contains("\"password\":\"three\"").then_some(());
     eventually(SOON, follows).await.unwrap();
+    // Without the operator's finalizers nothing would be deleted, so this is about an operator that was started again.
+    shell("kubectl delete ozpolicy ssh --timeout=60s").await;
+    let policies = demo.told("curl -sH \"Authorization: ");
+    assert_eq!(shell(&format!("curl -sfH \"Authorization: {policies}")).await.trim(), "[]");
     shell("zopp secret delete GREETING").await;
     eventually(SOON, async || (keys().await == ["DATABASE_URL"]).then_some(())).await.unwrap();
 

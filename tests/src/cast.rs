@@ -5,7 +5,7 @@ use std::{process::ExitStatus, time::Duration};
 use anyhow::Result;
 use tokio::time::sleep;
 
-use crate::{Operator, PushStage, RollStage, Stage};
+use crate::{ManageStage, OpenZroAccount, Operator, PushStage, RollStage, Stage};
 
 /// How often is looked after them.
 const LOOK: Duration = Duration::from_millis(200);
@@ -19,13 +19,15 @@ pub struct Cast {
     operator: Operator,
     push: Option<PushStage>,
     roll: Option<RollStage>,
+    manage: Option<ManageStage>,
+    account: Option<OpenZroAccount>,
     stage: Stage,
 }
 
 impl Cast {
     /// Puts the operator on the stage.
     pub fn new(stage: Stage, operator: Operator) -> Self {
-        Self { operator, push: None, roll: None, stage }
+        Self { operator, push: None, roll: None, manage: None, account: None, stage }
     }
 
     /// A Vault and its operator come in.
@@ -41,6 +43,26 @@ impl Cast {
     /// The operator that rolls, once it has come in.
     pub fn roll(&mut self) -> Option<&mut RollStage> {
         self.roll.as_mut()
+    }
+
+    /// The operator of openZro comes in.
+    pub fn manage(&mut self, manage: ManageStage) {
+        self.manage = Some(manage);
+    }
+
+    /// The operator of openZro, once it has come in.
+    pub fn manager(&mut self) -> Option<&mut ManageStage> {
+        self.manage.as_mut()
+    }
+
+    /// Keeps an account of openZro for as long as its operator.
+    pub fn keep_account(&mut self, account: OpenZroAccount) {
+        self.account = Some(account);
+    }
+
+    /// The account of openZro that was kept.
+    pub fn account(&self) -> Option<&OpenZroAccount> {
+        self.account.as_ref()
     }
 
     /// The stage.
@@ -100,6 +122,9 @@ impl Cast {
         if let Some(roll) = &mut self.roll {
             roll.start_ended().await?;
         }
+        if let Some(manage) = &mut self.manage {
+            manage.start_ended().await?;
+        }
         println!("  all run again");
         Ok(())
     }
@@ -111,6 +136,7 @@ impl Cast {
         }
         ended.extend(self.push.iter_mut().flat_map(PushStage::ended));
         ended.extend(self.roll.iter_mut().filter_map(RollStage::ended));
+        ended.extend(self.manage.iter_mut().filter_map(ManageStage::ended));
         ended
     }
 }

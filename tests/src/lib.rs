@@ -5,6 +5,7 @@
 
 mod binaries;
 mod cast;
+mod manage_stage;
 mod manifest;
 mod operator;
 mod push_stage;
@@ -18,6 +19,7 @@ mod zopp;
 
 pub use binaries::binary;
 pub use cast::Cast;
+pub use manage_stage::{ManageStage, OpenZroAccount};
 pub use manifest::{annotated_deployment, annotated_secret, followed_deployment, yaml};
 pub use operator::Operator;
 pub use push_stage::{Held, PushStage, Vault};

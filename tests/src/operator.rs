@@ -75,6 +75,29 @@ impl Operator {
         Ok(Self { process: Process::start(run, without_vault_of_user(spec))?, metrics: address.clone(), address })
     }
 
+    /// Starts an openzro-operator that has the token of this file; it need not be able to reach anything.
+    pub fn start_manage(
+        run: &RunDirectory,
+        kubeconfig: &Path,
+        server: &str,
+        token: &Path,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let [address, metrics] = [free_port()?, free_port()?].map(|port| format!("127.0.0.1:{port}"));
+        let name = "openzro-operator";
+        let spec = ProcessSpec::new(name, binary(name)?)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--openzro-management-url", server])
+            .arg("--openzro-api-key-file")
+            .arg(token)
+            // The port of its webhooks is fixed, and the API server would not find them outside of the cluster.
+            .args(["--enable-webhooks=false", "--runtime-namespace=openzro"])
+            .args(["--health-probe-bind-address", &address, "--metrics-bind-address", &metrics])
+            .args(arguments.iter().copied());
+        Ok(Self { process: Process::start(run, spec)?, address, metrics })
+    }
+
     /// Waits until `/readyz` answers 200.
     pub async fn ready(&mut self) -> Result<()> {
         let address = &self.address;
@@ -85,6 +108,11 @@ impl Operator {
     /// The address of its health port.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where its metrics are.
+    pub fn metrics_address(&self) -> &str {
+        &self.metrics
     }
 
     /// Status code and body of a path on its health port.

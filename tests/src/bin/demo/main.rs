@@ -1,6 +1,7 @@
 //! The main jobs, shown: a value changed in the secrets manager is in the Kubernetes Secret well under a second later, one changed in a
-//! Kubernetes Secret is in Vault, and what uses a changed Secret restarts once.
+//! Kubernetes Secret is in Vault, what uses a changed Secret restarts once, and what custom resources declare is in openZro.
 
+mod manage;
 mod pull;
 mod push;
 mod roll;
@@ -115,6 +116,7 @@ async fn play(keep: bool) -> Result<()> {
     let mut cast = pull::show(stage, &namespace).await?;
     push::show(&mut cast, &namespace, keep).await?;
     roll::show(&mut cast, &namespace).await?;
+    manage::show(&mut cast, &namespace, keep).await?;
     if keep {
         explain(&cast, &namespace)?;
         cast.perform(async |_| std::future::pending().await).await?;
@@ -146,13 +148,15 @@ fn explain(cast: &Cast, namespace: &str) -> Result<()> {
     println!("  export KUBECONFIG={}", shown(stage.control_plane.kubeconfig()));
     let zopp = pull::explain_exports(stage)?;
     push::explain_exports(cast)?;
+    manage::explain_exports(cast);
     // The shell parses the value of an alias once more.
     println!("  alias kubectl={} zopp={}\n", quoted(&kubectl), quoted(&zopp));
     pull::explain(namespace);
     push::explain(namespace);
     roll::explain(namespace);
+    manage::explain(cast);
     let killable = if stage.control_plane.is_ours() { "kube-apiserver, etcd, " } else { "" };
-    let also = format!("zopp-operator, {killable}vault with its operator, or vault-rollout-operator");
+    let also = format!("zopp-operator, {killable}vault with its operator, vault-rollout-operator, or openzro-operator");
     println!("  pkill -9 -P {} zopp-server    # or {also}: it is started again\n", std::process::id());
     println!("Their logs are in {}", stage.control_plane.run_directory().path().display());
     if let Some(push) = cast.push() {
