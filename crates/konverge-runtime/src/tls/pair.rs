@@ -30,9 +30,8 @@ pub enum PairError {
     Mismatch(#[source] rustls::Error),
 }
 
-/// When a certificate holds.
+/// When a certificate holds. It gets no further field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Validity {
     /// From then on.
     pub begins: Timestamp,
