@@ -45,7 +45,7 @@ struct Cli {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Cli { minutes, into } = Cli::parse();
-    match draw(Duration::from_mins(minutes), &into).await {
+    match Box::pin(draw(Duration::from_mins(minutes), &into)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nError: {}", in_one_line(error.as_ref()));
