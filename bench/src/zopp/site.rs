@@ -11,9 +11,13 @@ use konverge_zopp_proto::UpsertSecretRequest;
 use konverge_zopp_testing::postgres_database;
 
 /// Limits that a load from one principal on one machine would reach; they are in force, and far away.
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 12] = [
     "--max-changes",
     "1000000",
+    "--max-reads",
+    "100000000",
+    "--max-answer-bytes",
+    "1000000000",
     "--max-requests",
     "2000",
     "--max-connections-per-address",

@@ -2,6 +2,8 @@
 //!
 //! Changes write their rows themselves, in their own transaction. These here go through a bounded queue, in batches, so that a
 //! read costs no commit; when the queue is full the request waits, so that no row is lost. The queue is emptied at shutdown.
+//! While the database takes no changes, as on a full disk, reads go on: the last [`KEPT`] rows wait in memory, and the metrics count those that are
+//! lost.
 //!
 //! Rows that say the same again are folded into one (module `fold`): polls of operators and repeated refusals would bury the rest.
 //! On request ([`AuditOptions::required`]) a read waits until its row is on disk, and fails if it cannot be written.
@@ -20,11 +22,14 @@ use tokio_util::sync::CancellationToken;
 use self::fold::Fold;
 use crate::{
     clock,
-    store::{AuditRow, AuditWrite, Outcome, Store},
+    metrics::Metrics,
+    store::{AuditRow, AuditWrite, Outcome, Store, StoreError},
 };
 
 /// Rows waiting. At 300 bytes each a quarter of a megabyte.
 const QUEUE: usize = 1024;
+/// Rows that wait for a database that takes no changes at the moment.
+const KEPT: usize = 1024;
 /// Rows per transaction at most.
 const BATCH: usize = 256;
 /// How often the counts of folded rows are written. A crash loses the counts of so long, and no row.
@@ -80,12 +85,18 @@ pub(crate) struct Unrecorded;
 
 impl AuditQueue {
     /// Starts the writer. Once the calls are `finished` it takes nothing more, writes what it has, and ends.
-    pub(crate) fn start(store: Store, options: AuditOptions, finished: CancellationToken) -> (Self, JoinHandle<()>) {
+    pub(crate) fn start(
+        store: Store,
+        options: AuditOptions,
+        metrics: Metrics,
+        finished: CancellationToken,
+    ) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         if let Some(retention) = options.retention {
             tokio::spawn(prune(store.clone(), retention, finished.clone()));
         }
-        let writer = Writer { store, fold: Fold::new(options.fold), flush_at_once: options.required };
+        let fold = Fold::new(options.fold);
+        let writer = Writer { store, metrics, fold, waiting: Vec::new(), required: options.required };
         (Self { sender, required: options.required }, tokio::spawn(writer.run(receiver, finished)))
     }
 
@@ -105,9 +116,12 @@ impl AuditQueue {
 
 struct Writer {
     store: Store,
+    metrics: Metrics,
     fold: Fold,
-    /// Write counts with every batch.
-    flush_at_once: bool,
+    /// Could not be written yet.
+    waiting: Vec<AuditWrite>,
+    /// A read fails if its row cannot be written, and counts are written with every batch.
+    required: bool,
 }
 
 impl Writer {
@@ -138,7 +152,7 @@ impl Writer {
                 writes.extend(self.fold.admit(row, at));
                 waiting.extend(written);
             }
-            if self.flush_at_once {
+            if self.required {
                 writes.extend(self.fold.take_counts());
             }
             if self.write(writes).await {
@@ -146,27 +160,36 @@ impl Writer {
                     // A caller that hung up waits no more.
                     let _ = told.send(());
                 }
-            } else {
-                // Counts of rows that are not there would count for nothing.
-                self.fold.forget();
             }
         }
     }
 
-    /// Returns whether all was written.
-    async fn write(&self, writes: Vec<AuditWrite>) -> bool {
-        if writes.is_empty() {
+    /// Writes what waits and these. Returns whether all was written.
+    async fn write(&mut self, writes: Vec<AuditWrite>) -> bool {
+        self.waiting.extend(writes);
+        if self.waiting.is_empty() {
             return true;
         }
-        let result = self.store.record(&writes).await;
-        if let Err(error) = &result {
-            tracing::error!(
-                error = error as &dyn std::error::Error,
-                rows = writes.len(),
-                "audit rows of reads and refusals could not be written"
-            );
+        let Err(error) = self.store.record(&self.waiting).await else {
+            self.waiting.clear();
+            return true;
+        };
+        // A read that failed for this must not be on record as one that was shown. And a row that the database refuses would hold up all others.
+        let rest = if self.required || !matches!(error, StoreError::Outage(_)) { 0 } else { KEPT };
+        let lost = self.waiting.len().saturating_sub(rest);
+        self.waiting.drain(..lost);
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            lost,
+            waiting = self.waiting.len(),
+            "audit rows of reads and refusals could not be written"
+        );
+        if lost > 0 {
+            self.metrics.audit_rows_lost(lost);
+            // Counts of rows that are not there would count for nothing.
+            self.fold.forget();
         }
-        result.is_ok()
+        false
     }
 }
 

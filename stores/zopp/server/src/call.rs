@@ -15,14 +15,17 @@ use crate::{
     address::client_address,
     audit::Unrecorded,
     auth::{self, Caller, Refused, Repeat},
+    guesses::{self, Guess},
     limits::Reached,
     rbac::Role,
+    reading::{self, FEW_KEYS},
+    serve::Charge,
     shares::Share,
     state::State,
     status::{denied, exhausted, from_store},
     store::{
-        Action, AuditRow, Authority, EnvironmentRow, Located, Need, Outcome, PrincipalRow, ProjectRow, Scope, Store,
-        WorkspaceRow,
+        Action, AuditRow, Authority, ContentSize, EnvironmentRow, Located, Need, Outcome, PrincipalRow, ProjectRow,
+        Scope, Store, WorkspaceRow,
     },
     validate,
 };
@@ -52,8 +55,12 @@ pub(crate) struct Call {
     pub wrap_signature: Option<Vec<u8>>,
     /// The generation of the workspace key from which the request was made, as it says.
     key_generation: Option<u32>,
+    /// The content of the environment that the call is about.
+    content: ContentSize,
     record: Record,
     row: AuditRow,
+    /// The memory that the request and its answer take.
+    charge: Option<Arc<Charge>>,
     /// Of the requests that the caller may have under way.
     _share: Option<Arc<Share>>,
 }
@@ -94,7 +101,6 @@ impl Call {
         method: &str,
         record: Record,
     ) -> Result<Self, Status> {
-        validate::request_size(method, request.get_ref())?;
         let repeat = if matches!(record, Record::Change(..)) { Repeat::Refused } else { Repeat::Allowed };
         let (Record::Lookup(action, resource_type)
         | Record::Read(action, resource_type)
@@ -114,6 +120,12 @@ impl Call {
             }
         };
         let row = AuditRow { signature: caller.used, ..row_of(&caller.principal, request, action, resource_type) };
+        if repeat == Repeat::Allowed
+            && let Some(status) = too_many_reads(state, &caller.principal)
+        {
+            record_limit(state, row, &status).await;
+            return Err(status);
+        }
         let limit = state.store.limits().requests;
         let Some(share) = state.requests.take(&caller.principal.id, limit) else {
             let reached = Reached { what: "requests of a principal at once", limit, flag: "--max-requests" };
@@ -123,12 +135,23 @@ impl Call {
         };
         let (state, wrap_signature) = (Arc::clone(state), wrap_signature(request)?);
         let key_generation = key_generation(request)?;
-        Ok(Self { state, caller, wrap_signature, key_generation, record, row, _share: Some(Arc::new(share)) })
+        let charge = request.extensions().get::<Arc<Charge>>().cloned();
+        Ok(Self {
+            state,
+            caller,
+            wrap_signature,
+            key_generation,
+            content: ContentSize::default(),
+            record,
+            row,
+            charge,
+            _share: Some(Arc::new(share)),
+        })
     }
 
     /// The same call once it is answered, for the stream that follows.
     pub(crate) fn answered(&self) -> Self {
-        Self { _share: None, ..self.clone() }
+        Self { charge: None, _share: None, ..self.clone() }
     }
 
     /// The row for a change to the thing of that id (or name).
@@ -141,6 +164,48 @@ impl Call {
     pub(crate) fn about(&mut self, resource_id: &str, details: Option<String>) {
         resource_id.clone_into(&mut self.row.resource_id);
         self.row.details = details;
+    }
+
+    /// Ends a call that is answered with a message: takes the memory that the message takes, and closes it.
+    pub(crate) async fn answer<T: Message>(self, result: Result<T, Status>) -> Result<Response<T>, Status> {
+        let covered = match (&self.charge, &result) {
+            (Some(charge), Ok(message)) => charge.cover(message.encoded_len()),
+            _ => Ok(()),
+        };
+        self.close(covered.and(result)).await
+    }
+
+    /// Takes the memory of a list of the environment's secrets before it is read, and waits for it.
+    pub(crate) async fn reserve_list(&self, environment_id: &str) -> Result<(), Status> {
+        let Some(charge) = &self.charge else { return Ok(()) };
+        let key_bytes = if self.content.keys > FEW_KEYS {
+            self.state.store.key_bytes(environment_id).await.map_err(from_store)?
+        } else {
+            0
+        };
+        charge.reserve(reading::of_list(&self.content, key_bytes)).await
+    }
+
+    /// Takes the memory of one secret before it is read, and waits for it.
+    pub(crate) async fn reserve_value(&self) -> Result<(), Status> {
+        self.reserve(reading::of_value(&self.content, self.state.store.limits())).await
+    }
+
+    /// Takes the memory of the values that a secret has and had, before they are read, and waits for it.
+    pub(crate) async fn reserve_history(&self) -> Result<(), Status> {
+        self.reserve(reading::of_history(&self.content, self.state.store.limits())).await
+    }
+
+    async fn reserve(&self, bytes: u64) -> Result<(), Status> {
+        match &self.charge {
+            Some(charge) => charge.reserve(bytes).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Had the environment this tag when its place was looked up?
+    pub(crate) fn has_tag(&self, known: Option<&str>) -> bool {
+        known == Some(self.content.tag.as_str())
     }
 
     /// Ends the call: records what must be recorded and turns the result into an answer.
@@ -255,6 +320,9 @@ impl Call {
             self.row.environment_id = located.environment.as_ref().map(|environment| environment.id.clone());
             valid?;
         }
+        if let Some(located) = &located {
+            self.content = located.content.clone();
+        }
         let (place, environment) = admitted(located, names, role)?;
         self.row.authority.add(Need::Member(place.workspace.id.clone()));
         self.rely_on_generation(&place.workspace.id);
@@ -329,19 +397,48 @@ pub(crate) async fn admit_open<M>(state: &State, request: &Request<M>, action: A
     Err(refuse_address(state, request, &reached, wait, blank_row(action, "user")).await)
 }
 
+/// Lets an address guess a code, a passphrase or a principal, unless it guessed wrong too often.
+pub(crate) async fn admit_guess<'a, M>(
+    state: &'a State,
+    request: &Request<M>,
+    row: AuditRow,
+) -> Result<Guess<'a>, Status> {
+    match state.guesses.admit(client_address(request)) {
+        Ok(guess) => Ok(guess),
+        Err(wait) => {
+            let what = "wrong export codes, passphrases and logins of an address in a row";
+            let reached = Reached { what, limit: guesses::BURST, flag: "of this build" };
+            Err(refuse_address(state, request, &reached, wait, row).await)
+        }
+    }
+}
+
 /// Refuses a call that nobody signed because its address reached a limit, which ends after `wait`.
-pub(crate) async fn refuse_address<M>(
+async fn refuse_address<M>(
     state: &State,
     request: &Request<M>,
     reached: &Reached,
     wait: Duration,
     row: AuditRow,
 ) -> Status {
-    let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(1);
-    let status = exhausted(reached, Some(seconds));
+    let status = exhausted(reached, Some(whole_seconds(wait)));
     let row = AuditRow { principal_id: NOBODY.into(), client_ip: client_ip(request), ..row };
     record_limit(state, row, &status).await;
     status
+}
+
+/// The refusal of a principal that read too often within a minute.
+fn too_many_reads(state: &State, principal: &PrincipalRow) -> Option<Status> {
+    let source = uuid::Uuid::try_parse(&principal.id).ok().map(|id| id.as_u128());
+    let wait = state.reads.admit_source(source).err()?;
+    let limit = state.store.limits().reads;
+    let reached = Reached { what: "calls of a principal that read within a minute", limit, flag: "--max-reads" };
+    Some(exhausted(&reached, Some(whole_seconds(wait))))
+}
+
+/// In how many seconds the wait is over.
+fn whole_seconds(wait: Duration) -> i64 {
+    i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(1)
 }
 
 /// Records that a caller, or an address for which nobody signed, reached a limit: once a minute for each action.

@@ -1,10 +1,11 @@
-//! How often one address may guess: the calls that nobody signs, where a short code is all that is asked for.
+//! How often one source may do something: an address a call that nobody signs, or guess a short code; a principal a call that reads.
 //!
-//! Each address has a budget of wrong guesses that refills with time. A right one costs nothing. Addresses of IPv6 count by their
-//! /64, which is what one customer of a provider has.
+//! Each source has a budget that refills with time. A right guess costs nothing. Addresses of IPv6 count by their /64, which is what
+//! one customer of a provider has.
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     net::{IpAddr, Ipv6Addr},
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -16,26 +17,23 @@ use tokio::time::Instant;
 pub(crate) const BURST: u32 = 10;
 /// One more wrong guess after each of these.
 const REFILL: Duration = Duration::from_secs(6);
-/// Addresses that are remembered. Further ones share one budget.
+/// Sources that are remembered. Further ones share one budget.
 const CAPACITY: usize = 10_000;
 
-/// The wrong guesses of each address.
+/// The budgets of all sources.
 #[derive(Debug)]
-pub(crate) struct GuessLimit {
+pub(crate) struct GuessLimit<S = IpAddr> {
     burst: u32,
     refill: Duration,
-    /// The moment at which the budget of an address is full again.
-    full_at: Mutex<HashMap<Source, Instant>>,
+    /// The moment at which the budget of a source is full again. None stands for all sources for which there is no room, or that are unknown.
+    full_at: Mutex<HashMap<Option<S>, Instant>>,
 }
-
-/// The source of guesses: one address, or all addresses for which there is no room.
-type Source = Option<IpAddr>;
 
 /// Leave to guess once. It counts as wrong until it is said to be right, so that many at once are counted too.
 #[derive(Debug)]
-pub(crate) struct Guess<'a> {
-    limit: &'a GuessLimit,
-    source: Source,
+pub(crate) struct Guess<'a, S: Copy + Eq + Hash = IpAddr> {
+    limit: &'a GuessLimit<S>,
+    source: Option<S>,
 }
 
 impl Default for GuessLimit {
@@ -45,14 +43,20 @@ impl Default for GuessLimit {
 }
 
 impl GuessLimit {
+    /// Lets an address guess, or says how long it has to wait.
+    pub(crate) fn admit(&self, address: Option<IpAddr>) -> Result<Guess<'_>, Duration> {
+        self.admit_source(address.map(network))
+    }
+}
+
+impl<S: Copy + Eq + Hash> GuessLimit<S> {
     /// So many in a row, and one more after each `refill`.
     pub(crate) fn new(burst: u32, refill: Duration) -> Self {
         Self { burst, refill, full_at: Mutex::default() }
     }
 
-    /// Lets an address guess, or says how long it has to wait.
-    pub(crate) fn admit(&self, address: Option<IpAddr>) -> Result<Guess<'_>, Duration> {
-        let source = address.map(network);
+    /// Lets a source go on, or says how long it has to wait.
+    pub(crate) fn admit_source(&self, source: Option<S>) -> Result<Guess<'_, S>, Duration> {
         let now = Instant::now();
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         let known = full_at.contains_key(&source);
@@ -72,7 +76,7 @@ impl GuessLimit {
     }
 }
 
-impl Guess<'_> {
+impl<S: Copy + Eq + Hash> Guess<'_, S> {
     /// Gives the guess back to the budget.
     pub(crate) fn was_right(self) {
         let mut full_at = self.limit.full_at.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,6 +25,7 @@ mod metrics;
 mod own_service;
 pub mod policy;
 pub mod rbac;
+mod reading;
 mod rechecks;
 mod revocations;
 pub mod run;

@@ -19,9 +19,9 @@ pub struct Limits {
     )]
     pub environment_keys: u32,
 
-    /// Bytes of all encrypted values of an environment; a list of it is sent as one message
+    /// Bytes of all encrypted values of an environment; a list of it is sent as one message, and takes twice the memory
     #[arg(long = "max-environment-bytes", env = "ZOPP_MAX_ENVIRONMENT_BYTES", value_name = "BYTES",
-          default_value_t = 32 * 1024 * 1024)]
+          default_value_t = 8 * 1024 * 1024)]
     pub environment_bytes: u32,
 
     /// Earlier values that are kept of each key, also of a deleted one; 0 keeps none and erases those that were kept
@@ -62,19 +62,32 @@ pub struct Limits {
     #[arg(long = "max-watches", env = "ZOPP_MAX_WATCHES", value_name = "NUMBER", default_value_t = 2000)]
     pub watches: u32,
 
+    /// Groups of a workspace
+    #[arg(long = "max-groups", env = "ZOPP_MAX_GROUPS", value_name = "NUMBER", default_value_t = 1000)]
+    pub groups: u32,
+
+    /// Exports of a user's principals that are open
+    #[arg(long = "max-exports", env = "ZOPP_MAX_EXPORTS", value_name = "NUMBER", default_value_t = 100)]
+    pub exports: u32,
+
     /// Requests of a principal that are under way
     #[arg(long = "max-requests", env = "ZOPP_MAX_REQUESTS", value_name = "NUMBER", default_value_t = 256)]
     pub requests: u32,
 
-    /// Bytes that all requests take together until they are answered, each counted with 8 KiB more
+    /// Bytes that all requests take together until their clients took the answers, each counted with 8 KiB more
     #[arg(long = "max-request-bytes", env = "ZOPP_MAX_REQUEST_BYTES", value_name = "BYTES",
-          default_value_t = 32 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_INTAKE..))]
+          default_value_t = 16 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_INTAKE..))]
     pub request_bytes: u32,
 
-    /// Bytes that the requests from one address take until they are answered, counted in the same way
+    /// Bytes that the requests from one address take, counted in the same way
     #[arg(long = "max-request-bytes-per-address", env = "ZOPP_MAX_REQUEST_BYTES_PER_ADDRESS", value_name = "BYTES",
-          default_value_t = 16 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_INTAKE..))]
+          default_value_t = 10 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_INTAKE..))]
     pub request_bytes_per_address: u32,
+
+    /// Bytes that all large answers take together until their clients took them, of which an address gets half; answers wait for room
+    #[arg(long = "max-answer-bytes", env = "ZOPP_MAX_ANSWER_BYTES", value_name = "BYTES",
+          default_value_t = 32 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_ANSWER..))]
+    pub answer_bytes: u32,
 
     /// Calls without a signature (joining, looking an invite up) from one address within a minute
     #[arg(long = "max-open-calls", env = "ZOPP_MAX_OPEN_CALLS", value_name = "NUMBER", default_value_t = 600,
@@ -97,6 +110,11 @@ pub struct Limits {
     /// Changes that a principal makes, or tries to make, within 91 seconds: so long signatures are remembered
     #[arg(long = "max-changes", env = "ZOPP_MAX_CHANGES", value_name = "NUMBER", default_value_t = 32_768)]
     pub changes: u32,
+
+    /// Calls of a principal that only read, within a minute
+    #[arg(long = "max-reads", env = "ZOPP_MAX_READS", value_name = "NUMBER", default_value_t = 60_000,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub reads: u32,
 }
 
 /// A request with a larger value does not arrive: 4 MiB are read at most.
@@ -105,12 +123,15 @@ const MAXIMUM_VALUE: i64 = 4 * 1024 * 1024 - 128 * 1024;
 /// The largest request, which has many keys and a manifest, fits in with its base.
 const MINIMUM_INTAKE: i64 = 8 * 1024 * 1024 + 64 * 1024;
 
+/// The largest value fits into the half of an address, in both forms that an answer has.
+const MINIMUM_ANSWER: i64 = 4 * MAXIMUM_VALUE;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             value_bytes: 2 * 1024 * 1024,
             environment_keys: 20_000,
-            environment_bytes: 32 * 1024 * 1024,
+            environment_bytes: 8 * 1024 * 1024,
             history_versions: 10,
             history_bytes: 32 * 1024 * 1024,
             projects: 1000,
@@ -118,14 +139,18 @@ impl Default for Limits {
             workspaces: 100,
             invites: 1000,
             principals: 1000,
+            groups: 1000,
+            exports: 100,
             watches: 2000,
             requests: 256,
-            request_bytes: 32 * 1024 * 1024,
-            request_bytes_per_address: 16 * 1024 * 1024,
+            request_bytes: 16 * 1024 * 1024,
+            request_bytes_per_address: 10 * 1024 * 1024,
+            answer_bytes: 32 * 1024 * 1024,
             open_calls: 600,
             connections: 800,
             connections_per_address: 200,
             changes: 32_768,
+            reads: 60_000,
         }
     }
 }

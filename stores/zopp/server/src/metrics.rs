@@ -61,6 +61,8 @@ pub(crate) struct Metrics {
     refused: Family<Limit, Counter>,
     limits_reached: Family<Limit, Counter>,
     handshakes: Counter,
+    answers_not_taken: Counter,
+    audit_rows_lost: Counter,
     watch_rechecks: Counter,
     reloads: Family<Loaded, Counter>,
 }
@@ -87,6 +89,7 @@ impl Metrics {
         let seconds = Family::new_with_constructor(seconds as fn() -> Histogram);
         let connections = Gauge::default();
         let (handshakes, watch_rechecks) = (Counter::default(), Counter::default());
+        let (answers_not_taken, audit_rows_lost) = (Counter::default(), Counter::default());
         let (refused, limits_reached) = (Family::<Limit, Counter>::default(), Family::<Limit, Counter>::default());
         let reloads = Family::<Loaded, Counter>::default();
         registry.register(
@@ -108,6 +111,16 @@ impl Metrics {
         );
         registry.register("handshakes_failed", "TLS handshakes that did not succeed", handshakes.clone());
         registry.register(
+            "answers_not_taken",
+            "Answers that a client did not take in time, and whose connection was closed for that",
+            answers_not_taken.clone(),
+        );
+        registry.register(
+            "audit_rows_lost",
+            "Audit rows of reads and refusals that could not be written; with --audit-required, such reads failed",
+            audit_rows_lost.clone(),
+        );
+        registry.register(
             "watch_rechecks",
             "Questions to the database whether watches may go on; one serves all of a principal on an environment",
             watch_rechecks.clone(),
@@ -126,6 +139,8 @@ impl Metrics {
             refused,
             limits_reached,
             handshakes,
+            answers_not_taken,
+            audit_rows_lost,
             watch_rechecks,
             reloads,
         }
@@ -157,6 +172,16 @@ impl Metrics {
     /// A TLS handshake did not succeed.
     pub(crate) fn handshake_failed(&self) {
         self.handshakes.inc();
+    }
+
+    /// A client did not take its answer in time.
+    pub(crate) fn answer_not_taken(&self) {
+        self.answers_not_taken.inc();
+    }
+
+    /// So many audit rows could not be written.
+    pub(crate) fn audit_rows_lost(&self, rows: usize) {
+        self.audit_rows_lost.inc_by(rows as u64);
     }
 
     /// The database was asked whether watches may go on.

@@ -32,7 +32,7 @@ macro_rules! own_service {
                     let path = konverge_zopp_proto::$package::method_path($name);
                     let mut call = crate::call::Call::open_at(&self.state, &request, &path, record).await?;
                     let result = $handler(&mut call, request.into_inner()).await;
-                    call.close(result).await
+                    call.answer(result).await
                 }
             )*
         }

@@ -43,7 +43,7 @@ macro_rules! service {
                 ) -> Result<Response<proto::$answer>, Status> {
                     let mut call = Call::open(&self.state, &request, $name, $record).await?;
                     let result = $handler(&mut call, request.into_inner()).await;
-                    call.close(result).await
+                    call.answer(result).await
                 }
             )*
             $($others)*

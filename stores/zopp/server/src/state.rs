@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub limit_hits: LimitHits,
     /// How often an address may call without a signature.
     pub open_calls: GuessLimit,
+    /// How often a principal may read.
+    pub reads: GuessLimit<u128>,
     /// Rows of reads and refusals.
     pub audit: AuditQueue,
     /// The policy for new identities.

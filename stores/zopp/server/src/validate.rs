@@ -16,11 +16,13 @@ const MAXIMUM_KEY: usize = 1024;
 const MAXIMUM_LOOKUP: usize = 1024;
 /// Longer than any request of names and keys.
 const MAXIMUM_PLAIN_REQUEST: usize = 16 * 1024;
-/// The calls that carry encrypted content, which has limits of its own.
-const LARGE_REQUESTS: [&str; 3] = [
+/// The calls that carry encrypted content or keys, which have limits of their own.
+const LARGE_REQUESTS: [&str; 4] = [
     "/zopp.ZoppService/UpsertSecret",
     "/zopp.ZoppService/CreatePrincipalExport",
     "/konverge.zopp.secrets.v1.Secrets/ChangeSecrets",
+    // A key for each holder and each environment of the workspace.
+    "/konverge.zopp.v1.Identity/RotateWorkspaceKey",
 ];
 /// RFC 5321's limit for a path, without its brackets.
 const MAXIMUM_EMAIL: usize = 254;
@@ -59,15 +61,14 @@ pub(crate) fn lookup(what: &str, text: &str) -> Result<(), Status> {
     Ok(())
 }
 
-/// Refuses a request that is larger than any sensible one of its kind, before anything in it is looked at.
-pub(crate) fn request_size<M: prost::Message>(method: &str, request: &M) -> Result<(), Status> {
-    let size = request.encoded_len();
-    if size > MAXIMUM_PLAIN_REQUEST && !LARGE_REQUESTS.contains(&method) {
-        return Err(invalid(format!(
-            "this call takes at most {MAXIMUM_PLAIN_REQUEST} bytes, but the request has {size}"
-        )));
-    }
-    Ok(())
+/// The most bytes that a request of the call with this path has. More of it does not even arrive.
+pub(crate) fn largest_request(path: &str) -> Option<usize> {
+    (!LARGE_REQUESTS.contains(&path)).then_some(MAXIMUM_PLAIN_REQUEST)
+}
+
+/// For a request that is larger.
+pub(crate) fn too_large(most: usize) -> Status {
+    invalid(format!("this call takes at most {most} bytes"))
 }
 
 /// The key of a secret. The encryption context joins names with colons, so a colon would make it ambiguous. Everything else is

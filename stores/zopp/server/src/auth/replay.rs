@@ -12,9 +12,9 @@ use std::{
 use konverge_zopp_crypto::signature::{MAXIMUM_AGE_SECONDS, MAXIMUM_LEAD_SECONDS};
 use sha2::{Digest, Sha256};
 
-/// How many signatures are remembered: some 2,900 changes a second for as long as a signature can live, in about 30 MB.
+/// How many signatures are remembered: some 1,400 changes a second for as long as a signature can live, in about 15 MB.
 /// When that is not enough, changes are refused: forgetting would let a replay through.
-pub(crate) const CAPACITY: usize = 1 << 18;
+pub(crate) const CAPACITY: usize = 1 << 17;
 
 /// How long a signature can be used after it is received: made as far ahead as allowed, used as late as allowed, and the
 /// second that both roundings to whole seconds may add.

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::workspaces::{key_wrap, signed_by_caller};
 use crate::{
     auth::{self, Caller, Repeat, is_signed},
-    call::{Access, Call, NOBODY, Record, admit_open, blank_row, client_ip, refusal, wrap_signature},
+    call::{Access, Call, NOBODY, Record, admit_guess, admit_open, blank_row, client_ip, refusal, wrap_signature},
     rbac::Role,
     state::State,
     status::{from_store, or_exists},
@@ -27,7 +27,6 @@ pub(crate) async fn join(
     request: Request<proto::JoinRequest>,
 ) -> Result<Response<proto::JoinResponse>, Status> {
     admit_open(state, &request, Action::UserJoin).await?;
-    validate::request_size("", request.get_ref())?;
     let mut row = open_row(Action::UserJoin, &request);
     let result = async {
         let proven = proven_caller(state, "Join", &request, &mut row).await?;
@@ -98,10 +97,9 @@ pub(crate) async fn register(
             Ok(()) => register_service(&mut call, request.into_inner()).await,
             Err(status) => Err(status),
         };
-        return call.close(result).await;
+        return call.answer(result).await;
     }
     admit_open(state, &request, Action::UserRegister).await?;
-    validate::request_size("", request.get_ref())?;
     let mut row = open_row(Action::UserRegister, &request);
     let result = async {
         let proven = proven_caller(state, "Register", &request, &mut row).await?;
@@ -171,9 +169,13 @@ pub(crate) async fn login(
     request: Request<proto::LoginRequest>,
 ) -> Result<Response<proto::LoginResponse>, Status> {
     admit_open(state, &request, Action::UserLogin).await?;
-    validate::request_size("", request.get_ref())?;
     let mut row = open_row(Action::UserLogin, &request);
+    // An attacker must not learn by guessing which devices a user has.
+    let guess = admit_guess(state, &request, blank_row(Action::UserLogin, "user")).await?;
     let result = login_as(state, request.into_inner(), &mut row).await;
+    if result.is_ok() {
+        guess.was_right();
+    }
     let recorded = match &result {
         Ok(_) => row,
         Err(status) => refusal(row, status),

@@ -25,6 +25,9 @@ pub(crate) async fn read_environment(
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;
     let wanted = if message.without_ciphertexts { Wanted::WithoutCiphertexts } else { Wanted::All };
+    if !call.has_tag(message.known_tag.as_deref()) {
+        call.reserve_list(&environment.id).await?;
+    }
     let state = state(call, &environment, wanted, message.known_tag.as_deref()).await?;
     let details = state.content.as_ref().map(|content| format!("{{\"count\":{}}}", content.secrets.len()));
     call.about(&environment.id, details);
@@ -40,6 +43,7 @@ pub(crate) async fn read_secret(
     call.about(&message.key, None);
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;
+    call.reserve_value().await?;
     let state = state(call, &environment, Wanted::Key(&message.key), None).await?;
     Ok(answer(environment.id, state))
 }

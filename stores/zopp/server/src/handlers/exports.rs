@@ -7,11 +7,9 @@ use konverge_zopp_proto as proto;
 use tonic::{Request, Status};
 
 use crate::{
-    address::client_address,
-    call::{Call, NOBODY, blank_row, client_ip, refuse_address},
+    call::{Call, NOBODY, admit_guess, blank_row, client_ip},
     clock,
-    guesses::{self, Guess},
-    limits::Reached,
+    guesses::Guess,
     state::State,
     status::from_store,
     store::{Action, AuditRow, ExportRow, NewExport, Opened, Opening, Outcome, StoreError},
@@ -75,7 +73,6 @@ pub(crate) async fn get(
     request: &Request<proto::GetPrincipalExportRequest>,
 ) -> Result<proto::GetPrincipalExportResponse, Status> {
     let message = request.get_ref();
-    validate::request_size("", message)?;
     let guess = admit(state, request, &message.export_code, Action::PrincipalExportRead).await?;
     if message.token_hash.is_empty() {
         let export = state.store.export(&message.export_code).await.map_err(from_store)?;
@@ -104,7 +101,6 @@ pub(crate) async fn consume(
     request: &Request<proto::ConsumePrincipalExportRequest>,
 ) -> Result<proto::Empty, Status> {
     let message = request.get_ref();
-    validate::request_size("", message)?;
     let guess = admit(state, request, &message.export_code, Action::PrincipalExportConsume).await?;
     open(state, request, &message.export_code, &message.token_hash, Opening::Consume, guess).await?;
     Ok(proto::Empty {})
@@ -116,14 +112,7 @@ async fn admit<'a, M>(state: &'a State, request: &Request<M>, code: &str, action
     if !is_code(code) {
         return Err(not_found());
     }
-    match state.guesses.admit(client_address(request)) {
-        Ok(guess) => Ok(guess),
-        Err(wait) => {
-            let what = "wrong export codes and passphrases of an address in a row";
-            let reached = Reached { what, limit: guesses::BURST, flag: "of this build" };
-            Err(refuse_address(state, request, &reached, wait, blank_row(action, "principal_export")).await)
-        }
-    }
+    admit_guess(state, request, blank_row(action, "principal_export")).await
 }
 
 async fn open<M>(

@@ -32,6 +32,9 @@ pub(crate) async fn read(
     let role = if extent == Extent::Numbers { Role::Read } else { Role::Write };
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, role).await?;
+    if extent != Extent::Numbers {
+        call.reserve_history().await?;
+    }
     let history = call.state.store.secret_history(&environment.id, &message.key, extent).await.map_err(from_store)?;
     let Some(HistoryState { dek_wrapped, dek_nonce, versions }) = history else {
         return Err(Status::not_found(format!("environment {:?} not found", environment.name)));

@@ -59,6 +59,7 @@ pub(crate) async fn get(call: &mut Call, message: proto::GetSecretRequest) -> Re
     call.about(&message.key, None);
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;
+    call.reserve_value().await?;
     let secret = call
         .state
         .store
@@ -73,6 +74,7 @@ pub(crate) async fn get(call: &mut Call, message: proto::GetSecretRequest) -> Re
 pub(crate) async fn list(call: &mut Call, message: proto::ListSecretsRequest) -> Result<proto::SecretList, Status> {
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;
+    call.reserve_list(&environment.id).await?;
     let snapshot = call
         .state
         .store

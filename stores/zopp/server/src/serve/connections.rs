@@ -16,7 +16,10 @@ use tokio::{
     time::{Sleep, sleep, timeout},
 };
 use tokio_rustls::server::TlsStream;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+    task::AbortOnDropHandle,
+};
 use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
 
 use super::tls::Tls;
@@ -41,8 +44,19 @@ pub(super) struct Connection {
     stream: TcpStream,
     /// Until the first byte.
     deadline: Option<Pin<Box<Sleep>>>,
+    end: CancellationToken,
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
     _shares: [Option<Share>; 2],
     _counted: Counted,
+}
+
+/// On each request: the connection that it came on.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    /// The other side.
+    pub(super) tcp: TcpConnectInfo,
+    /// Ends it.
+    pub(super) end: CancellationToken,
 }
 
 /// A connection, in plain text or under TLS.
@@ -131,17 +145,27 @@ fn take(
         return None;
     };
     let deadline = Some(Box::pin(sleep(FIRST_BYTE)));
-    Some(Connection { stream, deadline, _shares: [of_address, Some(of_all)], _counted: metrics.connection() })
+    let end = CancellationToken::new();
+    let ended = Box::pin(end.clone().cancelled_owned());
+    Some(Connection {
+        stream,
+        deadline,
+        end,
+        ended,
+        _shares: [of_address, Some(of_all)],
+        _counted: metrics.connection(),
+    })
 }
 
 impl Connected for Wire {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        match self {
-            Self::Plain(connection) => connection.stream.connect_info(),
-            Self::Tls(stream) => stream.get_ref().0.stream.connect_info(),
-        }
+    fn connect_info(&self) -> Peer {
+        let connection = match self {
+            Self::Plain(connection) => connection,
+            Self::Tls(stream) => stream.get_ref().0,
+        };
+        Peer { tcp: connection.stream.connect_info(), end: connection.end.clone() }
     }
 }
 
@@ -201,6 +225,7 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.go_on(context)?;
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(result) => {
@@ -217,8 +242,16 @@ impl AsyncRead for Connection {
     }
 }
 
+impl Connection {
+    /// Fails once the connection is to end.
+    fn go_on(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.ended.as_mut().poll(context).is_ready() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+}
+
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.go_on(context)?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -235,6 +268,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.go_on(context)?;
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 

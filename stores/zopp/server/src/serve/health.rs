@@ -14,7 +14,7 @@ use axum::{
 use tokio::{net::TcpListener, sync::Mutex, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::RunError;
+use super::{RunError, probe_connections::Bounded};
 use crate::{metrics::Metrics, store::Store};
 
 /// How long a write that succeeded stands for those of later probes. Each is a commit that waits for the disk.
@@ -50,11 +50,13 @@ type Check = (&'static str, Outcome);
 
 /// Answers probes until the calls are `finished`; from the probes' `stop` on, that the server is not ready.
 pub(super) async fn serve(listener: TcpListener, probes: Probes, finished: CancellationToken) -> Result<(), RunError> {
+    let of_connections = probes.metrics.clone();
     let router = Router::new()
         .route("/healthz", get(alive))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .with_state(probes);
+    let listener = Bounded::new(listener, of_connections);
     // Not gracefully: a probe's idle connection must not hold the server up.
     tokio::select! {
         result = async { axum::serve(listener, router).await } => result.map_err(RunError::Health),

@@ -7,6 +7,7 @@ mod connections;
 mod error;
 mod health;
 mod intake;
+mod probe_connections;
 mod tls;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -21,6 +22,7 @@ use tonic::{service::interceptor::InterceptedService, transport::server::TcpInco
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 pub use error::{RunError, StartError};
+pub(crate) use intake::Charge;
 pub(crate) use tls::Tls;
 pub use tls::{TlsError, TlsFiles};
 
@@ -211,13 +213,14 @@ impl Server {
         let finished = CancellationToken::new();
         let revocations = Revocations::default();
         tokio::spawn(upkeep::run(self.store.clone(), finished.clone()));
-        let (audit, audit_writer) = AuditQueue::start(self.store.clone(), self.audit, finished.clone());
+        let metrics = Metrics::new();
+        let (audit, audit_writer) =
+            AuditQueue::start(self.store.clone(), self.audit, metrics.clone(), finished.clone());
         let events = match self.events {
             Some(listener) => EventBus::shared(listener, self.store.announces(), &revocations, finished.clone()),
             None => EventBus::default(),
         };
         let told = (events, revocations);
-        let metrics = Metrics::new();
         let rechecks = Rechecks::new(self.store.clone(), metrics.clone(), self.recheck);
         let state = state(&self.store, audit, told, self.replays, (self.policy, rechecks), &stop);
         let (reporter, grpc_health) = tonic_health::server::health_reporter();
@@ -234,6 +237,7 @@ impl Server {
         let secrets = InterceptedService::new(secrets.max_decoding_message_size(MAXIMUM_CHANGE), addresses.clone());
         let service = ZoppServiceServer::new(Service::new(state)).max_decoding_message_size(MAXIMUM_REQUEST);
         let service = InterceptedService::new(service, addresses);
+        tokio::spawn(intake.clone().end_late_connections(metrics.clone(), finished.clone()));
         let mut transport = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(PING_EVERY))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
@@ -283,13 +287,14 @@ fn state(
     (policy, rechecks): (Policy, Rechecks),
     stop: &CancellationToken,
 ) -> Arc<State> {
-    let open_calls = store.limits().open_calls;
+    let Limits { open_calls, reads, .. } = *store.limits();
     Arc::new(State {
         store: store.clone(),
         events,
         replays,
         guesses: GuessLimit::default(),
         open_calls: GuessLimit::new(open_calls, MINUTE / open_calls.max(1)),
+        reads: GuessLimit::new(reads, MINUTE / reads.max(1)),
         audit,
         policy,
         revocations,

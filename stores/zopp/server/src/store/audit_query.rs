@@ -1,7 +1,7 @@
 //! Reading the audit log, and forgetting its oldest part.
 
 use super::{
-    Action, Outcome, Store, StoreError,
+    Outcome, Store, StoreError,
     sql::{self, Connection, FromRow, QueryAs, from_row},
 };
 
@@ -69,7 +69,7 @@ pub struct AuditFilter {
     /// In one of these environments.
     pub environment_ids: Option<Vec<String>>,
     /// Of this kind.
-    pub action: Option<Action>,
+    pub action: Option<String>,
     /// That ended so.
     pub outcome: Option<Outcome>,
     /// From this moment on (Unix milliseconds).
@@ -193,7 +193,7 @@ fn bind<'q, T: FromRow>(query: QueryAs<'q, T>, filter: &'q AuditFilter) -> Query
         .bind(&filter.user_id)
         .bind(&filter.project_id)
         .bind(environments)
-        .bind(filter.action.map(Action::as_str))
+        .bind(filter.action.as_deref())
         .bind(filter.outcome.map(Outcome::as_str))
         .bind(filter.from)
         .bind(filter.to)

@@ -5,10 +5,10 @@ use sha2::{Digest, Sha256};
 use super::{
     AuditRow, Store, StoreError, audit,
     audit::commit_with,
-    new_id,
+    bound, new_id,
     sql::{self, Connection, from_row},
 };
-use crate::clock;
+use crate::{clock, limits::Reached};
 
 /// The third wrong token hash deletes an export.
 const MAXIMUM_ATTEMPTS: i64 = 3;
@@ -98,6 +98,9 @@ impl Store {
         let mut transaction = self.write(audit).await?;
         let now = clock::now();
         sql::query("DELETE FROM principal_exports WHERE expires_at <= ?").bind(now).execute(&mut *transaction).await?;
+        let reached = Reached { what: "open exports of a user", limit: self.limits.exports, flag: "--max-exports" };
+        let count = "SELECT count(*) FROM principal_exports WHERE user_id = ?";
+        bound(&mut transaction, sql::query_as(count).bind(new.user_id), reached).await?;
         let id = new_id();
         sql::query(
             "INSERT INTO principal_exports (id, export_code, token_hash, verification_salt, user_id, principal_id, \

@@ -3,11 +3,12 @@
 use super::{
     AuditRow, Changed, HolderKind, Store, StoreError,
     audit::commit_with,
+    bound,
     grants::{holdings, principal_holdings},
     new_id,
     sql::{self, Connection, from_row},
 };
-use crate::{clock, rbac::Holdings};
+use crate::{clock, limits::Reached, rbac::Holdings};
 
 /// A group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +95,9 @@ impl Store {
         if !decide(&callers) {
             return Ok(None);
         }
+        let reached = Reached { what: "groups in a workspace", limit: self.limits.groups, flag: "--max-groups" };
+        let count = "SELECT count(*) FROM groups WHERE workspace_id = ?";
+        bound(&mut transaction, sql::query_as(count).bind(workspace_id), reached).await?;
         let now = clock::now();
         let group = GroupRow {
             id: new_id(),

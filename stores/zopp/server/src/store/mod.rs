@@ -72,7 +72,7 @@ pub use lifecycle::{Decision, DeletedWorkspace, Kept, Removed};
 pub use location::{Location, LocationError, PostgresAddress};
 pub use open::OpenError;
 pub use permissions::{Changed, Grant, HolderKind, Removal, RevokedAll, Scope, Target};
-pub use place::Located;
+pub use place::{ContentSize, Located};
 pub use principals::{NewPrincipal, PrincipalRow, ServicePrincipalRow};
 pub use projects::ProjectRow;
 pub use secrets::{Change, SecretRow, Snapshot};

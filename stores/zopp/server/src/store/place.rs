@@ -3,6 +3,7 @@
 use super::{
     EnvironmentRow, Store, StoreError, WorkspaceRow,
     grants::{add, grants_at},
+    secrets::tag,
     sql::{self, Row},
 };
 use crate::rbac::Grants;
@@ -16,15 +17,33 @@ pub struct Located {
     pub project_id: Option<String>,
     /// The environment, if it exists.
     pub environment: Option<EnvironmentRow>,
+    /// The content of the environment.
+    pub content: ContentSize,
     /// The grants that count for the caller at the most precise place that exists.
     pub grants: Grants,
+}
+
+/// The content of an environment at one moment: how large it is, and the tag that stands for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ContentSize {
+    /// See [`EnvironmentState::tag`](super::EnvironmentState::tag).
+    pub tag: String,
+    /// How many secrets there are.
+    pub keys: i64,
+    /// Bytes of their ciphertexts.
+    pub bytes: i64,
+    /// Bytes of the manifest.
+    pub manifest_bytes: i64,
+    /// Bytes of the earlier values.
+    pub history_bytes: i64,
 }
 
 /// Users see a workspace by ownership or membership, unless the device is barred from it. Services see it by holding its key.
 const LOCATE: &str = concat!(
     "WITH place AS MATERIALIZED (\
         SELECT w.id AS workspace_id, w.name AS workspace_name, p.id AS project_id, e.id AS environment_id, e.name AS environment_name, \
-            e.dek_wrapped, e.dek_nonce, e.version, e.created_at, e.updated_at \
+            e.dek_wrapped, e.dek_nonce, e.version, e.created_at, e.updated_at, e.change_id, e.key_count, e.byte_count, e.history_bytes, \
+            CAST(coalesce(octet_length(e.manifest_ciphertext), 0) AS BIGINT) AS manifest_bytes \
         FROM workspaces w LEFT JOIN projects p ON p.workspace_id = w.id AND p.name = ?2 \
         LEFT JOIN environments e ON e.project_id = p.id AND e.name = ?3 \
         WHERE w.name = ?1 AND ((w.id NOT IN (SELECT workspace_id FROM workspace_bars WHERE principal_id = ?4) \
@@ -61,6 +80,7 @@ impl Store {
             workspace: WorkspaceRow { id: first.try_get("workspace_id")?, name: first.try_get("workspace_name")? },
             project_id: first.try_get("project_id")?,
             environment: environment_of(first)?,
+            content: content_of(first)?,
             grants: Grants { human: user_id.is_some(), ..Grants::default() },
         };
         for row in &rows {
@@ -69,6 +89,13 @@ impl Store {
             add(&mut located.grants, &kind, row.try_get("level")?, row.try_get("role")?)?;
         }
         Ok(Some(located))
+    }
+
+    /// The bytes of all keys of an environment.
+    pub async fn key_bytes(&self, environment_id: &str) -> Result<i64, StoreError> {
+        let sum = "SELECT CAST(coalesce(sum(octet_length(key_name)), 0) AS BIGINT) FROM secrets WHERE env_id = ?";
+        let (bytes,): (i64,) = sql::query_as(sum).bind(environment_id).fetch_one(&self.readers).await?;
+        Ok(bytes)
     }
 }
 
@@ -84,4 +111,16 @@ fn environment_of(row: &Row) -> Result<Option<EnvironmentRow>, StoreError> {
         created_at: row.try_get("created_at")?,
         updated_at: row.try_get("updated_at")?,
     }))
+}
+
+fn content_of(row: &Row) -> Result<ContentSize, StoreError> {
+    let Some(id) = row.try_get::<Option<String>>("environment_id")? else { return Ok(ContentSize::default()) };
+    let change_id: String = row.try_get("change_id")?;
+    Ok(ContentSize {
+        tag: tag(&id, row.try_get("version")?, &change_id),
+        keys: row.try_get("key_count")?,
+        bytes: row.try_get("byte_count")?,
+        manifest_bytes: row.try_get("manifest_bytes")?,
+        history_bytes: row.try_get("history_bytes")?,
+    })
 }

@@ -193,7 +193,8 @@ async fn a_text_that_no_name_can_be_is_not_found(database: Database) {
     let named =
         AuditRow { resource_id: "A\0B".into(), workspace_id: Some(workspace_id.clone()), ..row(Action::SecretRead) };
     store.record(&[AuditWrite::Row { id: new_id(), at: 7, row: Box::new(named) }]).await.unwrap();
-    let filter = AuditFilter { workspace_id, action: Some(Action::SecretRead), ..AuditFilter::default() };
+    let filter =
+        AuditFilter { workspace_id, action: Some(Action::SecretRead.as_str().to_owned()), ..AuditFilter::default() };
     let (entries, total) = store.audit_entries(&filter, 10, 0).await.unwrap();
     assert_eq!((entries[0].resource_id.as_str(), total), ("A\u{fffd}B", 1), "the attempt is on record");
 }

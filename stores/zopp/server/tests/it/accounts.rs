@@ -106,7 +106,14 @@ async fn login_is_signed_with_its_signature_left_out() {
     request.signature.truncate(10);
     assert_eq!(code(world.client().login(request.clone()).await), Code::Unauthenticated, "no signature at all");
     request.principal_name = "nobody".into();
-    assert_eq!(code(world.client().login(request).await), Code::NotFound);
+    assert_eq!(code(world.client().login(request.clone()).await), Code::NotFound);
+    // An attacker must not learn by guessing which devices a user has: ten wrong attempts, of which these were four.
+    for _ in 0..6 {
+        assert_eq!(code(world.client().login(request.clone()).await), Code::NotFound);
+    }
+    let refused = world.client().login(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert!(refused.metadata().contains_key("retry-after") && refused.message().contains("logins"), "{refused}");
 }
 
 #[tokio::test]

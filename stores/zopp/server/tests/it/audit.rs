@@ -184,6 +184,11 @@ async fn filters_that_make_no_sense_are_refused() {
         assert_eq!(refused.code(), Code::InvalidArgument, "{what}");
         assert!(refused.message().starts_with(what), "{refused}");
     }
+    // The original knows these actions, and records none of them either.
+    for action in ["principal.remove", "invite.consume"] {
+        let request = proto::ListAuditLogsRequest { action: text(action), ..everything() };
+        assert_eq!(call!(owner, list_audit_logs: "ListAuditLogs", request).unwrap().total_count, 0);
+    }
     for request in [
         proto::ListAuditLogsRequest { project_name: text("none"), ..everything() },
         proto::ListAuditLogsRequest { environment_name: text("none"), ..everything() },

@@ -43,7 +43,7 @@ pub(crate) fn now() -> i64 {
 pub(crate) struct World {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) address: SocketAddr,
-    health_address: SocketAddr,
+    pub(crate) health_address: SocketAddr,
     pub(crate) channel: Channel,
     pub(crate) store: Store,
     pub(crate) stop: CancellationToken,

@@ -90,6 +90,18 @@ async fn admins_replace_the_key_and_nobody_else() {
 }
 
 #[tokio::test]
+async fn the_key_of_a_large_workspace_is_replaced() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    for number in 0..200 {
+        owner.create_environment(&format!("environment-{number}")).await.unwrap();
+    }
+    let known = state(&world, &owner).await.unwrap();
+    assert_eq!(known.environments.len(), 201);
+    assert_eq!(rotate(&world, &owner, rotation(&known, &owner.seed)).await.unwrap().generation, 2);
+}
+
+#[tokio::test]
 async fn a_link_or_a_wrap_that_others_would_refuse_is_not_kept() {
     let world = World::start().await;
     let mut owner = world.owner().await;

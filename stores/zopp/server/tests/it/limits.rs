@@ -27,7 +27,7 @@ use tonic::{Code, Status, transport::Channel};
 use tower::Service;
 
 use crate::{
-    command::{Serving, program},
+    command::{Serving, program, set_up, stdout},
     database::Saboteur,
     harness::{World, join_request, list_request, now, register_request, upsert, workspace_request},
 };
@@ -126,7 +126,15 @@ async fn values_and_environments_are_bounded() {
 
 #[tokio::test]
 async fn what_one_user_makes_is_bounded() {
-    let limits = Limits { workspaces: 2, environments: 2, invites: 1, principals: 2, ..Limits::default() };
+    let limits = Limits {
+        workspaces: 2,
+        environments: 2,
+        invites: 1,
+        principals: 2,
+        groups: 1,
+        exports: 1,
+        ..Limits::default()
+    };
     let world = World::start_limited(limits).await;
     let mut owner = world.owner().await;
     owner.create_environment("staging").await.unwrap();
@@ -154,6 +162,27 @@ async fn what_one_user_makes_is_bounded() {
     let revoke = owner.sign("RevokeInvite", proto::RevokeInviteRequest { token: "one".into() });
     owner.client.revoke_invite(revoke).await.unwrap();
     owner.client.create_invite(owner.sign("CreateInvite", invite("two"))).await.unwrap();
+
+    let group = |name: &str| {
+        let request =
+            proto::CreateGroupRequest { workspace_name: "acme".into(), name: name.into(), ..Default::default() };
+        owner.sign("CreateGroup", request)
+    };
+    world.client().create_group(group("first")).await.unwrap();
+    exhausted(world.client().create_group(group("second")).await, "--max-groups");
+    let export = |digit: &str| {
+        let request = proto::CreatePrincipalExportRequest {
+            token_hash: digit.repeat(64),
+            verification_salt: vec![1; 16],
+            encrypted_data: vec![2; 200],
+            salt: vec![3; 16],
+            nonce: vec![4; 24],
+            expires_at: now() + 3600,
+        };
+        owner.sign("CreatePrincipalExport", request)
+    };
+    world.client().create_principal_export(export("a")).await.unwrap();
+    exhausted(world.client().create_principal_export(export("b")).await, "--max-exports");
 }
 
 #[tokio::test]
@@ -218,7 +247,7 @@ fn beginning(bytes: usize) -> Bytes {
 
 /// The answer to a request of which only the beginning arrives.
 async fn send_unfinished(mut channel: Channel, beginning: Bytes) -> Status {
-    let request = http::Request::post("http://localhost/zopp.ZoppService/GetInvite")
+    let request = http::Request::post("http://localhost/zopp.ZoppService/UpsertSecret")
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(tonic::body::Body::new(Unfinished(Some(beginning))))
@@ -269,10 +298,35 @@ fn peak(serving: &Serving) -> u64 {
 async fn hostile_callers_do_not_fill_the_memory() {
     const MIB: u64 = 1024 * 1024;
     let directory = tempfile::tempdir().unwrap();
+    let mut invite = program(directory.path());
+    let token = stdout(&invite.args(["--db", "zopp.db", "invite", "create", "--plain"]).output().unwrap());
     let mut server = program(directory.path());
     server.args(["--db", "zopp.db"]);
-    let serving = Serving::start_as(server).await;
+    let mut serving = Serving::start_as(server).await;
     let before = peak(&serving);
+    // A member makes the largest environment, and lists it on many connections without taking an answer.
+    let mut member = serving.join(token.trim()).await;
+    set_up(&mut member).await;
+    for key in ["A", "B", "C", "D"] {
+        let mut request = upsert(key);
+        request.ciphertext = vec![7; 2 * 1024 * 1024 - 16];
+        member.client.upsert_secret(member.sign("UpsertSecret", request)).await.unwrap();
+    }
+    let mut lists = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let deaf = Channel::from_shared(serving.url.clone()).unwrap().initial_stream_window_size(0);
+        let client = ZoppServiceClient::new(deaf.connect().await.unwrap());
+        for _ in 0..10 {
+            let (mut client, request) = (client.clone(), member.sign("ListSecrets", list_request()));
+            lists.spawn(async move { client.list_secrets(request).await.map(drop) });
+        }
+    }
+    // One of them holds all that an address may have, so the others wait in vain.
+    for _ in 0..99 {
+        let refused = timeout(crate::harness::DEADLINE, lists.join_next()).await.expect("there is no room for it");
+        exhausted(refused.unwrap().unwrap(), "--max-answer-bytes");
+    }
+    lists.shutdown().await;
     let connect = || async { Channel::from_shared(serving.url.clone()).unwrap().connect().await.unwrap() };
     let beginning = beginning(512 * 1024);
     let mut hostile = tokio::task::JoinSet::new();
@@ -302,7 +356,7 @@ async fn hostile_callers_do_not_fill_the_memory() {
     }
     callers.join_all().await;
     let grown = (peak(&serving) - before) / MIB;
-    assert!(grown < 128, "{grown} MiB beyond the {} MiB of an idle server", before / MIB);
+    assert!(grown < 96, "{grown} MiB beyond the {} MiB of an idle server", before / MIB);
 }
 
 #[tokio::test]
@@ -476,6 +530,23 @@ async fn connections_are_bounded_and_silent_ones_end() {
     let again = [connect(world.address).await, connect(world.address).await];
     owner.set("B").await.unwrap();
     drop(again);
+}
+
+#[tokio::test]
+async fn connections_of_probes_are_bounded_and_silent_ones_end() {
+    let world = World::start().await;
+    let mut silent = Vec::new();
+    for _ in 0..32 {
+        silent.push(TcpStream::connect(world.health_address).await.unwrap());
+    }
+    let one_too_many = TcpStream::connect(world.health_address).await.unwrap();
+    assert_eq!(until_closed(one_too_many).await, Some(Vec::new()), "nobody answers");
+    for connection in silent {
+        assert!(until_closed(connection).await.is_some(), "it never said anything");
+    }
+    assert!(world.probe("/readyz").await.starts_with("200"));
+    let text = world.probe("/metrics").await;
+    assert!(text.contains("zopp_server_connections_refused_total{limit=\"--health-addr\"} 1\n"), "{text}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod accounts;
+mod answers;
 mod audit;
 mod authentication;
 mod changes;

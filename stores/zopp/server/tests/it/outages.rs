@@ -14,7 +14,7 @@ use std::{
 };
 
 use konverge_zopp_crypto::SigningSeed;
-use konverge_zopp_proto::watch_secrets_response::Response;
+use konverge_zopp_proto::{self as proto, watch_secrets_response::Response};
 use konverge_zopp_testing::{OwnPostgres, postgres_database};
 use sqlx::{Connection, Executor, PgConnection};
 use tokio::{task::JoinHandle, time::timeout};
@@ -255,6 +255,27 @@ async fn a_full_disk_is_told_and_costs_nothing_that_was_acknowledged() {
     owner.set("B").await.unwrap();
     let list = owner.list().await.unwrap();
     assert_eq!((list.secrets.len(), list.version), (2, 2), "what was refused took no effect");
+    lists_are_on_record(&mut owner, 2).await;
+}
+
+/// Waits until so many lists are on record.
+async fn lists_are_on_record(owner: &mut Person, expected: u64) {
+    let recorded = async {
+        loop {
+            let request = proto::CountAuditLogsRequest {
+                workspace_name: "acme".into(),
+                action: Some("secret.list".into()),
+                result: Some("success".into()),
+                ..Default::default()
+            };
+            let count = owner.client.count_audit_logs(owner.sign("CountAuditLogs", request)).await.unwrap();
+            if count.into_inner().count == expected {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    timeout(DEADLINE, recorded).await.expect("reads of the time without changes are on record");
 }
 
 /// The server refuses changes as an outage, says so to probes, and goes on reading what is there.
@@ -301,6 +322,7 @@ async fn a_read_only_file_is_told_and_costs_nothing_that_was_acknowledged() {
     set_mode(directory.path(), 0o600);
     is_ready(&serving, true).await;
     owner.set("B").await.unwrap();
+    lists_are_on_record(&mut owner, 1).await;
 
     serving.signal("TERM");
     timeout(DEADLINE, serving.child.wait()).await.expect("it ends").unwrap();
@@ -341,4 +363,5 @@ async fn a_read_only_postgres_is_told_and_costs_nothing_that_was_acknowledged() 
     owner.set("B").await.unwrap();
     let list = owner.list().await.unwrap();
     assert_eq!((list.secrets.len(), list.version), (2, 2), "what was refused took no effect");
+    lists_are_on_record(&mut owner, 2).await;
 }

@@ -18,7 +18,7 @@ fn wrap(byte: u8) -> KeyWrap {
 }
 
 /// To the generation after the expected one, with fingerprints that tell the generations.
-fn rotation(expected_generation: u32, holders: &[&str], environments: &[&str]) -> KeyRotation {
+pub(super) fn rotation(expected_generation: u32, holders: &[&str], environments: &[&str]) -> KeyRotation {
     let print = |generation: u32| vec![u8::try_from(generation).unwrap(); 20];
     KeyRotation {
         expected_generation,

@@ -2,7 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::*;
+use super::{key_rotation::rotation, *};
 use crate::rbac::Role;
 
 on_both! {
@@ -82,7 +82,9 @@ async fn no_change_stays_without_its_audit_row(database: Database) {
     };
     let environment = store.create_environment(&new_environment("production"), &audit).await.unwrap();
     let secret = |key: &str| SecretRow { key: key.into(), nonce: vec![0; 24], ciphertext: vec![9; 16] };
-    store.upsert_secret(&workspace_id, &environment.id, &secret("A"), &audit).await.unwrap();
+    for _ in 0..2 {
+        store.upsert_secret(&workspace_id, &environment.id, &secret("A"), &audit).await.unwrap();
+    }
     let service_id = store.create_service_principal(&workspace_id, &device("operator"), &wrap(), &audit).await.unwrap();
     let service = store.principal(&service_id).await.unwrap().unwrap();
     let scope = Scope { workspace_id: workspace_id.clone(), project_id: None, environment_id: None };
@@ -115,6 +117,9 @@ async fn no_change_stays_without_its_audit_row(database: Database) {
     let Registration::Done { principal_id: stranger_id, .. } = registered else { panic!("a new e-mail registers") };
     let stranger = store.principal(&stranger_id).await.unwrap().unwrap();
 
+    let keys = store.key_state(&workspace_id).await.unwrap().unwrap();
+    let holders: Vec<&str> = keys.holders.iter().map(|holder| holder.id.as_str()).collect();
+
     sql::query("ALTER TABLE audit_logs RENAME TO elsewhere").execute(&store.writer).await.unwrap();
     let before = contents(&store).await;
     let check = async |what: &str, result: Result<(), StoreError>| {
@@ -139,6 +144,11 @@ async fn no_change_stays_without_its_audit_row(database: Database) {
         let set = store.upsert_secret(&workspace_id, &environment.id, &secret(key), &audit).await;
         check(key, set.map(drop)).await;
     }
+    let many = store.change_secrets(&workspace_id, &environment.id, &many(&["A", "B"], &[], None), &audit).await;
+    check("many secrets", many.map(drop)).await;
+    check("forgotten history", store.forget_history(&environment.id, "A", &audit).await.map(drop)).await;
+    let rotated = store.rotate_key(&workspace_id, &rotation(1, &holders, &[&environment.id]), &audit).await;
+    check("rotated key", rotated.map(drop)).await;
     check("deleted secret", store.delete_secret(&environment.id, "A", &audit).await.map(drop)).await;
     for role in [Some(Role::Admin), None] {
         let changed = store.change_permission(&scope, caller, Target::Principal(&service), role, &audit, yes).await;
@@ -182,6 +192,7 @@ async fn no_change_stays_without_its_audit_row(database: Database) {
     check("removed user", store.remove_user(None, &joined, &audit).await.map(drop)).await;
     check("deleted environment", store.delete_environment(&environment.id, &audit).await).await;
     check("deleted project", store.delete_project(&project.id, &audit).await.map(drop)).await;
+    check("deleted workspace", store.delete_workspace(&laptop, &workspace_id, true, &audit).await.map(drop)).await;
 }
 
 /// A row in the middle refers to what is not there.
