@@ -20,6 +20,9 @@ use tokio::time::Instant;
 use self::bundle::{Unfit, conversion, relocation, webhooks, with_bundle};
 use super::store::FIELD_MANAGER;
 
+/// An apply with this version makes an object and changes none, because etcd counts from 2.
+const NO_VERSION: &str = "1";
+
 /// Something in the cluster that has to know the certificate authority.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -166,11 +169,10 @@ impl Injection {
         // An apply cannot remove a Service that belongs to another field manager, and the API server refuses a Service beside a URL.
         let relocation = found.map(|found| relocation(&found.data, object)).unwrap_or_default();
         let seen = if relocation.is_empty() { before.clone() } else { self.patch_with(api, relocation).await? };
-        // Of an object that has changed since, another replica may have been the last to know the authorities.
+        // Of an object that has changed since, another replica may have been the last to know the authorities. If there was none, nothing
+        // but a new one is written.
         let mut object = object.clone();
-        if let Some(seen) = seen {
-            object["metadata"]["resourceVersion"] = seen.into();
-        }
+        object["metadata"]["resourceVersion"] = seen.unwrap_or_else(|| NO_VERSION.to_owned()).into();
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let applied = api.patch(self.target.name(), &parameters, &Patch::Apply(&object)).await;
         let after = applied.map_err(|source| self.failed("apply", source))?.metadata.resource_version;
@@ -228,7 +230,43 @@ impl Injection {
 
 #[cfg(test)]
 mod tests {
+    use konverge_testkit::double::{Answer, ApiDouble, RequestMatcher};
+    use serde_json::json;
+
     use super::*;
+
+    /// Another replica may make the configuration between the look and the write. A write without a precondition would then undo what that
+    /// replica has told the API server.
+    #[tokio::test]
+    async fn a_configuration_that_was_not_there_is_only_ever_made() {
+        let server = ApiDouble::default();
+        let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/shop";
+        let conflict = Answer::status(409, "Conflict", "the object exists");
+        server.expect(RequestMatcher::get(path).answer(Answer::not_found("validatingwebhookconfigurations", "shop")));
+        server.expect(
+            RequestMatcher::patch(path).body(json!({ "metadata": { "resourceVersion": "1" } })).answer(conflict),
+        );
+        // The next look finds that of the other replica.
+        let made = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": { "name": "shop", "uid": "u", "resourceVersion": "7" },
+        });
+        server.expect(RequestMatcher::get(path).answer(Answer::object(&made)));
+        server.expect(
+            RequestMatcher::patch(path)
+                .body(json!({ "metadata": { "resourceVersion": "7" } }))
+                .answer(Answer::object(&made)),
+        );
+        let mut configuration = ValidatingWebhookConfiguration::default();
+        configuration.metadata.name = Some("shop".to_owned());
+        let mut injection = Injection::new(Target::ApplyValidating(Box::new(configuration)), Duration::ZERO);
+        let client = server.client();
+        let mut bring = async || injection.bring(&client, "bundle", ("shop", "program")).await;
+        let error = bring().await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot apply ValidatingWebhookConfiguration shop");
+        assert!(!bring().await.unwrap(), "the other replica has told it the same");
+        server.finish().unwrap();
+    }
 
     #[test]
     fn the_same_is_not_told_again_at_once() {

@@ -3,6 +3,7 @@
 
 mod admission;
 mod applying;
+mod cluster_scoped;
 mod desired;
 mod events;
 mod faults;

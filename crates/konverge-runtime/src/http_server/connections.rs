@@ -1,5 +1,7 @@
 //! The connections of a server: accepted, secured, answered, each within bounds.
 
+mod open;
+
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, extract::ConnectInfo};
@@ -8,13 +10,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::JoinSet,
 };
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-/// At once; further ones wait to be accepted. A kubelet and two Prometheus servers need five.
+use open::{Activity, Open};
+
+/// At once. One more ends the one that has been idle for the longest time. A kubelet and two Prometheus servers need five.
 const CONNECTIONS: usize = 256;
 
 /// For the TLS handshake.
@@ -28,25 +30,14 @@ const HEAD: usize = 64 << 10;
 
 /// Answers until dropped, which cuts off what is under way.
 pub(super) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut connections = JoinSet::new();
+    let mut open = Open::new(CONNECTIONS);
     loop {
-        let next = async {
-            // Never closed, so the place always comes.
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, accept(&listener).await)
-        };
         tokio::select! {
-            (place, (stream, peer)) = next => {
-                let connection = connection(stream, peer, tls.clone(), router.clone());
-                connections.spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
+            (stream, peer) = accept(&listener) => {
+                open.place().await;
+                open.begin(|activity| connection(stream, peer, activity, tls.clone(), router.clone()));
             }
-            Some(ended) = connections.join_next() => if let Err(error) = ended {
-                tracing::error!(%error, "an answer of the server for health and metrics panicked");
-            },
+            () = open.ended() => {}
         }
     }
 }
@@ -64,12 +55,18 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>, router: Router) {
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    activity: Arc<Activity>,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+) {
     // Answers are small and somebody waits for them.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return http1(stream, peer, router).await };
+    let Some(tls) = tls else { return http1(stream, peer, activity, router).await };
     match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => http1(stream, peer, router).await,
+        Ok(Ok(stream)) => http1(stream, peer, activity, router).await,
         // A probe that only connects is no news.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         Ok(Err(error)) => tracing::debug!(%error, %peer, "a caller did not get a secure connection to the metrics"),
@@ -77,16 +74,83 @@ async fn connection(stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor
     }
 }
 
-async fn http1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, peer: SocketAddr, router: Router) {
+async fn http1<S>(stream: S, peer: SocketAddr, activity: Arc<Activity>, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        let answer = router.clone().oneshot(request);
-        async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+        let (answering, answer) = (activity.answering(), router.clone().oneshot(request));
+        async move {
+            let answer = answer.await.unwrap_or_else(|never| match never {});
+            drop(answering);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEAD);
     // Callers that hang up are no news.
     if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(%error, "a connection for health and metrics broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        sync::Semaphore,
+    };
+
+    use super::*;
+
+    async fn ask(address: SocketAddr, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    async fn answer(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    /// Strangers who opened connections and sent nothing kept the kubelet waiting for 90 seconds, and it restarts a program that does not answer.
+    #[tokio::test]
+    async fn a_stranger_that_keeps_connections_open_keeps_nobody_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (asked, may_answer) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let slow = {
+            let (asked, may_answer) = (Arc::clone(&asked), Arc::clone(&may_answer));
+            move || async move {
+                asked.add_permits(1);
+                drop(may_answer.acquire().await);
+                "at last"
+            }
+        };
+        let router = Router::new().route("/healthz", get(async || "ok")).route("/slow", get(slow));
+        let server = tokio::spawn(serve(listener, None, router));
+        // It is older than all others, and is being answered.
+        let slow = ask(address, "/slow").await;
+        asked.acquire().await.unwrap().forget();
+        let mut strangers = Vec::new();
+        for _ in 0..CONNECTIONS + 20 {
+            strangers.push(TcpStream::connect(address).await.unwrap());
+        }
+        for _ in 0..3 {
+            let probe = async { answer(ask(address, "/healthz").await).await };
+            let text = tokio::time::timeout(Duration::from_secs(10), probe).await.expect("it is answered at once");
+            assert!(text.ends_with("ok"), "{text}");
+        }
+        let first = strangers.remove(0);
+        assert_eq!(answer(first).await, "", "the oldest was ended");
+        may_answer.add_permits(1);
+        let text = answer(slow).await;
+        assert!(text.ends_with("at last"), "{text}");
+        server.abort();
     }
 }
