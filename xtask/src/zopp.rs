@@ -1,7 +1,5 @@
-//! The published programs of zopp beside ours. The tests of the command line run them where the cache has them; here they are built, and the record
-//! of that run is written.
-
-use std::process::Command;
+//! The published programs of zopp beside ours. The tests of the command line and the end-to-end tests run them where the cache has them; here
+//! they are built, and the records of that run are written.
 
 use anyhow::Result;
 
@@ -17,15 +15,18 @@ pub(crate) fn test(record: bool) -> Result<()> {
     let mut build = program(&recipes::test_stores()?);
     build.arg("zopp");
     run("published programs of zopp", build, "They come from the crate registry; is that reachable?")?;
-    let mut tests = tests();
-    if record {
-        tests.env(RECORD_VARIABLE, today()?);
+    // The tests of the operators look for our programs beside themselves.
+    run("our programs", cargo(["build", "--workspace", "--bins"]), "What failed is above.")?;
+    for (what, package, filter) in [
+        ("published programs and ours", "konverge-zopp-cli", "published::"),
+        ("published operator and ours", "konverge-e2e", "published_zopp::"),
+    ] {
+        let mut tests = cargo(["test", "--package", package, "--test", "it", filter, "--", "--nocapture"]);
+        tests.env_remove(RECORD_VARIABLE);
+        if record {
+            tests.env(RECORD_VARIABLE, today()?);
+        }
+        run(what, tests, "The first failure is above.")?;
     }
-    run("published programs and ours", tests, "The first command that failed is above.")
-}
-
-fn tests() -> Command {
-    let mut tests = cargo(["test", "--package", "konverge-zopp-cli", "--test", "it", "published", "--", "--nocapture"]);
-    tests.env_remove(RECORD_VARIABLE);
-    tests
+    Ok(())
 }

@@ -20,5 +20,5 @@ pub use http_front::{Fault, HttpFront, Seen};
 pub use object_store_server::{ObjectStoreError, ObjectStoreServer};
 pub use openzro_server::{OpenZroAccount, OpenZroServer, OpenZroServerError, personal_access_token};
 pub use prometheus::{PrometheusError, PrometheusServer, promtool};
-pub use published_zopp::{PublishedZopp, PublishedZoppError, PublishedZoppServer};
+pub use published_zopp::{PublishedSuite, PublishedZopp, PublishedZoppError, PublishedZoppServer};
 pub use vault_server::{VaultOptions, VaultServer, VaultServerError, VaultStorage};

@@ -1,4 +1,4 @@
-//! The published programs of zopp: server and command line of the first generation, from the crate registry.
+//! The published programs of zopp: server, command line and operator of the first generation, from the crate registry.
 //!
 //! Their build takes many minutes, so no test starts it: [`PublishedZopp::find`] gives the programs of the cache, and
 //! `konverge-test-stores zopp` builds them. The second generation was never published.
@@ -17,6 +17,7 @@ use konverge_testkit::{
     build::{self, OUTPUT},
     free_port, http_get,
 };
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// Names a folder with the programs, to use instead of the cache's.
@@ -25,6 +26,10 @@ const VARIABLE: &str = "ZOPP_PUBLISHED_BIN";
 const NAME: &str = "published-zopp";
 const SERVER: &str = "zopp-server";
 const COMMAND_LINE: &str = "zopp";
+const OPERATOR: &str = "zopp-operator";
+const PROGRAMS: [&str; 3] = [SERVER, COMMAND_LINE, OPERATOR];
+/// Today's date, for a run that writes the record.
+const RECORD_VARIABLE: &str = "KONVERGE_ZOPP_RECORD";
 const DATABASE: &str = "published.db";
 
 /// The compiler of the schema: what the build scripts start as `protoc`. It takes the arguments that they give.
@@ -55,7 +60,7 @@ pub struct PublishedZoppServer {
 pub enum PublishedZoppError {
     /// The variable names a folder without the programs.
     #[error(
-        "{VARIABLE} names {}, which does not hold {SERVER} and {COMMAND_LINE}; correct it, or unset it to use the cache", .0.display()
+        "{VARIABLE} names {}, which does not hold {SERVER}, {COMMAND_LINE} and {OPERATOR}; correct it, or unset it to use the cache", .0.display()
     )]
     Missing(PathBuf),
     /// The cache cannot be used.
@@ -83,6 +88,90 @@ pub enum PublishedZoppError {
     /// The server made no invite.
     #[error("{SERVER} invite create failed: {0}")]
     Invite(String),
+    /// The record of the last run cannot be read.
+    #[error("{} is no record of a run with the published programs: {source}; run: cargo xtask zopp --record", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The error of the parser.
+        source: serde_json::Error,
+    },
+    /// The record of the last run is of other tests.
+    #[error(
+        "{} is of other tests than these, and this machine has no published programs to run these; run: cargo xtask zopp --record", .0.display()
+    )]
+    Outdated(PathBuf),
+}
+
+/// Tests that run the published programs. Machines without the programs hold the record of the last run against the tests as they are.
+#[derive(Debug, Clone, Copy)]
+pub struct PublishedSuite<'a> {
+    /// The source of the tests.
+    pub source: &'a str,
+    /// The names of the tests.
+    pub cases: &'a [&'a str],
+    /// The file of the record.
+    pub record: &'a Path,
+}
+
+/// The last run of a suite.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    version: String,
+    /// The digest of the programs.
+    programs: String,
+    date: String,
+    /// The digest of the tests.
+    suite: String,
+    cases: Vec<String>,
+}
+
+impl PublishedSuite<'_> {
+    /// Is the record to be written by this run?
+    pub fn is_to_be_recorded() -> bool {
+        record_date().is_some()
+    }
+
+    /// The programs, if this machine has them. Otherwise the record must be of this suite as it is.
+    ///
+    /// # Errors
+    /// If there are neither programs nor a record of this suite.
+    pub fn programs(&self) -> Result<Option<PublishedZopp>, PublishedZoppError> {
+        if let Some(found) = PublishedZopp::find()? {
+            return Ok(Some(found));
+        }
+        eprintln!("zopp {}: not run, because this machine has no programs of it", PublishedZopp::VERSION);
+        let path = self.record.to_owned();
+        let record: Record = serde_json::from_slice(&fs::read(self.record)?)
+            .map_err(|source| PublishedZoppError::Record { path: path.clone(), source })?;
+        let is_of_this = record.suite == self.digest() && record.cases == self.cases;
+        if is_of_this && !Self::is_to_be_recorded() { Ok(None) } else { Err(PublishedZoppError::Outdated(path)) }
+    }
+
+    /// Writes the record, if this is the run for it. All tests of the suite must have passed.
+    ///
+    /// # Errors
+    /// If the programs cannot be read or the record cannot be written.
+    pub fn passed(&self, published: &PublishedZopp) -> Result<(), PublishedZoppError> {
+        let Some(date) = record_date() else { return Ok(()) };
+        let record = Record {
+            version: PublishedZopp::VERSION.to_owned(),
+            programs: published.digest()?,
+            date,
+            suite: self.digest(),
+            cases: self.cases.iter().map(|&case| case.to_owned()).collect(),
+        };
+        let text = serde_json::to_string_pretty(&record).map_err(io::Error::from)?;
+        Ok(fs::write(self.record, text + "\n")?)
+    }
+
+    fn digest(&self) -> String {
+        hex::encode(Sha256::digest(self.source))
+    }
+}
+
+fn record_date() -> Option<String> {
+    env::var(RECORD_VARIABLE).ok().filter(|date| !date.is_empty())
 }
 
 impl PublishedZopp {
@@ -126,13 +215,18 @@ impl PublishedZopp {
         self.folder.join(COMMAND_LINE)
     }
 
-    /// The SHA-256 of both programs' files, because neither prints a version.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn digest(&self) -> Result<String, PublishedZoppError> {
-        let digest = Sha256::new().chain_update(fs::read(self.folder.join(SERVER))?);
-        Ok(hex::encode(digest.chain_update(fs::read(self.command_line())?).finalize()))
+    /// The operator.
+    pub fn operator(&self) -> PathBuf {
+        self.folder.join(OPERATOR)
+    }
+
+    /// The SHA-256 of all programs' files, because none prints a version.
+    fn digest(&self) -> Result<String, PublishedZoppError> {
+        let mut digest = Sha256::new();
+        for program in PROGRAMS {
+            digest.update(fs::read(self.folder.join(program))?);
+        }
+        Ok(hex::encode(digest.finalize()))
     }
 
     /// Starts a server on free ports and a new SQLite file.
@@ -205,19 +299,19 @@ impl PublishedZoppServer {
 }
 
 fn is_complete(folder: &Path) -> bool {
-    [SERVER, COMMAND_LINE].iter().all(|program| folder.join(program).is_file())
+    PROGRAMS.iter().all(|program| folder.join(program).is_file())
 }
 
 /// Builds the schema's compiler, then the programs, into `workspace`.
 fn make(workspace: &Path) -> Result<(), PublishedZoppError> {
     let version = PublishedZopp::VERSION;
     eprintln!(
-        "konverge: building {SERVER} and {COMMAND_LINE} {version} from the crate registry. This happens once per machine and takes about \
-         ten minutes; {VARIABLE} names a folder with the programs to use instead."
+        "konverge: building {SERVER}, {COMMAND_LINE} and {OPERATOR} {version} from the crate registry. This happens once per machine and \
+         takes about fifteen minutes; {VARIABLE} names a folder with the programs to use instead."
     );
     let tools = workspace.join("tools");
     install(workspace, &[&format!("{PROTOX}@{PROTOX_VERSION}")], &["--features", "bin"], &tools, None)?;
-    let packages = ["zopp-server", "zopp-cli"].map(|name| format!("{name}@{version}"));
+    let packages = ["zopp-server", "zopp-cli", "zopp-operator"].map(|name| format!("{name}@{version}"));
     let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
     install(workspace, &packages, &[], workspace, Some(tools.join(OUTPUT).join(PROTOX)))
 }

@@ -19,7 +19,7 @@ enum Command {
     Vault,
     /// Build an OpenBao into the cache, if it is not there, and print its path: what `BAO_BIN` takes to have tests use it for Vault
     Openbao,
-    /// Build the published server and command line of zopp into the cache, if they are not there, and print their folder
+    /// Build the published server, command line and operator of zopp into the cache, if they are not there, and print their folder
     Zopp,
 }
 
