@@ -10,15 +10,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use konverge_testkit_stores::{PublishedZopp, PublishedZoppServer};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use konverge_testkit_stores::{PublishedSuite, PublishedZopp, PublishedZoppServer};
 use tokio::runtime::Runtime;
 
 use crate::{home::Home, server::Server};
 
-/// Today's date, for a run that writes the record.
-const RECORD_VARIABLE: &str = "KONVERGE_ZOPP_RECORD";
 const PLACE: &str = "-w acme -p backend -e dev";
 /// Values that either dotenv dialect reads as the other writes them.
 const DOTENV: &str = "A=one\nB=two=2\nC=https://example.com/path";
@@ -34,57 +30,33 @@ const CASES: [Case; 6] = [
     ("our_server_serves_what_their_server_kept", our_server_serves_what_their_server_kept),
 ];
 
-/// The last run of these tests with the published programs. Written by `cargo xtask zopp --record`.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
-    version: String,
-    /// The digest of the programs.
-    programs: String,
-    date: String,
-    /// The digest of this file.
-    suite: String,
-    cases: Vec<String>,
-}
-
 fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/published").join(name)
 }
 
-fn suite() -> String {
-    hex::encode(Sha256::digest(include_str!("published.rs")))
-}
-
-fn names() -> Vec<String> {
-    CASES.iter().map(|(name, _)| (*name).to_owned()).collect()
-}
-
 #[test]
 fn the_published_programs_and_ours_understand_each_other() {
-    let record_date = std::env::var(RECORD_VARIABLE).ok();
-    let Some(published) = PublishedZopp::find().unwrap() else {
-        assert!(record_date.is_none(), "the record is made with the published programs: cargo xtask zopp --record");
-        eprintln!("zopp {}: not run, because this machine has no programs of it", PublishedZopp::VERSION);
-        let record: Record = serde_json::from_slice(&fs::read(recorded("record.json")).unwrap()).unwrap();
-        assert_eq!((record.suite, record.cases), (suite(), names()), "run: cargo xtask zopp --record");
-        return;
-    };
+    let (record, cases) = (recorded("record.json"), CASES.map(|(name, _)| name));
+    let suite = PublishedSuite { source: include_str!("published.rs"), cases: &cases, record: &record };
+    let Some(published) = suite.programs().unwrap() else { return };
     let failed: Vec<&str> = CASES
         .iter()
         .filter(|(_, case)| catch_unwind(AssertUnwindSafe(|| case(&published))).is_err())
         .map(|(name, _)| *name)
         .collect();
     assert!(failed.is_empty(), "failed with zopp {}, see above: {failed:?}", PublishedZopp::VERSION);
-    if let Some(date) = record_date {
-        write_record(&published, date);
+    if PublishedSuite::is_to_be_recorded() {
+        write_files(&published);
         recorded_files_are_read();
     }
+    suite.passed(&published).unwrap();
 }
 
 /// The files that the published command line wrote when the record was made.
 #[test]
 fn the_recorded_files_of_the_published_command_line_are_read() {
     // While they are written, they are read after that.
-    if std::env::var_os(RECORD_VARIABLE).is_none() {
+    if !PublishedSuite::is_to_be_recorded() {
         recorded_files_are_read();
     }
 }
@@ -98,7 +70,7 @@ fn recorded_files_are_read() {
     assert_eq!(fs::read_to_string(recorded("export.env")).unwrap(), DOTENV);
 }
 
-fn write_record(published: &PublishedZopp, date: String) {
+fn write_files(published: &PublishedZopp) {
     let server = TheirServer::start(published);
     let alice = server.home().with_program(&published.command_line());
     set_up(&alice, &server.invite());
@@ -108,14 +80,6 @@ fn write_record(published: &PublishedZopp, date: String) {
     fs::create_dir_all(recorded("")).unwrap();
     fs::copy(alice.config_file(), recorded("config.json")).unwrap();
     fs::copy(alice.path("exported.env"), recorded("export.env")).unwrap();
-    let record = Record {
-        version: PublishedZopp::VERSION.to_owned(),
-        programs: published.digest().unwrap(),
-        date,
-        suite: suite(),
-        cases: names(),
-    };
-    fs::write(recorded("record.json"), serde_json::to_string_pretty(&record).unwrap() + "\n").unwrap();
 }
 
 /// A server of the published program.
