@@ -1,11 +1,17 @@
 //! The chart on a control plane: installed, upgraded, rolled back and uninstalled, and an operator under its account.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::{
         admissionregistration::v1::MutatingWebhookConfiguration,
         apps::v1::Deployment,
+        batch::v1::Job,
         core::v1::{Secret, ServiceAccount},
         rbac::v1::{ClusterRole, PolicyRule, Role},
     },
@@ -240,14 +246,17 @@ async fn an_operator_works_under_the_account_and_the_roles_of_its_release() {
     nothing_was_refused(&stage, &log, "roll").await;
 }
 
-/// Checks that the account of a part has sent requests, and that its roles allowed each of them.
-async fn nothing_was_refused(stage: &Stage, log: &AuditLog, part: &str) {
+/// Checks that the account of a part has sent requests, and says which of them its roles did not allow.
+async fn refused(stage: &Stage, log: &AuditLog, part: &str) -> BTreeSet<String> {
     log.catch_up(&stage.client).await.unwrap();
     let account = format!("system:serviceaccount:{}:release-konverge-{part}", stage.home);
     let asked = log.entries_of(&account).unwrap();
     assert!(!asked.is_empty());
-    let used = RoleUse::of(&asked, &rules(stage, part).await);
-    assert!(used.refused.is_empty(), "{:?}", used.refused);
+    RoleUse::of(&asked, &rules(stage, part).await).refused
+}
+
+async fn nothing_was_refused(stage: &Stage, log: &AuditLog, part: &str) {
+    assert_eq!(refused(stage, log, part).await, BTreeSet::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,4 +292,75 @@ async fn manage_works_under_the_account_and_the_roles_of_its_release() {
     until("the group is gone", async || Ok(groups.get_opt("servers").await?.is_none())).await;
     process.terminate(SOON).await.unwrap();
     nothing_was_refused(&stage, &log, "manage").await;
+}
+
+/// What an uninstall begins with: the chart scales the operator down and adds a Job, which is run as its container would be.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_drain_job_of_manage_releases_all_objects_and_leaves_openzro_as_it_is() {
+    let stage = Stage::set().await;
+    let openzro = Double::start().await.unwrap();
+    let url = format!("manage.managementURL={}", openzro.url());
+    let flags = format!("manage.extraArgs={{--webhook-bind-address=127.0.0.1:{},--interval=1}}", free_port().unwrap());
+    let current = chart();
+    let helm = |verb: &str, more: &[&str]| {
+        let sets = ["roll.enabled=false", "manage.enabled=true", &url, &flags];
+        let sets = sets.iter().chain(more).flat_map(|set| ["--set", set]);
+        let command: Vec<_> = [verb, "release", current.to_str().unwrap()].into_iter().chain(sets).collect();
+        stage.helm(&command);
+    };
+    helm("install", &[]);
+    let mounted = tempfile::tempdir().unwrap();
+    let account = openzro.account();
+    fs::write(mounted.path().join("OZ_API_KEY"), &account.tokens["admin"]).unwrap();
+    let (mut process, _) = start(&stage, "manage", mounted.path()).await;
+    let shop = stage.plane.namespace("shop").await.unwrap();
+    let groups = Api::<OZGroup>::namespaced(stage.client.clone(), &shop);
+    for name in ["kept", "going"] {
+        groups
+            .create(&PostParams::default(), &OZGroup::new(name, OZGroupSpec { name: name.to_owned() }))
+            .await
+            .unwrap();
+        let is_held = async || Ok(!groups.get(name).await?.metadata.finalizers.unwrap_or_default().is_empty());
+        until("the group has a finalizer", is_held).await;
+        let has_id = async || Ok(groups.get(name).await?.status.is_some_and(|status| status.group_id.is_some()));
+        until("the group is in openZro", has_id).await;
+    }
+    process.terminate(SOON).await.unwrap();
+    groups.delete("going", &DeleteParams::default()).await.unwrap();
+    assert!(groups.get_opt("going").await.unwrap().is_some(), "nobody releases it");
+
+    helm("upgrade", &["manage.drain=true"]);
+    let name = "release-konverge-manage";
+    assert_eq!(stage.deployment(name).await.unwrap()["spec"]["replicas"], 0);
+    let job = serde_json::to_value(stage.api::<Job>().get(&format!("{name}-drain-2")).await.unwrap()).unwrap();
+    let pod = &job["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], name);
+    let container = &pod["containers"][0];
+    let program = container["command"][0].as_str().unwrap().strip_prefix("/usr/bin/").unwrap();
+    let log = stage.plane.audit_log().unwrap().from_now().unwrap();
+    let kubeconfig = stage.plane.service_account_kubeconfig(&stage.home, name).await.unwrap();
+    let spec = ProcessSpec::new("drain", binary(program).unwrap()).args(arguments(container)).arg("--kubeconfig");
+    let mut drain = Process::start(stage.plane.run_directory(), spec.arg(kubeconfig)).unwrap();
+    let status = drain.ended(SOON).await.unwrap();
+    assert!(status.success(), "{status}: {}", drain.logged());
+
+    until("the deleted group is gone", async || Ok(groups.get_opt("going").await?.is_none())).await;
+    let kept = groups.get("kept").await.unwrap().metadata;
+    assert_eq!(kept.finalizers.unwrap_or_default(), Vec::<String>::new());
+    assert!(
+        kept.annotations.unwrap().contains_key("konverge.dev/remote"),
+        "an operator that comes back goes on with its item"
+    );
+    // Without the Gateway API in the values, its kinds are asked for and left out.
+    assert_eq!(
+        refused(&stage, &log, "manage").await.iter().find(|asked| !asked.contains(" gateway.networking.k8s.io/")),
+        None
+    );
+    let token = konverge_openzro::Credential::value(account.tokens["admin"].clone().into());
+    let dashboard =
+        konverge_openzro::OpenZro::new(&konverge_openzro::OpenZroConfig::new(openzro.url(), token).unwrap());
+    let left = dashboard.list(&konverge_openzro::Collection::Groups).await.unwrap();
+    let left: Vec<_> = left.iter().filter_map(|group| group.raw()["name"].as_str()).collect();
+    assert_eq!(left, ["All", "kept", "going"]);
+    stage.helm(&["uninstall", "release"]);
 }
