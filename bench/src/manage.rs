@@ -41,13 +41,11 @@ pub(crate) struct ManageScale {
 
 pub(crate) async fn measure(scale: &ManageScale, changes: usize, report: &mut Report) -> Result<()> {
     of(&Target { name: "double", account: OpenZroAccount::on_double().await? }, scale, changes, report).await?;
-    match OpenZroAccount::on_server().await? {
-        Some(account) => of(&Target { name: "server", account }, scale, changes, report).await,
-        None => {
-            eprintln!("manage: this machine has no openZro server, so its figures are those of the verified double");
-            Ok(())
-        }
-    }
+    let Some(account) = OpenZroAccount::on_server().await? else {
+        eprintln!("manage: this machine has no openZro server, so its figures are those of the verified double");
+        return Ok(());
+    };
+    of(&Target { name: "server", account }, scale, changes, report).await
 }
 
 async fn of(target: &Target, scale: &ManageScale, changes: usize, report: &mut Report) -> Result<()> {

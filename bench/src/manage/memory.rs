@@ -57,7 +57,7 @@ pub(crate) async fn measure(field: &mut Field, foreign: usize, report: &mut Repo
         group["peers"] = members.into();
         group
     });
-    let body = Value::from_iter(shown).to_string();
+    let body = shown.collect::<Value>().to_string();
     let size = body.len();
     field.front.plan(move |seen| {
         let headers = vec![("content-type", "application/json".to_owned())];
