@@ -19,7 +19,7 @@ pub enum Cluster {
 }
 
 impl Cluster {
-    /// The kubeconfig of the cluster that is used; nothing if one is started.
+    /// Returns the kubeconfig of the named cluster, or `None` if a control plane is started.
     pub fn kubeconfig(&self) -> Option<PathBuf> {
         match self {
             Self::NamedOrOurs => environment::variable(KUBECONFIG_VARIABLE),
