@@ -51,7 +51,7 @@ pub(crate) async fn show(cast: &mut Cast, namespace: &str, keep: bool) -> Result
     cast.manage(stage);
 
     println!("\nPeople have made the group {THEIRS} in the dashboard. A group and a policy are declared beside it:\n");
-    for object in [scene.group(), scene.policy(&["22"])] {
+    for object in [scene.group(), Scene::policy(&["22"])] {
         for line in yaml(&object)?.lines() {
             println!("    {line}");
         }
@@ -109,7 +109,7 @@ impl Scene {
             "metadata": { "name": "servers", "namespace": self.namespace }, "spec": { "name": GROUP } })
     }
 
-    fn policy(&self, ports: &[&str]) -> Value {
+    fn policy(ports: &[&str]) -> Value {
         let ports: Vec<u16> = ports.iter().filter_map(|port| port.parse().ok()).collect();
         json!({ "apiVersion": "openzro.io/v1", "kind": "OZPolicy", "metadata": { "name": POLICY },
             "spec": { "name": POLICY, "sourceGroups": [THEIRS], "destinationGroups": [GROUP], "protocols": ["tcp"],
@@ -136,7 +136,7 @@ impl Scene {
     async fn apply(&self, ports: &[&str]) -> Result<()> {
         let user = PatchParams::apply("user");
         self.groups().patch("servers", &user, &Patch::Apply(self.group())).await.context("cannot apply the group")?;
-        let applied = self.policies().patch(POLICY, &user, &Patch::Apply(self.policy(ports))).await;
+        let applied = self.policies().patch(POLICY, &user, &Patch::Apply(Self::policy(ports))).await;
         applied.map(drop).context("cannot apply the policy")
     }
 
