@@ -293,7 +293,9 @@ async fn a_group_is_explained_adopted_and_released() {
     stage.until("group/devs", "Reconciled").await;
     let adopted = stage.api(&groups).get("devs").await.unwrap();
     assert_eq!(adopted.data["status"]["groupID"], theirs);
-    stage.run("why group/devs").await.ends(0).says(&[&format!("group devs ({theirs}), adopted"), "Adopted"]);
+    // The operator writes the event after the status.
+    eventually(SOON, async || stage.run("why group/devs").await.out.contains("Adopted").then_some(())).await.unwrap();
+    stage.run("why group/devs").await.ends(0).says(&[&format!("group devs ({theirs}), adopted")]);
     stage.run("diff group/devs").await.ends(0).says(&["is as it should be"]);
     stage.delete(&groups, "devs").await;
 

@@ -2,7 +2,7 @@
 //!
 //! Changes write their rows themselves, in their own transaction. These here go through a bounded queue, in batches, so that a
 //! read costs no commit; when the queue is full the request waits, so that no row is lost. The queue is emptied at shutdown.
-//! While the database takes no changes, as on a full disk, reads go on: the last [`KEPT`] rows wait in memory, and the metrics count those that are
+//! While the database takes no changes, as on a full disk, reads go on: the last `KEPT` rows wait in memory, and the metrics count those that are
 //! lost.
 //!
 //! Rows that say the same again are folded into one (module `fold`): polls of operators and repeated refusals would bury the rest.

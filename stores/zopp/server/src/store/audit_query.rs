@@ -16,7 +16,7 @@ pub struct AuditEntry {
     pub principal_id: String,
     /// The principal's user, unless it is a service.
     pub user_id: Option<String>,
-    /// As [`Action::as_str`], or of another version.
+    /// As [`Action::as_str`](super::Action::as_str), or of another version.
     pub action: String,
     /// The kind of thing it was done to.
     pub resource_type: String,
