@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod altered;
+mod at_scale;
 mod deploy;
 mod docs;
 mod exactly_once;

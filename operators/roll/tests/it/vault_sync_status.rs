@@ -5,7 +5,6 @@ mod asking;
 mod between;
 mod engines;
 mod late;
-mod many;
 mod outages;
 mod rolling;
 mod taking_over;

@@ -1,4 +1,5 @@
-//! A thousand objects: what they cost Vault, and what comes of a change that concerns them all.
+//! A thousand objects: how often Vault is asked for them, and how soon a change that concerns all of them is done. These are the longest tests of
+//! the program, and the name of the file lets the test runner begin with them.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,8 +10,10 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::world::{VaultWorld, new_vault};
-use crate::world::until;
+use crate::{
+    vault_sync_status::world::{VaultWorld, new_vault},
+    world::until,
+};
 
 const OBJECTS: usize = 1000;
 
