@@ -114,16 +114,15 @@ impl Cast {
         sleep(AWAY).await;
         self.stage.control_plane.start_ended().await?;
         self.stage.server.start_again().await?;
-        self.operator.process().start_again()?;
-        self.operator.ready().await?;
+        self.operator.start_ended().await?;
         if let Some(push) = &mut self.push {
             push.start_ended().await?;
         }
         if let Some(roll) = &mut self.roll {
-            roll.start_ended().await?;
+            roll.operator().start_ended().await?;
         }
         if let Some(manage) = &mut self.manage {
-            manage.start_ended().await?;
+            manage.operator().start_ended().await?;
         }
         println!("  all run again");
         Ok(())
@@ -131,12 +130,12 @@ impl Cast {
 
     fn ended(&mut self) -> Vec<(String, ExitStatus)> {
         let mut ended = self.stage.control_plane.ended();
-        for process in [self.stage.server.process(), self.operator.process()] {
-            ended.extend(process.status().map(|status| (process.name().to_owned(), status)));
-        }
+        let server = self.stage.server.process();
+        ended.extend(server.status().map(|status| (server.name().to_owned(), status)));
+        ended.extend(self.operator.ended());
         ended.extend(self.push.iter_mut().flat_map(PushStage::ended));
-        ended.extend(self.roll.iter_mut().filter_map(RollStage::ended));
-        ended.extend(self.manage.iter_mut().filter_map(ManageStage::ended));
+        ended.extend(self.roll.iter_mut().filter_map(|roll| roll.operator().ended()));
+        ended.extend(self.manage.iter_mut().filter_map(|manage| manage.operator().ended()));
         ended
     }
 }

@@ -1,6 +1,6 @@
 //! An account of openZro, and the operator that keeps it as custom resources say.
 
-use std::{fs, path::Path, process::ExitStatus, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use konverge_core::SecretValue;
@@ -65,10 +65,9 @@ impl OpenZroAccount {
     }
 }
 
-/// An operator with the definitions and the role that we ship, which can be killed for a while. It ends with this.
+/// An operator with the definitions and the role that we ship. It ends with this.
 pub struct ManageStage {
     operator: Operator,
-    is_killed: bool,
 }
 
 impl ManageStage {
@@ -82,7 +81,7 @@ impl ManageStage {
         let run = control_plane.run_directory();
         let mut operator = Operator::start_manage(run, &kubeconfig, url, token, arguments)?;
         operator.ready().await?;
-        Ok(Self { operator, is_killed: false })
+        Ok(Self { operator })
     }
 
     /// Writes a token into a file of a run.
@@ -100,30 +99,5 @@ impl ManageStage {
     /// The operator.
     pub fn operator(&mut self) -> &mut Operator {
         &mut self.operator
-    }
-
-    /// Kills it as nothing else does, with no moment left for a last word, and does not count that as an end that is to be mended.
-    pub fn kill(&mut self) {
-        self.is_killed = true;
-        self.operator.process().kill();
-    }
-
-    /// Starts it again, and waits until it is ready.
-    pub async fn start(&mut self) -> Result<()> {
-        self.operator.process().start_again()?;
-        self.is_killed = false;
-        self.operator.ready().await
-    }
-
-    /// How it has ended, if it was not killed here.
-    pub fn ended(&mut self) -> Option<(String, ExitStatus)> {
-        let process = self.operator.process();
-        let status = process.status().filter(|_| !self.is_killed)?;
-        Some((process.name().to_owned(), status))
-    }
-
-    /// Starts it again if it has ended, unless it was killed here.
-    pub async fn start_ended(&mut self) -> Result<()> {
-        if self.is_killed { Ok(()) } else { self.start().await }
     }
 }

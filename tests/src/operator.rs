@@ -1,6 +1,6 @@
 //! The operator's process, under its own service account.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, process::ExitStatus, time::Duration};
 
 use anyhow::{Context, Result};
 use konverge_testkit::{Process, ProcessSpec, RunDirectory, eventually, free_port, http_get, metric};
@@ -17,6 +17,7 @@ pub struct Operator {
     address: String,
     /// Where its metrics are.
     metrics: String,
+    is_killed: bool,
 }
 
 impl Operator {
@@ -38,7 +39,7 @@ impl Operator {
             .arg(credentials)
             .args(["--health-addr", &address])
             .args(arguments.iter().copied());
-        Ok(Self { process: Process::start(run, spec)?, metrics: address.clone(), address })
+        Ok(Self::running(Process::start(run, spec)?, address.clone(), address))
     }
 
     /// Starts a vault-sync-operator that has the token of this file in Vault; it need not be able to reach anything.
@@ -60,7 +61,7 @@ impl Operator {
             .args(["--health-probe-bind-address", &address, "--metrics-bind-address", &metrics])
             .arg("--enable-metrics-auth=false")
             .args(arguments.iter().copied());
-        Ok(Self { process: Process::start(run, without_vault_of_user(spec))?, address, metrics })
+        Ok(Self::running(Process::start(run, without_vault_of_user(spec))?, address, metrics))
     }
 
     /// Starts a vault-rollout-operator; it need not be able to reach anything.
@@ -72,7 +73,7 @@ impl Operator {
             .arg(kubeconfig)
             .args(["--bind-address", &address])
             .args(arguments.iter().copied());
-        Ok(Self { process: Process::start(run, without_vault_of_user(spec))?, metrics: address.clone(), address })
+        Ok(Self::running(Process::start(run, without_vault_of_user(spec))?, address.clone(), address))
     }
 
     /// Starts an openzro-operator that has the token of this file; it need not be able to reach anything.
@@ -95,7 +96,35 @@ impl Operator {
             .args(["--enable-webhooks=false", "--runtime-namespace=openzro"])
             .args(["--health-probe-bind-address", &address, "--metrics-bind-address", &metrics])
             .args(arguments.iter().copied());
-        Ok(Self { process: Process::start(run, spec)?, address, metrics })
+        Ok(Self::running(Process::start(run, spec)?, address, metrics))
+    }
+
+    fn running(process: Process, address: String, metrics: String) -> Self {
+        Self { process, address, metrics, is_killed: false }
+    }
+
+    /// Kills it without a moment for a last word. Until [`start_again`](Self::start_again), that does not count as an end that is to be mended.
+    pub fn kill(&mut self) {
+        self.is_killed = true;
+        self.process.kill();
+    }
+
+    /// Starts it again, and waits until it is ready.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.process.start_again()?;
+        self.is_killed = false;
+        self.ready().await
+    }
+
+    /// How it has ended, if [`kill`](Self::kill) did not end it.
+    pub fn ended(&mut self) -> Option<(String, ExitStatus)> {
+        let status = self.process.status().filter(|_| !self.is_killed)?;
+        Some((self.process.name().to_owned(), status))
+    }
+
+    /// Starts it again if it has ended, unless [`kill`](Self::kill) ended it.
+    pub async fn start_ended(&mut self) -> Result<()> {
+        if self.is_killed { Ok(()) } else { self.start_again().await }
     }
 
     /// Waits until `/readyz` answers 200.

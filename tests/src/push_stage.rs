@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use konverge_core::SecretValue;
-use konverge_testkit::{ControlPlane, Process};
+use konverge_testkit::ControlPlane;
 use konverge_testkit_stores::{VaultOptions, VaultServer, VaultStorage};
 use konverge_vault::{
     Content, Credential, Expected, Found, KvVersion, Limits, Location, Login, Mount, SecretPath, VaultConfig,
@@ -143,16 +143,16 @@ impl PushStage {
 
     /// The servers of it that have ended.
     pub fn ended(&mut self) -> Vec<(String, ExitStatus)> {
-        let of = |process: &mut Process| process.status().map(|status| (process.name().to_owned(), status));
-        [of(self.vault.process()), of(self.operator.process())].into_iter().flatten().collect()
+        let vault = self.vault.process();
+        let vault = vault.status().map(|status| (vault.name().to_owned(), status));
+        [vault, self.operator.ended()].into_iter().flatten().collect()
     }
 
     /// Starts again what has ended, with the data that Vault had, and waits until all of it can be worked with.
     pub async fn start_ended(&mut self) -> Result<()> {
         self.vault.start_again().await?;
         self.vault.unseal().await?;
-        self.operator.process().start_again()?;
-        self.operator.ready().await
+        self.operator.start_ended().await
     }
 }
 

@@ -89,7 +89,7 @@ impl Field {
         let arguments = [format!("--interval={interval}")];
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut stage = ManageStage::set(&plane, &front.url(), &token, &arguments).await?;
-        stage.kill();
+        stage.operator().kill();
         let (client, dashboard) = (plane.admin_client().await?, target.account.client()?);
         let namespace = plane.namespace("manage").await?;
         let interval = Duration::from_secs(interval.into());
@@ -129,7 +129,7 @@ impl Field {
 
     /// Starts the operator.
     pub(crate) async fn start(&mut self) -> Result<()> {
-        self.stage.start().await
+        self.stage.operator().start_again().await
     }
 
     /// Waits until so many objects of a kind fit.

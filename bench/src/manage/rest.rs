@@ -41,7 +41,7 @@ pub(crate) async fn measure(field: &mut Field, objects: u16, intervals: u16, rep
     ));
     add_writes(field, "at rest", &calls, noted, &against, report);
 
-    field.stage.kill();
+    field.stage.operator().kill();
     field.quiet().await;
     let (log, from) = (field.log().await?, field.front.count());
     field.start().await?;

@@ -61,10 +61,10 @@ pub(crate) async fn show(cast: &mut Cast, namespace: &str, keep: bool) -> Result
     scene.step(cast, "both applied", async || scene.apply(&["22"]).await, Some(&["22"])).await?;
     scene.step(cast, "port changed", async || scene.apply(&["2222"]).await, Some(&["2222"])).await?;
     scene.step(cast, "changed by hand", async || scene.change_by_hand().await, Some(&["2222"])).await?;
-    cast.manager().context("there is no operator to kill")?.kill();
+    cast.manager().context("there is no operator to kill")?.operator().kill();
     cast.perform(async |_| scene.delete().await).await?;
     println!("  operator killed with SIGKILL, and both deleted meanwhile");
-    cast.manager().context("there is no operator to start")?.start().await?;
+    cast.manager().context("there is no operator to start")?.operator().start_again().await?;
     scene.step(cast, "operator started", async || Ok(()), None).await?;
     println!("\nThe group {THEIRS} is as people made it.");
     if keep {

@@ -64,10 +64,10 @@ pub(crate) async fn show(cast: &mut Cast, namespace: &str) -> Result<()> {
     cast.perform(async |again| scene.begin(again).await).await?;
     cast.perform(async |again| scene.change("password changed", "two", 1, again).await).await?;
     cast.perform(async |again| scene.repeat("two", 1, again).await).await?;
-    cast.roll().context("there is no operator to kill")?.kill();
+    cast.roll().context("there is no operator to kill")?.operator().kill();
     cast.perform(async |_| scene.fill("three").await).await?;
     println!("  operator killed with SIGKILL, and the password changed meanwhile");
-    cast.roll().context("there is no operator to start")?.start().await?;
+    cast.roll().context("there is no operator to start")?.operator().start_again().await?;
     cast.perform(async |again| scene.rolled("operator started", 2, again, None).await).await?;
     if !follows_vault {
         println!(
