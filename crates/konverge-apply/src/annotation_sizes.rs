@@ -1,4 +1,4 @@
-//! What fills the annotations of an object. The API server takes 256 KiB of all of them together, and its refusal does not say which are large.
+//! The largest annotations of an object. The API server takes 256 KiB of all of them together, and its refusal does not say which are large.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

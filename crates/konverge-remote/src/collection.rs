@@ -33,7 +33,7 @@ impl<I> Clone for Snapshot<I> {
     }
 }
 
-/// What was done in a collection.
+/// Counts of the writes and corrections in a collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) created: u64,
@@ -236,7 +236,7 @@ impl<R: Remote> Collection<R> {
         count(&mut self.state().counts);
     }
 
-    /// What was done so far, and how old the list of each scope is, if somebody [polls](Self::poll).
+    /// Returns the counts so far, and the age of the list of each scope that somebody [polls](Self::poll).
     pub(crate) fn figures(&self) -> (Counts, BTreeMap<String, Duration>) {
         let state = self.state();
         let Some(polls_since) = state.polls_since else { return (state.counts, BTreeMap::new()) };

@@ -124,7 +124,7 @@ pub enum Finalized {
     Pending(Duration, &'static str, String),
 }
 
-/// What the items of a collection have cost since the program began, for metrics.
+/// The writes and corrections of a collection since the program began, and the age of its lists, for metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figures {
@@ -433,7 +433,7 @@ impl<R: Remote> Remotes<R> {
         }
     }
 
-    /// What the items have cost so far. Nothing before [`begin`](Self::begin).
+    /// Returns the figures so far; zero before [`begin`](Self::begin).
     pub fn figures(&self) -> Figures {
         let Some(begun) = self.0.begun.get() else { return Figures::default() };
         let (Counts { created, updated, deleted, drift_found, drift_corrected }, list_ages) =

@@ -21,8 +21,8 @@ pub trait Remote: Send + Sync + 'static {
     /// Whether items bear a [`Mark`]. Kinds without a field for it are found again by their unique name.
     const IS_MARKED: bool = true;
 
-    /// Whether others can put something into an item; see [`foreign_content`](Self::foreign_content). Such an item is read alone before it is
-    /// deleted, because a list is up to two intervals old.
+    /// Whether others can put something into an item; see [`foreign_content`](Self::foreign_content). The layer reads such an
+    /// item alone before it deletes the item, because a list is up to two intervals old.
     const HAS_FOREIGN_CONTENT: bool = false;
 
     /// Lists all items of a scope.

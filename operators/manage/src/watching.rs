@@ -2,7 +2,7 @@
 
 use konverge::generate::watching::{Alert, Panel};
 
-/// What tells that openZro is not as the objects declare, and why.
+/// The alerts that fire while openZro is not as the objects declare, each with the cause.
 pub(crate) const ALERTS: &[Alert] = &[
     Alert {
         name: "ManageTokenRefused",

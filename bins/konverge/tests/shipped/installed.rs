@@ -294,7 +294,7 @@ async fn manage_works_under_the_account_and_the_roles_of_its_release() {
     nothing_was_refused(&stage, &log, "manage").await;
 }
 
-/// What an uninstall begins with: the chart scales the operator down and adds a Job, which is run as its container would be.
+/// An uninstall begins with this: the chart scales the operator down and adds a Job. The test runs the Job as its container would be run.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_drain_job_of_manage_releases_all_objects_and_leaves_openzro_as_it_is() {
     let stage = Stage::set().await;

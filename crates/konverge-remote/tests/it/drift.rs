@@ -1,4 +1,4 @@
-//! What others do to the items of objects: it is counted, corrected, and seen before an item is deleted.
+//! Changes that others make to the items of objects: the layer counts them, corrects them, and sees them before it deletes an item.
 
 use std::collections::BTreeMap;
 

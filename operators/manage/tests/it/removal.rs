@@ -1,4 +1,4 @@
-//! What people put into items of objects, and what an object leaves behind: neither goes with the object.
+//! The deletion of an object removes neither the content that people put into its items nor the items that the object leaves behind.
 
 use konverge_manage::api::{
     v1::{OZGroup, OZRoutingPeer, OZRoutingPeerSpec},

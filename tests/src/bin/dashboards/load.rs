@@ -23,7 +23,7 @@ const WORKLOADS: usize = 12;
 
 const POLICY: &str = "web";
 
-/// All four jobs, each with something to do. What it started ends with it.
+/// All four jobs, each with something to do. The processes that it started end with it.
 pub(crate) struct Load {
     // They end before what they speak to.
     pull: Operator,
