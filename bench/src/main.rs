@@ -1,8 +1,8 @@
 //! Benchmarks against the limit: each figure is held against what the same machine does in the same run without us.
 //!
-//! The main job is measured on the stage of the demo; the [`framework`] beside its peers, on a control plane of its own; [`push`] beside
-//! a loop of the same requests to the same Vault; [`roll`] beside a loop of the same patches; [`manage`] beside a loop of the same calls;
-//! [`zopp`] beside the published server.
+//! The main job is measured on the stage of the demo, and the [`framework`] beside its peers, on a control plane of its own. The limits
+//! of the others are loops without an operator: [`push`] has one of the same requests to the same Vault, [`roll`] one of the same
+//! patches, [`manage`] one of the same calls. The server of [`zopp`] is measured beside the published one.
 
 mod framework;
 mod manage;

@@ -1,7 +1,7 @@
 //! Roll against its limit: the same patches of pod templates by a loop, in the same run.
 //!
-//! There is no controller of Deployments, so that nobody but those who patch has the machine, and the operator waits for no rollout to
-//! end; what is counted are changes of pod templates that an outside watcher sees. Each figure has a namespace and an operator of its own.
+//! There is no controller of Deployments, so only the patching processes use the machine, and the operator waits for no rollout to end. An
+//! outside watcher counts the changes of pod templates. Each figure has a namespace and an operator of its own.
 
 mod failover;
 mod fan_out;

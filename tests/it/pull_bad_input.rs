@@ -1,9 +1,9 @@
 //! Bad input to the operator: one test per input.
 //!
-//! Where the input is one Secret's, the test shows the event and the metric that tell of it, that the data already in the Secret
-//! stays, and that another Secret of the same operator follows its environment meanwhile. Where it is the server's, all Secrets are
-//! told and all keep their data. An operator that was given what it cannot begin with has neither events nor metrics: it ends, says
-//! in its log why and what to do, and has touched nothing.
+//! Where the input is that of one Secret, the test shows its event and its metric. It also shows that the data already in the
+//! Secret stays, and that another Secret of the same operator follows its environment meanwhile. Where it is the server's, all
+//! Secrets are told and all keep their data. An operator that was given what it cannot begin with has neither events nor metrics:
+//! it ends, says in its log why and what to do, and has touched nothing.
 
 mod of_a_secret;
 mod of_the_operator;

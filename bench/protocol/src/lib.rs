@@ -1,8 +1,9 @@
 //! The protocol between the benchmark and the programs that it compares ("peers").
 //!
-//! A peer is told its [`Job`] in its arguments, and [`Tell`]s on its standard output what happens, one JSON object a line:
-//! `{"run":"name","mark":"7","at":nanoseconds}` for each run of the reconciler, and `{"all":count,"at":nanoseconds}` once.
-//! It has no dependencies, since one of the peers is built with an older kube in a workspace of its own.
+//! A peer reads its [`Job`] from its arguments, and [`Tell`]s on its standard output what happens, one JSON object a line.
+//! It writes `{"run":"name","mark":"7","at":nanoseconds}` for each run of the reconciler, and
+//! `{"all":count,"at":nanoseconds}` once. It has no dependencies, since one of the peers is built with an older kube in a
+//! workspace of its own.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! One Secret that all use: from the API server's answer to its change until an outside watcher has seen the last template, beside a loop of
-//! bare patches of the same Deployments, as many at a time.
+//! One Secret that all workloads use: the time from the API server's answer to its change until an outside watcher has seen the last
+//! template. The limit is a loop of bare patches of the same Deployments, as many at a time.
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};

@@ -1,9 +1,10 @@
 //! Webhooks that the API server calls before it stores or returns an object: rules, changes, defaults and conversions, with
 //! their server, their certificates and their declarations.
 //!
-//! Read in this order: [`handler`], what an author writes; [`review`], what it is told, and [`verdict`], what it says;
-//! [`conversion`] and [`versions`], one kind in several versions; [`webhook`] and [`webhooks`], what is called for what; [`configuration`], how the
-//! API server learns of it; [`server`], who answers; [`certificates`], how it proves its name; [`metrics`], what can be counted.
+//! Begin with [`handler`], the part that an author writes. A handler gets a [`review`] and returns a [`verdict`]. The modules [`conversion`] and
+//! [`versions`] serve one kind in several versions. The modules [`webhook`] and [`webhooks`] say which handler is called for which objects, and the
+//! [`configuration`] tells the API server. The [`server`] answers the calls and proves its name with [`certificates`]. The module [`metrics`] lists
+//! the counters.
 //!
 //! ```no_run
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -37,15 +38,16 @@
 //! # }
 //! ```
 //!
-//! Guarantees: an answer has the uid and the version of its question; what a handler did not change is sent back to the letter,
-//! fields that its type does not know among it; a handler that fails or panics harms no other call, and leaves the decision to the
-//! failure policy; a valid certificate is never exchanged for one that cannot be served; no certificate is served before the API
-//! server was seen to know its authority, unless nothing else is left; a stop lets calls end, within a limit.
+//! Guarantees: an answer has the uid and the version of its question. The server sends back to the letter what a handler did not
+//! change, also fields that the handler's type does not know. A handler that fails or panics harms no other call, and leaves the
+//! decision to the failure policy. A valid certificate is never exchanged for an unusable one. The server uses a certificate only
+//! once the API server knows its authority, unless it has no other. A stop lets calls end, within a limit.
 //!
 //! Assumes that the API server is the caller: every client that reaches the port is answered, unless [`Certificates::only_for`] restricts it.
 //!
-//! Does not: keep a handler from changing things on the side, which it must not, as the request may still be refused elsewhere;
-//! make the Service that leads here; migrate objects that are stored in an old version, which the crate `konverge` does.
+//! Does not prevent side effects of a handler. Handlers must have none, because the request may still be refused elsewhere.
+//! Does not make the Service that leads here, and does not migrate objects that are stored in an old version: the crate
+//! `konverge` does.
 
 mod admission;
 pub mod certificates;

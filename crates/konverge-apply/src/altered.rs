@@ -1,7 +1,8 @@
 //! Which fields the API server stored with another value than was sent. Pure.
 //!
-//! A mutating policy or webhook may change what is applied. The answer to the write shows it, and shows also what is no change of
-//! meaning: defaults that the server fills in, zeros that it leaves out, and quantities, durations and times in its own spelling.
+//! A mutating policy or webhook may change what is applied. The answer to the write shows it. The answer also differs without a
+//! change of meaning: the server fills in defaults, leaves out zeros, and writes quantities, durations and times in its own
+//! spelling.
 
 mod spelling;
 

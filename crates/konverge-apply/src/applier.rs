@@ -108,13 +108,13 @@ const NO_VERSION: &str = "1";
 
 /// Writes objects under one field manager. Clones are cheap and share what they know.
 ///
-/// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the fields that the desired object has; fields
-/// that it owned before and that nobody else owns are removed; fields of others stay. Repeating an apply changes nothing and is
-/// mostly decided without a request, see [`is_in_step`]. An object that the caller has seen and that was deleted meanwhile is not
-/// made again, and another of its name is not touched. A write names the version that the caller has seen. If the object has changed since
-/// but the manager's part of it has not, the write is sent again; else it is [`ApplyError::OutOfDate`], so that a write that arrives late
-/// does not bring back what a newer one replaced. An object that the API server stored with other values than were sent does not
-/// count as in sync: it is [`ApplyError::Altered`], and written again by each apply.
+/// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the fields that the desired object has; fields that it
+/// owned before and that nobody else owns are removed; fields of others stay. Repeating an apply changes nothing and is mostly decided
+/// without a request, see [`is_in_step`]. An object that the caller has seen and that was deleted meanwhile is not made again, and another
+/// of its name is not touched. A write names the version that the caller has seen. If the object has changed since but the manager's part
+/// of it has not, the write is sent again. Else it fails with [`ApplyError::OutOfDate`], so a late write does not bring back what a newer
+/// one replaced. An object that the API server stored with other values than were sent does not count as in sync: it is
+/// [`ApplyError::Altered`], and written again by each apply.
 ///
 /// Does not: write `status` (that is the job of [`StatusWriter`](crate::StatusWriter)), wipe values of Secrets (that is the job of
 /// [`SecretApplier`](crate::SecretApplier)), or see members that are `null`: they count as not written.

@@ -44,11 +44,15 @@ pub use self::{options::ChildOptions, order::APPLY_ORDER, recognition::Recogniti
 /// the owner; elsewhere labels that lead back to it. Guarantees of [`apply`](Self::apply):
 ///
 /// - A child that is in sync costs no request.
+///
 /// - Nothing is deleted but what was [observed](Self::observe), has this owner's uid in its label and is not wanted; with its
 ///   uid and resource version as preconditions, in its own namespace.
+///
 /// - With an [`OwnerKey`], anyone may write the label, and only a child with the [proof](crate::owners::OWNER_PROOF) is deleted or
 ///   counts for the [`DeleteBudget`]. The others are left alone and [reported](SetReport::unproven).
+///
 /// - Nothing is deleted before all that is wanted has been written, also what [waits](Self::when_ready), and not more than the [`DeleteBudget`] allows.
+///
 /// - An object that was not seen as a child of this owner is taken over only if nobody disagrees about any of its fields.
 ///
 /// Does not find objects of kinds that were not observed, and does not wait for what is being deleted.
@@ -339,8 +343,8 @@ impl DesiredSet {
         self
     }
 
-    /// Makes the children exist as they are wanted, in the order in which they were added and in which they wait for each other, and
-    /// deletes what is not wanted any more, in the reverse order.
+    /// Creates and updates the wanted children, in the order in which they were added and in which they wait for each other. Deletes
+    /// the unwanted ones in the reverse order.
     pub async fn apply(mut self, applier: &Applier) -> Result<SetReport, SetError> {
         let faults = std::mem::take(&mut self.faults);
         let order = match ordered(&self.children) {

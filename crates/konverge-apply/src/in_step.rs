@@ -1,8 +1,8 @@
 //! Whether an object already is as it is wanted, decided without asking the API server.
 //!
-//! The API server's record of field ownership (`metadata.managedFields`) tells two things that the object alone does not: which
-//! fields we have applied, so that one that is no longer wanted is noticed, and how lists are merged, so that the items of
-//! others and what the server filled in do not count as a difference.
+//! The API server's record of field ownership (`metadata.managedFields`) tells two things that the object alone does not. It
+//! names the fields that we applied, so a field that is no longer wanted is noticed. It shows how lists are merged, so the
+//! items of others and the server's defaults do not count as a difference.
 
 use serde_json::{Map, Value};
 

@@ -4,12 +4,15 @@
 //! the record itself:
 //!
 //! - [`ClusterIdentity`]: the name of this cluster in the marks outside.
+//!
 //! - [`Journal`]: the record of many new objects in one write, until each object bears its own.
+//!
 //! - [`DeletionDeadline`]: how long a deletion waits for the system outside.
+//!
 //! - [`Drain`]: before an uninstall, the release of every object from the operator.
 //!
-//! Three more pieces need no IO, so they are in `konverge_core`: `contest`, the backoff against an actor that reverts what is written, `claims`,
-//! which object has a thing that several want, and `reverse_index`, which finds the objects that refer to a thing.
+//! Three more pieces need no IO, so they are in `konverge_core`. There, `contest` is the backoff against an actor that reverts our writes. The
+//! module `claims` says which object has a thing that several want, and `reverse_index` finds the objects that refer to a thing.
 
 mod deadline;
 mod drain;

@@ -1,18 +1,17 @@
 //! Writing to the cluster so that a repetition, a crash or a second writer does no harm.
 //!
-//! Read in this order: [`applier`], server-side apply of any object, and [`in_step`], how it is known without a request that there
-//! is nothing to do; [`desired`], the children of an owner, with [`owners`] and [`mod@readiness`]; [`status`] and [`conditions`], what is
-//! told about an object in the object; [`events`], telling people without ever holding up the work, and [`announce`], telling them
-//! each thing once; [`delete`], [`metadata`] and
-//! the finalizers of [`Applier`], the small writes; [`read`], the few questions that no cache answers; [`error`], what a refusal
-//! means for the next attempt.
+//! Begin with [`applier`], server-side apply of any object, and [`in_step`], which finds without a request that an object is in sync. The
+//! module [`desired`] has the children of an owner, with [`owners`] and [`mod@readiness`]. The modules [`status`] and [`conditions`]
+//! report in the object itself, and [`events`] to people, without ever holding up the work; [`announce`] reports each thing once. The
+//! small writes are [`delete`], [`metadata`] and the finalizers of [`Applier`]. The module [`read`] has the few questions that no cache
+//! answers, and [`error`] says what a refusal means for the next attempt.
 //!
 //! For Secrets whose values must leave no copies behind there is [`secret`], with [`field_ownership`] for keys that an older program
 //! wrote; a key that replicas share is a [`stored_key`]. Jobs that write outside the cluster keep a [`ledger`]. A cache that wants to know of our own writes is a [`witness`].
 //!
-//! Every write is for exactly the object that the caller saw: uid, resource version or a test of what is replaced go with it, and
-//! [`ApplyError::Gone`] or [`ApplyError::OutOfDate`] say that it was not that one any more. Nothing here repeats a request: that is the
-//! work of the queue, which knows about all the others.
+//! Every write is for exactly the object that the caller saw, and carries its uid, its resource version or a test of the replaced
+//! value. If the object is another one meanwhile, the write fails with [`ApplyError::Gone`] or [`ApplyError::OutOfDate`]. Nothing here
+//! repeats a request: that is the work of the queue, which knows about all the others.
 
 mod altered;
 mod annotation_sizes;

@@ -176,9 +176,9 @@ impl Applier {
     ///
     /// # Errors
     ///
-    /// Returns [`ApplyError::Altered`] if admission changed the values, [`ApplyError::OutOfDate`] if one of these labels and annotations has
-    /// changed since the object was seen (or anything, if the applier writes [for the version seen](Self::for_the_version_seen)), and else the
-    /// refusal or the failure of the request.
+    /// Returns [`ApplyError::Altered`] if admission changed the values. Returns [`ApplyError::OutOfDate`] if one of these labels and
+    /// annotations has changed since the object was seen, or anything, if the applier writes [for the version
+    /// seen](Self::for_the_version_seen). Else returns the refusal or the failure of the request.
     pub async fn change_metadata<K>(&self, object: &K, change: &MetadataChange) -> Result<Option<K>, ApplyError>
     where
         K: Writable + Resource<DynamicType: Default>,

@@ -1,7 +1,7 @@
 //! Whether an object has become what it should be, by the rules that kstatus has made common. Pure.
 //!
-//! Differs from kstatus where that looks at a clock or stops early: a pod that cannot be scheduled is in progress however long it
-//! lasts, a volume claim that has lost its volume has failed, and a load balancer without an address is not ready.
+//! Differs from kstatus where that looks at a clock or stops early. A pod that cannot be scheduled is in progress however long it
+//! lasts. A volume claim that has lost its volume has failed, and a load balancer without an address is not ready.
 
 mod pods;
 mod workloads;

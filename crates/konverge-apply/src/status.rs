@@ -21,14 +21,14 @@ use self::own::{Own, applied_fields, is_list_atomic, is_own_part_same, own, with
 /// Writes the status of objects under the field manager of its [`Applier`].
 ///
 /// Guarantees: after a successful [`write`](Self::write) the manager owns exactly the given members of `status`; those of others stay,
-/// those it had before go. [`update`](Self::update) is for a copy of the whole status with changes in it: the manager owns what it changed
-/// and what it had before, and never what it only read. A status that says the same as the observed one is not written; the times of
-/// conditions that did not change are kept. A field that the definition in the cluster does not declare, as during an upgrade, is left
-/// out, logged once and tried again after ten minutes; the rest is written.
+/// those it had before go. The method [`update`](Self::update) is for a copy of the whole status with changes in it. After it, the manager
+/// owns what it changed and what it had before, and never what it only read. A status that says the same as the observed one is not
+/// written; the times of conditions that did not change are kept. A field that the definition in the cluster does not declare, as during
+/// an upgrade, is left out, logged once and tried again after ten minutes; the rest is written.
 ///
 /// A write names the resource version of the object that was seen. If the object has changed since, it is read once. If the manager's own
-/// part of the status is as it was seen, the write is sent again; else it is [`ApplyError::OutOfDate`], so that a write that arrives late
-/// does not bring an older status back. An object that was made anew is left alone, and the error is [`ApplyError::Gone`].
+/// part of the status is as it was seen, the write is sent again. Else it fails with [`ApplyError::OutOfDate`], so a late write does not
+/// bring an older status back. An object that was made anew is left alone, and the error is [`ApplyError::Gone`].
 ///
 /// A status that the API server stored with other values than were sent is [`ApplyError::Altered`].
 ///
@@ -51,8 +51,8 @@ impl StatusWriter {
     ///
     /// # Errors
     ///
-    /// Returns [`ApplyError::OutOfDate`] if the status was written by another process since the object was seen, [`ApplyError::Gone`] if the
-    /// object is gone, [`ApplyError::Altered`] if admission changed the status, and else the refusal or the failure of the request.
+    /// Returns [`ApplyError::OutOfDate`] if another process wrote the status since the object was seen, and [`ApplyError::Gone`] if the
+    /// object is gone. Returns [`ApplyError::Altered`] if admission changed the status, and else the refusal or the failure of the request.
     pub async fn write<K>(&self, object: &K, status: &impl Serialize) -> Result<Option<K>, ApplyError>
     where
         K: Writable + Resource<DynamicType: Default>,

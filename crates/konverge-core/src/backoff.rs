@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Backoff {
     /// The limit for the first repetition.
     pub base: Duration,
-    /// What the limit is multiplied by for each further one; at least 1.
+    /// The factor by which the limit grows with each further failure; at least 1.
     pub factor: f64,
     /// The limit never exceeds this.
     pub cap: Duration,

@@ -23,6 +23,7 @@ impl Share for () {
 ///
 /// - **The first one.** [`claim`](Self::claim) gives the thing to the first object, which keeps it until its [`release`](Self::release). The
 ///   record on the object must tell after a restart which things it has: [`recall`](Self::recall) restores that.
+///
 /// - **The one with the lowest rank.** [`set`](Self::set) replaces the claims of an object, and [`preceding`](Self::preceding) returns the
 ///   object that comes before it by rank, such as its age. Each replica decides the same, without a record.
 ///

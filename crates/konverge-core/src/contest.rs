@@ -1,4 +1,5 @@
-//! Somebody who undoes what is written, again and again: who is right is not known here, so he is answered later and later.
+//! The backoff against an actor that keeps reverting our writes. The operator cannot know which of the two is right, so it
+//! restores its value with growing pauses.
 
 use std::time::Duration;
 

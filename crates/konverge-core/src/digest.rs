@@ -36,7 +36,7 @@ impl DigestKey {
 }
 
 /// HMAC-SHA256 of parts in their order, each preceded by its length in eight bytes, so that no two different lists of parts make the same
-/// bytes. What it gives for a key and parts stays the same in all versions: digests are kept across restarts.
+/// bytes. The digest of a key and parts is the same in all versions, because digests are kept across restarts.
 #[expect(
     clippy::expect_used,
     clippy::missing_panics_doc,

@@ -1,4 +1,4 @@
-//! What an error means for the one who has to decide when to try again.
+//! The class of an error, which decides when the work is tried again.
 
 use std::{error::Error, time::Duration};
 
@@ -54,7 +54,8 @@ pub trait Classify {
     fn reason(&self) -> &'static str;
 }
 
-/// An error and all that caused it in one line. What the text before says already is not said again: many errors quote their cause.
+/// Returns an error and its causes in one line. A cause that the text before already quotes is left out, because many errors quote
+/// their cause.
 pub fn in_one_line(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut next = error.source();

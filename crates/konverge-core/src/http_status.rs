@@ -9,9 +9,9 @@ use crate::error::ErrorClass;
 /// `endpoint` names the server for [`ErrorClass::Unavailable`]. Without a name, an answer that concerns every request is
 /// [`ErrorClass::Transient`].
 ///
-/// 403 is a refusal: somebody may mend a role, a policy or a quota at any time. 401 concerns every request of the process, so one caller
-/// finds out when the credential is accepted again. 404 and 409 end without anybody's help: the thing may come, and the next attempt reads the
-/// newer version. `Retry-After` counts only where the server is busy or fails.
+/// 403 is a refusal: somebody may mend a role, a policy or a quota at any time. A 401 concerns every request of the process, so one caller
+/// finds out when the credential is accepted again. The statuses 404 and 409 end without anybody's help: the thing may come, and the next
+/// attempt reads the newer version. `Retry-After` counts only where the server is busy or fails.
 pub fn class(code: u16, retry_after: Option<Duration>, endpoint: Option<&'static str>) -> ErrorClass {
     match (code, retry_after) {
         (429 | 500.., Some(pause)) => ErrorClass::After(pause),

@@ -1,10 +1,10 @@
-//! What every job shares and nobody needs IO for.
+//! Values and rules that every job shares and that need no IO.
 //!
-//! Read in this order: [`SecretValue`], the one type that carries a secret; [`digest`], how change is noticed without keeping
-//! values; [`error`], what a failure means for the next attempt, and [`reasons`], how it is called; [`backoff`], how long to wait for it, and
-//! [`contest`], how long where somebody undoes what is written; [`http_status`] and [`api_server`], the class of each answer, and [`outage`],
-//! the circuit breaker of an endpoint; [`reverse_index`], which objects refer to one, and [`claims`], which of them has it; [`names`], how many are
-//! told; [`with!`], how settings are changed.
+//! Begin with [`SecretValue`], the one type that carries a secret, and [`digest`], which notices changes without keeping values. An [`error`] has a
+//! class for the next attempt, and one of the [`reasons`] as its name. The next attempt waits for the [`backoff`], or for that of a [`contest`]
+//! with an actor that reverts our writes. The modules [`http_status`] and [`api_server`] have the class of each answer, and [`outage`] is the
+//! circuit breaker of an endpoint. A [`reverse_index`] finds the objects that refer to one, and [`claims`] say which of them has it. The module
+//! [`names`] shortens lists of names, and [`with!`] changes settings.
 //!
 //! This crate imports no runtime, no client and no clock; randomness is handed in.
 

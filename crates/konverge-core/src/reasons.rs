@@ -58,7 +58,7 @@ reasons! {
     NOT_ESTABLISHED = "NotEstablished":
         "A definition was brought and is not served yet; it is looked at again",
     NOT_FOUND = "NotFound":
-        "What a write refers to does not exist, such as a namespace or a definition",
+        "A write refers to an object that does not exist, such as a namespace or a definition",
     NOT_LEADING = "NotLeading":
         "This process does not hold its lease, so it writes nothing; the leader will",
     NOT_OURS = "NotOurs":

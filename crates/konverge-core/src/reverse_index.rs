@@ -13,14 +13,16 @@ use std::{
 ///
 /// - [`set`](Self::set) replaces all references of one referrer. No reference of an earlier `set` stays behind. [`add`](Self::add) and
 ///   [`discard`](Self::discard) change a single one.
+///
 /// - [`referrers`](Self::referrers) returns the referrers of one target, in their order.
+///
 /// - A target without referrers, or a referrer without targets, takes no memory.
 ///
 /// Each key is stored once, however many references it has. Most targets have one referrer, and that one needs no allocation of its own.
 /// A lookup costs one hash. Adding or removing a reference costs one binary search and one move among the referrers of its target.
 ///
 /// For references by **selector**, the target is the scope in which the selector is valid, such as a namespace, and the data is the selector.
-/// [`matching`](Self::matching) returns the referrers whose selector fits an object of that scope.
+/// The method [`matching`](Self::matching) returns the referrers whose selector fits an object of that scope.
 ///
 /// ```
 /// use konverge_core::reverse_index::ReverseIndex;

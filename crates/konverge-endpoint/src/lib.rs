@@ -13,9 +13,13 @@
 //! [`address`] and [`retry_after()`].
 //!
 //! # Guarantees
+//!
 //! - A call that was not sent is told apart from one that was sent and not answered ([`NotSent`]).
+//!
 //! - An endpoint that does not serve gets one request now and then instead of one per caller.
+//!
 //! - Rotated certificates and credentials take effect without a restart. An unusable rotation keeps the last usable client.
+//!
 //! - No credential is in an error, a log or a `Debug` output.
 //!
 //! # What it does not do

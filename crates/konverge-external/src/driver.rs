@@ -130,9 +130,9 @@ impl<T> Stream for Changes<T> {
 
 /// Watches a source: polls at once, and then once per interval.
 ///
-/// Guarantees: no error and no panic of the source ends the stream; pauses grow after failures, with full jitter, and
-/// the first is no longer than the interval; changes come in the order of the source; each comes at least once, also
-/// after a crash, if there is a memory. Does not: start a task of its own; the stream is driven by the consumer.
+/// Guarantees: no error and no panic of the source ends the stream. Pauses grow after failures, with full jitter, and
+/// the first is no longer than the interval. Changes come in the order of the source. Each comes at least once, also
+/// after a crash, if there is a memory. Starts no task of its own: the consumer drives the stream.
 pub fn watch<S: Source>(source: S, options: Options) -> (Changes<S::Item>, Health) {
     let pauses = Pauses::new(options.interval, options.jitter, options.longest_pause, options.longest_retry_after);
     let health = Health::new(source.name(), options.stale_after.unwrap_or(pauses.longest()), options.metrics);

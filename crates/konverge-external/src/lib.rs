@@ -1,9 +1,9 @@
 //! Things outside the cluster as streams of changes.
 //!
-//! Read in this order: [`Change`], what a stream is made of; [`Source`], what can be asked for changes; [`watch`], who
-//! asks, when, and what happens after a failure; [`Health`] and [`Metrics`], how one sees it; [`memory`], what survives
-//! a restart. Then the sources: [`http`], one document, also by long polls; [`sse`], a stream of events; [`objects`], a
-//! bucket or folder; [`from_stream`], anything else.
+//! Begin with [`Change`], the item of a stream, and [`Source`], which can be asked for changes. The function [`watch`]
+//! asks it, and decides what happens after a failure. Then come [`Health`] and [`Metrics`] of a stream, and the
+//! [`memory`] that survives a restart. The sources are [`http`], one document, also by long polls; [`sse`], a stream of
+//! events; [`objects`], a bucket or folder; [`from_stream`], anything else.
 //!
 //! ```no_run
 //! # async fn example(client: kube::Client, registry: &mut prometheus_client::registry::Registry) -> Result<(), Box<dyn std::error::Error>> {
@@ -43,10 +43,14 @@
 //!
 //! - No error, empty answer, error page or listing that broke off removes or changes anything; what is removed was
 //!   missing twice in a row, or is said to be gone.
+//!
 //! - No error and no panic of a source ends a stream. Pauses grow with full jitter, and what the other side asks for is kept.
+//!
 //! - A change is reported at least once, also across restarts if there is a memory, and unchanged things are not
 //!   reported again.
+//!
 //! - Bodies, listings, events and what waits for a slow consumer are bounded.
+//!
 //! - Tokens, headers, users, passwords and queries of addresses are in no error, log, metric or item; what is
 //!   remembered are keyed fingerprints.
 //!

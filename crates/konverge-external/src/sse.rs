@@ -37,11 +37,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// # }
 /// ```
 ///
-/// Guarantees: a stream that ends, breaks or falls silent is opened again, after the pause that the server named or a
-/// growing one; it resumes after the last event that the consumer took, also after a restart if there is a memory and
-/// the server knows ids. An event over the limit is skipped, counted as `EventTooLarge` and logged; the events after it are
-/// delivered, and a new connection resumes after it if its id was read. Does not: notice events that the server never sends again; where those matter, a poll is the
-/// net beneath.
+/// Guarantees: a stream that ends, breaks or falls silent is opened again, after the pause that the server named or a growing one. It resumes after the last event
+/// that the consumer took, also after a restart if there is a memory and the server knows ids. An event over the limit is skipped, counted as `EventTooLarge` and
+/// logged; the events after it are delivered, and a new connection resumes after it if its id was read. Does not: notice events that the server never sends again;
+/// where those matter, a poll is the net beneath.
 pub struct EventStream {
     name: String,
     endpoint: Endpoint,

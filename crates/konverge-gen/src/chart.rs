@@ -1,7 +1,7 @@
 //! A Helm chart of a program, made of the same objects as its plain manifests.
 //!
-//! A chart is installed once per cluster: the program names its lease, its Secrets and its webhook configurations after itself, so all objects
-//! of the chart have fixed names, and only the namespace is that of the release.
+//! A chart is installed once per cluster, because the program names its lease, its Secrets and its webhook configurations after itself. So all
+//! objects of the chart have fixed names, and only the namespace is that of the release.
 
 mod deployment;
 mod template;

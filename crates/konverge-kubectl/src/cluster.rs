@@ -159,8 +159,8 @@ impl Cluster {
         self.watched(&one.kind, Some(&self.namespace), config)
     }
 
-    /// The objects of a kind as they are and as they become, without those that are gone. A watch that fails reports that and goes on, later and
-    /// later.
+    /// The objects of a kind as they are and as they become, without those that are gone. A watch that fails reports that and begins again, with
+    /// growing pauses.
     pub(crate) fn follow_all(
         &self,
         kind: &Kind,

@@ -4,12 +4,15 @@
 //! kubectl konverge VERB TYPE/NAME ─▶ cluster: the object ─▶ Job: how it stands, why, what would change ─▶ words or JSON
 //! ```
 //!
-//! Read in this order: [`Job`], what an operator's crate says about its objects; [`Operator`], what it says about its operator; [`Kind`], what a
-//! person may type; [`Cluster`], the way to the API server; then one file for each verb.
+//! Begin with [`Job`], with which an operator's crate describes its objects, and [`Operator`], with which it describes its operator. A [`Kind`]
+//! is a word that a person may type, and a [`Cluster`] the way to the API server. Each verb has a file.
 //!
 //! # Guarantees
+//!
 //! - Objects are listed by their metadata, page by page; a kind is read whole only where its job says so.
+//!
 //! - Only annotations of one object are changed, named by its uid. An object that was deleted and recreated meanwhile stays as it is.
+//!
 //! - The program ends with 0 if all is well, 1 if something is out of sync, and 2 if the command failed or the command line is wrong.
 
 #![allow(

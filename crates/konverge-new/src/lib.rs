@@ -1,9 +1,9 @@
 //! Makes the crate of an operator: what `konverge new` does.
 //!
-//! The new crate is that in `template/`, a member of this workspace that is compiled, linted and tested like any other, under other
-//! names: [`names`] says which names are good, [`words`] puts them in, [`manifest`] makes a `Cargo.toml` that stands alone,
-//! [`deploy`] generates what the new crate would generate of itself, and [`files`] is all of it together. [`New::write`] is the only
-//! thing that writes.
+//! The new crate is that in `template/`, under other names. The template is a member of this workspace, compiled, linted and tested
+//! like any other. The module [`names`] says which names are good, [`words`] puts them in, and [`manifest`] makes a `Cargo.toml`
+//! that stands alone. Then [`deploy`] generates what the new crate would generate of itself, and [`files`] is all of it together.
+//! Only [`New::write`] writes.
 //!
 //! Guarantees: a folder that exists is left alone, and a crate that is made is made whole or not at all. Does not: fetch
 //! anything, or build.

@@ -14,11 +14,16 @@
 //! annotation, and the id is in the status.
 //!
 //! # Guarantees
+//!
 //! - Before the first create, the finalizer and the intent are on the object, in one write. After a lost reply or a crash the next run looks
 //!   the item up, by its mark or its unique name, in a list that began later than the create. It never creates a second item for that.
+//!
 //! - An item is written only if it differs from the desired one, as [`Remote::differences`] compares them.
+//!
 //! - An item with the mark of another object or another cluster is never written or deleted. An adopted item survives its object.
+//!
 //! - The id in the status and the record each suffice when the other is lost. A record that was copied from another object counts for nothing.
+//!
 //! - A failed call, an empty list or a missing item never leads to a deletion. Before an item counts as gone, the server has said so twice:
 //!   in the list, and when asked for the item alone.
 //!

@@ -169,8 +169,8 @@ impl<R: Reconciler> Controller<R> {
         &self.queue
     }
 
-    /// A liveness check. It fails when a worker is stuck: a run is dropped at its time limit wherever it waits, so one that is
-    /// in flight for several times that never waits, and only a restart ends it.
+    /// A liveness check. It fails when a worker is stuck. A run is dropped at its time limit wherever it waits. A run that is
+    /// in flight for several times that limit never waits, so only a restart ends it.
     pub fn watchdog(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
         let (queue, limit) = (self.queue.clone(), self.time_limit * STUCK_AFTER);
         move || match queue.longest_in_flight() {

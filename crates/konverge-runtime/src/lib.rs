@@ -1,9 +1,9 @@
 //! The engine of an operator.
 //!
-//! Read in this order: [`manager`], what a program is made of and how it starts and stops; [`watch`], where events come from, and
-//! [`Informers`], which start watches; [`cache`], what is known without asking; [`queue`], which object is next; [`controller`], who
-//! works on it and what happens when that fails. Around them: [`object`], [`client`], [`container`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`],
-//! [`telemetry`] and [`tls`]. Controllers without a cache need [`own_writes`] and [`version`].
+//! Begin with [`manager`], which starts and stops the parts of a program. Events come from a [`watch`], and [`Informers`] start watches. The [`cache`] knows objects
+//! without a request, and the [`queue`] which object is next. The workers of a [`controller`] work on it, and decide what happens when that fails. Around them:
+//! [`object`], [`client`], [`container`], [`lease`], [`checks`], [`metrics`], [`http_server`], [`open_files`], [`telemetry`] and [`tls`]. Controllers without a cache
+//! need [`own_writes`] and [`version`].
 
 pub mod cache;
 pub mod checks;

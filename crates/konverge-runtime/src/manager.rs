@@ -1,13 +1,12 @@
 //! The parts of a program: tasks, controllers, checks, metrics, and one way to start and to stop.
 //!
-//! Starting: the addresses are bound ([`Manager::bind`], [`Manager::metrics_server`]); then the HTTP servers and the tasks run
-//! (watches, hubs, events); then the controllers and the leader's tasks, with a lease only once it is held. A standby runs all but
-//! those, so its caches are warm.
+//! Starting: the addresses are bound first ([`Manager::bind`], [`Manager::metrics_server`]). Then the HTTP servers and the tasks
+//! run (watches, hubs, events). The controllers and the leader's tasks are last; with a lease, they start only once it is held. A
+//! standby runs all but those, so its caches are warm.
 //!
-//! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails; the queues close and runs in flight end;
-//! the tasks are told to stop and end; the lease is released; the servers that others call end ([`Manager::server_task`]); health goes. All of it within the grace period, after which
-//! what is left is dropped. A second signal drops everything at once. The work registered with [`afterwards`](Manager::afterwards) is done in any
-//! case.
+//! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails, the queues close, and runs in flight end. Then the tasks are told to stop, and end. The lease
+//! is released after that. The servers that others call end next ([`Manager::server_task`]), and the server for health last. All of it within the grace period, after which what is
+//! left is dropped. A second signal drops everything at once. The work registered with [`afterwards`](Manager::afterwards) is done in any case.
 //!
 //! Several such programs are one process [`Together`].
 
@@ -153,9 +152,9 @@ impl Manager {
         self.tasks.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
-    /// Like [`stopping_task`](Self::stopping_task), for a server that others call, such as one of webhooks. It runs on standbys too, and
-    /// is waited for after the lease has been released: it may take some seconds until its callers have found another replica,
-    /// and the next leader must not wait for them.
+    /// Like [`stopping_task`](Self::stopping_task), for a server that others call, such as one of webhooks. It runs on standbys too. The
+    /// program waits for it after the lease has been released: its callers may take some seconds to find another replica, and the next
+    /// leader must not wait for them.
     pub fn server_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop_tasks.clone();
         self.server_tasks.push(Box::pin(guarded(name.into(), stop, task)));

@@ -16,8 +16,11 @@ const ECHO_WITHIN: Duration = Duration::from_secs(30);
 /// The writes of this process that the watch has not shown yet, by object.
 ///
 /// # Guarantees
+///
 /// - An event is [`New`](Freshness::New) unless one of the process's own writes to the same object, by its uid, explains it.
+///
 /// - After 30 seconds without its echo, a write explains nothing any more, so a lost echo hides no later change.
+///
 /// - A write to an object says nothing about another object of the same name, except that versions before the write are stale.
 ///
 /// A write must be noted before the next event of its object is classified. Otherwise, its echo counts as a change.

@@ -1,11 +1,10 @@
-//! Servers of outside systems for tests: [`VaultServer`], a Vault or an `OpenBao`; [`ObjectStoreServer`], an S3 server; [`OpenZroServer`], the
-//! management server of openZro; [`PublishedZopp`], the original's zopp; and [`HttpFront`], which breaks requests and answers on the way to any of
-//! them.
-//! [`PrometheusServer`] is a Prometheus, and [`promtool()`] builds the program that evaluates alerts.
+//! Servers of outside systems for tests. A [`VaultServer`] is a Vault or an `OpenBao`, an [`ObjectStoreServer`] an S3 server, an [`OpenZroServer`]
+//! the management server of openZro, and [`PublishedZopp`] the original's zopp. An [`HttpFront`] breaks requests and answers on the way to any of
+//! them. A [`PrometheusServer`] is a Prometheus, and [`promtool()`] builds the program that evaluates alerts.
 //!
-//! They stand apart from `konverge-testkit`, because a test of an operator needs none of them: they are built with Go from pinned
-//! modules, once per machine, except openZro's, which a machine has or lacks, and zopp, which cargo builds on request. Their processes end with the
-//! test process, as those of the test kit do.
+//! They are not in `konverge-testkit`, because a test of an operator needs none of them. Most are built with Go from pinned modules, once per
+//! machine. The server of openZro is not built: a machine has it or lacks it. Cargo builds zopp on request. Their processes end with the test
+//! process, as those of the test kit do.
 
 mod certificate;
 mod http_front;

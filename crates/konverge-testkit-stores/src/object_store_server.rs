@@ -1,8 +1,8 @@
 //! A real S3 server.
 //!
-//! It is versitygw, a gateway from S3 to folders: one Go module under Apache-2.0 that the module proxy has, a minute to build, no
-//! database, signatures of version 4 checked, listings in pages as S3 makes them. `MinIO` was the other candidate; its
-//! community server is AGPL-3.0 and its module takes several times as long.
+//! It is versitygw, a gateway from S3 to folders: one Go module under Apache-2.0 that the module proxy has. It builds in a minute
+//! and needs no database. It checks signatures of version 4, and its listings have pages as those of S3. `MinIO` was the other
+//! candidate; its community server is AGPL-3.0 and its module takes several times as long.
 
 use std::{fs, io, path::PathBuf, time::Duration};
 

@@ -1,9 +1,9 @@
 //! A real Vault.
 //!
-//! It is Vault's own core and HTTP API with the parts that tests here need, built from Go modules; or the program that
-//! `VAULT_BIN` or `BAO_BIN` names, for which [`VaultServer::open_bao`] builds an OpenBao. Either is started with one configuration
-//! file and set up over its API, so that no test can tell which it is. Vault is under the Business Source Licence: it serves tests
-//! and is never shipped.
+//! It is Vault's own core and HTTP API with the parts that tests here need, built from Go modules. If `VAULT_BIN` or `BAO_BIN`
+//! names a program, it is that program; without `BAO_BIN`, [`VaultServer::open_bao`] builds an OpenBao. Either is started with one
+//! configuration file and set up over its API, so that no test can tell which it is. Vault is under the Business Source Licence:
+//! it serves tests and is never shipped.
 
 mod administration;
 mod program;

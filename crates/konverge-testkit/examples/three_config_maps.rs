@@ -1,8 +1,8 @@
 //! An operator of a few lines, small enough to try every crash on it: for the config map `wish` it keeps three copies.
 //!
-//! `three_config_maps <kubeconfig> <namespace> [careless]`. It polls its namespace instead of watching it. The
-//! careless one gives a fourth copy a name of the server's choice, and writes that name down only after the copy is made: a crash
-//! between the two leaves a copy that nobody knows of.
+//! `three_config_maps <kubeconfig> <namespace> [careless]`. It polls its namespace instead of watching it. The careless one makes
+//! a fourth copy whose name the server chooses, and writes that name down only after the copy is made. A crash between the two
+//! leaves a copy that nobody knows of.
 
 use std::{collections::BTreeMap, env, path::Path, time::Duration};
 

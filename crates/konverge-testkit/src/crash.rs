@@ -128,13 +128,13 @@ pub trait Scenario: Sync {
     }
 }
 
-/// Learns the writes of a run without faults, then runs the scenario again for each of them: the operator is killed before the write
-/// is forwarded, after it is committed, and in a third run it lives and never hears of its success. Each run has to come to the same
-/// end state with the same counts of creations and deletions.
+/// Learns the writes of a run without faults, then runs the scenario three more times for each of them. The operator is killed
+/// before the write is forwarded, or after it is committed, or it lives and never hears of its success. Each run has to come to the
+/// same end state with the same counts of creations and deletions.
 ///
-/// Assumes that the number of the operator's writes is about the same in every run. A run with fewer of them than the point asks for is made
-/// again; what befalls none of three shows nothing and is counted, and where that is more than a quarter of all, the verdict is an error. Does not
-/// measure, as the time depends on the machine.
+/// Assumes that the number of the operator's writes is about the same in every run. If a run has fewer of them than the point needs, the scenario
+/// runs again. A point that three runs do not reach shows nothing and is counted. If more than a quarter of all points are not reached, the
+/// verdict is an error. Does not measure, as the time depends on the machine.
 pub struct CrashTest<'a, S> {
     control_plane: &'a ControlPlane,
     scenario: &'a S,

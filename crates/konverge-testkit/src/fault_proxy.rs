@@ -49,8 +49,9 @@ const LONGER_THAN_ANY_TEST: Duration = Duration::from_secs(86_400);
 /// A proxy for one identity: clients use its [`kubeconfig`](Self::kubeconfig), and it asks the API server as the user of the
 /// kubeconfig that it was made with. Without a plan it changes nothing.
 ///
-/// Guarantees: the same plan and the same requests give the same faults; what is forwarded is forwarded once, without retries, and
-/// is in the journal even if the client has gone; nobody gets in who has not read its kubeconfig. Dropping it ends all connections.
+/// Guarantees: the same plan and the same requests give the same faults. A forwarded request is forwarded once, without retries,
+/// and is in the journal even if the client has gone. Only a client that has read the proxy's kubeconfig gets in. Dropping it ends
+/// all connections.
 ///
 /// Does not: upgrade connections (exec, attach, port-forward), speak protobuf (clients are answered in JSON), follow a kubeconfig
 /// that changes, serve an older state of the world than the API server has. Refusals while it is down come after the connection is accepted, so clients see a reset and not a closed port.

@@ -1,13 +1,13 @@
 //! A real Kubernetes control plane for the tests of an operator: etcd and kube-apiserver, and kube-controller-manager on demand.
 //!
-//! Read in this order: [`ControlPlane`], what a test starts; [`Assets`], where its programs come from; [`Process`], how a server
-//! under test is started, killed and started again; [`eventually`], how a test waits; [`AuditLog`], how it proves what was
-//! asked of the API server; [`fault_proxy`], what goes wrong between the two; [`crash`], which crashes an operator at each of its
-//! writes. Apart from all these are [`double`], a scripted API server for unit tests
-//! without network, and [`OutsideServer`], the frame of a server that an operator keeps in sync.
+//! Begin with [`ControlPlane`], which a test starts, and [`Assets`], where its programs come from. A [`Process`] is a server
+//! under test that is started, killed and started again. A test waits with [`eventually`], and the [`AuditLog`] proves which
+//! requests the API server got. The [`fault_proxy`] breaks connections between the two, and [`crash`] crashes an operator at each
+//! of its writes. Apart from all these are [`double`], a scripted API server for unit tests without network, and
+//! [`OutsideServer`], the frame of a server that an operator keeps in sync.
 //!
-//! Guarantees: what is started ends with the test process, however that ends; the user's own cluster is never used unasked; in a
-//! named cluster nothing is changed that was there, and what is made is labelled, so that [`take_away`] finds it; a control
+//! Guarantees: each started process ends with the test process, however that ends. The user's own cluster is never used unasked.
+//! In a named cluster no existing object is changed, and each new object has a label, so that [`take_away`] finds it. A control
 //! plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet.
 
 mod admission_policy;

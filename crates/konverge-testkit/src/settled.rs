@@ -38,8 +38,8 @@ impl Work {
 /// Waits until an operator has settled: no key of its work queues is due or worked on, and none was added or taken for the time `quiet`. After that, a
 /// test can say what the operator did not do. `scrape` returns the text of the operator's metrics.
 ///
-/// A key that waits for a later time does not count. So `quiet` is longer than an event is on its way, than the queues leave between two runs of a key,
-/// and than the interval of a poll that the test relies on: a second, mostly.
+/// A key that waits for a later time does not count. So `quiet` must be longer than the delivery of an event, than the pause between two runs of a key,
+/// and than the interval of a poll that the test relies on. A second is mostly enough.
 ///
 /// # Panics
 /// If the operator has not settled within 90 seconds.

@@ -1,7 +1,7 @@
 //! Workloads as far as an operator around them needs to know: which Secrets and `ConfigMaps` their pods use, and how their rollout stands.
 //!
-//! Read in this order: [`WorkloadKind`], which kinds there are; [`Workload`], one of any of them; [`References`], what its pods use, and
-//! [`SecretProviderClass`], what stands behind one such use; [`Rollout`], how far its pods are what its template says; [`SelectorSpec`], which of them a custom resource means.
+//! Begin with [`WorkloadKind`], the list of kinds, and [`Workload`], an object of any of them. Its [`References`] name the objects that its pods use; a [`SecretProviderClass`]
+//! stands behind one such use. A [`Rollout`] says how far its pods follow its template, and a [`SelectorSpec`] which workloads a custom resource means.
 //!
 //! Pod templates can be large and hold values in clear text. Only names, keys, counts and annotations of a workload are decoded: other fields need no
 //! memory and cannot leak.

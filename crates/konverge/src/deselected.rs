@@ -1,8 +1,8 @@
 //! Objects that no longer match the selector of their controller, and still have its finalizer.
 //!
-//! The watch of a selection shows such an object as deleted, and shows nothing of it afterwards. Without more, its later deletion
-//! would wait for the finalizer for ever. So while this process leads, it looks once at each object that leaves the cache with the finalizer,
-//! and at its start and each hour it lists the metadata of the kind for objects that left while no process looked.
+//! The watch of a selection shows such an object as deleted, and shows nothing of it afterwards. Without more, its later deletion would wait
+//! for the finalizer for ever. So while this process leads, it looks once at each object that leaves the cache with the finalizer. At its
+//! start and each hour, it also lists the metadata of the kind for objects that left while no process looked.
 //!
 //! The selection has two parts. An object that no longer matches the author's selector no longer concerns the program, and is released. An object
 //! that matches it and not `--selector` belongs to another shard. That process may have made things outside with settings of its own, so this one

@@ -35,9 +35,13 @@
 //! # What every controller guarantees
 //!
 //! - An object is worked on by one worker at a time; whatever happens to it meanwhile leads to another run.
+//!
 //! - A run sends nothing for objects that are in sync: reads come from caches, and a write is decided by comparing with them.
+//!
 //! - Only what carries the owner's uid is changed or deleted, and deletions name the uid that was seen.
+//!
 //! - How a run ended is in the status and, if it failed, in an event; repetitions after failures come with growing pauses.
+//!
 //! - A poisoned object, a panic or a slow run delays no other object.
 //!
 //! It does not promise that a run sees the latest state: the run sees the cache, which has at least all writes of this process. It does not

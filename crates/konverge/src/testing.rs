@@ -1,7 +1,7 @@
 //! Tests of a controller without an API server.
 //!
-//! [`TestRun`] runs a controller once for one object and shows what it wrote, said and returned. [`ApiModel`] is the API server in memory
-//! beneath it; [`Operator::assemble_with`](crate::Operator::assemble_with) runs a whole program against it.
+//! [`TestRun`] runs a controller once for one object and shows what it wrote, said and returned. Beneath it, [`ApiModel`] is an API
+//! server in memory; [`Operator::assemble_with`](crate::Operator::assemble_with) runs a whole program against it.
 
 mod api;
 mod fields;

@@ -1,7 +1,7 @@
 //! Copies the labels of annotated Deployments to a list outside the cluster: a whole job in less than 200 lines.
 //!
 //! "How to write a job" in `docs/design-framework.md` walks through it. This file declares the job: which objects make a request, what they
-//! refer to, and what a run does. [`mod@list`] has the rest: what is observed, how it is compared, and how a step is applied.
+//! refer to, and what a run does. The module [`mod@list`] has the rest: what is observed, how it is compared, and how a step is applied.
 
 pub mod list;
 

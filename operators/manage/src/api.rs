@@ -4,8 +4,11 @@
 //! [`definitions`], what a cluster needs.
 //!
 //! # Guarantees
+//!
 //! - The definitions accept each object that those of openzro-operator accept, and the manifests of its documentation.
+//!
 //! - An object that openzro-operator stored can be decoded: `null` and missing fields count as empty, and conditions may lack a time.
+//!
 //! - Parts of a pod (volumes, tolerations, an environment) are kept as JSON, so fields of newer versions of Kubernetes survive, and one bad field
 //!   does not make the object undecodable. [`embedded()`] decodes them.
 

@@ -30,7 +30,7 @@ const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "openzro-operator", version = konverge_version::line(), args_override_self = true)]
 pub struct Config {
-    /// What to do
+    /// The task
     #[arg(value_enum, default_value_t = Task::Run, hide_default_value = true)]
     pub task: Task,
     /// The namespace of the operator [default: that of the pod or of the kubeconfig]

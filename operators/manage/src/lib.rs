@@ -6,18 +6,27 @@
 //! ```
 //!
 //! Read in this order:
+//!
 //! - [`api`]: the custom resources of both versions;
+//!
 //! - [`annotations`]: what may happen to items that others made;
+//!
 //! - [`remote`]: the items on the server, and how they are compared;
+//!
 //! - [`control`]: one controller per kind;
+//!
 //! - [`expose`] and [`webhook`]: exposed Services and the Gateway API, sidecars and protected groups;
+//!
 //! - [`account`]: the client, and what its errors mean;
+//!
 //! - [`config`], [`program`] and [`job`]: the program, alone and as one job of several in a process;
+//!
 //! - [`inspect`]: the answers of the kubectl plugin.
 //!
 //! # Guarantees
-//! - What people made in openZro is never emptied, taken over without a word, or deleted with an object.
-//! - A write changes the fields that an object decides, and keeps all others. What is as desired is not written.
+//! - Items that people made in openZro are never emptied, taken over without a word, or deleted with an object.
+//! - A write changes the fields that an object decides, and keeps all others. An item in the desired state is not
+//!   written.
 //! - No request has an id that could not be resolved.
 //! - No failure, empty answer or missing object deletes anything.
 

@@ -64,7 +64,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// What the client tells its calls to.
+    /// Returns the observer to which the client reports its calls.
     pub fn observer(&self) -> CallObserver {
         let metrics = self.clone();
         Arc::new(move |record| {

@@ -19,7 +19,7 @@ konverge_jobs::metrics_flags!("ZOPP");
 
 /// Keeps annotated Kubernetes Secrets equal to zopp environments.
 ///
-/// Credentials are the current principal of the credentials file, or, if `ZOPP_PRINCIPAL_ID` is set, that variable together with
+/// Credentials are the current principal of the credentials file. If `ZOPP_PRINCIPAL_ID` is set, they are that variable together with
 /// `ZOPP_PRINCIPAL_NAME`, `ZOPP_PRIVATE_KEY`, `ZOPP_PUBLIC_KEY`, `ZOPP_X25519_PRIVATE_KEY` and `ZOPP_X25519_PUBLIC_KEY` in hexadecimal.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "zopp-operator", version = konverge_version::line())]

@@ -7,13 +7,21 @@
 //! ```
 //!
 //! Read in this order:
+//!
 //! - [`annotations`] and [`allow`]: the request of a Secret, and whether it is permitted;
+//!
 //! - [`watch`] and [`bindings`]: the event handler for Secrets, and the bindings that it keeps;
+//!
 //! - [`hub`]: one subscription for each environment;
+//!
 //! - [`plan`]: the decision, without IO;
+//!
 //! - [`reconcile`]: one run, from observing to reporting;
+//!
 //! - [`reasons`], [`messages`] and [`metrics`]: the reports;
+//!
 //! - [`config`], [`run`](mod@run) and [`job`]: the program, alone and as one job of several in a process;
+//!
 //! - [`inspect`]: the plugin of kubectl.
 //!
 //! # Guarantees

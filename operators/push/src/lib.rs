@@ -9,13 +9,21 @@
 //! Reading order:
 //!
 //! - [`spec`]: the request of an object, with its two sources, [`annotations`] and [`vault_push`].
+//!
 //! - [`object`], [`bindings`] and [`watch`](mod@watch): the objects with a request, and how they become known.
+//!
 //! - [`konverge_vault::boundaries`]: the paths that an object may write.
+//!
 //! - [`desired`], [`composition`], [`content`], [`plan`] and [`merge`]: the decisions, without IO.
+//!
 //! - [`record`] and [`ledger`]: the record on the object. [`journal`] stands in for it where many objects are written for the first time.
+//!
 //! - [`secrets`] and [`prefetch`]: how Secrets are read, and how many of them at once.
+//!
 //! - [`reconcile`]: one run. [`orphans`]: content that a deleted object left behind.
+//!
 //! - [`config`] and [`run`](mod@run): the program. [`job`]: push as one of several jobs in a process.
+//!
 //! - [`inspect`]: the verbs of the plugin of kubectl.
 
 pub mod annotations;

@@ -291,12 +291,12 @@ pub const ANNOTATIONS: &[Annotation] = &[
     },
     annotation(
         annotations::DELETION_POLICY,
-        "What happens to content that the object no longer requests: `soft`, `destroy`, `metadata` or `keep`. Default: `--default-deletion-policy`.",
+        "The treatment of content that the object no longer requests: `soft`, `destroy`, `metadata` or `keep`. Default: `--default-deletion-policy`.",
         STOPS,
     ),
     annotation(
         annotations::EXISTING,
-        "What happens to content without an owner: `adopt` or `refuse`. Default: `--existing`.",
+        "The treatment of content without an owner: `adopt` or `refuse`. Default: `--existing`.",
         STOPS,
     ),
     annotation(

@@ -51,12 +51,17 @@ pub enum Verdict {
 ///
 /// - First sight of a source is recorded and rolls nothing, because the pods that exist have read it. It rolls if another operator has recorded before
 ///   that they run with something else, unless a stamp says that the workload was rolled since.
+///
 /// - The same holds for another selection of keys, unless the source is known to have changed by the recorded selection: a change that waits to be
 ///   rolled is not settled by a new selection.
+///
 /// - A source that is gone changes nothing: pods that are restarted for it would not start. Its entry stays, so that it rolls
 ///   nothing if it comes back with the same content.
+///
 /// - An older version than the recorded one changes nothing either: it comes from a server that lags behind.
+///
 /// - An optional source that is created rolls. Without a required one, no pod has started yet.
+///
 /// - Only the record says which content the pods run with, and no stamp. A user who sets the template back, by `kubectl rollout undo` or from a repository,
 ///   has restarted the pods by that, and they have read the current content. A stamp that came with a manifest may be of any age.
 pub fn decide(standing: RecordedState<'_>, now: &BTreeMap<String, Now>) -> Verdict {

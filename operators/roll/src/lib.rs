@@ -10,13 +10,21 @@
 //! Read in this order:
 //!
 //! - [`declarations`]: the annotations. [`object`] and [`uses`](mod@uses): the sources that count for a workload.
+//!
 //! - [`trigger`], [`vault_sync_status`] and [`vault_rollout`]: objects that request rollouts of others. [`vault`]: secrets in Vault.
+//!
 //! - [`index`]: all of that, both ways. [`state`]: the state of one workload and one source, and the snapshot of both.
+//!
 //! - [`digest`] and [`record`]: the content that is remembered, and where.
+//!
 //! - [`plan`] and [`decision`]: the plan for one workload, a pure function of its snapshot.
+//!
 //! - [`hold`], [`waves`], [`budget`], [`breaker`] and [`wait`]: the reasons to wait. [`time`]: the two clocks.
+//!
 //! - [`reader`], [`follow`], [`reconcile`] and [`writer`]: the IO.
+//!
 //! - [`trigger_status`], [`status`] and [`status_controller`]: the status of triggers.
+//!
 //! - [`config`] and [`run`](mod@run): the program. [`job`]: the same as one of several jobs in a process. [`inspect`]: the kubectl plugin.
 //!
 //! **Guarantees.** First sight of content rolls nothing. Content that differs from the record of a workload rolls it once. One patch carries the record and the

@@ -10,11 +10,16 @@
 //! callers. All requests share one transport, with limits ([`Limits`]) and a circuit breaker.
 //!
 //! # Guarantees
+//!
 //! - A value has a type that cannot be printed, and is part of no error. Requests and responses are wiped after use, except for the
 //!   copies that the HTTP and TLS libraries make.
+//!
 //! - Only Vault's own 404 without messages means that a secret does not exist. An error, a missing mount or a proxy's page does not.
+//!
 //! - A write takes effect only if the location is unchanged since it was read ([`Expected`]), where the engine has versions.
+//!
 //! - A path cannot leave its mount, and cannot name an administrative route of Vault ([`SecretPath`]).
+//!
 //! - Errors name the request, the cause, the next step and the time of the next attempt.
 //!
 //! # Not supported

@@ -197,7 +197,8 @@ fn every_alert_fires_when_its_expression_has_held_for_its_time_and_not_before() 
     }
 }
 
-/// What Prometheus would have stored, if it had scraped the first text up to the onset, and the second one from then on.
+/// Returns the series that Prometheus would have stored, if it had scraped the first text up to the onset, and the
+/// second one from then on.
 fn stored(before: &str, after: &str) -> Vec<Value> {
     let samples = |text: &str| -> Vec<(String, f64)> {
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

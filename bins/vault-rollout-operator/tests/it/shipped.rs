@@ -1,5 +1,5 @@
-//! Everything that the operator does, as a process under the role that is shipped and with more to say than anybody would let it say: no
-//! permission is missing, none is spare, and no value is where it does not belong.
+//! Everything that the operator does, as a process under the shipped role and with a very verbose log. No permission is missing, none is
+//! spare, and no value is where it does not belong.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 

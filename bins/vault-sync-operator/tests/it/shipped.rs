@@ -1,5 +1,5 @@
-//! Everything that the operator does, under the role that is shipped and with more to say than anybody would let it say: no permission
-//! is missing and none is spare (W21), metrics are for who may get them (W20), and no value is where it does not belong (I8, F36).
+//! Everything that the operator does, under the shipped role and with a very verbose log. No permission is missing and none is spare
+//! (W21), only permitted readers get metrics (W20), and no value is where it does not belong (I8, F36).
 
 use std::{fs, path::PathBuf, time::Duration};
 

@@ -84,8 +84,9 @@ impl Material {
         Ok(after)
     }
 
-    /// The names for a new certificate. While the certificate lacks one of them, another version of the program wants others, as
-    /// in a rollout, so those stay for this once: else the two would renew each other's for as long as both run.
+    /// The names for a new certificate. If the certificate lacks one of them, another version of the program wants other names,
+    /// as in a rollout. Its names stay for this once: else the two versions would replace each other's certificate for as long
+    /// as both run.
     fn names_with(&self, wanted: &[String]) -> Result<Vec<String>, MaterialError> {
         let mut names = wanted.to_vec();
         let found = names_of(&der(&self.certificate)?)?;

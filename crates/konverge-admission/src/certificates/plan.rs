@@ -161,8 +161,8 @@ mod tests {
         }
     }
 
-    /// Ten years in steps of an hour, in which everything is made known at once: at no time is the certificate one that has ended
-    /// or that the authorities of a replica do not vouch for which looked a minute ago.
+    /// Ten years in steps of an hour, in which everything is made known at once. The certificate has never expired, and a replica
+    /// that looked a minute ago always has an authority for it.
     #[test]
     fn in_ten_years_the_certificate_is_never_invalid() {
         let lifetimes = Lifetimes::default();

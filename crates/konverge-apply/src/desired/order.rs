@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn children_are_deleted_from_the_highest_level_down_each_when_those_above_it_are_gone() {
         type Levels = &'static [usize];
-        // Levels of unwanted children, levels of those that are going already, levels on which a deletion leaves something, and for each
-        // child how it is deleted: F in the foreground, B in the background, - not yet.
+        // Levels of unwanted children, levels of children that are going already, and levels on which a deletion leaves something. For
+        // each child, the last column says how it is deleted: F in the foreground, B in the background, - not yet.
         let table: [(Levels, Levels, Levels, &str); 10] = [
             (&[], &[], &[], ""),
             (&[0, 0], &[], &[], "BB"),

@@ -25,9 +25,9 @@ pub(super) struct Pruning<'a> {
     pub(super) unproven: Vec<&'a Observed>,
 }
 
-/// The observed objects with the owner's uid in their label that are not wanted, by key or by uid, and not being deleted already; an
-/// error if more of them are children than may be deleted at once. An owner that is being deleted takes all its children with it, so
-/// no limit holds.
+/// Returns the observed objects with the owner's uid in their label that are not wanted, by key or by uid, and not being deleted
+/// already. Returns an error if more of them are children than may be deleted at once. An owner that is being deleted takes all its
+/// children with it, so no limit holds.
 pub(super) fn children_to_prune<'a>(
     recognizer: &Recognizer<'_>,
     observed: impl Iterator<Item = &'a Observed>,

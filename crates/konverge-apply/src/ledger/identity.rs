@@ -33,8 +33,8 @@ pub struct Unnamed {
 /// The name of this cluster, once it is known. Clones know the same.
 ///
 /// It is one name for the life of the process: under another name, everything that was written under the first would belong to somebody else. So
-/// an unreachable API server is asked again. Only its refusal makes the process one of those [without a name](Unnamed), and only after it has
-/// allowed something before: an API server that has just started forbids everything until it has read the roles.
+/// an unreachable API server is asked again. Only a refusal leaves the process [without a name](Unnamed), and only after the API server has
+/// allowed something before. An API server that has just started forbids everything until it has read the roles.
 #[derive(Clone)]
 pub struct ClusterIdentity(Arc<Shared>);
 

@@ -23,9 +23,9 @@ pub enum ClientError {
     Build(#[from] reqwest::Error),
 }
 
-/// A client as [`Endpoint`](super::Endpoint) makes it for itself: rustls with ring, the system's certificate
-/// authorities and those in `authorities` (PEM), a limit for making a connection, proxies from the environment, no
-/// redirects by itself, no cookies, no decompression.
+/// Returns a client like the one that [`Endpoint`](super::Endpoint) makes for itself. It uses rustls with ring,
+/// the system's certificate authorities and those in `authorities` (PEM), a limit for making a connection, and
+/// proxies from the environment. It follows no redirects by itself, keeps no cookies and decompresses nothing.
 ///
 /// A system without any certificate authority is no error before the first TLS connection fails.
 pub fn client(connect_timeout: Duration, authorities: &[u8]) -> Result<reqwest::Client, ClientError> {

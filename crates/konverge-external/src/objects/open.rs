@@ -25,9 +25,9 @@ pub struct OpenError {
 /// [`ObjectSource::open`](super::ObjectSource::open) does it for a source.
 ///
 /// Options are those of the crate `object_store`, such as `endpoint`, `region`, `access_key_id`, `secret_access_key` or
-/// `allow_http`; before them counts the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), so that identities of pods work
-/// unasked. TLS is rustls with ring and the system's certificate authorities. A request is repeated twice at most; the
-/// rest is left to the pauses of the watch.
+/// `allow_http`. The environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`) takes precedence, so identities of pods work without
+/// a setting. TLS is rustls with ring and the system's certificate authorities. A request is repeated twice at most;
+/// the rest is left to the pauses of the watch.
 pub fn open<'a>(
     address: &str,
     options: impl IntoIterator<Item = (&'a str, &'a str)>,

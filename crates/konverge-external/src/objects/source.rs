@@ -47,14 +47,14 @@ pub struct StoredObject {
 
 /// Watches the objects under a prefix by listing them.
 ///
-/// An object is added when it is listed first; modified when its entity tag differs, or its version where there is no
-/// tag, or its size or time where there is neither; removed when two complete listings in a row do not show it.
+/// An object is added when it is listed first. It is modified when its entity tag differs, or its version where there
+/// is no tag, or its size or time where there is neither. It is removed when two complete listings in a row do not
+/// show it.
 ///
-/// Guarantees: a listing that fails half-way changes nothing; no more objects are remembered than the limit, and more
-/// than that is an error; an object that cannot be fetched does not hold up the others. Cannot distinguish a bucket that was emptied by mistake from
-/// one that was emptied on purpose, so a program that acts on removals needs a budget for them. Does not:
-/// know a page of HTML that a proxy sends in place of a listing, if the store has another HTTP client than
-/// [`Connector`](super::Connector).
+/// Guarantees: a listing that fails half-way changes nothing. The source remembers no more objects than the limit, and reports an error if there are
+/// more. An object that cannot be fetched does not hold up the others. Cannot distinguish a bucket that was emptied by mistake from one that was
+/// emptied on purpose, so a program that acts on removals needs a budget for them. Does not: know a page of HTML that a proxy sends in place of a
+/// listing, if the store has another HTTP client than [`Connector`](super::Connector).
 pub struct ObjectSource {
     name: String,
     store: Arc<dyn ObjectStore>,

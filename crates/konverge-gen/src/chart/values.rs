@@ -12,7 +12,7 @@ image:
   repository: {program}
   # Default: the version of the chart.
   tag: ""
-  # Such as sha256:…; takes precedence over the tag.
+  # A digest such as sha256:…; it takes precedence over the tag.
   digest: ""
   pullPolicy: IfNotPresent
 # Names of Secrets, each as name: NAME.

@@ -61,7 +61,7 @@ async fn an_item_of_a_former_operator_is_not_ours_without_the_status_that_names_
     assert_eq!(reason(copy.reconcile(&remotes, &binding, &want("one", 1)).await), "NameTaken");
     assert_eq!(copy.delete(&remotes, &binding).await, Ok(Finalized::Done));
 
-    // Adopted on request it stays adopted, whoever made it.
+    // An item that was adopted on request stays adopted, regardless of its maker.
     let adopting = binding.with(|binding| binding.adoption = Adoption::ByName);
     assert_eq!(remotes.apply(&stranger, &adopting, &want("one", FORMER)).await.unwrap().origin, Origin::Adopted);
     assert_eq!(stranger.delete(&remotes, &adopting).await, Ok(Finalized::Done));

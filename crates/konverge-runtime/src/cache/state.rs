@@ -128,7 +128,8 @@ impl<K: Resource> State<K> {
         self.undecodable.insert(key.clone(), undecodable);
     }
 
-    /// Returns the objects known in that namespace, or anywhere, when a list begins. Those that the list lacks are gone.
+    /// Returns the objects known in that namespace, or anywhere, when a list begins. The objects among them that the
+    /// list does not contain are gone.
     ///
     /// Remembering the listed objects instead would cost a name for each object of a first list, which has nothing to compare with.
     pub(super) fn begin_list(&mut self, namespace: Option<&str>) -> HashSet<ObjectKey> {

@@ -14,7 +14,7 @@ fn object(name: &str, version: u32) -> Guarded<ConfigMap> {
     Guarded(Ok(object))
 }
 
-/// What subscribers are told while these events come: names, and whether the object is there and was listed.
+/// Returns the notifications that these events cause: names, and whether the object is there and was listed.
 async fn told(events: Vec<Event<Guarded<ConfigMap>>>) -> Vec<(String, bool, bool)> {
     let store = Store::new("test");
     let told = Arc::new(Mutex::new(Vec::new()));

@@ -1,9 +1,9 @@
 //! The election's decisions, as a state machine that is told the time and what the API server said.
 //!
-//! Why two never lead at once, as long as all clocks run at the same speed: a leader counts its time from when it *sent* the
-//! write that the API server accepted; the others count the longer lease duration from when they *saw* that write, which is
-//! later. Wall clocks are written down for people and decide nothing. Writes carry the version that was read, so of two that
-//! race one is refused.
+//! Two processes never lead at once, as long as all clocks run at the same speed. A leader counts its time from when it
+//! *sent* the write that the API server accepted. The others count the longer lease duration from when they *saw* that
+//! write, which is later. Wall clocks are written down for people and decide nothing. Writes carry the version that was
+//! read, so of two that race one is refused.
 
 use std::time::Duration;
 

@@ -28,9 +28,9 @@ struct DurationLabels {
     host: String,
 }
 
-/// The series of client-go, as a layer for a client: `rest_client_requests_total{code,method,host}`, and
-/// `rest_client_request_duration_seconds{verb,code,host}` until the answer begins, which for a watch is not its length. There, the
-/// code is ours. It is `<error>` where no answer came.
+/// The series of client-go, as a layer for a client: `rest_client_requests_total{code,method,host}` and
+/// `rest_client_request_duration_seconds{verb,code,host}`. The duration ends when the answer begins, so for a watch it is not the
+/// length of the watch. There, the code is ours. It is `<error>` where no answer came.
 #[derive(Clone)]
 pub struct ClientMetrics {
     requests: Family<Labels, Counter>,

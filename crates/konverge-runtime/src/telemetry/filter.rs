@@ -2,8 +2,8 @@
 
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-/// The filter where `RUST_LOG` has none. kube logs each failed attempt of its own as an error, before anybody knows whether another
-/// attempt succeeds; the exporter of spans has its own word for a collector that is away.
+/// The filter where `RUST_LOG` has none. The crate kube logs each failed attempt of its own as an error, before anybody knows
+/// whether another attempt succeeds. The exporter of spans logs a collector that is away by itself.
 const DEFAULT: &str = "info,tower_http=off,kube_client::client::builder=off,opentelemetry=off,opentelemetry_sdk=off,\
                        opentelemetry_otlp=off,opentelemetry_http=off";
 

@@ -1,5 +1,5 @@
-//! The way from the API server to Services. There are no nodes here, so nothing stands behind the address of a Service; the API server
-//! is told to ask us for the way instead, as it would a Konnectivity server of a cluster whose nodes it cannot reach.
+//! The way from the API server to Services. There are no nodes here, so nothing listens at the address of a Service. The API server
+//! connects through the test kit instead, as it would through the Konnectivity server of a cluster whose nodes it cannot reach.
 //!
 //! The control plane may outlive the runtime of the test that started it, so threads do this, not tasks.
 

@@ -50,8 +50,8 @@ pub async fn snapshot(client: &Client, namespace: &str, kinds: &[ApiResource]) -
 /// The annotation that proves who the owner of a child is: a keyed digest over the owner's uid.
 const OWNER_PROOF: &str = "konverge.dev/owner-proof";
 
-/// Takes out of an object what differs from run to run: what the API server writes into its metadata, uids in references to owners and proofs of them,
-/// times of conditions, the name of the namespace, and a name that the server chose.
+/// Removes from an object what differs from run to run: metadata that the API server writes, uids in references to owners and proofs of them, and
+/// times of conditions. It also removes the name of the namespace, and a name that the server chose.
 pub fn mask(mut object: Value, namespace: &str) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         for key in METADATA {

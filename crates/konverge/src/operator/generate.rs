@@ -27,8 +27,8 @@ pub enum GenerateError {
 }
 
 impl Operator {
-    /// All generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, `others.yaml` with what
-    /// else its parts bring, `reference.md`, and for those who watch it `dashboard.json` for Grafana and `alerts.yaml` for the Prometheus
+    /// Returns all generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, `others.yaml` with further objects of
+    /// its parts, and `reference.md`. For monitoring, there are `dashboard.json` for Grafana and `alerts.yaml` for the Prometheus
     /// operator.
     pub fn generate(&self, namespace: &str) -> Result<Files, GenerateError> {
         let mut files = Files::default();

@@ -35,7 +35,7 @@ pub const FORMER_FINALIZER: &str = "openzro.io/cleanup";
 /// The name of the routing peer whose network has the resources of Services.
 pub const ROUTER: &str = "router";
 
-/// What a Service asks for.
+/// The request of a Service.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exposure {
     /// The Service is left alone: openzro-operator's chart exposes the API server's own Service by other means.
@@ -63,7 +63,7 @@ pub struct Exposed {
 pub struct InvalidAnnotation {
     /// The annotation.
     pub annotation: &'static str,
-    /// What is wrong with it, and the next step.
+    /// The cause, and the next step.
     pub why: String,
 }
 

@@ -1,8 +1,10 @@
 //! Items of openZro with the mark of this cluster whose objects do not exist.
 //!
-//! An item is left over if it bears the mark of an object of this cluster, that object does not exist, the mark does not say that the item stays, and
-//! no object mentions its id. Groups, routers and DNS records bear no mark, so they are never left over. The objects are those of all accounts, and the
-//! items those of one.
+//! An item is left over if it bears the mark of an object of this cluster, and that object does not exist. The mark must not say that the item stays,
+//! and no object may mention its id. Groups, routers and DNS records bear no mark, so they are never left over. The objects are those of all accounts,
+//! and the items those of one.
+//!
+//! A router goes with its network, though, and only the group of its peers tells whether the operator made it: see `groups_of_peers`.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +19,7 @@ use serde_json::Value;
 use super::{server, standing::record};
 use crate::{
     annotations::ADOPT,
-    remote::{Networks, Policies, Resources, RouterItem, Routers, SetupKeys},
+    remote::{GroupItem, Groups, Networks, Policies, Resources, RouterItem, Routers, SetupKeyItem, SetupKeys},
 };
 
 /// Lists leftovers, and deletes them on request: all of them, or those with these ids.
@@ -33,6 +35,7 @@ pub(super) async fn leftovers(
     let (keys, networks) = (SetupKeys::new(account.clone()), Networks::new(account.clone()));
     let (of_policies, of_resources) = (all(&policies).await?, all(&resources).await?);
     let (of_keys, of_networks) = (all(&keys).await?, all(&networks).await?);
+    let of_groups = all(&Groups::new(account.clone())).await?;
     // The objects come last: the object of an item that is made meanwhile is among them.
     let objects = Objects::read(cluster, kinds).await?;
 
@@ -50,9 +53,11 @@ pub(super) async fn leftovers(
     let run = Run { only, delete };
     let mut told = run.settle(&policies, of_policies, None).await;
     told.extend(run.settle(&resources, of_resources, None).await);
-    told.extend(run.settle(&keys, of_keys, None).await);
-    let inside = Inside { networks: &networks, routers: Routers::new(account), objects: &objects };
+    let groups = groups_of_peers(&of_keys, &of_groups);
+    let inside = Inside { networks: &networks, routers: Routers::new(account), groups, objects: &objects };
+    // Before the keys: if this is interrupted, they still tell the routers of the operator from others.
     told.extend(run.settle(&networks, of_networks, Some(&inside)).await);
+    told.extend(run.settle(&keys, of_keys, None).await);
     Ok(told)
 }
 
@@ -60,6 +65,8 @@ pub(super) async fn leftovers(
 struct Inside<'a> {
     networks: &'a Networks,
     routers: Routers,
+    /// The ids of the groups that the operator made for the peers of routers.
+    groups: BTreeSet<String>,
     objects: &'a Objects,
 }
 
@@ -67,7 +74,7 @@ impl Inside<'_> {
     /// Why the network is in use now, or `None`.
     async fn use_of(&self, id: &str) -> Result<Option<String>, remote::Failure> {
         let resources = self.networks.inside("", id).await?.0;
-        Ok(use_of_network(id, resources, &self.routers.list("").await?, self.objects))
+        Ok(use_of_network(id, resources, &self.routers.list("").await?, &self.groups, self.objects))
     }
 }
 
@@ -135,12 +142,30 @@ fn ids<R: Remote>(items: &[(R::Item, Mark)]) -> Vec<String> {
     items.iter().map(|(item, _)| R::id(item).to_owned()).collect()
 }
 
-/// Why a network is in use, or `None`. The router that the operator made goes with the network; those of people and of other objects do not.
-fn use_of_network(id: &str, resources: usize, routers: &[RouterItem], objects: &Objects) -> Option<String> {
-    let is_of_others = |router: &&RouterItem| {
-        router.network() == id && (!router.is_like_ours() || objects.texts.contains(router.id()))
+/// Returns the ids of the groups that the operator made for the peers of routers: a setup key that is left over puts its peers into the group that
+/// has the name of the key. Its other groups are those of people.
+fn groups_of_peers(keys: &[(SetupKeyItem, Mark)], groups: &[GroupItem]) -> BTreeSet<String> {
+    let is_of_key = |group: &&GroupItem| {
+        let (id, name) = (group.id(), Groups::name(group));
+        keys.iter().any(|(key, _)| SetupKeys::name(key) == name && key.auto_groups().contains(id))
     };
-    let routers = routers.iter().filter(is_of_others).count();
+    groups.iter().filter(is_of_key).map(|group| group.id().to_owned()).collect()
+}
+
+/// Why a network is in use, or `None`. The router that the operator made goes with the network; those of people and of other objects do not. A
+/// router bears no mark, and people make theirs with the same settings, so it counts as the operator's only with one of these `groups`.
+fn use_of_network(
+    id: &str,
+    resources: usize,
+    routers: &[RouterItem],
+    groups: &BTreeSet<String>,
+    objects: &Objects,
+) -> Option<String> {
+    let is_own = |router: &RouterItem| {
+        let has_own_peers = groups.iter().any(|group| router.is_of_group(group));
+        router.is_like_ours() && has_own_peers && !objects.texts.contains(router.id())
+    };
+    let routers = routers.iter().filter(|router| router.network() == id && !is_own(router)).count();
     (resources + routers > 0).then(|| {
         format!(
             "it has {resources} resources and {routers} routers that are in use or that others made; delete them first"
@@ -197,7 +222,7 @@ async fn remove<R: Remote>(remote: &R, item: &R::Item, mark: &Mark, inside: Opti
 
 #[cfg(test)]
 mod tests {
-    use konverge_openzro::types::Router;
+    use konverge_openzro::types::{Router, SetupKey};
     use serde_json::json;
 
     use super::*;
@@ -229,6 +254,28 @@ mod tests {
         }
     }
 
+    fn key(name: &str, groups: &[&str]) -> (SetupKeyItem, Mark) {
+        let mark = Mark::new("c", "gone", "");
+        let key = json!({ "id": "k", "name": format!("{name} {mark}"), "auto_groups": groups });
+        (serde_json::from_value::<SetupKey>(key).unwrap().into(), mark)
+    }
+
+    #[test]
+    fn a_group_of_peers_has_the_name_of_a_key_that_is_left_over_and_is_one_of_its_groups() {
+        let groups = [("g1", "prod"), ("g2", "devs"), ("g3", "prod"), ("g4", "networkrouter-n1-0a1b")];
+        let groups = groups.map(|(id, name)| serde_json::from_value(json!({ "id": id, "name": name })).unwrap());
+        for (keys, expected) in [
+            (vec![], vec![]),
+            // People name groups for peers to join, too, and more than one group can have a name.
+            (vec![key("prod", &["g1", "g2"])], vec!["g1"]),
+            (vec![key("prod", &["g2"])], vec![]),
+            (vec![key("prod", &["g1"]), key("networkrouter-n1-0a1b", &["g4"])], vec!["g1", "g4"]),
+        ] {
+            let found = groups_of_peers(&keys, &groups);
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{keys:?}");
+        }
+    }
+
     #[test]
     fn a_network_with_anything_of_others_is_in_use() {
         let router = |id: &str, network: &str, change: Value| {
@@ -237,6 +284,7 @@ mod tests {
             router.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
             RouterItem::new(serde_json::from_value::<Router>(router).unwrap(), network.to_owned())
         };
+        let own = BTreeSet::from(["g".to_owned()]);
         for (resources, routers, is_used) in [
             (0, vec![], false),
             (0, vec![router("r", "n", json!({}))], false),
@@ -244,10 +292,15 @@ mod tests {
             (0, vec![router("in-status", "n", json!({}))], true),
             (0, vec![router("r", "n", json!({ "metric": 100 }))], true),
             (0, vec![router("r", "n", json!({ "peer": "p", "peer_groups": null }))], true),
+            // As people make them in the dashboard, which has the same settings.
+            (0, vec![router("r", "n", json!({ "peer_groups": ["devs"] }))], true),
+            (0, vec![router("r", "n", json!({ "peer_groups": ["g", "devs"] }))], true),
             (0, vec![router("r", "other", json!({ "metric": 100 }))], false),
         ] {
-            let found = use_of_network("n", resources, &routers, &objects());
+            let found = use_of_network("n", resources, &routers, &own, &objects());
             assert_eq!(found.is_some(), is_used, "{routers:?}");
         }
+        let unknown = use_of_network("n", 0, &[router("r", "n", json!({}))], &BTreeSet::new(), &objects());
+        assert!(unknown.is_some(), "nothing tells whose router it is");
     }
 }

@@ -64,7 +64,7 @@ pub struct DesiredRecord {
 }
 
 impl DesiredRecord {
-    /// What tells the record from all others.
+    /// Returns the name that distinguishes the record from all others.
     pub fn full_name(&self) -> String {
         full_name(&self.name, self.kind, &self.content)
     }
@@ -98,7 +98,7 @@ impl Records {
         Ok(zones)
     }
 
-    /// Returns the id and the domain of the zone that a name means. One that the last list does not have is looked for again.
+    /// Returns the id and the domain of the zone that a name means. Lists the zones again if the last list does not have it.
     pub async fn zone(&self, scope: &str, name: &str) -> Result<Option<(String, String)>, Failure> {
         let known = self.zones.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned().unwrap_or_default();
         match meant(&known, name) {

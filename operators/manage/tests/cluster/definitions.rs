@@ -1,4 +1,4 @@
-//! What the API server accepts and refuses by the definitions.
+//! Objects that the API server accepts and refuses by the definitions.
 
 use konverge::kube::{
     Api, Client,
@@ -33,7 +33,7 @@ fn api(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
     }
 }
 
-/// What the API server says to an object, without keeping it. Unknown fields are an error.
+/// Returns the API server's answer to an object, without keeping it. Unknown fields are an error.
 async fn said(place: &Place, object: &Value) -> Result<(), String> {
     let api = api(&place.client, object["kind"].as_str().unwrap(), &place.namespace);
     let mut parameters = PatchParams::apply("user").validation_strict();

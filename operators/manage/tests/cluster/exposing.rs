@@ -37,7 +37,7 @@ impl Place {
         self.api::<Service>().patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     }
 
-    /// What openZro would do: the routing peer gets a network.
+    /// Does the part of openZro: the routing peer gets a network.
     async fn give_network(&self, id: &str) {
         let status = json!({ "status": { "networkID": id } });
         let peers = self.api::<OZRoutingPeer>();

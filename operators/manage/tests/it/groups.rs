@@ -135,7 +135,7 @@ async fn w13_w14_w18_a_deletion_names_its_blocker_waits_for_it_and_never_hangs_o
     assert!(message.contains("setup key") && message.contains("theirs"), "{message}");
     stage.says(&of_alpha, "linked", "Reconciling", "InUse").await;
 
-    // Whoever does not want to wait leaves the group behind.
+    // A user who does not want to wait leaves the group behind.
     let orphan = json!({ "metadata": { "annotations": { "konverge.dev/deletion": "orphan" } } });
     stage.patch(&of_alpha, "linked", orphan).await;
     stage.gone(&of_alpha, "linked").await;

@@ -1,5 +1,5 @@
-//! Looks at Vault at an interval. This takes more than a minute, and the tests of a program begin in the order of their names, so this file comes
-//! before most others: at the end, one test alone would be waited for.
+//! Looks at Vault at an interval. This takes more than a minute, and the tests of a program begin in the order of their names. So this file comes
+//! before most others: at the end, the run would wait for this test alone.
 
 use std::time::Duration;
 

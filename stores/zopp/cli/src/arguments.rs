@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Where the server is.
     #[command(flatten)]
     pub server: ServerArguments,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }

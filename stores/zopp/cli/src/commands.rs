@@ -55,7 +55,7 @@ pub enum Command {
     /// Groups of users, and their roles
     #[command(subcommand)]
     Group(group::GroupCommand),
-    /// What was done and attempted in a workspace
+    /// Read the audit log of a workspace
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     /// Write an environment into something else, once

@@ -111,7 +111,7 @@ pub trait Refusal: Error + Send + Sync + 'static {
         self.access()?.unvouched()
     }
 
-    /// What is wrong with the state of an environment, if it is that.
+    /// Returns the fault of an environment's state, if that is the cause.
     fn fault(&self) -> Option<&ManifestFault> {
         None
     }

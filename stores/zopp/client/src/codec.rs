@@ -1,5 +1,5 @@
-//! Bytes in, bytes out: messages are encoded once, by [`crate::client`], so that the bytes that are signed are the bytes
-//! that are sent, and decoded there too, so that an undecodable answer is told apart from a refusal.
+//! Bytes in, bytes out: [`crate::client`] encodes each message once, so that the signed bytes are the sent ones. It also
+//! decodes the answers, so that an undecodable answer is told apart from a refusal.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::{

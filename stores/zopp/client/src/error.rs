@@ -229,7 +229,7 @@ pub enum FetchError {
     ForgedKey {
         /// The environment.
         environment: EnvironmentName,
-        /// Whose signature it should be.
+        /// The cause, with the expected signer.
         source: KeyAccessError,
     },
     /// The answer is not the current state of the environment, or cannot be shown to be.
@@ -237,7 +237,7 @@ pub enum FetchError {
     NotCurrent {
         /// The environment.
         environment: EnvironmentName,
-        /// What is wrong with it.
+        /// The fault.
         source: ManifestFault,
     },
     /// The workspace's or the environment's key cannot be opened.

@@ -123,7 +123,7 @@ impl Client {
         Ok(KeyRotation { client: self.clone(), workspace: workspace.to_owned(), key, state, recipients })
     }
 
-    /// The environments whose keys were made before the workspace's key was last replaced. Those who held the former one may know them.
+    /// The environments whose keys were made before the workspace's key was last replaced. Holders of the former key may know them.
     ///
     /// # Errors
     /// As any call. A stock server does not know it.

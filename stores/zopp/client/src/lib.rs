@@ -7,13 +7,19 @@
 //! ```
 //!
 //! # Guarantees
+//!
 //! - Nothing is dialled before the first call, and a lost connection is dialled again by the next one.
+//!
 //! - Each call ends within [`ClientConfig::call_timeout`]; an open watch notices a dead peer within
 //!   [`ClientConfig::keepalive_interval`] plus [`ClientConfig::keepalive_timeout`].
+//!
 //! - Keys and values are wiped on drop and are in no error text.
+//!
 //! - The client speaks to the first generation only on request, because a signature of that generation authorises every call. A server
 //!   is asked for its generation once; the answer is kept in [`trust`].
+//!
 //! - A workspace's key is compared with the one that [`trust`] has pinned. Another key is an error.
+//!
 //! - An environment is compared with its [`manifest`], where there is one. A key that is left out, an older value and an older state are
 //!   errors.
 //!

@@ -101,7 +101,7 @@ impl Difference {
     }
 }
 
-/// What the manifest shows of an answer.
+/// The result of a comparison of an answer with the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
     /// The answer is the state that the manifest shows.
@@ -344,7 +344,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever states a server gives, in whatever order, and whichever of them it gives again.
+        /// A server may give any states in any order, and any of them again.
         #[test]
         fn what_is_accepted_never_goes_back(
             given in prop::collection::vec((1..4_u8, 1..8_u64, any::<bool>(), prop::bool::weighted(0.1)), 1..40),

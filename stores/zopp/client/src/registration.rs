@@ -1,6 +1,6 @@
-//! The calls that hand over a key, or something made of a workspace's key. Each carries further signatures, which stock servers ignore: that its sender holds the private half of the
-//! key that it registers, that it made the wrap of the workspace key, and of which generation that key is. The server refuses what was made of
-//! a key that was replaced meanwhile.
+//! The calls that hand over a key, or something made of a workspace's key. Each carries further signatures, which stock servers ignore. They prove that the sender holds the
+//! private half of the key that it registers, and that it made the wrap of the workspace key. They also name the generation of that key. The server refuses what was made of a key
+//! that was replaced meanwhile.
 
 use bytes::Bytes;
 use konverge_zopp_crypto::{SigningSeed, WrapToSign, X25519Public, signature};

@@ -1,8 +1,8 @@
 //! The pins of a server, which a client remembers and enforces.
 //!
-//! A server is not believed what it could make up. It knows the public key of every principal, so it can wrap a workspace key of its own;
-//! it can name other public keys for a principal; it can claim to be of the generation whose signatures authorise everything. For each
-//! of these, the client keeps what it saw first, or was told by a person, and refuses anything else.
+//! A server is not believed what it could make up. It knows the public key of every principal, so it can wrap a workspace key of its own.
+//! It can name other public keys for a principal. It can claim to be of the generation whose signatures authorise everything. For each of
+//! these, the client keeps what it saw first, or was told by a person, and refuses anything else.
 //!
 //! ```
 //! use konverge_zopp_client::{Fingerprint, Trust};

@@ -183,9 +183,8 @@ impl EnvironmentWriter {
 
     /// Reads the state for a person to decide about.
     ///
-    /// # Errors
-    /// [`WriteError::NotSupported`] from a stock server, and everything by which a call can fail. What is wrong with the state itself is no
-    /// error, but [`Review::fault`].
+    /// # Errors [`WriteError::NotSupported`] from a stock server, and everything by which a call can fail. A fault of the state itself is
+    /// no error, but [`Review::fault`].
     pub async fn review(&self) -> Result<Review, WriteError> {
         let Some((dek, answer)) = self.read(true).await? else { return Err(WriteError::NotSupported) };
         let fault = manifest::check(self.seen().as_ref(), &dek, &self.name, &answer, Extent::Whole).err();

@@ -1,7 +1,7 @@
 //! The links between the generations of a workspace's key: which key replaced which one, shown by a holder of the former key.
 //!
 //! A server knows the public key of every principal, so it can wrap a workspace key of its own and call it the next generation. A link proves
-//! two things that it cannot make up. The former key is sealed under the new one, so the link is by somebody who knew both: whoever opens it
+//! two things that it cannot make up. The former key is sealed under the new one, so the maker of the link knew both. A client that opens it
 //! compares the former key with the one that it pinned. And the principal that replaced the key signs the link.
 //!
 //! # What it does not do

@@ -12,13 +12,18 @@
 //! The server never sees a private key, a KEK, a DEK or a value; it stores envelopes.
 //!
 //! # Guarantees
+//!
 //! - Private keys, KEKs, DEKs, invite secrets and passphrases have no `Debug`, `Display`, `Clone` or `Serialize`, and
 //!   their memory is overwritten when they are dropped.
+//!
 //! - Bytes that come from outside (wire, file) may have any length and content: the answer is an error, never a panic.
+//!
 //! - Each envelope is bound to the names it belongs to, so a server cannot answer one secret with another one's bytes.
 //!
 //! # What it does not do
+//!
 //! - An envelope is not bound to a version: only a [`manifest`] shows that a value is the current one, and that no key was left out.
+//!
 //! - Public keys and KEKs are not authenticated by their envelopes. Principals sign the wraps that they make ([`wrap_signature`]), and
 //!   clients compare and pin [`fingerprint`]s.
 //!

@@ -21,7 +21,7 @@ const FORMAT: u8 = 1;
 /// Keys and the nonces of their ciphertexts.
 pub type Entries = BTreeMap<String, [u8; NONCE_LENGTH]>;
 
-/// What readers do about changes that came without a manifest.
+/// The reaction of readers to changes without a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// They refuse them.
@@ -39,7 +39,7 @@ pub struct Manifest {
     pub serial: u64,
     /// The version that the entries make up.
     pub version: i64,
-    /// What readers do about changes that came without a manifest.
+    /// The reaction of readers to changes without a manifest.
     pub protection: Protection,
     /// All keys, each with the nonce of its ciphertext.
     pub entries: Entries,

@@ -2,8 +2,10 @@
 //!
 //! With `M` the full method path, `B` the canonical protobuf bytes of the request and `T` the timestamp as eight
 //! little-endian bytes, `H = SHA-256(M ‖ B)` and
+//!
 //! - [`Profile::V2`] signs `M ‖ H ‖ T`,
-//! - [`Profile::V1`] signs `T` alone: whoever captures one can send any call in its name for a minute.
+//! - [`Profile::V1`] signs `T` alone: an attacker who captures one signature can send any call in its name for a
+//!   minute.
 //!
 //! ```
 //! use konverge_zopp_crypto::{Profile, SigningSeed, signature};

@@ -1,4 +1,4 @@
-//! Whatever is done to an envelope, it opens as it was made or not at all.
+//! An envelope opens as it was made or not at all, after any change to it.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Whatever is done to the link between two keys of a workspace, it holds as it was made or not at all.
+//! The link between two keys of a workspace holds as it was made or not at all, after any change to it.
 
 use std::sync::LazyLock;
 

@@ -29,7 +29,7 @@ pub struct Arguments {
     #[arg(long, global = true, env = "ZOPP_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -43,7 +43,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What to do.
+/// The commands of the server.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve clients until SIGTERM or SIGINT
@@ -67,25 +67,25 @@ pub enum Command {
     },
     /// Let people in: invites to this server
     Invite {
-        /// What to do with invites.
+        /// The command about invites.
         #[command(subcommand)]
         command: InviteCommand,
     },
     /// Cut a principal off, or let it in again; a running server notices within half a minute
     Principal {
-        /// What to do with the principal.
+        /// The command about principals.
         #[command(subcommand)]
         command: PrincipalCommand,
     },
     /// Remove users
     User {
-        /// What to do with the user.
+        /// The command about users.
         #[command(subcommand)]
         command: UserCommand,
     },
     /// Read what was done and attempted, in all workspaces and outside of them
     Audit {
-        /// What to do with the record.
+        /// The command about the audit log.
         #[command(subcommand)]
         command: AuditCommand,
     },
@@ -105,7 +105,7 @@ pub struct InitArguments {
     pub expires_hours: u32,
 }
 
-/// What to restore.
+/// The source and the target of a restore.
 #[derive(Debug, Args)]
 pub struct RestoreArguments {
     /// The file that backup wrote
@@ -117,7 +117,7 @@ pub struct RestoreArguments {
     pub in_place: bool,
 }
 
-/// What to do with the record.
+/// The commands about the audit log.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
     /// Print entries as JSON lines, oldest first
@@ -217,7 +217,7 @@ pub enum EventsBackend {
     Postgres,
 }
 
-/// What to do with invites.
+/// The commands about invites.
 #[derive(Debug, Subcommand)]
 pub enum InviteCommand {
     /// Make an invite and print its token
@@ -241,7 +241,7 @@ pub enum InviteCommand {
     },
 }
 
-/// What to do with a principal.
+/// The commands about principals.
 #[derive(Debug, Subcommand)]
 pub enum PrincipalCommand {
     /// Accept nothing from it any more
@@ -259,7 +259,7 @@ pub enum PrincipalCommand {
     },
 }
 
-/// What to do with a user.
+/// The commands about users.
 #[derive(Debug, Subcommand)]
 pub enum UserCommand {
     /// Remove a user with all its principals; one who owns a workspace is refused

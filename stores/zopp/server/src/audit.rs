@@ -39,7 +39,7 @@ const PRUNE: Duration = Duration::from_hours(1);
 /// Rows deleted per transaction: others wait for it.
 const PRUNE_BATCH: u32 = 1000;
 
-/// What is kept of what was read and refused, and for how long.
+/// Which rows about reads and refusals are kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditOptions {

@@ -1,5 +1,5 @@
-//! What a running server does to its database now and then: it erases earlier values beyond the limits, forgets signatures that are too old to
-//! be accepted, and empties the log of a SQLite file, in which deleted ciphertexts stay otherwise.
+//! The regular upkeep of a running server's database. It erases earlier values beyond the limits, forgets signatures that are too old to be
+//! accepted, and empties the log of a SQLite file, in which deleted ciphertexts stay otherwise.
 
 use std::time::Duration;
 

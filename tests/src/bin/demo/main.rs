@@ -1,5 +1,6 @@
-//! The main jobs, shown: a value changed in the secrets manager is in the Kubernetes Secret well under a second later, one changed in a
-//! Kubernetes Secret is in Vault, what uses a changed Secret restarts once, and what custom resources declare is in openZro.
+//! The demo shows the main jobs. A value changed in the secrets manager is in the Kubernetes Secret well under a second later, and a
+//! changed Kubernetes Secret is in Vault. A workload that uses a changed Secret restarts once. The objects that custom resources
+//! declare are in openZro.
 
 mod manage;
 mod pull;

@@ -1,5 +1,5 @@
-//! Two caches against a model of an API server: several objects, writes of ours and of other clients, watches that are late, lists,
-//! bookmarks, answers that are lost or late, and a store that is replaced by an older copy.
+//! Two caches against a model of an API server. The model has several objects, writes of ours and of other clients, late watches,
+//! lists and bookmarks. Answers may be lost or late, and an older copy may replace the store.
 //!
 //! After each step, in each cache: no known object goes back to an older version. An object is gone once the watch has passed its deletion,
 //! or a list lacks it. An object that this process wrote is known until the watch or a list shows something newer. In the end each cache
@@ -399,8 +399,8 @@ impl Model {
         self.proves(index, version, true);
     }
 
-    /// Asserts that each known object is as the watch, or a list, has shown it, or newer. What the watch does not select is known until a
-    /// bookmark or list says that it has shown all.
+    /// Asserts that each known object is as the watch, or a list, has shown it, or newer. An object that the watch does not select is
+    /// known until a bookmark or list says that it has shown all.
     fn proves(&self, index: usize, version: u64, is_complete: bool) {
         let cache = &self.caches[index];
         for number in (0..KEYS).filter(|number| self.requests[*number].is_none()) {
@@ -432,7 +432,7 @@ impl Model {
             (cache.shown, cache.list, cache.is_replaced) = (None, None, true);
             (cache.foreign, cache.told, cache.absent_at) = ([0; KEYS], [0; KEYS], [0; KEYS]);
         }
-        // What is under way is lost with the connections.
+        // Requests under way are lost with the connections.
         for number in 0..KEYS {
             if let Some(request) = self.requests[number].take() {
                 self.answer(number, Answer::Lost, &request);

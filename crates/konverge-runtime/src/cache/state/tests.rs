@@ -137,7 +137,7 @@ fn a_write_that_is_newer_than_the_list_stays_until_the_watch_has_come_so_far() {
     assert_eq!(version(&state), Some(5));
     assert_eq!(state.passed(None, 5).len(), 1, "not shown: the watch is not about it");
     assert_eq!(version(&state), None);
-    // What the watch has passed already does not even come in.
+    // A version that the watch has passed already is not stored.
     state.begin_write(&key());
     assert!(state.wrote(&key(), object(1, 5)).0.is_empty());
     assert_eq!(version(&state), None);
@@ -163,7 +163,7 @@ async fn nothing_goes_back_however_late_the_watch_is() {
     state.see(Seen::Deleted(Guarded(Ok(object(1, 5)))));
     state.see(applied(object(6, 6)));
     assert_eq!(version(&state), Some(6));
-    // One that left the selection, and that a later write of ours brought back, does not go.
+    // An object that left the selection, and that a later write of ours brought back, does not go.
     state.begin_write(&key());
     state.wrote(&key(), object(6, 8));
     state.see(Seen::Deleted(Guarded(Ok(object(6, 7)))));
@@ -199,7 +199,7 @@ fn a_list_of_an_older_world_is_believed_and_own_writes_are_forgotten() {
     let mut left: Vec<_> = state.keys().map(|key| key.name).collect();
     left.sort();
     assert_eq!(left, ["changed", "same"]);
-    // What happens in the new world is news, also where its versions are lower than those of the old one.
+    // Changes in the new world are news, also where their versions are lower than those of the old one.
     assert_eq!(state.see(applied(named("changed", 21))).len(), 1);
     assert_eq!(state.see(applied(named("written", 22))).len(), 1);
 }
@@ -284,7 +284,7 @@ fn a_deletion_that_a_later_list_proves_is_forgotten() {
     assert!(!state.unshown.awaits(&key()), "or one entry per deleted object stays for ever");
 }
 
-/// What happens in the model.
+/// The steps of the model.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// Somebody else writes, creating the object if need be.
@@ -364,7 +364,7 @@ fn show(state: &mut State<ConfigMap>, event: Event) -> Changes<ConfigMap> {
 }
 
 fn answer(state: &mut State<ConfigMap>, event: Event) -> Changes<ConfigMap> {
-    // Those who write are not told of it themselves, so only what was held counts as told.
+    // Writers are not notified of their own writes, so only held events count as notified.
     match event {
         Event::Applied { uid, version } => state.wrote(&key(), object(uid, version)).1,
         Event::Deleted { uid } => state.deleted(&key(), Some(&uid.to_string())).1,
@@ -397,7 +397,7 @@ proptest! {
                 // Deletions name the version that was seen.
                 Step::Delete if world.answer.is_none() && version(&state) == world.object.map(|(_, version)| version) => {
                     if let Some(event) = world.commit_delete() {
-                        // What others did to it before goes with it.
+                        // Earlier changes of others go with it.
                         world.foreign = 0;
                         state.begin_write(&key());
                         world.answer = Some(event);

@@ -1,5 +1,5 @@
-//! The cache between real threads: whatever their order, what is known never goes back, whoever writes reads at least what it wrote,
-//! what others change is told to a writer, and what it wrote itself is not.
+//! The cache between real threads. In any order of theirs, the known state never goes back, a writer reads at least its own write,
+//! and a writer is notified of the changes of others but not of its own.
 //!
 //! Each burst ends with a watch that has shown everything. So a change that is not told is not made good by the next one, and is found.
 
@@ -25,7 +25,7 @@ const BURSTS: u64 = 150;
 /// An object as the API server has it: its uid and its version.
 type Object = (u64, u64);
 
-/// What the API server knows of one key.
+/// The API server's state of one key.
 #[derive(Clone, Default)]
 struct Record {
     object: Option<Object>,

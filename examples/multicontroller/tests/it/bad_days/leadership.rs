@@ -47,8 +47,8 @@ enum Standby {
     Cold,
 }
 
-/// F16, F13, F11: whenever the leader ends, both controllers go over to the next one together, which does everything once; a warm one lists
-/// nothing, and one that has no lease any more writes nothing beside the next.
+/// F16, F13, F11: whenever the leader ends, both controllers go over to the next one together, which does everything once. A warm standby
+/// lists nothing, and a process without the lease writes nothing beside the next leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn leaders_end_one_after_the_other() {
     let mut day = BadDay::begin_with("leaders", &LEASE).await;

@@ -40,7 +40,7 @@ pub(super) fn is_setup_key(text: &str) -> bool {
     lengths == [8, 4, 4, 4, 12] && groups.iter().all(|group| group.chars().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-/// What to do with a key that is on the server.
+/// The next step for a key that is on the server.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// The Secret has it.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{GROUP, Gateway};
 use crate::api::v1alpha1::{CrossNamespaceReference, LocalReference, NetworkResource, NetworkResourceSpec};
 
-/// What a route asks for.
+/// The request of a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lowered {
     /// Each parent that is one of our Gateways, by its place in `spec.parentRefs`.
@@ -219,7 +219,7 @@ pub fn take(
         Some(existing) => existing.clone(),
     };
     desired.spec.service_ref = LocalReference { name: service.to_owned() };
-    // One that was made anew has another uid.
+    // A Service that was made anew has another uid.
     desired.owner_references_mut().retain(|owner| owner.kind != "Service" || owner.uid == *service_uid);
     let controller = owner("v1", "Service", service, service_uid, true);
     let types = route.types.clone().unwrap_or_default();

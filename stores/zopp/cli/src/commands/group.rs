@@ -36,7 +36,7 @@ pub enum GroupCommand {
         /// The workspace.
         #[command(flatten)]
         workspace: WorkspaceArguments,
-        /// What it is for
+        /// The purpose of the group
         #[arg(short, long, default_value = "")]
         description: String,
     },

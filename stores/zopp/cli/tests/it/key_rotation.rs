@@ -269,7 +269,7 @@ fn a_principal_is_disabled_and_its_keys_are_replaced_on_request() {
     assert_eq!((replaced["key"]["left_out"].as_u64(), &answer["former_keys"]), (Some(1), &serde_json::Value::Null));
     assert!(fingerprint(alice) != before && answer["new_keys"].as_array().unwrap().len() == 1, "{answer}");
     assert_eq!(bob.ok("secret get A"), "1\n");
-    // What it kept opens nothing, also if it is let in again.
+    // The keys that it kept open nothing, also if it is let in again.
     alice.ok(&format!("principal enable --principal {robot_id}"));
     robot.fails("secret get A", 1);
 

@@ -180,7 +180,7 @@ fn our_command_line_works_on_their_server(published: &PublishedZopp) {
     share(&alice, &server.home());
     alice.ok("principal rename laptop desktop");
     assert_eq!(alice.ok(&format!("secret get A {PLACE}")), "one\n");
-    // What the first generation lacks is named.
+    // The refusal names the call that the first generation lacks.
     let refused = alice.run("group list -w acme");
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("Unimplemented") || refused.stderr.contains("generation"), "{}", refused.stderr);

@@ -45,7 +45,7 @@ fn row() -> AuditRow {
     AuditRow { principal_id: OPERATOR.into(), ..blank_row(Action::DatabaseRestore, "database") }
 }
 
-/// What a restore means for clients and for people.
+/// Explains the consequences of a restore for clients and for people.
 fn explain(restored: Restored, out: &mut impl Write) -> Result<(), AdminError> {
     let environments = restored.environments;
     let since = restored.changed_at.map_or_else(|| "the backup".to_owned(), time);

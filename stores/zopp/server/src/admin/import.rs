@@ -12,7 +12,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If there is a database at `to` already, the one at `from` is none of the original's or has an invalid row, or a database fails.
+/// If there is a database at `to` already, the one at `from` is not a database of the original or has an invalid row, or a
+/// database fails.
 pub async fn import(from: &Location, to: &Location, out: &mut impl Write) -> Result<(), AdminError> {
     let row = AuditRow { principal_id: OPERATOR.into(), ..blank_row(Action::DatabaseImport, "database") };
     let imported = Store::import(from, to, &row).await.map_err(|error| AdminError::Import(Box::new(error)))?;

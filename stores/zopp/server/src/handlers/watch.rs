@@ -1,11 +1,10 @@
 //! The stream of changes to one environment.
 //!
-//! A client lists, then watches since the version it saw. Guarantees: it is told of every later change, or told to list again,
-//! or the stream ends with an error; never is a change left out in silence. The stream ends when the caller may no longer read
-//! (noticed at once if its key was disabled or the workspace taken from it, else at the next change, at the latest after the
-//! recheck period), when the environment is deleted and when the server
-//! stops. It costs nothing once the client is gone: there is no task behind it, only what the connection holds. All watches of a principal on
-//! an environment look at the database once ([`Rechecks`](crate::rechecks::Rechecks)).
+//! A client lists, then watches since the version it saw. Guarantees: it is told of every later change, or told to list again, or the stream
+//! ends with an error; never is a change left out in silence. The stream ends when the caller may no longer read, when the environment is
+//! deleted and when the server stops. The server notices a disabled key or a lost workspace at once, and another lost right at the next
+//! change, at the latest after the recheck period. It costs nothing once the client is gone: there is no task behind it, only what the
+//! connection holds. All watches of a principal on an environment look at the database once ([`Rechecks`](crate::rechecks::Rechecks)).
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! All grants of one holder in a workspace, and whether a caller may change one of them.
 //!
-//! [`Grants`] says which role a principal has at one place. A change at a place also has effects below it: a ceiling on one
-//! environment counts only as long as no ceiling is set on its project, and a user can have more in an environment than in the
+//! [`Grants`] says which role a principal has at one place. A change at a place also has effects below it. A ceiling on one
+//! environment counts only as long as no ceiling is set on its project. A user can have more in an environment than in the
 //! project. The decisions here therefore compare the roles before and after a change at every place where they can differ.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -82,7 +82,7 @@ pub struct Options {
     pub limits: Limits,
     /// Proxies whose word about the address of a client is taken.
     pub trusted_proxies: Vec<TrustedProxy>,
-    /// What is kept of what was read and refused, and for how long.
+    /// Which rows about reads and refusals are kept, and for how long.
     pub audit: AuditOptions,
     /// The PostgreSQL by which replicas tell each other of changes. Without one, changes are told within this process.
     pub events: Option<PostgresAddress>,

@@ -1,8 +1,8 @@
 //! Rights that were decided upon before a change, checked again in the transaction that writes it.
 //!
 //! A handler looks a place up and asks for a role with one connection, and writes with another. In between, another call may take
-//! the right away and be acknowledged. [`Store::write`](super::Store::write) therefore begins each transaction with what its
-//! audit row says about the caller: every change obeys each revocation that was committed before it.
+//! the right away and be acknowledged. So [`Store::write`](super::Store::write) begins each transaction with a check of the
+//! caller's rights, which its audit row carries. So every change obeys each revocation that was committed before it.
 
 use super::{
     Scope, StoreError,

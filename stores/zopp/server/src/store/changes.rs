@@ -146,7 +146,7 @@ impl Store {
         }
         let mut all_existed = true;
         for secret in &change.set {
-            // What a former key encrypted is erased below, together with all that is kept.
+            // Values that a former key encrypted are erased below, together with all that is kept.
             let setting = Setting { version, by, keeps_former: change.new_dek.is_none() };
             let created = put(&mut transaction, workspace_id, environment_id, secret, &setting, &self.limits).await?;
             let action = if created { Action::SecretCreate } else { Action::SecretUpdate };

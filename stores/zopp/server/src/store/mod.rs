@@ -4,14 +4,19 @@
 //! methods are narrow and speak in the server's own terms; none knows which database it works on.
 //!
 //! Guarantees:
+//!
 //! - Each method is one transaction: it happened or it did not. A method that changes something takes the audit row that
 //!   goes with it and writes both or neither.
+//!
 //! - A change begins with a look at the rights of its caller, which its audit row carries ([`Authority`]), and uses up the
 //!   signature of its request. A signature counts once, on all replicas.
+//!
 //! - Changes that decide anything run one after the other: on SQLite by its write lock, on PostgreSQL by an advisory lock that they
 //!   take before their first statement. On PostgreSQL, changes of secrets share that lock, and the row of their environment, which
 //!   they change first, orders those of one environment. So no change fails half-way for what another one does, and none is repeated.
+//!
 //! - Readers have connections of their own and see committed states only, never wait for a writer.
+//!
 //! - What was acknowledged survives a crash of the process and of the machine: on SQLite by a write-ahead log that is synced at each
 //!   commit, on PostgreSQL as far as its `synchronous_commit` says.
 

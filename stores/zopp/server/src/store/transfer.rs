@@ -1,7 +1,7 @@
 //! Rows from one database into another, of either kind.
 //!
-//! Tables and columns are read out of the SQLite file that takes part in each transfer, so a table that a later migration adds is
-//! transferred without a word here.
+//! Tables and columns are read from the SQLite file that is one side of each transfer. So a table that a later migration adds is
+//! transferred without a change here.
 
 use std::collections::BTreeSet;
 

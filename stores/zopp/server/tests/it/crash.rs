@@ -1,4 +1,5 @@
-//! Kills in the middle: of a server under load, of a backup, a restore and an import. Whatever the kill leaves is whole.
+//! Kills in the middle: of a server under load, of a backup, a restore and an import. The files and databases that the
+//! kill leaves are whole.
 
 use std::{
     path::{Path, PathBuf},

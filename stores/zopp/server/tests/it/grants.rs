@@ -8,8 +8,8 @@ use crate::{
     team::call,
 };
 
-/// A test of the four calls of one kind of holder at one level: set, get, list, remove, as an admin; the same by a member without a
-/// role, who may look but not touch; and by a service and a stranger, who may neither.
+/// A test of the four calls of one kind of holder at one level. An admin sets, gets, lists and removes. A member without a role may
+/// look but not touch; a service and a stranger may do neither.
 macro_rules! four_calls {
     (
         $test:ident, $holder:ident = $value:literal,

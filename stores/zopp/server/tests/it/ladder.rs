@@ -1,4 +1,5 @@
-//! Who may make which call: the original's table of permissions (section 5 of its specification) and our own calls, each by callers of each role.
+//! The permissions of each role: callers of each role make every call, those of the original's table (section 5 of its specification) and our
+//! own.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use crate::{
     hostile::send_raw,
 };
 
-/// What a caller is in workspace `acme`, from the weakest on.
+/// The position of a caller in workspace `acme`, from the weakest on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Stranger,
@@ -366,7 +367,8 @@ async fn each_call_is_for_its_callers_and_nobody_else() {
         let removes = row.path.contains("/Remove") && row.path.ends_with("Permission");
         for (caller, names) in callers.iter().zip(&names) {
             if removes {
-                // What one caller took away is there again for the next one. By the one owner that signs: it repeats no request within a second.
+                // A grant that one caller took away is made again for the next one. By the one owner that signs: it repeats no request within a
+                // second.
                 let owner = &callers.last().unwrap().person;
                 let set = row.path.replacen("/Remove", "/Set", 1);
                 let build = table.iter().find(|row| row.path == set).unwrap().build;

@@ -4,9 +4,13 @@
 //! an interpreter or a common tool loads or runs the code that the variable names. [`RUNS_CODE`] and [`RUNS_CODE_PREFIXES`] list them.
 //!
 //! The names come from the documentation of the programs that read them:
+//!
 //! - the loaders: `ld.so(8)`, `dyld(1)`, and the variables that glibc itself removes for set-user-ID programs (`unsecvars.h`);
+//!
 //! - the shells and others that `sudo` removes by default (`env_delete`, and `sudoers(5)`);
+//!
 //! - the manuals of the interpreters and runtimes: Bash, Zsh, Python, Perl, Ruby, Node.js, the JVM, .NET, PHP, Lua, Erlang, R;
+//!
 //! - the tools that run commands from variables: Git, SSH, OpenSSL, make, Go, Cargo, npm, pagers and editors.
 //!
 //! Variables that only redirect traffic or name a configuration file (`HTTPS_PROXY`, `SSL_CERT_FILE`, `KUBECONFIG`) are not listed: people

@@ -235,7 +235,7 @@ fn change() -> impl Strategy<Value = Change> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Whatever is allowed changes nobody's role, at any place, from or to more than the caller has there.
+    /// No allowed change takes a role, at any place, from or to more than the caller has there.
     #[test]
     fn no_call_reaches_beyond_the_callers_own_role(
         world in world(), caller in 0..DEVICES + 2, change in change(),

@@ -37,14 +37,15 @@ pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, Sqlit
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT);
-    // A commit that fails, as on a full disk, ends the transaction, and sqlx still counts it. Such a connection begins no other one.
+    // A commit that fails, as on a full disk, ends the transaction, and sqlx still counts it. After that, the connection begins no
+    // other one.
     let pool = || {
         SqlitePoolOptions::new()
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
     };
 
-    // What is deleted or replaced is written over with zeros.
+    // SQLite overwrites deleted and replaced content with zeros.
     let writing = options.clone().pragma("secure_delete", "on");
     let writer = pool().max_connections(1).connect_with(writing).await.map_err(connect_error)?;
     let made_by = made_by(&Pool::Sqlite(writer.clone())).await.map_err(connect_error)?;
@@ -64,8 +65,8 @@ pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, Sqlit
     Ok((writer, readers))
 }
 
-/// Brings the schema up to date in one transaction that takes the write lock at once: a server and an `invite` command that open a
-/// new file at the same time would otherwise both make the tables.
+/// Brings the schema up to date in one transaction that takes the write lock at once. Without the lock, a server and an `invite`
+/// command that open a new file at the same time would both make the tables.
 async fn migrate(writer: &SqlitePool) -> Result<(), MigrateError> {
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
     migrations::sqlite().run(&mut *transaction).await?;

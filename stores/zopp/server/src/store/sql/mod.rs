@@ -5,6 +5,7 @@
 //! the type of a `NULL`. This is not sqlx's `Any` driver, which refuses `NULL` without a type and copies every row.
 //!
 //! A statement has to keep to these rules, which the conformance tests check on both databases:
+//!
 //! - `ON CONFLICT … DO UPDATE` names its columns, and `NULLS FIRST` stands wherever a sorted column can be `NULL`.
 //! - `IS DISTINCT FROM` compares values that can be `NULL`; PostgreSQL's `IS NOT` takes constants only.
 //! - No functions of time or JSON: both are done in Rust.

@@ -104,7 +104,7 @@ async fn a_backup_is_restored_into_either_database(database: Database) {
     let tables = tables().await;
     let (_directory, backup) = new_file();
     store.back_up(&backup).await.unwrap();
-    // What is changed later is lost.
+    // Later changes are lost.
     let before = contents(&store, &tables).await;
     store.delete_secret(&environment_id, "A", &row(Action::SecretDelete)).await.unwrap();
     let announced = store.environment_version(&environment_id).await.unwrap().unwrap();

@@ -35,7 +35,7 @@ async fn kept(store: &Store, environment_id: &str, key: &str) -> Vec<(i64, u8)> 
     history(store, environment_id, key).await.iter().map(|row| (row.version, row.ciphertext[0])).collect()
 }
 
-/// What the environment counts as the size of its earlier values is what they take.
+/// Asserts that the environment counts the size of its earlier values correctly, and returns it.
 async fn bytes(store: &Store) -> i64 {
     let counted: Vec<(i64, i64)> = sql::query_as(
         "SELECT history_bytes, (SELECT coalesce(sum(length(ciphertext) + 256), 0) FROM secret_versions WHERE env_id = environments.id) \

@@ -185,7 +185,7 @@ async fn an_invalid_time_is_named_with_its_row() {
     assert_eq!((*table, id.as_str(), *column), ("projects", INVITE, "created_at"));
 }
 
-/// What SQLite keeps in a column, whatever its type says.
+/// Values that SQLite stores in a column of any type.
 const ODD_VALUES: [&str; 8] =
     ["NULL", "''", "'not what it should be'", "-1", "9223372036854775807", "1.5", "x'00ff'", "char(0, 55296, 1114111)"];
 
