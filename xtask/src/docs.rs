@@ -1,7 +1,7 @@
 //! The site of the docs.
 //!
-//! Its pages are files of the repository, in `docs` and beside the code that they describe. mdBook takes pages of one folder, so they are copied to
-//! where they stand in the repository, together with the manifests that they link: a link works in the repository and on the site.
+//! Its pages are files of the repository, in `docs` and beside the code that they describe. The builder mdBook takes pages of one folder, so they
+//! are copied with their paths in the repository, together with the manifests that they link. So a link works in the repository and on the site.
 
 mod dead_links;
 
@@ -35,7 +35,7 @@ smart-punctuation = false
 additional-css = ["wide.css"]
 "#;
 
-/// Tables of four columns need more width than prose. No column may be beyond the edge, and no part of a command, where a reader does not look for it: long words of
+/// Tables of four columns need more width than prose. No column and no part of a command may be beyond the edge, because a reader does not look there. Long words of
 /// the last columns break, and commands go on in the next line.
 const WIDE: &str = "\
 :root { --content-max-width: 1000px; }

@@ -308,8 +308,9 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self
     }
 
-    /// Adds an index by the values that this function takes from an object. [`Store::find`] reads it: in a run through
-    /// [`Context::store`](crate::Context::store), and where something else is mapped to the objects that it concerns.
+    /// Adds an index by the values that this function takes from an object. To read it, call [`Store::find`]: in a run
+    /// through [`Context::store`](crate::Context::store), and where something else is mapped to the objects that it
+    /// concerns.
     #[must_use]
     pub fn index<V, By>(self, by: By) -> Self
     where

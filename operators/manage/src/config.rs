@@ -57,7 +57,7 @@ pub struct Config {
     /// File with the personal access token, which is read again when it changes (ours)
     #[arg(long, env = "OZ_API_KEY_FILE", value_name = "FILE")]
     pub openzro_api_key_file: Option<PathBuf>,
-    /// A namespace with an account of its own, the file with its token, and the address of its server if it is another one; may be repeated, such as
+    /// A namespace with an account of its own, the file with its token, and the address of its server if it is another one. May be repeated, such as
     /// shop=/etc/openzro-shop/token,<https://openzro.shop.example.com> (ours)
     #[arg(long = "account", value_name = "NAMESPACE=FILE[,URL]")]
     pub accounts: Vec<Tenant>,

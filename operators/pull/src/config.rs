@@ -101,8 +101,8 @@ pub struct TrustFlags {
     /// PEM file with that certificate's private key
     #[arg(long, env = "ZOPP_TLS_CLIENT_KEY", value_name = "FILE", requires = "tls_client_cert")]
     pub tls_client_key: Option<PathBuf>,
-    /// Generation of the server: v2, or v1 for zopp 0.1.1, whose signatures let everybody who sees one make any call for a minute; v1 is
-    /// never chosen unless it is given here or in the credentials file [default: as the credentials file says, else v2]
+    /// Generation of the server: v2, or v1 for zopp 0.1.1. Anybody who sees a signature of v1 can make any call for a minute, so it
+    /// must be given here or in the credentials file [default: as that file says, else v2]
     #[arg(long, env = "ZOPP_GENERATION", value_parser = generation, value_name = "v1|v2")]
     pub generation: Option<Profile>,
     /// The workspace's key by its fingerprint (zopp workspace fingerprint); may be repeated; any other key of that workspace is refused

@@ -69,8 +69,8 @@ pub struct VaultPushSpec {
     /// The mount path of the KV engine, without leading and trailing slashes.
     #[schemars(length(min = 1, max = 256), regex(pattern = "^[^/].*[^/]$|^[^/]$"))]
     pub mount: String,
-    /// The path of the secret in the engine, without data/, such as shop/{secret}. {namespace} and {name} are replaced by those of this object.
-    /// {secret} is replaced by the name of each Secret, so that each Secret has its own path.
+    /// The path of the secret in the engine, without data/, such as shop/{secret}. The namespace and the name of this object replace
+    /// {namespace} and {name}. The name of each Secret replaces {secret}, so that each Secret has its own path.
     #[schemars(
         length(min = 1, max = 1024),
         regex(pattern = r"^([^{}/]|\{(namespace|name|secret)\})([^{}]|\{(namespace|name|secret)\})*$")

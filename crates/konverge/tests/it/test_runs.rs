@@ -385,7 +385,7 @@ async fn a_controller_looks_at_the_namespaces_that_it_names() {
 /// Flags of an author.
 #[derive(Debug, Clone, clap::Args)]
 struct OwnFlags {
-    /// What is said to each object
+    /// The text for each object
     #[arg(long, env = "TEST_RUNS_SAYING", default_value = "nothing")]
     saying: String,
 }
@@ -515,7 +515,7 @@ async fn a_change_of_an_object_that_does_not_exist_is_an_error_of_the_test() {
 konverge::reasons! {
     /// Why a probe is as it is.
     enum Why {
-        /// The probe asks for nothing
+        /// The probe requests nothing
         NothingAsked,
         /// The probe was read
         WasRead,
@@ -540,7 +540,7 @@ async fn reasons_are_an_enum_of_the_author() {
     assert_eq!(run.error().unwrap().reason, "NothingAsked");
     let reference =
         crate::stage::operator(controller()).generate("here").unwrap().get("reference.md").unwrap().to_owned();
-    assert!(reference.contains("NothingAsked") && reference.contains("The probe asks for nothing"), "{reference}");
+    assert!(reference.contains("NothingAsked") && reference.contains("The probe requests nothing"), "{reference}");
 }
 
 #[tokio::test]

@@ -55,8 +55,8 @@ pub struct ServerArguments {
     /// PEM file of that certificate's private key
     #[arg(long, global = true, value_name = "PATH", env = "ZOPP_TLS_CLIENT_KEY")]
     pub tls_client_key: Option<PathBuf>,
-    /// Generation of the server: v2, or v1 for zopp 0.1.1, whose signatures let everybody who sees one make any call for a minute; v1 is
-    /// never chosen unless you say so [default: as remembered, else v2]
+    /// Generation of the server: v2, or v1 for zopp 0.1.1. Anybody who sees a signature of v1 can make any call for a minute, so v1 is
+    /// used only on request [default: as remembered, else v2]
     #[arg(long, global = true, value_name = "v1|v2", env = "ZOPP_GENERATION", value_parser = generation)]
     pub generation: Option<Profile>,
     /// Refuse a workspace key that is not pinned unless a principal that this device knows signed it; else the first key is believed

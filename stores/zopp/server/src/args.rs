@@ -172,7 +172,7 @@ pub struct ServeArguments {
     #[arg(long, env = "ZOPP_ALLOW_V1")]
     pub allow_v1: bool,
 
-    /// With --allow-v1: the role that each member of a workspace has without any grant, because 0.1.1 knows no roles; the database keeps it for
+    /// With --allow-v1: the role that each member of a workspace has without any grant, because 0.1.1 knows no roles. The database keeps it for
     /// all replicas [default: as kept, else write]
     #[arg(long, env = "ZOPP_V1_MEMBER_ROLE", value_enum)]
     pub v1_member_role: Option<MemberRole>,

@@ -1,8 +1,9 @@
 //! The zopp server: keeps end-to-end encrypted secrets, decides who may do what, and tells clients of changes.
 //!
-//! It never sees a value, only ciphertexts, wrapped keys and readable names. A call goes
-//! `service` (which handler, what goes on record) → `auth` (who signed it) → `call` (which workspace, project, environment; which role) →
-//! `handlers` (the deed, one file per noun) → [`store`] (one transaction with its audit row) → `events` (watchers are told).
+//! It never sees a value, only ciphertexts, wrapped keys and readable names. A call goes through `service`, `auth`, `call`, `handlers`,
+//! [`store`] and `events`, in this order. The service chooses the handler and the entry in the audit log. Then `auth` finds the signer,
+//! and `call` the place and the signer's role. The handlers have one file per noun. The store commits one transaction with its audit row,
+//! and `events` notify the watchers.
 //!
 //! Read in this order: [`rbac`] (the decisions, pure), [`store`] (all SQL), `auth`, `call`, `handlers`, [`serve`] (listeners, TLS,
 //! shutdown), [`args`] and [`mod@run`] (the command line). [`serve::Server`] is the whole server for embedding and tests.

@@ -68,7 +68,7 @@ struct RecipientArguments {
 /// A removal that replaces the keys.
 #[derive(Debug, Clone, Args)]
 pub struct RekeyArguments {
-    /// Replace no keys; whoever is removed may still know them
+    /// Replace no keys; the removed principals may still know them
     #[arg(long, conflicts_with_all = ["accept_recipients", "fingerprint", "without"])]
     keep_keys: bool,
     #[command(flatten)]
