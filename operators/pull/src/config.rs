@@ -101,7 +101,7 @@ pub struct TrustFlags {
     /// PEM file with that certificate's private key
     #[arg(long, env = "ZOPP_TLS_CLIENT_KEY", value_name = "FILE", requires = "tls_client_cert")]
     pub tls_client_key: Option<PathBuf>,
-    /// Generation of the server: v2, or v1 for zopp 0.1.1. Anybody who sees a signature of v1 can make any call for a minute, so it
+    /// Generation of the server: v2, or v1 for zopp 0.1.1. Anybody who sees a signature of v1 can make any call for a minute, so v1
     /// must be given here or in the credentials file [default: as that file says, else v2]
     #[arg(long, env = "ZOPP_GENERATION", value_parser = generation, value_name = "v1|v2")]
     pub generation: Option<Profile>,
