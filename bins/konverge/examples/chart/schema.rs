@@ -47,6 +47,7 @@ fn special(path: &str) -> Option<Value> {
         // Of a part: empty is that of all.
         "pullPolicy" => json!({ "enum": ["", "Always", "IfNotPresent", "Never"] }),
         "logFormat" => json!({ "enum": ["text", "json"] }),
+        "labels" => json!({ "type": "object" }),
         "type" if path == ".server.database.type" => json!({ "enum": ["sqlite", "postgres"] }),
         "backend" => json!({ "enum": ["auto", "memory", "postgres"] }),
         "existing" => json!({ "enum": ["adopt", "refuse"] }),

@@ -13,7 +13,7 @@
 - {{ printf "--namespace=%s" . | quote }}
 {{- end }}
 - --health-probe-bind-address=0.0.0.0:{{ .values.healthCheck.port }}
-- --enable-metrics-auth={{ .values.metricsAuth }}
+{{- include "konverge.args.metrics" . }}
 - --leader-elect
 - --log-format={{ .root.Values.logFormat }}
 {{- end }}
@@ -33,9 +33,8 @@
 {{- with .values.watchNamespace }}
 - {{ printf "--namespace=%s" . | quote }}
 {{- end }}
-- --metrics-bind-address=:8080
 - --health-probe-bind-address=:8081
-- --enable-metrics-auth={{ .values.metricsAuth }}
+{{- include "konverge.args.metrics" . }}
 - --leader-elect
 - --log-format={{ .root.Values.logFormat }}
 {{- end }}
@@ -57,7 +56,7 @@
 - {{ printf "--namespace=%s" . | quote }}
 {{- end }}
 - --health-probe-bind-address=:8080
-- --enable-metrics-auth={{ .values.metricsAuth }}
+{{- include "konverge.args.metrics" . }}
 - --leader-elect
 - --log-format={{ .root.Values.logFormat }}
 {{- end }}
@@ -85,11 +84,21 @@
 - --gateway-api-enabled={{ .values.gatewayAPI.enabled }}
 - --enable-webhooks={{ .values.webhook.enabled }}
 - {{ printf "--runtime-namespace=%s" .root.Release.Namespace | quote }}
-- --metrics-bind-address=:8080
 - --health-probe-bind-address=:8081
-- --enable-metrics-auth={{ .values.metricsAuth }}
+{{- include "konverge.args.metrics" . }}
 - --leader-elect
 - --zap-encoder={{ ternary "json" "console" (eq .root.Values.logFormat "json") }}
+{{- end }}
+
+{{- define "konverge.args.metrics" }}
+{{- with include "konverge.metricsport" . }}
+- --metrics-bind-address=:{{ . }}
+{{- end }}
+{{- if .root.Values.metricsTLS.existingSecret }}
+- --metrics-cert-file=/etc/metrics-tls/tls.crt
+- --metrics-key-file=/etc/metrics-tls/tls.key
+{{- end }}
+- --enable-metrics-auth={{ .values.metricsAuth }}
 {{- end }}
 
 {{- define "konverge.args.server" }}
@@ -188,6 +197,13 @@
     secretName: {{ .values.vault.caSecret }}
     items: [{ key: ca.crt, path: ca.crt }]
 {{- end }}
+{{- if and .root.Values.metricsTLS.existingSecret (ne .part "server") }}
+- name: metrics-tls
+  secret:
+    secretName: {{ .root.Values.metricsTLS.existingSecret }}
+    items: [{ key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }]
+    defaultMode: 288
+{{- end }}
 {{- end }}
 
 {{- define "konverge.mounts" }}
@@ -228,6 +244,11 @@
   mountPath: /etc/vault-tls
   readOnly: true
 {{- end }}
+{{- if and .root.Values.metricsTLS.existingSecret (ne .part "server") }}
+- name: metrics-tls
+  mountPath: /etc/metrics-tls
+  readOnly: true
+{{- end }}
 {{- end }}
 
 {{- define "konverge.ports" }}
@@ -235,9 +256,9 @@
 - name: grpc
   containerPort: 50051
 {{- end }}
-{{- if has .part (list "push" "manage") }}
+{{- with include "konverge.metricsport" . }}
 - name: metrics
-  containerPort: 8080
+  containerPort: {{ . }}
 {{- end }}
 {{- if and (eq .part "manage") .values.webhook.enabled }}
 - name: webhooks

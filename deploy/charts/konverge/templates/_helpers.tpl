@@ -82,6 +82,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
+{{- /* The port of a part's metrics, where they have one of their own. Otherwise they are beside health. */}}
+{{- define "konverge.metricsport" -}}
+{{- if eq .part "server" }}
+{{- else if .root.Values.metricsTLS.existingSecret }}8443
+{{- else if has .part (list "push" "manage") }}8080
+{{- end }}
+{{- end }}
+
 {{- define "konverge.podsecurity" -}}
 {{- $defaults := dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault") }}
 {{- toYaml (mergeOverwrite $defaults (deepCopy .Values.podSecurityContext)) }}
