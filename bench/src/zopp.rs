@@ -32,7 +32,7 @@ pub(crate) struct ZoppScale {
     /// Watchers, twenty on each environment
     #[arg(long, default_value_t = 1_000)]
     watchers: usize,
-    /// Seconds of changes that the watchers are told of, twenty a second
+    /// Seconds of changes for the watchers, twenty a second
     #[arg(long, default_value_t = 15)]
     watched_seconds: usize,
     /// Keys that are imported

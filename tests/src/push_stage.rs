@@ -112,7 +112,7 @@ impl PushStage {
         &self.vault
     }
 
-    /// A file with a token for somebody who follows which versions there are.
+    /// Returns a file with a token that has the policy of roll.
     pub async fn follower(&self) -> Result<PathBuf> {
         self.vault.policy(FOLLOWER_NAME, FOLLOWER).await?;
         token_file(&self.vault, FOLLOWER_NAME).await

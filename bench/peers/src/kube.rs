@@ -13,7 +13,7 @@ use kube::{
     runtime::{Controller, controller, controller::Action, watcher},
 };
 
-/// As many objects a page as a watcher asks for.
+/// The objects of a page, as many as kube's watcher requests.
 const PAGE: u32 = 500;
 
 #[tokio::main]

@@ -1,8 +1,8 @@
 //! How soon a program is at work when there are many objects, and whether a user waits for the others meanwhile.
 //!
 //! Ready is when the first run begins, since that waits for the complete cache; it is held against a plain client that lists the same
-//! objects into the same types. That one asks for pages of 500, as `kube_runtime` does, and ours for its own default of 100, so ours sends
-//! five times the requests. Both count from the start of the process, and the median of the rounds counts.
+//! objects into the same types. That one requests pages of 500, as `kube_runtime` does. Ours requests pages of its own default of 100, so
+//! it sends five times the requests. Both count from the start of the process, and the median of the rounds counts.
 //!
 //! Then a run takes 5 ms, so that the initial sync takes a while, and a user changes objects fifty times a second: from the answer
 //! to the change until the run that sees it begins.

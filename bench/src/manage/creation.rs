@@ -19,7 +19,7 @@ use crate::report::Report;
 
 const BOUND: f64 = 1.25;
 
-/// The budget that the operator has of itself: so many requests a second, and as many at once after a pause.
+/// The operator's default budget: requests a second, and as many at once after a pause.
 const BUDGET: u32 = 20;
 
 pub(crate) async fn measure(field: &mut Field, count: u16, report: &mut Report) -> Result<()> {

@@ -1,4 +1,4 @@
-//! From an edit of an object until the server has answered the write, beside somebody who watches objects and writes what they see.
+//! From an edit of an object until the server has answered the write, beside a plain client that watches objects and writes them.
 //!
 //! Both are made at the same pace in turn. Both begin with the API server's answer to the edit, and end when the server has answered the PUT, by the
 //! proxy's word. The watcher knows the whole body, where the operator reads the group before it writes, so that it keeps what others put into it.
@@ -82,7 +82,7 @@ async fn edit(field: &Field, object: &str, name: &str) -> Result<(f64, usize)> {
     Ok((answered.saturating_duration_since(edited).as_secs_f64() * 1000.0, calls))
 }
 
-/// Somebody who watches a paused object and writes its group.
+/// A plain client that watches a paused object and writes its group.
 struct Bare {
     /// The last name that was seen, and when.
     seen: watch::Receiver<(String, Instant)>,

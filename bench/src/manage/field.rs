@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// Requests at the same time of those who set the stage, and of the loop.
+/// Requests at the same time, of the setup and of the loop.
 pub(crate) const CONCURRENCY: usize = 16;
 
 /// Far beyond what anything here takes.
@@ -111,7 +111,7 @@ impl Field {
         created.map(drop).with_context(|| format!("cannot create {} {name}", resource.kind))
     }
 
-    /// Creates so many groups.
+    /// Creates `count` groups.
     pub(crate) async fn create_groups(&self, count: u16) -> Result<()> {
         let all = stream::iter(0..count).map(async |number| {
             let name = group(number);
@@ -132,7 +132,7 @@ impl Field {
         self.stage.operator().start_again().await
     }
 
-    /// Waits until so many objects of a kind fit.
+    /// Waits until `count` objects of a kind fit.
     pub(crate) async fn many(
         &self,
         resource: &ApiResource,

@@ -24,7 +24,7 @@ const OBJECTS: u16 = 10;
 /// Lists of the large account before the operator is weighed.
 const LISTS: usize = 5;
 
-/// A foreign group has so many peers.
+/// The peers of a foreign group.
 const PEERS_OF_GROUP: usize = 10;
 
 const MEMORY: f64 = 40.0 * 1024.0 * 1024.0;

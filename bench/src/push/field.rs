@@ -137,7 +137,7 @@ impl Field {
         Ok(self.peer.client().read(&Vault::location(&self.path(name))?).await?.expected())
     }
 
-    /// The same by somebody who knows what is there.
+    /// The same by a client that knows the present content.
     pub(crate) async fn write_and_mark(&self, name: &str, value: &str, expected: Expected) -> Result<()> {
         self.write_bare(name, value, expected).await?;
         let text = |part: &str| format!("{part} of the loop");

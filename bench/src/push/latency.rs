@@ -1,4 +1,4 @@
-//! From a change of a Secret to its version in Vault, beside somebody who watches Secrets and writes what they see straight to Vault.
+//! From a change of a Secret to its version in Vault, beside a plain client that watches Secrets and writes them straight to Vault.
 //!
 //! Both are made at the same pace in turn, so that whatever else the machine does falls on both. Both begin with the API server's answer to
 //! the change and end when Vault wrote the version, by its own word; Vault's clock is the machine's. The watcher has the value with the

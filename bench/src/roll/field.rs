@@ -1,4 +1,4 @@
-//! Deployments that are to be rolled for Secrets, somebody who watches them, and an operator that has not been started yet.
+//! Deployments that are to be rolled for Secrets, an observer of them, and an operator that has not been started yet.
 
 use std::{
     path::{Path, PathBuf},
@@ -72,7 +72,7 @@ pub(crate) fn account() -> String {
 }
 
 impl Field {
-    /// Makes so many Deployments that use so many Secrets in turn. No operator has seen them.
+    /// Makes `workloads` Deployments that use `secrets` Secrets in turn. No operator has seen them.
     pub(crate) async fn set(
         control_plane: &ControlPlane,
         kubeconfig: &Path,

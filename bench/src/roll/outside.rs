@@ -68,7 +68,7 @@ impl Outside {
         Ok(seen.get(name).context("it was there")?.at)
     }
 
-    /// Waits until there were so many changes in all; gives when there were.
+    /// Waits for this number of changes in all. Returns the time of the last one.
     pub(crate) async fn all_changed(&self, times: usize, limit: Duration) -> Result<Instant> {
         let mut seen = self.seen.clone();
         let count = |seen: &BTreeMap<String, Seen>| seen.values().map(|seen| seen.changes).sum::<usize>();

@@ -22,7 +22,7 @@ const KINDS: u16 = 10;
 /// Its resident set when it knows all of them.
 const MEMORY: f64 = 30.0 * 1024.0 * 1024.0;
 
-/// How many pages of lists show so many workloads, each with a Secret of its own.
+/// Returns the number of pages of lists that show these workloads, each with a Secret of its own.
 pub(crate) fn pages(workloads: u16) -> f64 {
     f64::from(2 * workloads.div_ceil(PAGE) + KINDS)
 }

@@ -20,10 +20,10 @@ pub(crate) const PATHS: u16 = 10;
 
 const DEFINITION: &str = include_str!("../../../deploy/crds/vaultsyncstatus.yaml");
 
-/// The policy that the original's documentation asks for.
+/// The policy of the original's documentation.
 const POLICY: &str = r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#;
 
-/// How often each path is asked for, and for how long that is counted.
+/// The interval between two requests for a path, and the number of intervals that are counted.
 const INTERVAL: Duration = Duration::from_secs(5);
 const INTERVALS: u16 = 12;
 

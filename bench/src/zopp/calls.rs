@@ -23,10 +23,10 @@ use crate::{
 
 /// Values of the environment in which single ones are read and set.
 const VALUES: usize = 100;
-/// A list of so many keys must be so many times as fast as theirs.
+/// The keys of the long list, and the greatest time of our list as a part of theirs.
 const LONG_LIST: usize = 1_000;
 const LONG_LIST_BOUND: f64 = 0.1;
-/// Both get the load in so many turns.
+/// The turns in which both servers get the load.
 const TURNS: u32 = 2;
 
 /// The calls.

@@ -13,7 +13,7 @@ use crate::{
 
 /// Values that are read, one process for each.
 const READS: usize = 20;
-/// A process may take so many times what its calls take, and so much more.
+/// A process may take `FACTOR` times the time of its calls, and `EXTRA_MILLISECONDS` more.
 const FACTOR: f64 = 1.3;
 const EXTRA_MILLISECONDS: f64 = 10.0;
 const BINARY_BYTES: f64 = 15.0 * 1024.0 * 1024.0;

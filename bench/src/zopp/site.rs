@@ -134,7 +134,7 @@ impl Site {
         Ok(Client::new(Connection::new(&config)?, identity))
     }
 
-    /// An environment with so many values, by the calls that both generations have.
+    /// Makes an environment with this number of values, by the calls that both generations have.
     pub(crate) async fn environment(&self, name: &str, values: usize) -> Result<EnvironmentName> {
         self.user.create_environment(&format!("acme/backend/{name}")).await?;
         let name = EnvironmentName::new("acme", "backend", name);

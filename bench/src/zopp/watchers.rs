@@ -97,7 +97,7 @@ pub(crate) async fn measure(scale: &ZoppScale, database: Database, report: &mut 
     Ok(())
 }
 
-/// Takes so many events, each of which must be of the next version.
+/// Takes `expected` events, each of which must be of the next version.
 async fn watch(
     mut stream: impl Stream<Item = Result<WatchEvent, FetchError>> + Unpin,
     environment: usize,

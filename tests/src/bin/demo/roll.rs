@@ -102,7 +102,7 @@ struct Scene {
     observer: Observer,
 }
 
-/// Somebody who counts how often the pod template has changed.
+/// An observer that counts the changes of the pod template.
 struct Observer {
     changes: watch::Receiver<(u32, Instant)>,
     task: JoinHandle<()>,
@@ -169,14 +169,14 @@ impl Scene {
         Ok(())
     }
 
-    /// Writes a password, and says how long after that began there had been so many rollouts.
+    /// Writes a password, and reports the time from then until the last of these rollouts.
     async fn change(&self, what: &str, password: &str, rollouts: u32, again: bool) -> Result<()> {
         let began = Instant::now();
         self.fill(password).await?;
         self.rolled(what, rollouts, again, Some(began)).await
     }
 
-    /// Waits until there have been so many rollouts, and no more.
+    /// Waits until there have been exactly this number of rollouts.
     async fn rolled(&self, what: &str, rollouts: u32, again: bool, began: Option<Instant>) -> Result<()> {
         let is_rolled = async || Some(*self.observer.changes.borrow()).filter(|(count, _)| *count >= rollouts);
         let (_, seen) = eventually(limit(again), is_rolled).await.context("the Deployment was not rolled")?;
@@ -247,7 +247,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Writes a version in Vault, and waits until there have been so many rollouts.
+    /// Writes a version in Vault, and waits for this number of rollouts.
     async fn write(&self, version: u64, rollouts: u32, again: bool) -> Result<()> {
         let began = Instant::now();
         self.put(version).await?;

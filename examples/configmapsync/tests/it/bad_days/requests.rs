@@ -73,7 +73,7 @@ async fn the_api_server_is_away_for_a_minute() {
     stage.end().await;
 }
 
-/// Waits until so many requests were refused, and says how many a second there were.
+/// Waits until `count` requests were refused, and returns their number a second.
 async fn refused_a_second(stage: &Stage, count: u64) -> f64 {
     let (begun, before) = (Instant::now(), stage.proxy.mark());
     let refused = || std::future::ready(stage.proxy.fired().iter().all(|fired| *fired >= count).then_some(()));
