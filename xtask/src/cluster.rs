@@ -35,7 +35,7 @@ impl Named {
         command.env(KUBECONFIG_VARIABLE, &self.kubeconfig).env(RUN_VARIABLE, &self.run);
     }
 
-    /// Says what to do should nobody be left to do it.
+    /// Prints how to clean up by hand if the program is killed.
     pub(crate) fn announce(&self) {
         eprintln!(
             "\nThe cluster of {} is used; what is made in it is taken away at the end. Should this be killed before:\n  {} \

@@ -7,7 +7,7 @@ use crate::{Review, Verdict};
 /// Any error of a handler. It answers 500, so that the webhook's failure policy decides; its text is logged.
 pub type HandlerError = Box<dyn Error + Send + Sync>;
 
-/// Says whether a request may go on.
+/// Decides whether a request may go on.
 ///
 /// Called several times at once. A handler must not change anything: the request may still be refused elsewhere, or be a dry run.
 /// It is dropped at an await when the API server gave up waiting. Its errors and panics answer 500 and are counted.
@@ -27,7 +27,8 @@ pub trait Mutator<T>: Send + Sync + 'static {
     /// Why it could not decide.
     type Error: Into<HandlerError>;
 
-    /// Gives the object as it is to be. Fields that `T` does not know stay as they were sent. `review` has the object unchanged.
+    /// Returns the object as it should be. Fields that `T` does not know stay as they were sent. `review` has the object
+    /// unchanged.
     fn mutate(&self, object: T, review: &Review<T>) -> impl Future<Output = Result<Mutation<T>, Self::Error>> + Send;
 }
 

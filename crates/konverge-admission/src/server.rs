@@ -144,7 +144,7 @@ impl WebhookServer {
         Self { limits, ..self }
     }
 
-    /// Where to count.
+    /// Sets the metrics that count the calls.
     pub fn metrics(self, metrics: AdmissionMetrics) -> Self {
         Self { metrics, ..self }
     }

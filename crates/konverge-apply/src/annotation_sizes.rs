@@ -10,7 +10,7 @@ use crate::error::ApplyError;
 /// The words of the API server.
 const TOO_LONG: &str = "metadata.annotations: Too long";
 
-/// So many are named, the largest first.
+/// The number of annotations that a message names, the largest first.
 const NAMED: usize = 3;
 
 /// Adds the largest annotations to a refusal because of their size. The object has them `now`, and `body` would have changed some.

@@ -75,7 +75,7 @@ pub struct Moment {
 pub struct Conditions(Vec<Condition>);
 
 impl Conditions {
-    /// Says something. The time changes only with the status; a message that is too long is cut.
+    /// Sets a condition. The time changes only with the status; a message that is too long is cut.
     pub fn set(
         &mut self,
         condition_type: &str,
@@ -103,7 +103,7 @@ impl Conditions {
         }
     }
 
-    /// Says nothing any more about it.
+    /// Removes a condition.
     pub fn remove(&mut self, condition_type: &str) {
         self.0.retain(|condition| condition.type_ != condition_type);
     }

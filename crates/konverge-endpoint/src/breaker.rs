@@ -8,7 +8,7 @@ use std::{
 use konverge_core::outage::{LONGEST_PAUSE, PROBES};
 use tokio::time::Instant;
 
-/// So many failures in a row are an outage; fewer may be one connection's.
+/// The number of failures in a row that are an outage; fewer may be those of one connection.
 const FAILURES: u32 = 5;
 
 /// How a request ended, which decides about the next one.

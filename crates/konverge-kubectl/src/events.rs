@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{Cluster, Failure, cluster::asked};
 
-/// So many are shown; the newest.
+/// The number of events that are shown: the newest ones.
 const SHOWN: usize = 10;
 
 /// Events in one answer. An object that has more has had them for long.

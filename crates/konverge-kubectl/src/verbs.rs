@@ -17,7 +17,7 @@ use crate::{
 };
 use status::Place;
 
-/// Does it. Gives whether all is well.
+/// Runs the verb of the command line. Returns whether all is well.
 pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<bool, Failure> {
     let Arguments { connection, output, verb } = arguments;
     let all = kinds(jobs);

@@ -59,7 +59,7 @@ impl Client {
         Ok(Self { inner, runtime, target: target.to_string(), is_away: Arc::default() })
     }
 
-    /// Says once that spans are lost, and once that they are not any more.
+    /// Logs once that spans are lost, and once that they are not any more.
     fn note(&self, failed: Option<&str>) {
         match (failed, self.is_away.swap(failed.is_some(), Ordering::Relaxed)) {
             (Some(why), false) => {

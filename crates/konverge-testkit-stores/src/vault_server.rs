@@ -29,8 +29,8 @@ const ATTEMPTS: u32 = 3;
 /// what is too large is so for every server. Of itself each takes 32 MiB.
 const REQUEST_SIZE: u32 = 1_200_000;
 
-/// So many names and values OpenBao takes in a request from 2.5 on, of itself 1,000: enough for a Secret of 10,000 keys. Vault does not
-/// know the word and takes 10,000 keys in an object.
+/// The number of names and values that OpenBao takes in a request from 2.5 on; its own default is 1,000. This is enough for a Secret of
+/// 10,000 keys. Vault does not know the word and takes 10,000 keys in an object.
 const JSON_STRINGS: u32 = 30_000;
 
 const AUTHORITY: &str = "vault-ca.crt";

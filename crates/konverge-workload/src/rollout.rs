@@ -93,7 +93,7 @@ impl Number {
 }
 
 impl Rollout {
-    /// Of what makes pods anew from its template each time: there is nothing to wait for.
+    /// The rollout of a kind that makes pods anew from its template each time: there is nothing to wait for.
     pub(crate) const SETTLED: Self = Self { progress: Progress::Ready, paused: false, empty: false };
 
     pub(crate) fn of(generation: Option<i64>, wanted: &Wanted, status: &Status) -> Self {

@@ -64,7 +64,7 @@ impl Budget {
         Self { limits, begun: BTreeSet::new(), running: BTreeMap::new(), waiting: VecDeque::new() }
     }
 
-    /// Takes what one rollout needs, or says when to ask again.
+    /// Takes the share of one rollout, or returns the time to ask again.
     pub fn take(&mut self, key: &WorkloadRef, stamp: &str, now: Time) -> Result<(), Spent> {
         self.running.retain(|_, slot| now.since(slot.since) < self.limits.timeout);
         // Whether the write was done is not known, and it is tried again: it has what it needs.

@@ -19,10 +19,10 @@ use crate::{
     wait::is_for_comparison,
 };
 
-/// So many bytes of a digest are kept: two contents have the same one with a chance of 2⁻¹²⁸.
+/// The number of bytes of a digest that are kept: two contents have the same one with a chance of 2⁻¹²⁸.
 const KEPT: usize = 16;
 
-/// So many bytes tell one choice of keys, or one object, from others that it might be taken for. A collision only helps a client that may write the object anyway.
+/// The number of bytes that distinguish a choice of keys, or an object, from others. A collision only helps a client that may write the object anyway.
 const TAG: usize = 6;
 
 /// Behind a stamp that stood there already.

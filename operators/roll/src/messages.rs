@@ -140,7 +140,7 @@ pub fn held(hold: BlockedBy, changed: &str) -> Statement {
     notice(reason, format!("{changed}, and it is not rolled yet: {why}"))
 }
 
-/// Says why a changed source rolls nothing yet. Returns `None` if that is not reported.
+/// Returns why a changed source rolls nothing yet. Returns `None` if that is not reported.
 pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Statement> {
     match deferral {
         Deferral::RanAway(_) => {
@@ -191,13 +191,13 @@ pub fn spent(spent: &Spent, changed: &str) -> Statement {
     notice(reason, format!("{changed}, and it is not rolled yet: {what}"))
 }
 
-/// Says which sources have changed, and by which annotation each counts.
+/// Names the changed sources, and the annotation by which each counts.
 pub fn because<'a>(changed: impl IntoIterator<Item = (&'a SourceName, &'a Use)>) -> String {
     let all: Vec<_> = changed.into_iter().map(|(source, used)| format!("{source} changed ({})", used.rule)).collect();
     if all.is_empty() { "what it uses is not what its pods were rolled for".to_owned() } else { few(all) }
 }
 
-/// Says how to roll a workload that runs the pod template of another one.
+/// Names the way to roll a workload that runs the pod template of another one.
 pub(crate) fn template_elsewhere(other: &TemplateOf) -> String {
     let TemplateOf { kind, name } = other;
     format!(

@@ -161,7 +161,7 @@ impl Roller {
         self.wake(next);
     }
 
-    /// Says each of these once, until something else is said.
+    /// Reports each of these once, until the statement changes.
     fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>) {
         let new = self.index.say(key, uid, messages, Time::now());
         if !new.is_empty() {

@@ -33,7 +33,7 @@ pub struct Entry {
     pub selection: String,
     /// The content of those keys.
     pub content: Content,
-    /// In which version that was in Vault, if it is from there and has versions. It tells what is older, and no more.
+    /// The version in Vault, if the source is there and has versions. It shows only which content is older.
     pub version: Option<Version>,
 }
 

@@ -28,7 +28,8 @@ use crate::{
     writer::FIELD_MANAGER,
 };
 
-/// So long what the original has put on again is left to it: then it may have been stopped.
+/// How long the operator leaves a finalizer that the original has added again. After that, the original may have been
+/// stopped.
 const FREE_AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
 /// A definition is installed by hand.

@@ -50,7 +50,7 @@ pub struct TriggerSpec {
     pub targets: BTreeSet<WorkloadRef>,
     /// And by labels.
     pub choices: Vec<Choice>,
-    /// For what, and for which keys of it.
+    /// The sources, each with the keys that count.
     pub sources: BTreeMap<SourceName, Keys>,
     /// How often Vault is asked.
     pub every: Duration,

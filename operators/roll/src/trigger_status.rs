@@ -238,7 +238,7 @@ impl TargetStatus {
         self.in_step()?.rolled
     }
 
-    /// With what the pods run, or ran when that was last known.
+    /// The content that the pods run with, or ran with when that was last known.
     fn baseline(&self, before: &Status) -> Option<Baseline> {
         let (workload, source) = (self.workload.to_string(), self.source.to_string());
         match &self.state {

@@ -27,7 +27,7 @@ enum State {
     /// Nobody has asked for a token.
     Idle,
     Ready(Token),
-    /// By which method, and why.
+    /// The method of the login, and the cause.
     Failed(Arc<str>, Arc<VaultError>),
 }
 

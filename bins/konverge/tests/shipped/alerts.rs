@@ -13,7 +13,8 @@ const TARGET: &str = r#"namespace="home",job="konverge",instance="one""#;
 /// The minute in which the fault begins.
 const ONSET: u64 = 10;
 
-/// So many minutes after its time an alert must have fired. A rate needs two samples, and some series grow for minutes up to the threshold.
+/// The number of minutes after its time within which an alert must have fired. A rate needs two samples, and some series grow for minutes
+/// up to the threshold.
 const GRACE: u64 = 65;
 
 /// An hour, in minutes.

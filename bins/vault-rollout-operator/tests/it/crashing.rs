@@ -24,7 +24,8 @@ use crate::{
     view::{ALL, View},
 };
 
-/// So many runs at the same time, each with an installation of its own. They mostly wait for controllers and for Vault.
+/// The number of runs at the same time, each with an installation of its own. They mostly wait for controllers and for
+/// Vault.
 const AT_ONCE: usize = 3;
 
 /// The value of each step. The last is what it was at first.

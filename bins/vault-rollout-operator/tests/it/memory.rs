@@ -6,7 +6,7 @@ use crate::stage::Stage;
 
 const FOREIGN: usize = 2000;
 
-/// So many are made at the same time.
+/// The number of objects that are made at the same time.
 const AT_ONCE: usize = 16;
 
 /// Of foreign Secrets not even the name is kept, so there should be no difference; a fifth is for what an allocator keeps of the pages that

@@ -15,13 +15,13 @@ use crate::{
 const OPEN_FILES: u32 = 48;
 const WORKERS: &str = "64";
 
-/// So many come at once that all workers have something to do.
+/// The number of objects that come at once: enough to occupy all workers.
 const WORKLOADS: usize = 100;
 
-/// So many are made or changed at the same time.
+/// The number of objects that are made or changed at the same time.
 const AT_ONCE: usize = 8;
 
-/// Does it for each workload.
+/// Runs the function for each workload.
 async fn for_each(this: impl AsyncFn(&str)) {
     let names = (0..WORKLOADS).map(|number| format!("web-{number}"));
     stream::iter(names).map(async |name| this(&name).await).buffer_unordered(AT_ONCE).for_each(async |()| ()).await;

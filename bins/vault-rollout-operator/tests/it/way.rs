@@ -7,7 +7,7 @@ use crate::{
     view::View,
 };
 
-/// So many Deployments, each of which uses a Secret of its own.
+/// The number of Deployments, each of which uses a Secret of its own.
 pub(crate) const OBJECTS: usize = 5;
 
 /// All of them in sync, and an operator behind a fault proxy.

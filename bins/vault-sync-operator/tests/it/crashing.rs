@@ -17,7 +17,8 @@ use crate::{
     stage::{Result, Stage, View},
 };
 
-/// So many runs at the same time, each in a namespace of its own. They mostly wait, as for the second of two lists.
+/// The number of runs at the same time, each in a namespace of its own. They mostly wait, as for the second of two
+/// lists.
 const AT_ONCE: usize = 3;
 
 /// A life with an account of its own, so that nothing is counted that the operators of other tests do at the same time.

@@ -18,7 +18,7 @@ use crate::{
 /// Fewer than there may be requests to Vault at the same time, so that it is what counts.
 const WORKERS: usize = 8;
 
-/// So many objects wait for a worker.
+/// The number of objects that wait for a worker.
 const OBJECTS: usize = 40;
 
 /// Requests that are held, and the most that ever were under way at once.

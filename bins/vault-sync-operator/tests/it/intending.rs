@@ -33,7 +33,7 @@ const OBJECTS: usize = 24;
 /// Writes and marks of the first ones are among so many requests.
 const POINTS: usize = 6;
 
-/// So many runs at the same time, each with an installation of its own.
+/// The number of runs at the same time, each with an installation of its own.
 const AT_ONCE: usize = 3;
 
 /// The fault of a write to Vault. After each the object of that write is deleted before the operator goes on.

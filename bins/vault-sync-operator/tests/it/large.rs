@@ -27,7 +27,8 @@ use crate::{
 /// Nearly what a Secret holds at most.
 const LARGE: usize = 900 << 10;
 
-/// So much more than before the operator may take in the end: far more than it needs for one path, and far less than what is asked for.
+/// The memory that the operator may take in the end beyond that of the beginning: far more than it needs for one path, and far less
+/// than that of all.
 const ROOM: f64 = 96.0 * 1024.0 * 1024.0;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +84,7 @@ async fn what_is_multiplied_in_templates_and_lists_is_not_made_and_a_neighbour_n
 /// Secrets that are too much to be read at once.
 const SECRETS: usize = 12;
 
-/// So many of them are surely made at once.
+/// The number of objects that are surely made at once.
 const PORTION: usize = 4;
 
 /// The names of large Secrets, which are made.
@@ -151,7 +152,7 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
     assert!(more < ROOM, "{more} bytes more than {before}");
 }
 
-/// So many objects that are made of much may be worked on at the same time.
+/// The number of objects with large sources that may be worked on at the same time.
 const FEW: usize = 2;
 
 /// A write that is counted until it is dropped, also if the operator gives it up.

@@ -18,7 +18,7 @@ use crate::stage::{Result, Stage, View, until};
 /// An object that is unchanged for this long does not oscillate.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// So many of each kind of object.
+/// The number of objects of each kind.
 const OBJECTS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use crate::{
 const OPEN_FILES: u32 = 48;
 const WORKERS: &str = "64";
 
-/// So many come at once that all workers have something to do.
+/// The number of objects that come at once: enough to occupy all workers.
 const OBJECTS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]

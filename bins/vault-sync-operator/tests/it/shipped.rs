@@ -184,7 +184,7 @@ async fn w21_no_permission_is_missing_or_spare_and_no_value_is_shown() {
     let namespace = stage.plane.namespace("everything").await.unwrap();
     let view = stage.view(&namespace).await;
     let tls = Tls::new(&stage);
-    // So many at once that they are noted together before.
+    // Enough objects at once for the journal.
     let many: Vec<String> = (0..MANY).map(|number| format!("many-{number}")).collect();
     for name in &many {
         view.secret(name, &[("password", VALUES[0])], Some(&view.path(name))).await.unwrap();

@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// So often a life is lived that has fewer writes than its fault waits for.
 const ATTEMPTS: usize = 3;
 
-/// So many runs at the same time, each with a namespace, a proxy and an operator of its own.
+/// The number of runs at the same time, each with a namespace, a proxy and an operator of its own.
 const AT_ONCE: usize = 3;
 
 /// The fault of a write.

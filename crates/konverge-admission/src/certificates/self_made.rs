@@ -276,7 +276,7 @@ impl Keeper {
         self.served.clone().map_or_else(|| Material::make(names, lifetimes, clock()), Ok)
     }
 
-    /// Brings the bundle to all targets, also behind one that fails.
+    /// Writes the bundle to all targets, also after one that fails.
     async fn make_known(&mut self, bundle: &str, metrics: &AdmissionMetrics) -> Result<(), LookError> {
         let service = (self.options.namespace.as_str(), self.options.service.as_str());
         let mut failed = None;

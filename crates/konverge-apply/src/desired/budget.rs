@@ -7,9 +7,9 @@ pub const ALLOW_DELETES: &str = "konverge.dev/allow-deletes";
 /// down. A run deletes all that it should, or nothing. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeleteBudget {
-    /// So many may always be deleted.
+    /// The number of children that may always be deleted.
     pub at_most: usize,
-    /// So much of what there is may be deleted, if that is more. Percent.
+    /// The share of the children that may be deleted, if that is more. Percent.
     pub percent: u8,
 }
 

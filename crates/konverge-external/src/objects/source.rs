@@ -23,8 +23,8 @@ const OBJECT_LIMIT: usize = 100_000;
 /// repetitions.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// So many bytes of content wait for the consumer at most, and one object more; the rest is fetched by the next poll,
-/// at once.
+/// The greatest number of bytes of content that wait for the consumer, besides one object; the rest is fetched by the
+/// next poll, at once.
 const BATCH: usize = 64 * 1024 * 1024;
 
 /// An object of a store. A test makes one with [`StoredObject::default`] and sets fields.

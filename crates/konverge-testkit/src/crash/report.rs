@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::points::{Fault, Point};
 use crate::{api_request::ApiRequest, fault_proxy::JournalEntry};
 
-/// So many differences say enough.
+/// The number of differences that a report names.
 const DIFFERENCES: usize = 6;
 
 /// One run of so many may be missed by its fault. The points are those of one run, and the last writes of it may be repetitions that another run

@@ -15,7 +15,7 @@ const RELOADER_CONFIG_MAPS: &str = "configmap.reloader.stakater.com/reload";
 /// None of these, whether for `auto`, `search` or by name.
 const RELOADER_EXCEPT_SECRETS: &str = "secrets.exclude.reloader.stakater.com/reload";
 const RELOADER_EXCEPT_CONFIG_MAPS: &str = "configmaps.exclude.reloader.stakater.com/reload";
-/// For what the pods use and what has [`RELOADER_MATCH`].
+/// For sources that the pods use and that have [`RELOADER_MATCH`].
 const RELOADER_SEARCH: &str = "reloader.stakater.com/search";
 /// On a Secret or a `ConfigMap`.
 pub(super) const RELOADER_MATCH: &str = "reloader.stakater.com/match";

@@ -240,7 +240,7 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
     facts
 }
 
-/// By which rule a workload is rolled for a source.
+/// Returns the rule by which a workload is rolled for a source.
 fn is_rolled(
     workload: Workload,
     classes: &[SecretProviderClass],

@@ -19,7 +19,7 @@ fn pod() -> Value {
     documents.iter().find(|document| document["kind"] == "Deployment").unwrap()["spec"]["template"]["spec"].clone()
 }
 
-/// With what is commented out for who comes from the `VaultSyncStatus` handler.
+/// With the lines that are commented out for users of the `VaultSyncStatus` handler.
 fn deployment_with_vault() -> String {
     let lines = DEPLOYMENT.lines().map(|line| {
         let text = line.trim_start();

@@ -10,7 +10,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// So many in a second, and as many at once.
+    /// The requests in a second, and as many at once.
     pub(super) fn whole(rate: u32) -> Self {
         Self { per_second: rate, burst: rate, rounded: false }
     }

@@ -108,7 +108,7 @@ impl Schedule {
         self.queue.first().map(|(due, _)| *due)
     }
 
-    /// Takes what is to be asked next, if its time has come.
+    /// Takes the next location to read, if its time has come.
     pub(super) fn take(&mut self, now: Instant) -> Option<Job> {
         let (_, location) = self.queue.first().filter(|(due, _)| *due <= now)?.clone();
         let alone = self.entries.get(&location).is_some_and(|entry| entry.alone);
