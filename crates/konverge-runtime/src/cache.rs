@@ -12,7 +12,7 @@ mod change;
 mod declared;
 mod entries;
 mod index;
-mod metrics;
+pub(crate) mod metrics;
 mod objects;
 mod state;
 mod store;

@@ -15,7 +15,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::{metrics::ClientMetrics, open_files};
+use crate::{metrics::client::ClientMetrics, open_files};
 pub use deadline::{Deadline, DeadlineLayer, TimedBody};
 use places::PlacesLayer;
 use retry::RetryLayer;

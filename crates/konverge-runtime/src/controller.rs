@@ -27,7 +27,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
-    metrics::{ControllerMetrics, controller::RunResult},
+    metrics::controller::{ControllerMetrics, RunResult},
     queue::{Completion, Queue, Request},
     telemetry::note_trace,
 };
@@ -35,7 +35,7 @@ use crate::{
 pub use rate::Rate;
 use rate::RateLimit;
 
-/// Brings one object to where it should be.
+/// Brings one object into its desired state.
 ///
 /// Level based: it is told which object and not what happened, looks at both sides and does what is missing. Implementations
 /// write `async fn reconcile`.

@@ -13,7 +13,7 @@
 //! suspended keeps its idea of leadership for as long as its monotonic clock stands still.
 
 mod gate;
-mod metrics;
+pub(crate) mod metrics;
 mod object;
 mod state;
 
@@ -170,7 +170,7 @@ impl Elector {
         }
     }
 
-    /// Where to tell who leads.
+    /// Sets the metrics that show the leader.
     #[must_use]
     pub fn metrics(mut self, metrics: &LeaseMetrics) -> Self {
         self.metrics = metrics.clone();

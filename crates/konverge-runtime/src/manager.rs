@@ -11,8 +11,11 @@
 //! Several such programs are one process [`Together`].
 
 mod error;
+mod running;
 #[cfg_attr(not(feature = "serve"), path = "manager/no_servers.rs")]
 mod servers;
+#[cfg(feature = "serve")]
+mod serving;
 mod signals;
 #[cfg(feature = "serve")]
 mod together;
@@ -20,10 +23,7 @@ mod together;
 use std::{borrow::Cow, panic::AssertUnwindSafe, pin::Pin, time::Duration};
 
 use futures::FutureExt;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -35,12 +35,10 @@ use crate::{
 };
 
 pub use error::RunError;
+use running::Running;
 use servers::Servers;
 #[cfg(feature = "serve")]
 pub use together::Together;
-
-/// The part of the grace period that runs in flight may use up; the rest is for the tasks that finish after them.
-const WORKERS_SHARE: f64 = 0.8;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
 
@@ -231,6 +229,13 @@ impl Manager {
     }
 
     async fn run_until_shutdown(self) -> Result<(), RunError> {
+        let mut running = self.start();
+        let failed = running.until_stopped().await;
+        running.stop(failed).await
+    }
+
+    /// Starts all parts. With a lease, the controllers and the leader's tasks wait for it.
+    fn start(self) -> Running {
         let Self {
             servers,
             checks,
@@ -258,9 +263,9 @@ impl Manager {
             })
         });
         // Their log lines say of which job they are, where there are several.
-        let mut services: JoinSet<_> = services.map(Instrument::in_current_span).collect();
-        let mut others: JoinSet<_> = tasks.into_iter().map(Instrument::in_current_span).collect();
-        let mut called: JoinSet<_> = server_tasks.into_iter().map(Instrument::in_current_span).collect();
+        let services: JoinSet<_> = services.map(Instrument::in_current_span).collect();
+        let mut tasks: JoinSet<_> = tasks.into_iter().map(Instrument::in_current_span).collect();
+        let server_tasks: JoinSet<_> = server_tasks.into_iter().map(Instrument::in_current_span).collect();
         let mut lease = JoinSet::new();
         let leadership = elector.as_ref().map(Elector::leadership);
         for elector in own_electors.into_iter().chain(elector) {
@@ -274,50 +279,22 @@ impl Manager {
             workers.spawn(gated(own.or_else(|| leadership.clone()), shutdown.clone(), run).in_current_span());
         }
         for task in leader_tasks {
-            others.spawn(gated(leadership.clone(), shutdown.clone(), task).in_current_span());
+            tasks.spawn(gated(leadership.clone(), shutdown.clone(), task).in_current_span());
         }
         up.set(true);
-
-        let failed = tokio::select! {
-            () = shutdown.cancelled() => None,
-            error = first_failure(&mut workers) => Some(error),
-            error = first_failure(&mut others) => Some(error),
-            error = first_failure(&mut called) => Some(error),
-            error = first_failure(&mut services) => Some(error),
-            error = first_failure(&mut lease) => Some(error),
-        };
-        up.set(false);
-        shutdown.cancel();
-        for close in closers {
-            close();
-        }
-        if let Some(error @ RunError::LeaseLost(_)) = failed {
-            // Somebody else may be leading already: what is in flight must not go on.
-            return Err(error);
-        }
-        let begun = Instant::now();
-        let drained = async {
-            let workers_ended = drain(&mut workers, begun + grace.mul_f64(WORKERS_SHARE)).await;
-            // Dropping is quick unless a run computes without an end, which must not hold up the rest.
-            let _ = timeout_at(Instant::now() + Duration::from_secs(1), workers.shutdown()).await;
-            stop_tasks.cancel();
-            let tasks_ended = drain(&mut others, begun + grace).await;
-            workers_ended && tasks_ended
-        };
-        let ended_in_time = tokio::select! {
-            ended_in_time = drained => ended_in_time,
-            // The remaining work must not go on if the lease is lost only now.
-            error = first_failure(&mut lease) => return Err(error),
-        };
-        stop_lease.cancel();
-        // Releasing has a limit of its own and is worth waiting for: otherwise the next leader waits for the lease to expire.
-        while lease.join_next().await.is_some() {}
-        let ended_in_time = drain(&mut called, begun + grace).await && ended_in_time;
-        stop_server.cancel();
-        match failed {
-            Some(error) => Err(error),
-            None if ended_in_time => Ok(()),
-            None => Err(RunError::NotInTime { grace }),
+        Running {
+            up,
+            grace,
+            shutdown,
+            closers,
+            workers,
+            stop_tasks,
+            tasks,
+            stop_lease,
+            lease,
+            server_tasks,
+            stop_server,
+            services,
         }
     }
 }
@@ -343,33 +320,6 @@ async fn guarded(
         Ok(()) => Err(RunError::TaskEnded { name }),
         Err(panic) => Err(RunError::TaskPanicked { name, message: panic_text(&*panic).to_owned() }),
     }
-}
-
-/// Waits for the first task that fails; for ever if none does.
-async fn first_failure(tasks: &mut JoinSet<Result<(), RunError>>) -> RunError {
-    while let Some(ended) = tasks.join_next().await {
-        match ended {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return error,
-            Err(error) => return RunError::TaskPanicked { name: "task".into(), message: error.to_string() },
-        }
-    }
-    std::future::pending().await
-}
-
-/// Waits for all tasks; whether they ended before the deadline.
-async fn drain(tasks: &mut JoinSet<Result<(), RunError>>, deadline: Instant) -> bool {
-    let all = async {
-        while let Some(ended) = tasks.join_next().await {
-            // A task that ends now, such as one that nobody sends anything any more, does what is wanted.
-            if let Ok(Err(error)) = ended
-                && !matches!(error, RunError::TaskEnded { .. })
-            {
-                tracing::warn!(error = &error as &dyn std::error::Error, "failed while shutting down");
-            }
-        }
-    };
-    timeout_at(deadline, all).await.is_ok()
 }
 
 #[cfg(test)]

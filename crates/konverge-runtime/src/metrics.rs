@@ -2,46 +2,27 @@
 //! made for controller-runtime know.
 
 mod bounded;
-mod client;
+pub(crate) mod client;
 pub(crate) mod controller;
 mod process;
+pub(crate) mod registry;
 mod tokio_runtime;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
-    metrics::{
-        family::Family,
-        gauge::Gauge,
-        histogram::{Histogram, exponential_buckets},
-    },
-    registry::{Metric, Registry},
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
 };
 
 pub use bounded::{BoundedFamily, MOST_SERIES, NameLabels};
 pub use client::{ClientMetrics, ClientMetricsService};
 pub use controller::ControllerMetrics;
+pub use registry::RegistryExt;
 
-use crate::{cache::CacheMetrics, checks::Checks, lease::LeaseMetrics, queue::QueueMetrics};
-
-/// Makes metrics that are registered from the beginning.
-pub trait RegistryExt {
-    /// Makes a metric and registers it.
-    fn add<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
-        self.add_metric(name, help, M::default())
-    }
-
-    /// Registers a metric. Returns a handle to it.
-    fn add_metric<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M;
-}
-
-impl RegistryExt for Registry {
-    fn add_metric<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
-        self.register(name, help, metric.clone());
-        metric
-    }
-}
+use self::registry::BeforeScrape;
+use crate::{cache::metrics::CacheMetrics, checks::Checks, lease::metrics::LeaseMetrics, queue::metrics::QueueMetrics};
 
 /// Where all series of a process are. Clones are handles to the same ones.
 #[derive(Clone)]
@@ -54,22 +35,6 @@ pub struct Metrics {
     leases: LeaseMetrics,
     caches: CacheMetrics,
     checks: Family<CheckLabels, Gauge>,
-}
-
-/// A function that updates gauges before they are read. Each says with `false` that what it measures is gone.
-#[derive(Clone, Default)]
-pub(crate) struct BeforeScrape(Arc<Mutex<Vec<Measure>>>);
-
-type Measure = Box<dyn Fn() -> bool + Send + Sync>;
-
-impl BeforeScrape {
-    pub(crate) fn add(&self, measure: impl Fn() -> bool + Send + Sync + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(measure));
-    }
-
-    fn run(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|measure| measure());
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -173,15 +138,6 @@ impl Metrics {
         text::encode(&mut answer, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
         Ok(answer)
     }
-}
-
-/// From one millisecond to about a minute.
-pub(crate) fn duration_buckets() -> Histogram {
-    Histogram::new(duration_bounds())
-}
-
-pub(crate) fn duration_bounds() -> impl Iterator<Item = f64> {
-    exponential_buckets(0.001, 2.0, 17)
 }
 
 #[cfg(test)]

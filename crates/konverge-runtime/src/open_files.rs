@@ -5,7 +5,8 @@
 
 use std::{fs, num::NonZeroUsize};
 
-/// So many servers could have their connections beside each other, and what is left is for watches, probes and files.
+/// The number of servers that could have their connections beside each other, and what is left is for watches, probes
+/// and files.
 const SHARES: usize = 5;
 
 /// As many as make sense, also where there is no limit.
@@ -16,7 +17,7 @@ pub fn limit() -> Option<usize> {
     parse(&fs::read_to_string("/proc/self/limits").ok()?)
 }
 
-/// So many connections may lead to one server at the same time.
+/// Returns the number of connections that may lead to one server at the same time.
 pub fn for_one_server() -> NonZeroUsize {
     share(limit())
 }

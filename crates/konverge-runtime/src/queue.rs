@@ -9,7 +9,7 @@
 //! that is gone leaves the queue, so the queue of a standby, which no worker empties, is never longer than the list of its objects.
 
 mod lane;
-mod metrics;
+pub(crate) mod metrics;
 mod reasons;
 mod state;
 

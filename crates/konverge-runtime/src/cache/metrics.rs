@@ -12,7 +12,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::{metrics::BeforeScrape, watch::Observed};
+use crate::{metrics::registry::BeforeScrape, watch::Observed};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {

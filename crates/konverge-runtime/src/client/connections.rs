@@ -30,7 +30,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// After so long without data, the kernel begins to probe the peer, and goes on in this interval.
 const PROBED: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
 
-/// So many probes without an answer end the connection. With [`PROBED`], that is 20 seconds after the last data.
+/// The number of probes without an answer that end the connection. With [`PROBED`], that is 20 seconds after the last
+/// data.
 const PROBES: u32 = 2;
 
 /// After so long, data that the peer has not acknowledged ends the connection. Less than the deadline of a call.

@@ -3,7 +3,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use tokio::sync::Notify;
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 
 use super::*;
 use crate::lease::tests::LeaseServer;

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{LastTask, Manager, RunError, first_failure, guarded, signals};
+use super::{LastTask, Manager, RunError, guarded, running::first_failure, signals};
 use crate::{
     checks::Checks,
     http_server::{BindError, HttpServer, Listen, MetricsPage},

@@ -12,7 +12,7 @@ use prometheus_client::{
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use super::duration_buckets;
+use super::registry::duration_buckets;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {

@@ -7,7 +7,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::BeforeScrape;
+use super::registry::BeforeScrape;
 use crate::open_files;
 
 /// Clock ticks a second in `/proc`: part of the kernel's interface on every machine that Rust has `std` for, whatever its timer does.

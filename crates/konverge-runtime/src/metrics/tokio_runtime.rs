@@ -8,7 +8,7 @@ use prometheus_client::{
 };
 use tokio::runtime::Handle;
 
-use super::BeforeScrape;
+use super::registry::BeforeScrape;
 
 /// Registers the series and brings them up to date before each scrape. Outside of a runtime they keep their values.
 pub(super) fn register(before_scrape: &BeforeScrape, registry: &mut Registry) {

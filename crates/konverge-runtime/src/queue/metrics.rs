@@ -9,7 +9,7 @@ use prometheus_client::{
 };
 
 use super::state::Priority;
-use crate::metrics::{BeforeScrape, duration_buckets};
+use crate::metrics::registry::{BeforeScrape, duration_buckets};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {

@@ -196,7 +196,7 @@ const PARKED_REST: Duration = Duration::from_secs(1);
 /// Once this many keys were there and none is left, their places are given back: a queue is long after a start, and seldom again.
 const MANY: usize = 1000;
 
-/// So many runs of higher priorities go before those that wait in a lower one; then it is the turn of the lower one.
+/// The number of runs of higher priorities before one of a lower priority has its turn.
 pub(super) const PASSED_OVER_AT_MOST: u32 = 8;
 
 /// The result of [`State::take`].

@@ -11,13 +11,13 @@ use prometheus_client::registry::Registry;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::*;
-use crate::{metrics::BeforeScrape, schedule::dawdle};
+use crate::{metrics::registry::BeforeScrape, schedule::dawdle};
 
 const KEYS: usize = 4;
 const PRODUCERS: u64 = 2;
 const WORKERS: u64 = 3;
 const BURSTS: usize = 300;
-/// In which a burst comes to rest; it takes less than a thousandth.
+/// The time for a burst to come to rest; it takes less than a thousandth of that.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The requests for a key, and those that its last run knew of.

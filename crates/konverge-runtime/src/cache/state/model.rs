@@ -372,7 +372,7 @@ impl Model {
             let mut order: Vec<_> =
                 (0..KEYS).filter(|number| cache.selected(self.objects[*number]).is_some()).collect();
             order.shuffle(&mut self.random);
-            // Of what came and went in between, a list shows nothing.
+            // A list shows no object that came and went in between.
             for number in (0..KEYS).filter(|number| !order.contains(number)) {
                 cache.foreign[number] = 0;
             }
