@@ -29,7 +29,7 @@ use crate::{
     context::Context,
     error::Error,
     inventory,
-    operator::{Setup, both},
+    setup::{Setup, both},
     watch::Watch,
     witness::Stores,
 };
@@ -230,7 +230,7 @@ fn unready(report: &SetReport, is_tolerated: impl Fn(&ChildReport) -> bool) -> O
     }
 }
 
-/// Says what a dry run would have done.
+/// Logs the changes that a dry run would have made.
 fn announce(report: &SetReport) {
     for child in &report.children {
         if child.outcome == ApplyOutcome::Created {

@@ -24,9 +24,10 @@ use crate::{
     children::{Child, ChildKind, Kind},
     finalizers::Finalizers,
     inventory,
-    operator::Setup,
+    only::Only,
     reconcile::Reconcile,
     report::{CustomStatus, Report},
+    setup::Setup,
     watch::Watch,
     watched::WatchedCache,
 };
@@ -54,9 +55,6 @@ pub struct Controller<K: Object, R> {
     pub(crate) caching: Caching<K>,
     pub(crate) how: How,
 }
-
-/// Which objects a controller is about at all.
-pub(crate) type Only<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
 
 /// Returns the pause after an error, given the error, the object and the attempt, or `None` if the class of the error decides.
 pub(crate) type Retry<K> = Arc<dyn Fn(&(dyn Any + Send + Sync), &K, u32) -> Option<Duration> + Send + Sync>;

@@ -2,7 +2,7 @@
 
 use konverge_runtime::manager::RunError;
 
-use crate::operator::StartError;
+use crate::start_error::StartError;
 
 pub(crate) const FAILED: u8 = 1;
 #[cfg(any(feature = "serve", feature = "admission", test))]

@@ -66,6 +66,7 @@ mod error;
 mod exit;
 mod finalizers;
 mod flags;
+mod home;
 mod inventory;
 #[cfg(all(feature = "external", feature = "remote"))]
 mod json_api;
@@ -73,11 +74,13 @@ mod leading;
 mod metrics;
 #[cfg(feature = "admission")]
 mod migration;
+mod only;
 mod operator;
 mod options;
 #[cfg(feature = "external")]
 mod outside;
 mod owner_keys;
+mod part;
 mod reconcile;
 #[cfg(feature = "remote")]
 mod remote_objects;
@@ -85,6 +88,8 @@ mod report;
 mod resync;
 mod run;
 mod schedule;
+mod setup;
+mod start_error;
 mod watch;
 mod watched;
 #[cfg(feature = "admission")]
@@ -122,19 +127,25 @@ pub use children::{Child, Children};
 pub use context::Context;
 pub use controller::Controller;
 pub use error::Error;
+pub use home::Home;
 #[cfg(all(feature = "external", feature = "remote"))]
 pub use json_api::JsonApi;
 #[cfg(feature = "generate")]
 pub use operator::GenerateError;
-pub use operator::{Held, Home, Operator, Part, Setup, StartError};
+pub use operator::Operator;
 pub use options::Options;
+#[cfg(feature = "admission")]
+pub use options::WebhookOptions;
 #[cfg(feature = "serve")]
 pub use options::{MetricsOptions, ServerOptions};
+pub use part::{Held, Part};
 pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 #[cfg(feature = "remote")]
 pub use remote_objects::{RECORD, RemoteObject, interest_of};
 pub use report::{CustomStatus, Status};
+pub use setup::Setup;
+pub use start_error::StartError;
 pub use watch::Watch;
 pub use watched::Watched;
 #[cfg(feature = "admission")]
-pub use webhooks::{WebhookCaches, WebhookOptions, WebhookSetup};
+pub use webhooks::{WebhookCaches, WebhookSetup};

@@ -1,15 +1,15 @@
 //! Metrics of the controllers' objects, counted at each scrape.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
-use konverge_runtime::{Metrics, object::Object};
+use konverge_runtime::{Metrics, cache::Store, object::Object};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-use crate::{annotations::is_paused, context::Shared};
+use crate::{annotations::is_paused, report::Status};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Controller {
@@ -48,21 +48,27 @@ impl ObjectMetrics {
     }
 }
 
-/// Counts the objects of a controller before each scrape.
-pub(crate) fn measure<K: Object>(metrics: &Metrics, series: &ObjectMetrics, shared: &Arc<Shared<K>>) {
-    let (series, shared) = (series.clone(), Arc::clone(shared));
+/// Counts the objects of a controller before each scrape. `standard` returns the standard part of an object's status, if the kind has one.
+pub(crate) fn measure<K: Object>(
+    metrics: &Metrics,
+    series: &ObjectMetrics,
+    controller: &str,
+    store: &Store<K>,
+    standard: Option<fn(&K) -> Option<&Status>>,
+) {
+    let (series, controller, store) = (series.clone(), controller.to_owned(), store.clone());
     metrics.before_scrape(move || {
-        let objects = shared.cache.store.list();
+        let objects = store.list();
         let paused = objects.iter().filter(|object| is_paused(&***object));
-        let labels = Controller { controller: shared.name.clone() };
+        let labels = Controller { controller: controller.clone() };
         series.paused.get_or_create(&labels).set(i64::try_from(paused.count()).unwrap_or(i64::MAX));
-        let Some(report) = &shared.report else { return };
+        let Some(standard) = standard else { return };
         let mut counts: HashMap<Condition, i64> = HashMap::new();
         for condition in
-            objects.iter().filter_map(|object| (report.standard)(object)).flat_map(|status| status.conditions.iter())
+            objects.iter().filter_map(|object| standard(object)).flat_map(|status| status.conditions.iter())
         {
             let labels = Condition {
-                controller: shared.name.clone(),
+                controller: controller.clone(),
                 r#type: condition.type_.clone(),
                 status: condition.status.clone(),
                 reason: condition.reason.clone(),

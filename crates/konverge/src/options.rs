@@ -4,6 +4,8 @@
 mod metrics;
 #[cfg(feature = "serve")]
 mod server;
+#[cfg(feature = "admission")]
+pub(crate) mod webhook;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -16,6 +18,8 @@ use konverge_runtime::{
 
 use crate::flags::Args;
 
+#[cfg(feature = "admission")]
+pub use webhook::WebhookOptions;
 #[cfg(feature = "serve")]
 pub use {metrics::MetricsOptions, server::ServerOptions};
 
@@ -82,7 +86,7 @@ pub struct Options {
     /// Where webhooks are answered.
     #[cfg(feature = "admission")]
     #[command(flatten)]
-    pub webhook: crate::webhooks::WebhookOptions,
+    pub webhook: WebhookOptions,
 }
 
 impl Default for Options {
@@ -108,7 +112,7 @@ impl Default for Options {
             #[cfg(feature = "otlp")]
             otlp_endpoint: None,
             #[cfg(feature = "admission")]
-            webhook: crate::WebhookOptions::default(),
+            webhook: WebhookOptions::default(),
         }
     }
 }
@@ -184,7 +188,7 @@ impl fmt::Display for Options {
         write!(f, " traces={}", otlp_endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_empty()))?;
         #[cfg(feature = "admission")]
         {
-            let crate::WebhookOptions { address, drain, .. } = webhook;
+            let WebhookOptions { address, drain, .. } = webhook;
             let url = or_default(&webhook.shown_url());
             write!(f, " webhook-address={address} webhook-url={url} webhook-drain={drain}s")?;
         }

@@ -11,7 +11,7 @@ use konverge_runtime::{cache::Store, object::Object, object::ObjectKey};
 
 use crate::{
     controller::{Controller, Trigger},
-    operator::{Setup, elects},
+    setup::{Setup, elects},
 };
 
 impl<K: Object, R> Controller<K, R> {

@@ -1,6 +1,6 @@
 //! Objects that stand for objects on a server: the record as an annotation, wakes through the queue, news as events.
 
-mod metrics;
+pub(crate) mod metrics;
 
 use std::time::Duration;
 
@@ -25,13 +25,17 @@ use konverge_runtime::{
 use kube::{Resource, ResourceExt, runtime::events::EventType};
 use prometheus_client::registry::Registry;
 
-pub(crate) use self::metrics::RemoteMetrics;
+use self::metrics::RemoteMetrics;
 use crate::{
     context::Context,
     controller::{Controller, Trigger},
     error::Error,
-    operator::{Home, Operator, Part, Setup, StartError},
+    home::Home,
+    operator::Operator,
+    part::Part,
     reconcile::Cleanup,
+    setup::Setup,
+    start_error::StartError,
 };
 
 /// Annotation: what was intended on servers for the object, bound to its uid and cluster. The operator writes it before it creates anything there.

@@ -93,7 +93,7 @@ impl Verdict {
         message
     }
 
-    /// Says it in a status.
+    /// Writes the verdict into a status.
     pub(crate) fn write_to(&self, status: &mut Status, moment: Moment) {
         status.observed_generation = moment.generation;
         let conditions = &mut status.conditions;
@@ -126,7 +126,7 @@ impl<K: HasStatus<Status: CustomStatus>> Report<K> {
 
 /// A status of some type that has the standard part in it.
 pub(crate) trait AnyStatus: Any + Send {
-    /// Says how a run ended.
+    /// Writes the result of a run.
     fn say(&mut self, verdict: &Verdict, moment: Moment);
     fn conditions(&mut self) -> &mut Conditions;
     fn json(&self) -> Result<Value, serde_json::Error>;

@@ -17,7 +17,7 @@ use konverge_runtime::{
 use kube::Resource;
 use tokio::time::{Instant, sleep};
 
-use crate::controller::Only;
+use crate::only::Only;
 
 /// Into so many steps a period is divided, each of which looks at the names of all objects.
 const STEPS: u32 = 100;

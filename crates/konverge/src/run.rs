@@ -4,7 +4,11 @@ mod failure;
 mod told;
 mod waker;
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::{
     FutureExt,
@@ -14,7 +18,7 @@ use konverge_apply::{Applier, ApplyError, Writable};
 use konverge_core::reasons;
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
-    cache::Cache,
+    cache::{Cache, Caching, Selection},
     controller::{self, Dropped},
     lease::{Elector, Leadership},
     object::{Object, ObjectKey},
@@ -25,17 +29,19 @@ use crate::{
     annotations::{PAUSED, is_paused},
     children::ChildKind,
     context::{Context, Shared},
-    controller::{BeginWatch, Controller, DeclaredChild, How, Only, Retry, Wake, Watched},
+    controller::{BeginWatch, Controller, DeclaredChild, How, Retry, Wake, Watched},
     deselected::Deselected,
     finalizers::Finalizers,
     inventory::{FormerChildren, Inventory},
     leading::Leading,
-    operator::{Setup, StartError},
+    only::Only,
     owner_keys::OwnerKeys,
     reconcile::{Cleanup, Reconcile},
     report::Verdict,
     resync,
     schedule::Schedule,
+    setup::Setup,
+    start_error::StartError,
     witness::Stores,
 };
 use failure::{Failure, RunError};
@@ -103,71 +109,29 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     let name = controller.name.take().unwrap_or_else(|| K::plural(&controller.kind).into_owned());
     let has_children = controller.has_children();
     let writes = Writes::new(&controller, &name, setup)?;
-    let Controller { kind, only, how, children, .. } = controller;
+    let Controller { kind, only, how, children, formerly_owned, .. } = controller;
     let former = controller.former_finalizers;
     let finalizers = controller.finalizers.map(|finalizers| Finalizers { former, ..finalizers });
     if finalizers.is_none() && children.iter().any(|child| child.is_anywhere) {
         return Err(StartError::NeedsFinalizer { controller: name });
     }
-    let of_the_author = setup.within(controller.selection);
-    let selection = setup.narrowed(of_the_author.clone());
     let caching = controller.caching.field_manager(writes.applier.manager());
-    let cache = setup.caches.cache_as::<K>(&kind, &selection, &caching);
-    let queue = Queue::new(&name, setup.metrics.queues())
-        .with_rest(how.rest)
-        .with_namespaces(|key: &ObjectKey| key.namespace.as_deref().unwrap_or_default());
-    setup.show_queue(&queue);
-
-    let leading = Leading::default();
-    // Nothing leaves a selection of everything.
-    let is_selective = selection.label_selector.is_some() || selection.field_selector.is_some();
-    let deselected = finalizers.clone().filter(|_| is_selective).map(|finalizers| {
-        Arc::new(Deselected {
-            kind: kind.clone(),
-            store: cache.store.clone(),
-            queue: queue.clone(),
-            finalizers,
-            of_the_author,
-            client: writes.applier.client().clone(),
-            events: setup.events.clone(),
-            leading: leading.clone(),
-            keys: Mutex::default(),
-        })
-    });
-    let waker = Arc::new(Waker {
-        store: cache.store.clone(),
-        queue,
-        debounce: how.debounce,
-        by_uid: has_children.then(|| cache.store.index(|object: &K| object.uid().into_iter().collect())),
-        deselected,
-    });
+    let base = Base::begin(name, &kind, &caching, controller.selection, how.rest, setup);
+    let deselected = finalizers.clone().and_then(|finalizers| base.deselected(&kind, finalizers, &writes, setup));
+    let waker = Arc::new(base.waker(how.debounce, has_children, deselected.clone()));
     let subscriber = waker.follow(controller.predicate, only.clone(), finalizers.clone());
     let inventory = has_children.then(|| {
-        let (waker, owned) = (Arc::clone(&waker), children.iter().map(|child| child.name.clone()).collect());
-        Inventory {
-            controller: name.clone(),
-            field_manager: writes.applier.manager().to_owned(),
-            namespaces: selection.namespaces.clone(),
-            owned,
-            formerly_owned: controller.formerly_owned,
-            client: writes.applier.client().clone(),
-            keys: writes.owner_keys.clone(),
-            leading: leading.clone(),
-            children: FormerChildren::default(),
-            wake: Box::new(move |uid| waker.wake_owner(uid, Priority::Low, "former-children")),
-        }
+        let owned = children.iter().map(|child| child.name.clone()).collect();
+        base.inventory(owned, formerly_owned, &writes, Arc::clone(&waker))
     });
+    let Base { name, cache, selection, leading, .. } = base;
 
     let mut stores = Stores::of::<K>(&kind);
     let children = begin_children(children, &selection.namespaces, &writes, &waker, &mut stores, setup);
-    let mut synced: Vec<_> = children.iter().map(|kind| kind.synced()).collect();
-    synced.push({
-        let cache = cache.clone();
-        async move { cache.synced().await }.boxed()
-    });
-    let (watched, watched_synced): (Vec<_>, Vec<_>) =
+    let (watched, mut synced): (Vec<_>, Vec<_>) =
         begin_watches(controller.watches, &cache, &waker, setup).map(|watched| (watched.cache, watched.synced)).unzip();
-    synced.extend(watched_synced);
+    synced.extend(children.iter().map(|kind| kind.synced()));
+    synced.push(synced_cache(cache.clone()));
     for trigger in controller.triggers {
         waker.follow_trigger(trigger, setup);
     }
@@ -192,18 +156,101 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         owner_keys: writes.owner_keys,
         unproven: Mutex::default(),
     });
-    crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared);
-    let deselected = waker.deselected.clone();
+    let standard = shared.report.as_ref().map(|report| report.standard);
+    crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared.name, &shared.cache.store, standard);
     let (reconciler, retry) = (controller.reconciler, controller.retry);
-    Ok(Prepared {
-        engine: Engine { shared, reconciler, only, retry, told: Told::default(), deselected },
-        waker,
-        inventory,
-        leading,
-        synced: join_all(synced).map(|_all| ()).boxed(),
-        elector: writes.elector,
-        how,
-    })
+    let engine = Engine { shared, reconciler, only, retry, told: Told::default(), deselected };
+    let synced = join_all(synced).map(|_all| ()).boxed();
+    Ok(Prepared { engine, waker, inventory, leading, synced, elector: writes.elector, how })
+}
+
+/// Ends when the cache is complete.
+fn synced_cache<K: Object>(cache: Cache<K>) -> BoxFuture<'static, ()> {
+    async move { cache.synced().await }.boxed()
+}
+
+/// The cache and the queue of a controller, before anything wakes it.
+struct Base<K: Object> {
+    name: String,
+    cache: Cache<K>,
+    queue: Queue<ObjectKey>,
+    /// Without `--selector`.
+    of_the_author: Selection,
+    selection: Selection,
+    leading: Leading,
+}
+
+impl<K: Object + Writable> Base<K> {
+    fn begin(
+        name: String,
+        kind: &K::DynamicType,
+        caching: &Caching<K>,
+        selection: Selection,
+        rest: Duration,
+        setup: &mut Setup,
+    ) -> Self {
+        let of_the_author = setup.within(selection);
+        let selection = setup.narrowed(of_the_author.clone());
+        let cache = setup.caches.cache_as::<K>(kind, &selection, caching);
+        let queue = Queue::new(&name, setup.metrics.queues())
+            .with_rest(rest)
+            .with_namespaces(|key: &ObjectKey| key.namespace.as_deref().unwrap_or_default());
+        setup.show_queue(&queue);
+        Self { name, cache, queue, of_the_author, selection, leading: Leading::default() }
+    }
+
+    /// The search for objects that leave the selection with our finalizer. Returns `None` if no object can leave it.
+    fn deselected(
+        &self,
+        kind: &K::DynamicType,
+        finalizers: Finalizers,
+        writes: &Writes,
+        setup: &Setup,
+    ) -> Option<Arc<Deselected<K>>> {
+        // Nothing leaves a selection of everything.
+        let is_selective = self.selection.label_selector.is_some() || self.selection.field_selector.is_some();
+        is_selective.then(|| {
+            Arc::new(Deselected {
+                kind: kind.clone(),
+                store: self.cache.store.clone(),
+                queue: self.queue.clone(),
+                finalizers,
+                of_the_author: self.of_the_author.clone(),
+                client: writes.applier.client().clone(),
+                events: setup.events.clone(),
+                leading: self.leading.clone(),
+                keys: Mutex::default(),
+            })
+        })
+    }
+
+    fn waker(&self, debounce: Duration, has_children: bool, deselected: Option<Arc<Deselected<K>>>) -> Waker<K> {
+        let store = self.cache.store.clone();
+        let by_uid = has_children.then(|| store.index(|object: &K| object.uid().into_iter().collect()));
+        Waker { store, queue: self.queue.clone(), debounce, by_uid, deselected }
+    }
+
+    /// The record of the kinds of children.
+    fn inventory(
+        &self,
+        owned: BTreeSet<String>,
+        formerly_owned: BTreeSet<String>,
+        writes: &Writes,
+        waker: Arc<Waker<K>>,
+    ) -> Inventory {
+        Inventory {
+            controller: self.name.clone(),
+            field_manager: writes.applier.manager().to_owned(),
+            namespaces: self.selection.namespaces.clone(),
+            owned,
+            formerly_owned,
+            client: writes.applier.client().clone(),
+            keys: writes.owner_keys.clone(),
+            leading: self.leading.clone(),
+            children: FormerChildren::default(),
+            wake: Box::new(move |uid| waker.wake_owner(uid, Priority::Low, "former-children")),
+        }
+    }
 }
 
 /// How a controller writes.
@@ -422,7 +469,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         self.release(Context::uncached(Arc::clone(&self.shared), object, request)).await
     }
 
-    /// Says how the run ended, in the status, and in an event if that says something new or a refusal goes on.
+    /// Reports the end of the run in the status, and in an event if it is news or a refusal goes on.
     async fn report(&self, context: &Context<K>, failure: Option<Failure>) -> Result<(), ApplyError> {
         let verdict = match &failure {
             Some(failure) => failure.verdict(),

@@ -13,12 +13,12 @@ use konverge_runtime::{
     object::{Object, ObjectKey},
 };
 
-use crate::controller::Only;
+use crate::only::Only;
 
 /// The reason of runs that a schedule requested.
 pub(crate) const SCHEDULE: &str = "schedule";
 
-/// So long the wall clock is trusted not to be set.
+/// The interval at which the wall clock is read, in case somebody sets it.
 const LOOK_AT_THE_CLOCK: Duration = Duration::from_secs(30);
 
 /// A schedule that cannot be understood.

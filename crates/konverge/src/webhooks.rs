@@ -2,13 +2,7 @@
 
 mod setup;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::{
@@ -24,94 +18,9 @@ use konverge_gen::Access;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::{
-    flags::Args,
-    migration,
-    operator::{Home, Part, Setup, StartError},
-};
+use crate::{home::Home, migration, options::webhook::PORT, part::Part, setup::Setup, start_error::StartError};
 
 pub use setup::{WebhookCaches, WebhookSetup};
-
-/// Where the pods of a program answer unless `--webhook-address` says otherwise.
-const PORT: u16 = 9443;
-
-/// Where webhooks are answered. Only a program that has webhooks shows these flags, whatever features it is built with.
-#[derive(Clone, Args)]
-#[non_exhaustive]
-pub struct WebhookOptions {
-    /// Where the API server's webhooks are answered
-    #[arg(
-        id = "webhook-address",
-        long,
-        env = "KONVERGE_WEBHOOK_ADDRESS",
-        value_name = "ADDRESS",
-        default_value = "0.0.0.0:9443",
-        hide = true
-    )]
-    pub address: SocketAddr,
-    /// How the API server reaches them where that is not through a Service: a URL that begins with https
-    #[arg(id = "webhook-url", long, env = "KONVERGE_WEBHOOK_URL", value_name = "URL", hide = true)]
-    pub url: Option<String>,
-    /// PEM file with the certificate and its chain [default: made and renewed by the program]
-    #[arg(
-        id = "webhook-certificate",
-        long,
-        env = "KONVERGE_WEBHOOK_CERTIFICATE",
-        value_name = "FILE",
-        requires = "webhook-key",
-        hide = true
-    )]
-    pub certificate: Option<PathBuf>,
-    /// PEM file with the key of the certificate
-    #[arg(
-        id = "webhook-key",
-        long,
-        env = "KONVERGE_WEBHOOK_KEY",
-        value_name = "FILE",
-        requires = "webhook-certificate",
-        hide = true
-    )]
-    pub key: Option<PathBuf>,
-    /// How long the port stays open after a signal, in seconds, while the API server learns of another replica; at most half of
-    /// the grace period
-    #[arg(
-        id = "webhook-drain",
-        long,
-        env = "KONVERGE_WEBHOOK_DRAIN",
-        value_name = "SECONDS",
-        default_value = "8",
-        hide = true
-    )]
-    pub drain: u64,
-}
-
-impl Default for WebhookOptions {
-    fn default() -> Self {
-        let address = (Ipv4Addr::UNSPECIFIED, PORT).into();
-        Self { address, url: None, certificate: None, key: None, drain: 8 }
-    }
-}
-
-impl WebhookOptions {
-    /// The URL as logs may show it.
-    pub(crate) fn shown_url(&self) -> Option<String> {
-        self.url.as_deref().map(shown)
-    }
-}
-
-/// Shows the URL without user, password and query.
-impl fmt::Debug for WebhookOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, url: _, certificate, key, drain } = self;
-        f.debug_struct("WebhookOptions")
-            .field("address", address)
-            .field("url", &self.shown_url())
-            .field("certificate", certificate)
-            .field("key", key)
-            .field("drain", drain)
-            .finish()
-    }
-}
 
 /// The webhooks of a program, answered by every replica, leading or not.
 ///
@@ -259,7 +168,8 @@ impl Part for Admission {
     }
 }
 
-/// By which the API server reaches the program: its pods are known by the label that the service account has, too.
+/// The Service by which the API server reaches the program. It selects the pods by the label that the service account
+/// has, too.
 fn service(home: &Home<'_>) -> Service {
     let labels = BTreeMap::from([("app.kubernetes.io/name".to_owned(), home.program.to_owned())]);
     Service {
@@ -280,19 +190,6 @@ fn service(home: &Home<'_>) -> Service {
             ..ServiceSpec::default()
         }),
         ..Service::default()
-    }
-}
-
-/// Returns the URL without user, password, query and fragment, any of which may be a secret.
-fn shown(url: &str) -> String {
-    let uri: Option<http::Uri> = url.parse().ok();
-    match uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri.authority()?.as_str(), uri.path()))) {
-        Some((scheme, authority, path)) => {
-            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-            format!("{scheme}://{host}{path}")
-        }
-        // Nothing tells a password in it from the rest.
-        None => "(not shown)".to_owned(),
     }
 }
 

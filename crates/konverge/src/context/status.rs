@@ -78,13 +78,13 @@ impl<K: Object> Context<K> {
         self.change_status(|all| all.conditions().remove(condition_type));
     }
 
-    /// Says that the run succeeded, and why; `Reconciled` unless said. While children are not ready the object is reported as in
-    /// progress all the same, unless they are [tolerated](crate::Children::tolerate_unready).
+    /// Reports that the run succeeded, with a reason; the default reason is `Reconciled`. While children are not ready the
+    /// object is reported as in progress all the same, unless they are [tolerated](crate::Children::tolerate_unready).
     pub fn ready(&self, reason: impl Into<Reason>, message: impl Into<String>) {
         self.said().verdict = Some(Verdict::Ready { reason: reason.into(), message: message.into() });
     }
 
-    /// Says that the run succeeded, but the object is not ready yet: something else has to happen, and will wake it.
+    /// Reports that the run succeeded, but the object is not ready yet: something else has to happen, and will wake it.
     pub fn progressing(&self, reason: impl Into<Reason>, message: impl Into<String>) {
         self.said().verdict = Some(Verdict::Progressing { reason: reason.into(), message: message.into() });
     }

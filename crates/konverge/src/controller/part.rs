@@ -11,11 +11,13 @@ use prometheus_client::registry::Registry;
 use super::Controller;
 use crate::{
     finalizers::Finalizers,
-    inventory,
-    operator::{Held, Home, Part, Setup, StartError},
-    owner_keys,
+    home::Home,
+    inventory, owner_keys,
+    part::{Held, Part},
     reconcile::Reconcile,
     run,
+    setup::Setup,
+    start_error::StartError,
 };
 
 impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {

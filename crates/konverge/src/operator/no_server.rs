@@ -3,8 +3,7 @@
 use konverge_runtime::{Manager, Metrics, Queue, object::ObjectKey, telemetry::LogFilter};
 use kube::Client;
 
-use super::StartError;
-use crate::options::Options;
+use crate::{options::Options, start_error::StartError};
 
 #[expect(clippy::unused_async, reason = "an address may be taken")]
 pub(super) async fn manager(_options: &Options, metrics: Metrics) -> Result<Manager, StartError> {
@@ -23,11 +22,11 @@ pub(super) async fn serve_metrics(
 pub(super) fn show_filter(_manager: &mut Manager, _filter: LogFilter) {}
 
 #[derive(Default)]
-pub(super) struct Queues {}
+pub(crate) struct Queues {}
 
 impl Queues {
     #[expect(clippy::unused_self, reason = "there is nothing to keep")]
-    pub(super) fn add(&mut self, _queue: &Queue<ObjectKey>) {}
+    pub(crate) fn add(&mut self, _queue: &Queue<ObjectKey>) {}
 
     #[expect(clippy::unused_self, reason = "there is nothing to show")]
     pub(super) fn serve(self, _options: &Options, _manager: &mut Manager) {}

@@ -6,8 +6,7 @@ use konverge_runtime::{Manager, Metrics, Queue, object::ObjectKey, telemetry::Lo
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::StartError;
-use crate::options::Options;
+use crate::{options::Options, start_error::StartError};
 
 /// A manager that has its address.
 pub(super) async fn manager(options: &Options, metrics: Metrics) -> Result<Manager, StartError> {
@@ -26,10 +25,10 @@ pub(super) fn show_filter(manager: &mut Manager, filter: LogFilter) {
 
 /// The work queues, each as JSON when somebody asks.
 #[derive(Default)]
-pub(super) struct Queues(Vec<Box<dyn Fn() -> Value + Send + Sync>>);
+pub(crate) struct Queues(Vec<Box<dyn Fn() -> Value + Send + Sync>>);
 
 impl Queues {
-    pub(super) fn add(&mut self, queue: &Queue<ObjectKey>) {
+    pub(crate) fn add(&mut self, queue: &Queue<ObjectKey>) {
         let queue = queue.clone();
         self.0.push(Box::new(move || shown(&queue)));
     }

@@ -2,8 +2,8 @@
 
 use konverge_runtime::telemetry::{self, LogFilter};
 
-use super::{Operator, StartError};
-use crate::options::Options;
+use super::Operator;
+use crate::{options::Options, start_error::StartError};
 
 /// How long the end of a program waits for a collector to take the last spans.
 #[cfg(feature = "otlp")]

@@ -9,7 +9,7 @@ use konverge_runtime::{
 };
 use kube::Client;
 
-use crate::{flags::Args, operator::StartError};
+use crate::{flags::Args, start_error::StartError};
 
 /// Where metrics are served, and to whom.
 #[derive(Debug, Clone, Default, Args)]

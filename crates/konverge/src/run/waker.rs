@@ -13,10 +13,11 @@ use kube::{Resource, ResourceExt};
 use crate::{
     annotations::RECONCILE_AT,
     children::Wake as WakeOwner,
-    controller::{Only, Trigger},
+    controller::Trigger,
     deselected::{Deselected, exists},
     finalizers::Finalizers,
-    operator::Setup,
+    only::Only,
+    setup::Setup,
 };
 
 /// Puts objects into the queue of a controller.

@@ -22,13 +22,8 @@ use super::{
     write::Write,
 };
 use crate::{
-    children::Child,
-    controller::Controller,
-    flags::Flags,
-    operator::{Setup, StartError},
-    options::Options,
-    reconcile::Reconcile,
-    run,
+    children::Child, controller::Controller, flags::Flags, options::Options, reconcile::Reconcile, run, setup::Setup,
+    start_error::StartError,
 };
 
 /// The program, and with it the field manager, of every run.

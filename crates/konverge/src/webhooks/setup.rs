@@ -8,7 +8,7 @@ use konverge_runtime::{
 };
 use kube::Resource;
 
-use crate::operator::Setup;
+use crate::setup::Setup;
 
 /// The webhooks of a program, with the caches that their rules read and the limits of their server.
 ///
