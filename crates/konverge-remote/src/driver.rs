@@ -1,12 +1,11 @@
 //! Takes the steps of the plan: the record first, then the call, then the list.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    collections::BTreeMap,
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
-use konverge_core::contest::Contest;
 use tokio::{
     sync::{OnceCell, mpsc},
     time::Instant,
@@ -16,19 +15,18 @@ use crate::{
     binding::{Binding, DeletionPolicy},
     collection::{Collection, Counts},
     failure::Failure,
+    ledger::{Ledger, News},
     mark::Mark,
+    memory::{LeftBehind, Memory, Unsettled, lock},
     plan::{Facts, Step, hand_over, plan},
-    record::{Entry, Origin, Record},
+    record::{Origin, Record},
     relations::{Interest, Subject},
     remote::{Deletion, Remote},
+    run::{Begun, Run},
 };
 
 /// The steps of one run. More would be a plan that does not end, which is a bug.
 const STEPS: usize = 12;
-/// The longest pause between two writes that another client undoes.
-const LONGEST_CONTEST: Duration = Duration::from_secs(300);
-/// How many items that were left behind are remembered.
-const LEFT_BEHIND: usize = 1000;
 /// How soon the server is asked again about an item that it is deleting.
 const LOOK_WHILE_DELETING: Duration = Duration::from_secs(2);
 /// How soon an object is looked at that waits for others, which mostly wake it before.
@@ -59,49 +57,6 @@ impl Settings {
         change(&mut self);
         self
     }
-}
-
-/// The object of one run: what is recorded on it, and how to write there.
-pub trait Ledger: Send + Sync {
-    /// The object.
-    fn subject(&self) -> Subject;
-
-    /// The uid of the object.
-    fn uid(&self) -> &str;
-
-    /// The name that tells this cluster from all others that use the same server.
-    fn cluster(&self) -> &str;
-
-    /// For how long the object has been in deletion; zero if it is not.
-    fn deleting_for(&self) -> Duration;
-
-    /// The text of the record, as the last write left it.
-    fn record(&self) -> Option<String>;
-
-    /// Whether the object has the finalizer.
-    fn is_held(&self) -> bool;
-
-    /// Writes the record, and the finalizer if `hold`, in one request.
-    fn write(&self, record: &str, hold: bool) -> impl Future<Output = Result<(), Failure>> + Send;
-
-    /// Fails unless this process still leads.
-    fn check_lease(&self) -> Result<(), Failure>;
-
-    /// Whether nothing may be written anywhere.
-    fn is_dry_run(&self) -> bool;
-
-    /// Tells the readers of the object's events.
-    fn tell(&self, news: News);
-}
-
-/// Something worth an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct News {
-    /// `Created`, `Updated`, `Adopted`, `Deleted`, `HandedOver` or `LeftBehind`.
-    pub reason: &'static str,
-    /// The message.
-    pub message: String,
 }
 
 /// The item of an object that is as desired.
@@ -143,16 +98,6 @@ pub struct Figures {
     pub list_ages: BTreeMap<String, Duration>,
 }
 
-/// An item that stayed on the server although its object is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeftBehind {
-    /// The object that is gone.
-    pub subject: Subject,
-    /// The item, and why it stayed.
-    pub item: String,
-}
-
 /// The items of a server for all objects that stand for them. Clones share it.
 ///
 /// It does nothing before [`begin`](Self::begin), which a program calls when it knows its flags.
@@ -164,22 +109,6 @@ struct Inner<R: Remote> {
     /// Interests that were told before the beginning.
     early: Mutex<BTreeMap<Subject, Interest>>,
     memory: Mutex<Memory>,
-}
-
-struct Begun<R: Remote> {
-    collection: Arc<Collection<R>>,
-    settle: Duration,
-    at: Instant,
-}
-
-/// The memory of this process. Nothing correct depends on it beyond the life of the process.
-#[derive(Default)]
-struct Memory {
-    /// When the last create ended that may have taken effect.
-    creates: HashMap<Mark, Instant>,
-    /// By scope and id: the fields that were written last, and how often they were undone.
-    contests: HashMap<(String, String), (Vec<&'static str>, Contest, Instant)>,
-    left: VecDeque<LeftBehind>,
 }
 
 impl<R: Remote> Clone for Remotes<R> {
@@ -197,22 +126,6 @@ impl<R: Remote> Default for Remotes<R> {
             memory: Mutex::default(),
         }))
     }
-}
-
-/// The knowledge of one run.
-struct Run<'a, R: Remote, L> {
-    begun: &'a Begun<R>,
-    ledger: &'a L,
-    binding: &'a Binding,
-    mark: Mark,
-    subject: Subject,
-    record: Record,
-    has_foreign_record: bool,
-    is_held: bool,
-    /// Whether this run has written the intent, so that no create can have been sent for it.
-    is_own_intent: bool,
-    absent: Option<String>,
-    not_before: Option<Instant>,
 }
 
 impl<R: Remote> Remotes<R> {
@@ -443,7 +356,7 @@ impl<R: Remote> Remotes<R> {
 
     /// The items that stayed on the server although their objects are gone, as far as this process knows: at most the last 1000.
     pub fn left_behind(&self) -> Vec<LeftBehind> {
-        lock(&self.0.memory).left.iter().cloned().collect()
+        lock(&self.0.memory).left_behind()
     }
 
     /// Returns the items of a scope that bear the mark of this cluster and whose objects do not exist. The caches of all objects must be complete.
@@ -466,21 +379,7 @@ impl<R: Remote> Remotes<R> {
     }
 
     fn run<'a, L: Ledger>(&'a self, ledger: &'a L, binding: &'a Binding) -> Result<Run<'a, R, L>, Failure> {
-        let (cluster, uid) = (ledger.cluster(), ledger.uid());
-        let read = Record::read(ledger.record().as_deref(), cluster, uid);
-        Ok(Run {
-            begun: self.begun()?,
-            ledger,
-            binding,
-            mark: Mark::new(cluster, uid, &binding.part),
-            subject: ledger.subject(),
-            has_foreign_record: read.is_err(),
-            record: read.unwrap_or_else(|_| Record::new(cluster, uid)),
-            is_held: ledger.is_held(),
-            is_own_intent: false,
-            absent: None,
-            not_before: None,
-        })
+        Ok(Run::new(self.begun()?, ledger, binding))
     }
 
     /// Decides, after all reads that the decision needs.
@@ -515,10 +414,9 @@ impl<R: Remote> Remotes<R> {
         Err(endless::<R>(run.binding))
     }
 
-    /// From when on a list shows all creates that may have been sent for the object.
+    /// Returns the time from which on a list shows all creates that may have been sent for the object.
     fn fresh_from<L>(&self, run: &Run<'_, R, L>) -> Instant {
-        let last = lock(&self.0.memory).creates.get(&run.mark).copied();
-        last.unwrap_or(run.begun.at) + run.begun.settle
+        lock(&self.0.memory).last_create(&run.mark).unwrap_or(run.begun.at) + run.begun.settle
     }
 
     async fn create<L: Ledger>(&self, run: &mut Run<'_, R, L>, desired: &R::Desired) -> Result<R::Item, Failure> {
@@ -529,13 +427,13 @@ impl<R: Remote> Remotes<R> {
             collection.drift_found(scope, id);
         }
         // The run may be dropped during the call. Then the create ends now, as far as anybody knows.
-        let call = Unsettled { memory: &self.0.memory, mark: &run.mark };
+        let call = Unsettled::new(&self.0.memory, &run.mark);
         let result = collection.remote.create(scope, desired, &run.mark_of(Origin::Made)).await;
         drop(call);
         match result {
             Ok(item) => {
                 collection.wrote(scope, R::id(&item), Some(Arc::new(item.clone())), &run.subject);
-                lock(&self.0.memory).creates.remove(&run.mark);
+                lock(&self.0.memory).forget_create(&run.mark);
                 run.holds(R::id(&item));
                 collection.count(|counts| counts.created += 1);
                 if let Some(id) = &former {
@@ -546,7 +444,7 @@ impl<R: Remote> Remotes<R> {
             }
             Err(failure) => {
                 if !failure.may_have_taken_effect() {
-                    lock(&self.0.memory).creates.remove(&run.mark);
+                    lock(&self.0.memory).forget_create(&run.mark);
                     if !R::IS_MARKED {
                         // Nothing was made, so no item of this name may count as made.
                         run.retract().await?;
@@ -566,7 +464,7 @@ impl<R: Remote> Remotes<R> {
     ) -> Result<(), Failure> {
         let (collection, scope, fields) = (&run.begun.collection, &run.binding.scope, differing.join(", "));
         let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
-        let contest = self.contest(scope, id, &differing).ok_or_else(|| {
+        let contest = lock(&self.0.memory).contest(scope, id, &differing).ok_or_else(|| {
             let message =
                 format!("{fields} of the {noun} {name} ({id}) was set back again and again; stop the other client");
             Failure::refused("Contested", message)
@@ -576,8 +474,7 @@ impl<R: Remote> Remotes<R> {
         let mark = run.mark_of(run.record.part(&run.key()).map_or(Origin::Made, |entry| entry.origin));
         let after = collection.remote.update(scope, item, desired, &mark).await?;
         collection.wrote(scope, R::id(&after), Some(Arc::new(after.clone())), &run.subject);
-        let written = (differing, contest, Instant::now());
-        lock(&self.0.memory).contests.insert((scope.clone(), id.to_owned()), written);
+        lock(&self.0.memory).wrote(scope, id, differing, contest);
         collection.count(|counts| counts.updated += 1);
         run.tell("Updated", format!("updated the {noun} {name} ({id}), which differed in {fields}"));
         let left = R::differences(&after, desired, &mark)?;
@@ -587,17 +484,6 @@ impl<R: Remote> Remotes<R> {
         let left = left.join(", ");
         let message = format!("the server took the update of the {noun} {name} ({id}), and it still differs in {left}");
         Err(Failure::refused("NoEffect", message))
-    }
-
-    /// Returns how often these fields will have been written in a row; `None` if others set them back so often that the write has to wait.
-    fn contest(&self, scope: &str, id: &str, differing: &[&'static str]) -> Option<Contest> {
-        let mut memory = lock(&self.0.memory);
-        memory.contests.retain(|_, (_, contest, at)| contest.goes_on(at.elapsed()));
-        let before = memory.contests.get(&(scope.to_owned(), id.to_owned()));
-        let before = before.filter(|(fields, _, _)| fields == differing);
-        let before = before.map(|(_, contest, at)| (*contest, at.elapsed()));
-        let must_wait = before.is_some_and(|(contest, quiet)| quiet < contest.pause());
-        (!must_wait).then(|| Contest::again(before, LONGEST_CONTEST))
     }
 
     async fn delete<L: Ledger>(&self, run: &Run<'_, R, L>, item: &R::Item) -> Result<Finalized, Failure> {
@@ -624,101 +510,7 @@ impl<R: Remote> Remotes<R> {
 
     fn leave(&self, ledger: &impl Ledger, item: String) {
         ledger.tell(News { reason: "LeftBehind", message: format!("left behind {item}") });
-        let mut memory = lock(&self.0.memory);
-        if memory.left.len() >= LEFT_BEHIND {
-            memory.left.pop_front();
-        }
-        memory.left.push_back(LeftBehind { subject: ledger.subject(), item });
-    }
-}
-
-impl<R: Remote, L: Ledger> Run<'_, R, L> {
-    fn decide(
-        &self,
-        items: &crate::Items<R::Item>,
-        is_fresh: bool,
-        decision: impl Fn(&Facts<'_, R>) -> Step<R::Item>,
-    ) -> Step<R::Item> {
-        let binding = self.binding;
-        let (older, users) = self.begun.collection.relations(|relations| {
-            let older = relations.older(&self.subject, &binding.scope, binding.claims());
-            (older, relations.users(&self.subject, &binding.scope, &binding.name))
-        });
-        let older = older.map(|older| older.to_string());
-        decision(&Facts {
-            binding,
-            desired: None,
-            mark: &self.mark,
-            entry: self.record.part(&self.key()),
-            has_foreign_record: self.has_foreign_record,
-            is_held: self.is_held,
-            items,
-            is_fresh,
-            absent: self.absent.as_deref(),
-            older: older.as_deref(),
-            users: &users,
-        })
-    }
-
-    /// The id of the item that is gone and that a new one is to replace.
-    fn former(&self) -> Option<String> {
-        let replaced = || self.record.part(&self.key()).and_then(|entry| entry.replaces.clone());
-        self.absent.clone().or_else(replaced)
-    }
-
-    /// The mark to write into an item of this origin.
-    fn mark_of(&self, origin: Origin) -> Mark {
-        self.mark.clone().with_stay(self.binding.leaves(origin))
-    }
-
-    /// The name of the part in the record, which is shared with other collections.
-    fn key(&self) -> String {
-        if self.binding.part.is_empty() { R::NOUN.to_owned() } else { format!("{}/{}", R::NOUN, self.binding.part) }
-    }
-
-    /// Writes an entry of the record. An object with an item to delete one day gets the finalizer in the same write.
-    async fn write(&mut self, entry: Entry) -> Result<(), Failure> {
-        let is_made = entry.origin == Origin::Made;
-        let hold = is_made || self.binding.deletion == DeletionPolicy::DeleteAdopted;
-        let adopted = (!is_made).then(|| {
-            format!("adopted the {} {} ({})", R::NOUN, entry.name, entry.id.as_deref().unwrap_or("unknown id"))
-        });
-        let is_intent = is_made && entry.id.is_none();
-        self.record.set(&self.key(), Some(entry));
-        self.ledger.write(&self.record.text(), hold).await?;
-        self.is_held |= hold;
-        self.is_own_intent = is_intent;
-        self.has_foreign_record = false;
-        if let Some(message) = adopted {
-            self.tell("Adopted", message);
-        }
-        Ok(())
-    }
-
-    /// Takes the entry of the part out of the record.
-    async fn retract(&mut self) -> Result<(), Failure> {
-        self.record.set(&self.key(), None);
-        self.ledger.write(&self.record.text(), false).await
-    }
-
-    fn holds(&self, id: &str) {
-        self.begun.collection.relations(|relations| relations.hold(&self.binding.scope, id, &self.subject));
-    }
-
-    fn tell(&self, reason: &'static str, message: String) {
-        self.ledger.tell(News { reason, message });
-    }
-}
-
-/// A create that is under way. When dropped, it notes that the create may have taken effect until now.
-struct Unsettled<'a> {
-    memory: &'a Mutex<Memory>,
-    mark: &'a Mark,
-}
-
-impl Drop for Unsettled<'_> {
-    fn drop(&mut self) {
-        lock(self.memory).creates.insert(self.mark.clone(), Instant::now());
+        lock(&self.0.memory).leave(LeftBehind { subject: ledger.subject(), item });
     }
 }
 
@@ -735,8 +527,4 @@ fn dry(plan: &str) -> Failure {
 fn endless<R: Remote>(binding: &Binding) -> Failure {
     let message = format!("the plan for the {} {} does not end; report a bug", R::NOUN, binding.name);
     Failure::permanent("EndlessPlan", message)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

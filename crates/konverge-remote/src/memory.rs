@@ -1,0 +1,99 @@
+//! The memory of a process about the items of a collection.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use konverge_core::contest::Contest;
+use tokio::time::Instant;
+
+use crate::{mark::Mark, relations::Subject};
+
+/// The longest pause between two writes that another client undoes.
+const LONGEST_CONTEST: Duration = Duration::from_secs(300);
+/// How many items that were left behind are remembered.
+const LEFT_BEHIND: usize = 1000;
+
+/// An item that stayed on the server although its object is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftBehind {
+    /// The object that is gone.
+    pub subject: Subject,
+    /// The item, and why it stayed.
+    pub item: String,
+}
+
+/// The memory of this process. Nothing correct depends on it beyond the life of the process.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// When the last create ended that may have taken effect.
+    creates: HashMap<Mark, Instant>,
+    /// By scope and id: the fields that were written last, and how often they were undone.
+    contests: HashMap<(String, String), (Vec<&'static str>, Contest, Instant)>,
+    left: VecDeque<LeftBehind>,
+}
+
+impl Memory {
+    /// Returns when the last create for this mark ended that may have taken effect.
+    pub(crate) fn last_create(&self, mark: &Mark) -> Option<Instant> {
+        self.creates.get(mark).copied()
+    }
+
+    /// Forgets a create whose effect is known.
+    pub(crate) fn forget_create(&mut self, mark: &Mark) {
+        self.creates.remove(mark);
+    }
+
+    /// Returns how often these fields will have been written in a row; `None` if others set them back so often that the write has to wait.
+    pub(crate) fn contest(&mut self, scope: &str, id: &str, differing: &[&'static str]) -> Option<Contest> {
+        self.contests.retain(|_, (_, contest, at)| contest.goes_on(at.elapsed()));
+        let before = self.contests.get(&(scope.to_owned(), id.to_owned()));
+        let before = before.filter(|(fields, _, _)| fields == differing);
+        let before = before.map(|(_, contest, at)| (*contest, at.elapsed()));
+        let must_wait = before.is_some_and(|(contest, quiet)| quiet < contest.pause());
+        (!must_wait).then(|| Contest::again(before, LONGEST_CONTEST))
+    }
+
+    /// Remembers that these fields of an item were written.
+    pub(crate) fn wrote(&mut self, scope: &str, id: &str, fields: Vec<&'static str>, contest: Contest) {
+        self.contests.insert((scope.to_owned(), id.to_owned()), (fields, contest, Instant::now()));
+    }
+
+    /// Remembers an item that stays, and forgets the oldest one if there are too many.
+    pub(crate) fn leave(&mut self, item: LeftBehind) {
+        if self.left.len() >= LEFT_BEHIND {
+            self.left.pop_front();
+        }
+        self.left.push_back(item);
+    }
+
+    /// Returns the items that stayed.
+    pub(crate) fn left_behind(&self) -> Vec<LeftBehind> {
+        self.left.iter().cloned().collect()
+    }
+}
+
+/// A create that is under way. When dropped, it notes that the create may have taken effect until now.
+pub(crate) struct Unsettled<'a> {
+    memory: &'a Mutex<Memory>,
+    mark: &'a Mark,
+}
+
+impl<'a> Unsettled<'a> {
+    pub(crate) fn new(memory: &'a Mutex<Memory>, mark: &'a Mark) -> Self {
+        Self { memory, mark }
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        lock(self.memory).creates.insert(self.mark.clone(), Instant::now());
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
