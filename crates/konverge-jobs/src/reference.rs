@@ -13,6 +13,13 @@ pub struct Reason {
     pub next: &'static str,
 }
 
+impl Reason {
+    /// Returns a reason of these objects.
+    pub const fn on(on: &'static str, reason: &'static str, cause: &'static str, next: &'static str) -> Self {
+        Self { reason, on, cause, next }
+    }
+}
+
 /// An annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Annotation {

@@ -8,12 +8,8 @@ const ANY: &str = "any kind of openZro";
 const NOTHING: &str = "Nothing: the operator retries.";
 const BUG: &str = "Report it with the operator's log.";
 
-const fn on(on: &'static str, reason: &'static str, cause: &'static str, next: &'static str) -> Reason {
-    Reason { reason, on, cause, next }
-}
-
 const fn any(reason: &'static str, cause: &'static str, next: &'static str) -> Reason {
-    on(ANY, reason, cause, next)
+    Reason::on(ANY, reason, cause, next)
 }
 
 const fn exposed(name: &'static str, meaning: &'static str) -> Annotation {
@@ -28,26 +24,36 @@ pub const REASONS: &[Reason] = &[
         "The spec requests something that openZro cannot have. Nothing is written.",
         "Correct the field that the message names.",
     ),
-    on(
+    Reason::on(
         "`OZPolicy`",
         "Incomplete",
         "The policy has no sources, no destinations, no ports or no protocol, so nothing exists in openZro.",
         "Add what the message names, or nothing if another object adds it.",
     ),
-    on("`OZGroup`, `Group`", "Shared", "Another object stands for the group of this name. This one shares it.", ""),
+    Reason::on(
+        "`OZGroup`, `Group`",
+        "Shared",
+        "Another object stands for the group of this name. This one shares it.",
+        "",
+    ),
     any(
         "Dependency",
         "The object refers to another one that is missing or not ready.",
         "Create or repair the object that the message names.",
     ),
-    on("`OZSetupKey`", "SecretNotExists", "There is no Secret of the name in `secretKeyRef`.", "Create the Secret."),
-    on(
+    Reason::on(
+        "`OZSetupKey`",
+        "SecretNotExists",
+        "There is no Secret of the name in `secretKeyRef`.",
+        "Create the Secret.",
+    ),
+    Reason::on(
         "`OZSetupKey`",
         "SecretKeyNotExists",
         "The Secret lacks the key in `secretKeyRef`.",
         "Add the key to the Secret, or correct the reference.",
     ),
-    on(
+    Reason::on(
         "`OZSetupKey`",
         "InvalidSetupKey",
         "The value in the Secret is no setup key, which is a UUID.",
@@ -63,25 +69,25 @@ pub const REASONS: &[Reason] = &[
         "The item or the Kubernetes object of this name belongs to another owner. It is left alone.",
         "Choose another name, or remove the other owner's object.",
     ),
-    on(
+    Reason::on(
         "`OZRoutingPeer`, `NetworkRouter`",
         "WaitingForPods",
         "The pods of the routing peers are not available yet.",
         "Nothing, or look at the pods of the Deployment that the message names.",
     ),
-    on(
+    Reason::on(
         "`OZRoutingPeer`, `NetworkRouter`",
         "NoDisruptionBudget",
         "The operator may not write PodDisruptionBudgets, so the routing peers have none.",
         "Apply the operator's role again.",
     ),
-    on(
+    Reason::on(
         "`SetupKey`, `OZSetupKey`",
         "Replaced",
         "No Secret held the key, or it was revoked or expired. The Secret has a new one.",
         "",
     ),
-    on(
+    Reason::on(
         "`SetupKey`, `OZSetupKey`",
         "KeyUnusable",
         "openZro returned a key that is no setup key.",
@@ -145,13 +151,13 @@ pub const REASONS: &[Reason] = &[
         "Create what the message names, or nothing if another object creates it.",
     ),
     any("NetworkUnknown", "The network of the object is not known yet.", NOTHING),
-    on(
+    Reason::on(
         "`OZRoutingPeer`, `NetworkRouter`",
         "InOtherNetwork",
         "The group of peers has its router in another network.",
         "Choose another group of peers, or delete that router.",
     ),
-    on(
+    Reason::on(
         "`NetworkResource`",
         "InOtherZone",
         "A DNS record of this name exists in another zone.",
@@ -219,46 +225,51 @@ pub const REASONS: &[Reason] = &[
     ),
     any("InvalidId", "An id contains characters that no id has.", "Correct the id that the message names."),
     // Of exposed Services and of the Gateway API.
-    on(
+    Reason::on(
         "Service",
         "InvalidAnnotation",
         "An annotation cannot be followed. The Service is exposed as before.",
         "Correct the annotation that the message names.",
     ),
-    on(
+    Reason::on(
         "Service",
         "UnusedAnnotation",
         "An annotation has no effect. The message says why.",
         "Remove the annotation, or add what it needs.",
     ),
-    on(
+    Reason::on(
         "Service, route",
         "ResourceNotOurs",
         "Another owner made an object with the name that the operator needs. It is left alone.",
         "Rename or delete that object.",
     ),
-    on("`GatewayClass`, `Gateway`, route", "Accepted", "The object is served.", ""),
-    on(
+    Reason::on("`GatewayClass`, `Gateway`, route", "Accepted", "The object is served.", ""),
+    Reason::on(
         "`GatewayClass`, `Gateway`",
         "InvalidParameters",
         "The object requests something that cannot be served.",
         "Correct what the message names.",
     ),
-    on(
+    Reason::on(
         "`Gateway`",
         "Pending",
         "The Gateway waits for its class or its `NetworkRouter`.",
         "Create what the message names.",
     ),
-    on("`Gateway`", "Programmed", "Routes can use the Gateway.", ""),
-    on("route", "ResolvedRefs", "The Services of the route exist.", ""),
-    on(
+    Reason::on("`Gateway`", "Programmed", "Routes can use the Gateway.", ""),
+    Reason::on("route", "ResolvedRefs", "The Services of the route exist.", ""),
+    Reason::on(
         "route",
         "BackendNotFound",
         "A Service of the route is missing, or cannot be a resource.",
         "Create the Service, or correct the route.",
     ),
-    on("route", "UnsupportedValue", "A part of the route has no effect.", "Remove the part that the message names."),
+    Reason::on(
+        "route",
+        "UnsupportedValue",
+        "A part of the route has no effect.",
+        "Remove the part that the message names.",
+    ),
 ];
 
 /// Every annotation that this job reads or writes.

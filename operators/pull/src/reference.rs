@@ -7,7 +7,7 @@ use crate::{annotations, reasons};
 const SECRET: &str = "Secret";
 
 const fn reason(reason: &'static str, cause: &'static str, next: &'static str) -> Reason {
-    Reason { reason, on: SECRET, cause, next }
+    Reason::on(SECRET, reason, cause, next)
 }
 
 /// Every reason of an event of this job.

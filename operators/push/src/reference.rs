@@ -8,12 +8,8 @@ const OBJECT: &str = "annotated object, `VaultPush`";
 const ANNOTATED: &str = "annotated object";
 const PUSH: &str = "`VaultPush`";
 
-const fn on(on: &'static str, reason: &'static str, cause: &'static str, next: &'static str) -> Reason {
-    Reason { reason, on, cause, next }
-}
-
 const fn reason(reason: &'static str, cause: &'static str, next: &'static str) -> Reason {
-    on(OBJECT, reason, cause, next)
+    Reason::on(OBJECT, reason, cause, next)
 }
 
 const RETRIED: &str = "Nothing: the operator continues when Vault does.";
@@ -49,7 +45,7 @@ pub const REASONS: &[Reason] = &[
         "The token may not write metadata, or Vault refused the mark. The operator works without it, and retries after five minutes.",
         "Give the policy `read`, `update` and `patch` on the metadata of the path.",
     ),
-    on(
+    Reason::on(
         ANNOTATED,
         reasons::ADJUSTED,
         "An annotation that does not decide about data has an invalid value. The operator uses the default.",
@@ -70,7 +66,7 @@ pub const REASONS: &[Reason] = &[
         "Another client wrote the path moments ago and has not marked it.",
         "Nothing: the operator checks again within seconds.",
     ),
-    on(
+    Reason::on(
         PUSH,
         reasons::LEFT_ALONE,
         "`updatePolicy: IfNotExists`, and the path already holds content. That content stays.",
@@ -82,31 +78,31 @@ pub const REASONS: &[Reason] = &[
         "No `--allow-path` rule lets the namespace write this path.",
         "Choose another path, or ask the administrators for the rule that the event shows.",
     ),
-    on(
+    Reason::on(
         ANNOTATED,
         "InvalidAnnotation",
         "An annotation that decides about data has an invalid value. Vault stays as it is.",
         "Correct the annotation.",
     ),
-    on(
+    Reason::on(
         ANNOTATED,
         "InvalidSecretsAnnotation",
         "`vault-sync.io/secrets` is not a valid list. Vault stays as it is.",
         "Correct the JSON of the annotation.",
     ),
-    on(
+    Reason::on(
         PUSH,
         reasons::INVALID_SPEC,
         "The spec is not valid. Vault stays as it is.",
         "Correct the field that the condition names.",
     ),
-    on(
+    Reason::on(
         PUSH,
         reasons::INVALID_TEMPLATE,
         "A template cannot be rendered. The whole path stays as it is.",
         "Correct the template, or add the key that it uses.",
     ),
-    on(
+    Reason::on(
         PUSH,
         reasons::NEEDS_VERSION_TWO,
         "`updatePolicy: Merge` needs engine version 2.",
