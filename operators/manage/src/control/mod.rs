@@ -4,6 +4,7 @@ use sha2::{Digest, Sha256};
 
 mod group;
 mod network_resource;
+mod pause;
 mod policy;
 mod references;
 mod resource;

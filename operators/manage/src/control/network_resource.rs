@@ -1,6 +1,6 @@
 //! `NetworkResource`: Services in the network of a `NetworkRouter`, with a DNS record each.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::api::core::v1::Service;
 use konverge::{
@@ -16,6 +16,7 @@ use crate::{
     annotations,
     api::v1alpha1::{CrossNamespaceReference, Group, NetworkResource, NetworkRouter},
     collections::Collections,
+    control::pause::LOOK_AGAIN,
     reasons::Why,
     remote::{DesiredRecord, DesiredResource, Records, canonical},
     settings::Settings,
@@ -23,8 +24,6 @@ use crate::{
 
 /// The finalizer, which is the original's.
 const FINALIZER: &str = "finalizers.openzro.io/networkresource";
-/// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps `NetworkResource`s.
 pub struct NetworkResourceReconciler {

@@ -6,7 +6,6 @@ mod meaning;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use konverge::{
@@ -25,7 +24,7 @@ use crate::{
     annotations,
     api::v1::{OZGroup, OZPolicy, OZResource},
     collections::Collections,
-    control::{references, resource::meant_groups},
+    control::{pause::LOOK_AGAIN, references, resource::groups},
     reasons::Why,
     remote::{DesiredPolicy, Destination, Groups, address_type, canonical},
     settings::Settings,
@@ -35,8 +34,6 @@ pub(super) use self::lower::{GENERATED_BY, generated_name, requested_policies};
 
 /// The finalizer, which is the original's.
 const FINALIZER: &str = "openzro.io/cleanup";
-/// How soon a policy is looked at that waits for a resource, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps policies.
 pub struct PolicyReconciler {
@@ -151,7 +148,7 @@ async fn with_display_names(
     for mut resource in resources {
         // Those of other resources do not count.
         if !resource.spec.policy_name.is_empty() {
-            let names = meant_groups(&resource, objects, groups, settings).await?;
+            let names = groups::meant(&resource, objects, groups, settings).await?;
             if !names.iter().eq(&resource.spec.groups) {
                 Arc::make_mut(&mut resource).spec.groups = names;
             }

@@ -1,6 +1,6 @@
 //! Groups that objects refer to: their ids, or what is waited for.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use konverge::{
     Object,
@@ -15,12 +15,10 @@ use crate::{
         v1::OZGroup,
         v1alpha1::{Group, GroupReference},
     },
+    control::pause::LOOK_AGAIN,
     reasons::Why,
     remote::Groups,
 };
-
-/// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Returns the ids of the groups that references mean. No id is returned of which the server does not know the group. `local` finds a `Group` by its
 /// key.

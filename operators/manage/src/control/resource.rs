@@ -1,9 +1,9 @@
 //! `OZResource`: addresses in the network of a routing peer.
 
-mod groups;
+pub(super) mod groups;
 mod policies;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use konverge::{
     Watch,
@@ -12,12 +12,12 @@ use konverge::{
     remote::{Adoption, Binding, Interest, Remotes},
 };
 
-pub(super) use self::groups::meant as meant_groups;
 use super::{references, routing::current_network};
 use crate::{
     annotations,
     api::v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer},
     collections::Collections,
+    control::pause::LOOK_AGAIN,
     reasons::Why,
     remote::{DesiredResource, FORMER_DESCRIPTION, Networks, address_type, canonical},
     settings::Settings,
@@ -25,8 +25,6 @@ use crate::{
 
 /// The finalizer that is ours from now on: the original's.
 const FINALIZER: &str = "gateway.openzro.io/resource";
-/// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps `OZResource`s.
 pub struct ResourceReconciler {
@@ -115,7 +113,7 @@ pub(crate) async fn plan(
         return Ok((binding, None));
     }
     let (network, address) = place(resource, peers, &collections.networks, settings).await?;
-    let names = meant_groups(resource, local, &collections.groups, settings).await?;
+    let names = groups::meant(resource, local, &collections.groups, settings).await?;
     let groups = collections.groups.resolve(&binding.scope, &names).await?;
     let groups = groups.iter().map(|group| group.id().to_owned()).collect();
     Ok((binding, Some(desired(resource, network, address, groups))))
@@ -130,7 +128,7 @@ impl Reconcile<OZResource> for ResourceReconciler {
         let (network, address) = place(&resource, &peers, &self.collections.networks, &self.settings).await?;
         let scope = self.settings.scope(resource.metadata.namespace.as_deref());
         let local = context.watched::<OZGroup>()?.list();
-        let names = meant_groups(&resource, &local, &self.collections.groups, &self.settings).await?;
+        let names = groups::meant(&resource, &local, &self.collections.groups, &self.settings).await?;
         if let Some(waits) = groups::ensure(&context, &self.collections.groups, &self.settings, &names).await? {
             return Err(Error::after(LOOK_AGAIN, Why::Dependency, waits));
         }

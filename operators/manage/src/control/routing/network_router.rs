@@ -1,6 +1,6 @@
 //! `NetworkRouter`: a network of its own, and its routing peers.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use konverge::{
@@ -20,7 +20,7 @@ use crate::{
     annotations,
     api::v1alpha1::{Group, GroupReference, GroupSpec, NetworkResource, NetworkRouter, SetupKey, SetupKeySpec},
     collections::Collections,
-    control::short_digest,
+    control::{pause::LOOK_AGAIN, short_digest},
     reasons::Why,
     remote::{DesiredNetwork, DesiredRouter},
     settings::Settings,
@@ -28,8 +28,6 @@ use crate::{
 
 /// The finalizer, which is the original's.
 const FINALIZER: &str = "finalizers.openzro.io/networkrouter";
-/// How soon an object is looked at that waits for another one, which mostly wakes it before.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps `NetworkRouter`s.
 pub struct NetworkRouterReconciler {

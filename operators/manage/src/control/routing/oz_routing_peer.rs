@@ -1,6 +1,6 @@
 //! `OZRoutingPeer`: the network of the cluster or a namespace, and its routing peers.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use konverge::{
@@ -21,6 +21,7 @@ use crate::{
     api::v1::{OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
     collections::Collections,
     control::{
+        pause::LOOK_AGAIN,
         references,
         setup_key::{self, Place},
         short_digest,
@@ -34,8 +35,6 @@ use crate::{
 const FINALIZER: &str = "openzro.io/cleanup";
 /// Annotation: the ids of networks that the object had before, separated by commas. Resources that name one of them follow to the current one.
 const FORMER_NETWORKS: &str = "konverge.dev/former-networks";
-/// How soon an object is looked at that waits for another one, which mostly wakes it before.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Keeps `OZRoutingPeer`s.
 pub struct OzRoutingPeerReconciler {

@@ -9,8 +9,7 @@ use konverge::{
     remote::{Binding, Step},
 };
 
-use super::oz_routing_peer::LOOK_AGAIN;
-use crate::{annotations, collections::Collections, reasons::Why};
+use crate::{annotations, collections::Collections, control::pause::LOOK_AGAIN, reasons::Why};
 
 /// Waits while others have resources or routers in the network that an object is about to delete. Its own router is no reason to wait: `router` is its
 /// binding, and `group` the id of the group of its peers.
