@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use konverge_core::SecretValue;
 use konverge_zopp_cli::{
     commands::{
-        Outcome,
         k8s::{ClusterArguments, DiffK8s, Kubernetes, PROGRAM, SyncK8s},
         secret::snapshot,
     },
     context::Context,
+    escape::visible,
     failure::Failure,
-    output::{Answer, Plain, plain, visible},
+    output::{Answer, Outcome, Plain, plain},
     wiped::Wiped,
 };
 use konverge_zopp_client::{EnvironmentName, Snapshot};

@@ -2,10 +2,11 @@
 
 use clap::Subcommand;
 
-use crate::{arguments::Arguments, context::Context, failure::Failure, output::Answer, scope::EnvironmentArguments};
+use crate::{context::Context, output::Outcome, scope::EnvironmentArguments, server::ServerArguments};
 
 pub mod audit;
 pub mod completions;
+mod device;
 pub mod environment;
 pub mod group;
 pub mod invite;
@@ -19,9 +20,7 @@ pub mod secret;
 pub mod status;
 pub mod user;
 pub mod workspace;
-
-/// The exit of a command.
-pub type Outcome = Result<Box<dyn Answer>, Failure>;
+mod wrapped;
 
 /// The nouns.
 #[derive(Debug, Subcommand)]
@@ -75,10 +74,15 @@ pub enum Command {
     Run(run::RunArguments),
 }
 
-/// Runs one command, and keeps what it learnt of the server.
-pub async fn execute(arguments: Arguments, kubernetes: &impl k8s::Kubernetes) -> Outcome {
-    let context = Context::new(arguments.server);
-    let outcome = dispatch(&context, arguments.command, kubernetes).await;
+/// Runs one command, and saves the facts that it learnt about the server. `line` is the whole command line, for the completions of a shell.
+pub async fn execute(
+    server: ServerArguments,
+    command: Command,
+    line: clap::Command,
+    kubernetes: &impl k8s::Kubernetes,
+) -> Outcome {
+    let context = Context::new(server);
+    let outcome = dispatch(&context, command, line, kubernetes).await;
     match (context.remember(), outcome) {
         (Ok(()), outcome) => outcome,
         (Err(failure), Ok(_)) => Err(failure),
@@ -89,7 +93,12 @@ pub async fn execute(arguments: Arguments, kubernetes: &impl k8s::Kubernetes) ->
     }
 }
 
-async fn dispatch(context: &Context, command: Command, kubernetes: &impl k8s::Kubernetes) -> Outcome {
+async fn dispatch(
+    context: &Context,
+    command: Command,
+    line: clap::Command,
+    kubernetes: &impl k8s::Kubernetes,
+) -> Outcome {
     match command {
         Command::Join(arguments) => join::execute(context, arguments).await,
         Command::Workspace(command) => workspace::execute(context, command).await,
@@ -106,7 +115,7 @@ async fn dispatch(context: &Context, command: Command, kubernetes: &impl k8s::Ku
         Command::Diff(command) => k8s::diff(kubernetes, context, command).await,
         Command::Whoami => status::whoami(context).await,
         Command::Status(environment) => status::status(context, environment).await,
-        Command::Completions(arguments) => completions::execute(&arguments),
+        Command::Completions(arguments) => completions::execute(&arguments, line),
         Command::Run(arguments) => run::execute(context, arguments).await,
     }
 }

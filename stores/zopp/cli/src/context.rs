@@ -9,7 +9,7 @@ use konverge_zopp_client::{
     trust::{Basis, Learnt},
 };
 
-use crate::{arguments::ServerArguments, failure::Failure, output::visible};
+use crate::{escape::visible, failure::Failure, server::ServerArguments};
 
 /// Where to call and in whose name.
 pub struct Context {

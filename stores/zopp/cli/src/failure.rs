@@ -8,7 +8,7 @@ use konverge_zopp_client::{
 };
 use tonic::Code;
 
-use crate::{output::visible, project_file::ProjectFileError};
+use crate::{escape::visible, project_file::ProjectFileError};
 
 const RUNTIME: u8 = 1;
 const USAGE: u8 = 2;
@@ -321,7 +321,7 @@ fn was_hung_up(reason: &str) -> bool {
     ["certificaterequired", "broken pipe", "reset", "closed", "eof"].iter().any(|sign| reason.contains(sign))
 }
 
-/// Where to see what there is in place of what the server did not find.
+/// Returns the command that lists the objects of the kind that the server did not find.
 fn what_there_is(message: &str) -> Option<&'static str> {
     let (kind, rest) = message.split_once(' ')?;
     match kind {

@@ -11,8 +11,8 @@
 //! - Nothing waits longer than the client's deadlines.
 //!
 //! # Reading order
-//! [`arguments`] → [`commands`] → [`context`] and [`scope`] (what they work with) → [`output`] and [`failure`] (what
-//! they give back, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`dotenv`], [`project_file`] and [`progress`].
+//! [`arguments`] → [`commands`] → [`server`], [`context`] and [`scope`] (their input) → [`output`] and [`failure`] (their
+//! results, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`escape`], [`dotenv`], [`project_file`] and [`progress`].
 
 use std::process::ExitCode;
 
@@ -20,12 +20,14 @@ pub mod arguments;
 pub mod commands;
 pub mod context;
 pub mod dotenv;
+pub mod escape;
 pub mod failure;
 pub mod invite_code;
 pub mod output;
 pub mod progress;
 pub mod project_file;
 pub mod scope;
+pub mod server;
 pub mod value;
 pub mod wiped;
 
@@ -38,7 +40,8 @@ pub fn run<K: commands::k8s::Kubernetes>(kubernetes: &K) -> ExitCode {
         Ok(runtime) => runtime,
         Err(source) => return failure::Failure::new("no asynchronous runtime can be started").because(source).report(),
     };
-    let answer = runtime.block_on(commands::execute(arguments, kubernetes));
+    let answer =
+        runtime.block_on(commands::execute(arguments.server, arguments.command, arguments::command(), kubernetes));
     let printed = answer.and_then(|answer| output::print(answer.as_ref(), format).map(|()| answer.exit_code()));
     match printed {
         Ok(code) => ExitCode::from(code),

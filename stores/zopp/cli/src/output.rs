@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use zeroize::Zeroizing;
 
-use crate::{failure::Failure, wiped::Wiped};
+use crate::{escape::visible, failure::Failure, wiped::Wiped};
 
 mod table;
 mod yaml;
@@ -60,6 +60,9 @@ pub trait Answer {
         0
     }
 }
+
+/// The exit of a command.
+pub type Outcome = Result<Box<dyn Answer>, Failure>;
 
 /// An answer made of a serialisable object and a text.
 pub struct Plain<T> {
@@ -147,24 +150,6 @@ pub fn listing(heading: &str, none: &str, lines: impl Iterator<Item = String>) -
     let lines = lines.map(|line| visible(&line));
     let lines: Vec<String> = std::iter::once(heading.to_owned()).chain(lines).collect();
     if lines.len() == 1 { none.to_owned() } else { lines.join("\n") }
-}
-
-/// The text with its control characters written as escapes.
-pub fn visible(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() || turns_text(character) {
-            visible.extend(character.escape_default());
-        } else {
-            visible.push(character);
-        }
-    }
-    visible
-}
-
-/// Characters that change the direction of the text around them, by which a name can look like another one.
-fn turns_text(character: char) -> bool {
-    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// RFC 3339 of Unix seconds; the number itself if there is no such date.

@@ -24,7 +24,7 @@ impl Progress {
         Self { what, total, shown: None, is_silent: total < MANY || !std::io::stderr().is_terminal() }
     }
 
-    /// So many steps are done.
+    /// Shows that this number of steps is done.
     pub fn at(&mut self, done: usize) {
         if self.is_silent || self.shown.is_some_and(|shown| shown.elapsed() < PERIOD) {
             return;

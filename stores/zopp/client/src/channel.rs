@@ -19,7 +19,10 @@ use tokio::time::Instant;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use zeroize::Zeroizing;
 
-use crate::config::{ClientCertificate, ClientConfig, ConfigError};
+use crate::{
+    config::{ClientConfig, ConfigError},
+    server_record::ClientCertificate,
+};
 
 /// A rotation leaves hours.
 const LOOK_EVERY: Duration = Duration::from_secs(10);

@@ -36,12 +36,12 @@ impl Client {
         Self { connection, identity: identity.into() }
     }
 
-    /// In whose name the calls are made.
+    /// Returns the identity in whose name the calls are made.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Through what the calls are made.
+    /// Returns the connection for the calls.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }

@@ -4,9 +4,8 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use http::Uri;
 use konverge_zopp_crypto::Profile;
-use serde::{Deserialize, Serialize};
 
-use crate::trust::Trust;
+use crate::{server_record::ClientCertificate, trust::Trust};
 
 /// Where a server listens when nothing else is said.
 pub const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
@@ -35,15 +34,6 @@ pub struct ClientConfig {
     pub require_signed_keys: bool,
     /// The pins of the server. The default remembers nothing, and pins what it sees first.
     pub trust: Trust,
-}
-
-/// The PEM files of a client's certificate. They are read again when they have changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClientCertificate {
-    /// The certificate, followed by those between it and the authority.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
 }
 
 impl ClientConfig {

@@ -23,7 +23,7 @@ use std::{
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use crate::trust::ServerRecord;
+use crate::server_record::ServerRecord;
 
 mod lock;
 mod read;

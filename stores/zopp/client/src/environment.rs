@@ -23,10 +23,11 @@ use tonic::Code;
 
 use crate::{
     client::Client,
-    error::{CallError, FetchError},
+    error::CallError,
+    fetch_error::FetchError,
     keys::refuse_ambiguous,
     manifest::{self, Extent, ManifestFault, Proof},
-    trust::ManifestPin,
+    server_record::ManifestPin,
 };
 
 /// A fetch gives up after this many lists, each of another environment: no honest server has so many in so short a time.

@@ -215,12 +215,12 @@ impl Identity {
         self.email.as_deref()
     }
 
-    /// By which it signs requests.
+    /// Returns the seed by which it signs requests.
     pub fn signing_seed(&self) -> &SigningSeed {
         &self.signing_seed
     }
 
-    /// By which it opens workspace keys; a principal of the first generation may have none.
+    /// Returns the key by which it opens workspace keys; a principal of the first generation may have none.
     pub fn exchange_key(&self) -> Option<&X25519Private> {
         self.exchange_key.as_ref()
     }

@@ -3,7 +3,7 @@
 use konverge_zopp_crypto::{Fingerprint, Kek, KeyLink, LinkError, Sealed, SigningPublic};
 use konverge_zopp_proto::identity as proto;
 
-use crate::keys::WorkspaceKey;
+use crate::workspace_key::WorkspaceKey;
 
 /// A chain of generations does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum ChainFault {
     /// The link does not connect the keys, or is not by its signer.
     #[error("the link to generation {generation} does not hold: {source}")]
     Link {
-        /// To which generation it should lead.
+        /// The generation to which it should lead.
         generation: u32,
         /// Why it does not.
         source: LinkError,

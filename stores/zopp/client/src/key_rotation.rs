@@ -15,11 +15,8 @@ use konverge_zopp_proto::identity as proto;
 use tonic::Code;
 
 use crate::{
-    client::Client,
-    error::CallError,
-    key_chain::to_wire,
-    keys::{KeyAccessError, WorkspaceKey},
-    trust::Trust,
+    client::Client, error::CallError, key_chain::to_wire, keys::KeyAccessError, trust::Trust,
+    workspace_key::WorkspaceKey,
 };
 
 /// A workspace's key that is about to be replaced.

@@ -14,24 +14,8 @@ use crate::{
     error::CallError,
     key_chain::{self, ChainFault},
     trust::PinMismatch,
+    workspace_key::WorkspaceKey,
 };
-
-/// A workspace's id and its key.
-pub struct WorkspaceKey {
-    /// The workspace's UUID, to which wrapped keys are bound.
-    pub id: String,
-    /// Opens the keys of the workspace's environments.
-    pub kek: Kek,
-    /// How often it was replaced, from 1; `None` if the server cannot tell.
-    pub generation: Option<u32>,
-}
-
-impl WorkspaceKey {
-    /// Returns the fingerprint by which people compare the key.
-    pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of_workspace(&self.id, &self.kek)
-    }
-}
 
 /// A key could not be had.
 #[derive(Debug, thiserror::Error)]

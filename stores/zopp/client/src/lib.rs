@@ -27,8 +27,8 @@
 //! Retry. A failed call says what kind of failure it was; how long to wait is its caller's decision.
 //!
 //! # Reading order
-//! [`config`] → [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
-//! [`registration`], [`lifecycle`] and [`secrets`] → [`keys`] and [`key_rotation`] → [`manifest`] → [`environment`] and [`writer`] → [`history`].
+//! [`config`] → [`server_record`] and [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
+//! [`registration`], [`lifecycle`] and [`secrets`] → [`workspace_key`], [`keys`] and [`key_rotation`] → [`manifest`] → [`environment`] and [`writer`] → [`history`].
 
 pub mod calls;
 mod channel;
@@ -39,6 +39,7 @@ pub mod config_file;
 pub mod connection;
 pub mod environment;
 pub mod error;
+mod fetch_error;
 mod health;
 pub mod history;
 pub mod identity;
@@ -51,19 +52,23 @@ pub mod private_file;
 mod profile;
 pub mod registration;
 pub mod secrets;
+pub mod server_record;
 pub mod trust;
+pub mod workspace_key;
 pub mod writer;
 
 pub use client::Client;
-pub use config::{ClientCertificate, ClientConfig, ConfigError};
+pub use config::{ClientConfig, ConfigError};
 pub use config_file::ConfigFile;
 pub use connection::Connection;
 pub use environment::{ContentFingerprint, EnvironmentReader, Snapshot, WatchEvent};
-pub use error::{CallError, FetchError};
+pub use error::CallError;
+pub use fetch_error::FetchError;
 pub use identity::{CredentialsError, Identity};
 pub use key_chain::ChainFault;
 pub use key_rotation::KeyRotation;
 pub use konverge_zopp_crypto::{EnvironmentName, Fingerprint, FingerprintError, Profile};
 pub use manifest::ManifestFault;
-pub use trust::{ServerRecord, Trust};
+pub use server_record::{ClientCertificate, ServerRecord};
+pub use trust::Trust;
 pub use writer::EnvironmentWriter;

@@ -19,7 +19,7 @@ use konverge_core::names::few;
 use konverge_zopp_crypto::{Dek, EnvironmentName, Manifest, ManifestError, Protection, manifest::Entries};
 use konverge_zopp_proto::secrets::{EncryptedSecret, ReadEnvironmentResponse};
 
-use crate::trust::ManifestPin;
+use crate::server_record::ManifestPin;
 
 /// The answer of the server is not the current state of the environment, or cannot be shown to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -15,7 +15,7 @@ use crate::{
     client::Client,
     connection::{Connection, Proofs, Rpc},
     error::CallError,
-    keys::WorkspaceKey,
+    workspace_key::WorkspaceKey,
 };
 
 const JOIN: Rpc = Rpc { name: "Join", path: "/zopp.ZoppService/Join" };

@@ -20,50 +20,12 @@ use std::{
 };
 
 use konverge_zopp_crypto::{EnvironmentName, Fingerprint, Profile};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-use serde_json::{Map, Value};
 
 use crate::{
-    config::ClientCertificate,
     config_file::{self, FileError},
     identity::Identity,
+    server_record::{ClientCertificate, ManifestPin, ServerRecord},
 };
-
-/// The pins of one server, as the configuration file stores them.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ServerRecord {
-    /// The generation, once known.
-    #[serde(default, with = "generation", skip_serializing_if = "Option::is_none")]
-    pub generation: Option<Profile>,
-    /// The client certificate of this device, if the server requires one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_certificate: Option<ClientCertificate>,
-    /// Workspace name to the fingerprint of its key.
-    #[serde(default, with = "fingerprints", skip_serializing_if = "BTreeMap::is_empty")]
-    pub workspaces: BTreeMap<String, Fingerprint>,
-    /// Principal ID to the fingerprint of its public keys.
-    #[serde(default, with = "fingerprints", skip_serializing_if = "BTreeMap::is_empty")]
-    pub principals: BTreeMap<String, Fingerprint>,
-    /// The newest manifest that was seen of each environment, by `workspace/project/environment`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub environments: BTreeMap<String, ManifestPin>,
-    /// Fields of later versions.
-    #[serde(flatten)]
-    other: Map<String, Value>,
-}
-
-impl ServerRecord {
-    /// Returns how many pins there are.
-    pub fn len(&self) -> usize {
-        self.workspaces.len() + self.principals.len() + self.environments.len()
-    }
-
-    /// Whether there are no pins.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// The server gives another key than the pinned one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,7 +34,7 @@ impl ServerRecord {
      database, may have replaced it"
 )]
 pub struct PinMismatch {
-    /// Of what: "workspace 'acme'", "principal ID".
+    /// The owner of the key: "workspace 'acme'", "principal ID".
     pub what: String,
     /// The pinned fingerprint.
     pub pinned: Fingerprint,
@@ -113,22 +75,6 @@ pub struct LearntManifest {
     pub pin: ManifestPin,
     /// A person accepts it, although a newer one may have been seen.
     pub accepted: bool,
-}
-
-/// The newest manifest that was seen of an environment. An older one is a rollback.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ManifestPin {
-    /// The environment's ID. Servers make IDs that sort by time.
-    pub environment_id: String,
-    /// Which manifest of that environment.
-    pub serial: u64,
-}
-
-impl ManifestPin {
-    /// Whether it is of a later state than the other one.
-    pub fn is_newer_than(&self, other: &Self) -> bool {
-        (&self.environment_id, self.serial) > (&other.environment_id, other.serial)
-    }
 }
 
 /// A fingerprint, and why it is believed.
@@ -358,49 +304,6 @@ fn merge(
     result
 }
 
-/// `"v1"` and `"v2"`.
-mod generation {
-    use super::{Deserialize, Deserializer, Error, Profile, Serializer};
-
-    #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "the signature is that of serde")]
-    pub(super) fn serialize<S: Serializer>(generation: &Option<Profile>, serializer: S) -> Result<S::Ok, S::Error> {
-        match generation {
-            None => serializer.serialize_none(),
-            Some(Profile::V1) => serializer.serialize_str("v1"),
-            Some(Profile::V2) => serializer.serialize_str("v2"),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Profile>, D::Error> {
-        match Option::<String>::deserialize(deserializer)?.as_deref() {
-            None => Ok(None),
-            Some("v1") => Ok(Some(Profile::V1)),
-            Some("v2") => Ok(Some(Profile::V2)),
-            Some(_) => Err(D::Error::custom("unknown generation")),
-        }
-    }
-}
-
-/// Names to fingerprints in their text form.
-mod fingerprints {
-    use super::{BTreeMap, Deserialize, Deserializer, Error, Fingerprint, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        pins: &BTreeMap<String, Fingerprint>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(pins.iter().map(|(name, fingerprint)| (name, fingerprint.to_string())))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<String, Fingerprint>, D::Error> {
-        let texts = BTreeMap::<String, String>::deserialize(deserializer)?;
-        let parse = |(name, text): (String, String)| Ok((name, text.parse().map_err(D::Error::custom)?));
-        texts.into_iter().map(parse).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -463,7 +366,8 @@ mod tests {
         let certificate = ClientCertificate { certificate: "/c.pem".into(), key: "/k.pem".into() };
         let trust = Trust::default();
         trust.remember_client_certificate(certificate.clone());
-        let mut record = ServerRecord { generation: Some(Profile::V2), ..ServerRecord::default() };
+        let mut record = ServerRecord::default();
+        record.generation = Some(Profile::V2);
         trust.take_learnt().unwrap().merge_into(&mut record).unwrap();
         let text = r#"{"generation":"v2","client_certificate":{"certificate":"/c.pem","key":"/k.pem"}}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
@@ -501,16 +405,5 @@ mod tests {
         assert_eq!(record.environments[&name.to_string()], pin("e1", 10));
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(text, r#"{"environments":{"acme/backend/dev":{"environment_id":"e1","serial":10}}}"#);
-    }
-
-    #[test]
-    fn a_record_reads_back_with_what_later_programs_wrote() {
-        let text = format!(r#"{{"generation":"v1","workspaces":{{"acme":"{}"}},"later":[1]}}"#, fingerprint(1));
-        let record: ServerRecord = serde_json::from_str(&text).unwrap();
-        assert_eq!((record.generation, record.len()), (Some(Profile::V1), 1));
-        assert_eq!(serde_json::to_string(&record).unwrap(), text);
-        for bad in [r#"{"generation":"v3"}"#, r#"{"workspaces":{"acme":"1"}}"#, r#"{"workspaces":[]}"#] {
-            assert!(serde_json::from_str::<ServerRecord>(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     error::CallError,
     keys::{KeyAccessError, refuse_ambiguous},
     manifest::{self, Difference, Extent, ManifestFault, Proof, pin_of},
-    trust::ManifestPin,
+    server_record::ManifestPin,
 };
 
 /// How often a change is tried while others change the environment at the same time.

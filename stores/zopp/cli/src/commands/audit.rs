@@ -5,11 +5,11 @@ use konverge_zopp_client::Client;
 use konverge_zopp_proto::{AuditLogEntry, CountAuditLogsRequest, GetAuditLogRequest, ListAuditLogsRequest};
 use serde::Serialize;
 
-use super::Outcome;
 use crate::{
     context::Context,
+    escape::visible,
     failure::failed,
-    output::{plain, visible},
+    output::{Outcome, plain},
     scope::{Place, WorkspaceArguments},
 };
 

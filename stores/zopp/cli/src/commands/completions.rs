@@ -4,8 +4,11 @@ use clap::Args;
 use clap_complete::{Shell, generate};
 use serde::Serialize;
 
-use super::Outcome;
-use crate::{arguments, failure::Failure, output::Answer, wiped::Wiped};
+use crate::{
+    failure::Failure,
+    output::{Answer, Outcome},
+    wiped::Wiped,
+};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -38,9 +41,9 @@ impl Answer for Script {
     }
 }
 
-pub(super) fn execute(arguments: &CompletionsArguments) -> Outcome {
+pub(super) fn execute(arguments: &CompletionsArguments, mut line: clap::Command) -> Outcome {
     let mut script = Vec::new();
-    generate(arguments.shell, &mut arguments::command(), "zopp", &mut script);
+    generate(arguments.shell, &mut line, "zopp", &mut script);
     let script = String::from_utf8(script).map_err(|source| Failure::new("the script is no text").because(source))?;
     Ok(Box::new(Script { shell: arguments.shell.to_string(), script }))
 }

@@ -10,11 +10,10 @@ use serde::Serialize;
 
 mod protect;
 
-use super::Outcome;
 use crate::{
     context::Context,
     failure::{Failure, failed},
-    output::{listing, plain, time},
+    output::{Outcome, listing, plain, time},
     scope::{Place, ProjectArguments},
 };
 

@@ -5,14 +5,11 @@ use konverge_zopp_client::Client;
 use konverge_zopp_proto as proto;
 use serde::Serialize;
 
-use super::{
-    Outcome,
-    permission::{self, Holder, Kind, RoleName},
-};
+use super::permission::{self, Holder, Kind, RoleName};
 use crate::{
     context::Context,
     failure::failed,
-    output::{listing, plain},
+    output::{Outcome, listing, plain},
     scope::{EnvironmentArguments, Place, ProjectArguments, WorkspaceArguments},
 };
 

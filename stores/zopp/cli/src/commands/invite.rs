@@ -16,12 +16,11 @@ use serde::Serialize;
 use tonic::Code;
 use zeroize::Zeroizing;
 
-use super::Outcome;
 use crate::{
     context::Context,
     failure::{Failure, failed},
     invite_code,
-    output::{Answer, plain, time},
+    output::{Answer, Outcome, plain, time},
     scope::{Place, WorkspaceArguments},
     wiped::Wiped,
 };

@@ -4,23 +4,23 @@ use std::{path::PathBuf, process::Command};
 
 use clap::Args;
 use konverge_zopp_client::{CallError, Client, ConfigFile, Connection, config_file::Principal};
-use konverge_zopp_crypto::{
-    Fingerprint, InviteSecret, SigningSeed, WrappedKek, X25519Private, X25519Public, invite::CODE_PREFIX,
-};
+use konverge_zopp_crypto::{Fingerprint, InviteSecret, SigningSeed, WrappedKek, X25519Public, invite::CODE_PREFIX};
 use konverge_zopp_proto::{GetInviteRequest, JoinRequest, JoinResponse};
 use serde::Serialize;
 use tonic::Code;
 
 use super::{
-    Outcome,
-    principal::{new_principal, pending},
+    device::{generate_keys, new_principal, refuse_duplicate},
+    principal::pending,
     workspace::WorkspaceObject,
+    wrapped::WrappedFields,
 };
 use crate::{
     context::{Context, tell_replaced},
+    escape::visible,
     failure::{Failure, failed},
     invite_code,
-    output::{plain, visible},
+    output::{Outcome, plain},
 };
 
 const EXAMPLES: &str = "\
@@ -220,41 +220,6 @@ async fn open_invite(connection: &Connection, code: &str, recipient: &X25519Publ
         .map_err(|source| Failure::new("the workspace key cannot be wrapped").because(source))?;
     let fingerprint = Fingerprint::of_workspace(workspace_id, &kek);
     Ok(Invited { token, key: Some(InvitedKey { workspace_id: workspace_id.clone(), fingerprint, wrapped }) })
-}
-
-/// Both key pairs of a new principal.
-pub(super) fn generate_keys() -> Result<(SigningSeed, X25519Private), Failure> {
-    let keys = SigningSeed::generate().and_then(|seed| Ok((seed, X25519Private::generate()?)));
-    keys.map_err(|source| Failure::new("no keys can be made").because(source))
-}
-
-/// A wrapped workspace key as it goes over the wire; empty if there is none.
-#[derive(Default)]
-pub(super) struct WrappedFields {
-    pub(super) ephemeral_pub: Vec<u8>,
-    pub(super) kek_nonce: Vec<u8>,
-    pub(super) kek_wrapped: Vec<u8>,
-}
-
-impl From<WrappedKek> for WrappedFields {
-    fn from(wrapped: WrappedKek) -> Self {
-        Self {
-            ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
-            kek_nonce: wrapped.sealed.nonce.to_vec(),
-            kek_wrapped: wrapped.sealed.ciphertext,
-        }
-    }
-}
-
-pub(super) fn refuse_duplicate(config: &ConfigFile, name: &str) -> Result<(), Failure> {
-    if name.is_empty() {
-        return Err(Failure::usage("the principal's name is empty"));
-    }
-    if config.principals.iter().any(|principal| principal.name == name) {
-        return Err(Failure::new(format!("this device already has a principal named '{name}'"))
-            .next("Choose another name; \"zopp principal list\" shows those there are."));
-    }
-    Ok(())
 }
 
 /// `uname -n`: the host's name has no place in the standard library.

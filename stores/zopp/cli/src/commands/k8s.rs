@@ -12,8 +12,7 @@ use std::{
 
 use clap::{Args, Subcommand};
 
-use super::Outcome;
-use crate::{context::Context, failure::Failure, scope::EnvironmentArguments};
+use crate::{context::Context, failure::Failure, output::Outcome, scope::EnvironmentArguments};
 
 /// The program with the verbs for Kubernetes.
 pub const PROGRAM: &str = "zopp-k8s";

@@ -6,11 +6,10 @@ use konverge_zopp_client::{CallError, Client};
 use konverge_zopp_proto::{self as proto, EffectivePermissionsResponse, GetEffectivePermissionsRequest};
 use serde::Serialize;
 
-use super::Outcome;
 use crate::{
     context::Context,
     failure::{Failure, failed},
-    output::{listing, plain},
+    output::{Outcome, listing, plain},
     scope::{EnvironmentArguments, Place, ProjectArguments, WorkspaceArguments},
 };
 

@@ -1,19 +1,15 @@
 //! `zopp principal`: the identities of this device, and those of services in a workspace.
 
 use clap::Subcommand;
-use konverge_zopp_client::config_file::Principal;
-use konverge_zopp_crypto::{SigningSeed, X25519Private};
 
-use super::{
-    Outcome,
-    workspace::rotate::{DisableKeysArguments, RekeyArguments},
-};
-use crate::{context::Context, scope::WorkspaceArguments};
+use super::workspace::rotate::{DisableKeysArguments, RekeyArguments};
+use crate::{context::Context, output::Outcome, scope::WorkspaceArguments};
 
 mod create;
 mod disable;
 mod local;
 pub(super) mod pending;
+mod register;
 mod remote;
 mod transfer;
 
@@ -128,20 +124,5 @@ pub(super) async fn execute(context: &Context, command: PrincipalCommand) -> Out
         PrincipalCommand::RevokeAll { workspace, principal } => {
             remote::revoke_all(context, workspace.resolve()?, principal).await
         }
-    }
-}
-
-/// A principal as it is kept on this device, not yet of any user.
-pub(super) fn new_principal(id: String, name: String, seed: &SigningSeed, exchange: &X25519Private) -> Principal {
-    Principal {
-        id,
-        name,
-        user_id: None,
-        email: None,
-        private_key: seed.to_hex(),
-        public_key: hex::encode(seed.public().to_bytes()),
-        x25519_private_key: Some(exchange.to_hex()),
-        x25519_public_key: Some(hex::encode(exchange.public().to_bytes())),
-        other: serde_json::Map::new(),
     }
 }

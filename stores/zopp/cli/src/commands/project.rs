@@ -7,11 +7,10 @@ use konverge_zopp_proto::{
 };
 use serde::Serialize;
 
-use super::Outcome;
 use crate::{
     context::Context,
     failure::failed,
-    output::{listing, plain, time},
+    output::{Outcome, listing, plain, time},
     scope::{Place, WorkspaceArguments},
 };
 

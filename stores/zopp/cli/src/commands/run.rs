@@ -12,8 +12,8 @@ use std::{
 use clap::Args;
 
 use self::keys::Choice;
-use super::{Outcome, secret::snapshot};
-use crate::{context::Context, failure::Failure, scope::EnvironmentArguments};
+use super::secret::snapshot;
+use crate::{context::Context, failure::Failure, output::Outcome, scope::EnvironmentArguments};
 
 mod keys;
 

@@ -7,11 +7,10 @@ use konverge_zopp_client::{
 };
 use serde::Serialize;
 
-use super::Outcome;
 use crate::{
     context::Context,
     failure::{Failure, failed},
-    output::{Answer, JsonValue, listing, plain},
+    output::{Answer, JsonValue, Outcome, listing, plain},
     scope::{EnvironmentArguments, Place},
     value,
     wiped::Wiped,

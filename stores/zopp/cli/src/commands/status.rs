@@ -4,11 +4,12 @@ use konverge_zopp_client::{CallError, Client, Fingerprint, Identity, Profile};
 use konverge_zopp_proto::{Empty, GetPrincipalRequest};
 use serde::Serialize;
 
-use super::{Outcome, workspace::WorkspaceObject};
+use super::workspace::WorkspaceObject;
 use crate::{
     context::Context,
+    escape::visible,
     failure::{Failure, failed},
-    output::{Answer, Plain, plain, visible},
+    output::{Answer, Outcome, Plain, plain},
     scope::EnvironmentArguments,
     wiped::Wiped,
 };

@@ -4,8 +4,11 @@ use clap::Subcommand;
 use konverge_zopp_proto::identity::{RemoveUserRequest, RemoveUserResponse};
 use serde::Serialize;
 
-use super::Outcome;
-use crate::{context::Context, failure::failed, output::plain};
+use crate::{
+    context::Context,
+    failure::failed,
+    output::{Outcome, plain},
+};
 
 /// `zopp user`
 #[derive(Debug, Subcommand)]

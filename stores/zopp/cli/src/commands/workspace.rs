@@ -1,7 +1,7 @@
 //! `zopp workspace`.
 
 use clap::Subcommand;
-use konverge_zopp_client::{Client, Fingerprint, key_rotation::Recipient, keys::WorkspaceKey};
+use konverge_zopp_client::{Client, Fingerprint, key_rotation::Recipient, workspace_key::WorkspaceKey};
 use konverge_zopp_crypto::{Kek, X25519Public};
 use konverge_zopp_proto::{
     CreateWorkspaceRequest, Empty, GetPrincipalRequest, GrantPrincipalWorkspaceAccessRequest, Workspace,
@@ -16,11 +16,12 @@ use tonic::Code;
 pub(super) mod rotate;
 
 use self::rotate::{RekeyArguments, Rekeying, Replaced, RotateArguments, text_after_removal};
-use super::{Outcome, join::WrappedFields};
+use super::wrapped::{WrappedFields, wrap};
 use crate::{
     context::{Context, tell_replaced},
+    escape::visible,
     failure::{Failure, failed},
-    output::{listing, plain, visible},
+    output::{Outcome, listing, plain},
     scope::{Place, WorkspaceArguments},
 };
 
@@ -360,13 +361,6 @@ pub(super) async fn grant_access(
     };
     client.grant_principal_workspace_access(request, &key, recipient).await.map_err(failed(what, need))?;
     Ok(())
-}
-
-/// Wraps a workspace's key, for a request.
-pub(super) fn wrap(kek: &Kek, recipient: &X25519Public, workspace_id: &str) -> Result<WrappedFields, Failure> {
-    kek.wrap_for(recipient, workspace_id)
-        .map(WrappedFields::from)
-        .map_err(|source| Failure::new("the workspace key cannot be wrapped").because(source))
 }
 
 fn own_public(client: &Client) -> Result<X25519Public, Failure> {

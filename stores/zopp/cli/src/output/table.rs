@@ -7,7 +7,7 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-use super::visible;
+use crate::escape::visible;
 
 /// Between columns.
 const GAP: &str = "  ";

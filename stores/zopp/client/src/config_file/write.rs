@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::{ConfigFile, FileError, Principal};
-use crate::{private_file, trust::ServerRecord};
+use crate::{private_file, server_record::ServerRecord};
 
 const OWNER_ONLY_DIRECTORY: u32 = 0o700;
 

@@ -16,9 +16,8 @@ use sha2::{Digest, Sha256};
 
 use super::{EntryObject, FilterArguments, count_request, refusal};
 use crate::{
-    commands::Outcome,
     failure::{Failure, failed},
-    output::{Answer, plain},
+    output::{Answer, Outcome, plain},
     wiped::Wiped,
 };
 

@@ -11,9 +11,8 @@ use serde::Serialize;
 
 use super::Named;
 use crate::{
-    commands::Outcome,
     failure::{Failure, failed},
-    output::plain,
+    output::{Outcome, plain},
     scope::Place,
 };
 

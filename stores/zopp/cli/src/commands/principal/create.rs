@@ -4,24 +4,23 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use konverge_zopp_client::{
-    Client, ConfigFile, Fingerprint, ServerRecord,
+    Client, ConfigFile, Fingerprint,
     config_file::{self, Lock, Principal},
 };
 use konverge_zopp_crypto::{SigningSeed, X25519Private, X25519Public};
-use konverge_zopp_proto::{Empty, RegisterRequest};
+use konverge_zopp_proto::Empty;
 use serde::Serialize;
 
-use super::{new_principal, pending};
+use super::{pending, register};
 use crate::{
     commands::{
-        Outcome,
-        join::{WrappedFields, generate_keys, refuse_duplicate},
-        workspace::{grant_access, wrap},
+        device::{generate_keys, new_principal, refuse_duplicate},
+        workspace::grant_access,
     },
     context::Context,
     failure::{Failure, failed},
-    output::plain,
-    scope::{self, WorkspaceArguments},
+    output::{Outcome, plain},
+    scope::WorkspaceArguments,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -138,7 +137,7 @@ async fn create_service(
     place: Place,
 ) -> Outcome {
     let keys = (&new.seed, &new.exchange);
-    let (id, known) = register(context, client, &new.name, keys, &workspace).await?;
+    let (id, known) = register::service(context, client, &new.name, keys, &workspace).await?;
     context.trust()?.pin_principal(&id, new.fingerprint());
     let address = context.address()?;
 
@@ -199,33 +198,6 @@ async fn create_service(
     Ok(plain(Created { id, name, service: true, workspaces, failed: Vec::new(), credentials_file }, text))
 }
 
-/// Registers a service in a workspace, and hands it the workspace's key. Returns its ID, and what it has to know of the server.
-pub(super) async fn register(
-    context: &Context,
-    client: &Client,
-    name: &str,
-    (seed, exchange): (&SigningSeed, &X25519Private),
-    workspace: &str,
-) -> Result<(String, ServerRecord), Failure> {
-    let what = format!("cannot create service principal '{name}'");
-    let need = scope::Place::Workspace { workspace: workspace.to_owned() }.need("admin", client);
-    let key = client.workspace_key(workspace).await.map_err(failed(what.clone(), need.clone()))?;
-    let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } = wrap(&key.kek, &exchange.public(), &key.id)?;
-    let request = RegisterRequest {
-        workspace_name: Some(workspace.to_owned()),
-        is_service: true,
-        ephemeral_pub: Some(ephemeral_pub),
-        kek_wrapped: Some(kek_wrapped),
-        kek_nonce: Some(kek_nonce),
-        ..registration(name, (seed, exchange), String::new())
-    };
-    let id = client.register(request, seed, Some(&key)).await.map_err(failed(what, need))?.principal_id;
-    let mut known = ServerRecord::default();
-    known.generation = context.trust()?.generation();
-    known.workspaces.insert(workspace.to_owned(), key.fingerprint());
-    Ok((id, known))
-}
-
 async fn create_device(context: &Context, client: &Client, lock: Lock, mut config: ConfigFile, new: New) -> Outcome {
     let (Some(user_id), Some(email)) = (client.identity().user_id(), client.identity().email()) else {
         return Err(Failure::new(format!(
@@ -235,7 +207,7 @@ async fn create_device(context: &Context, client: &Client, lock: Lock, mut confi
         .next("Switch to a principal of yours (zopp principal use <name>), or add --service for another service."));
     };
     let what = format!("cannot create principal '{}'", new.name);
-    let request = registration(&new.name, (&new.seed, &new.exchange), email.to_owned());
+    let request = register::device(&new.name, (&new.seed, &new.exchange), email.to_owned());
     let id = client.register(request, &new.seed, None).await.map_err(failed(what, None))?.principal_id;
     context.trust()?.pin_principal(&id, new.fingerprint());
     let mut principal = new_principal(id.clone(), new.name.clone(), &new.seed, &new.exchange);
@@ -271,20 +243,6 @@ async fn grant_all(
         }
     }
     Ok((granted, refused))
-}
-
-fn registration(name: &str, (seed, exchange): (&SigningSeed, &X25519Private), email: String) -> RegisterRequest {
-    RegisterRequest {
-        email,
-        principal_name: name.to_owned(),
-        public_key: seed.public().to_bytes().to_vec(),
-        x25519_public_key: exchange.public().to_bytes().to_vec(),
-        is_service: false,
-        workspace_name: None,
-        ephemeral_pub: None,
-        kek_wrapped: None,
-        kek_nonce: None,
-    }
 }
 
 /// Checked before the server is asked, so that no principal is made whose keys cannot be kept.

@@ -9,13 +9,10 @@ use serde::Serialize;
 use tonic::Code;
 
 use crate::{
-    commands::{
-        Outcome,
-        workspace::rotate::{DisableKeysArguments, Rekeying, RotatedWorkspace},
-    },
+    commands::workspace::rotate::{DisableKeysArguments, Rekeying, RotatedWorkspace},
     context::Context,
     failure::{Failure, failed},
-    output::plain,
+    output::{Outcome, plain},
 };
 
 /// `principal disable`, `principal enable`

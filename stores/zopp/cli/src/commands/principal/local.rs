@@ -4,10 +4,9 @@ use konverge_zopp_client::{ConfigFile, Fingerprint, Identity, config_file::Princ
 use serde::Serialize;
 
 use crate::{
-    commands::Outcome,
     context::Context,
     failure::Failure,
-    output::{listing, plain},
+    output::{Outcome, listing, plain},
 };
 
 /// A principal of this device, without its keys.

@@ -17,12 +17,12 @@ use konverge_zopp_crypto::{InviteSecret, SigningSeed, X25519Private, invite::COD
 use konverge_zopp_proto::{Empty, GetInviteRequest, Role, SetWorkspacePermissionRequest};
 use serde::Serialize;
 
-use super::{create, new_principal};
+use super::register;
 use crate::{
-    commands::{Outcome, join::generate_keys},
+    commands::device::{generate_keys, new_principal},
     context::Context,
     failure::{Failure, failed},
-    output::plain,
+    output::{Outcome, plain},
     scope::Place,
 };
 
@@ -98,7 +98,7 @@ pub(in crate::commands) async fn join(
     let workspace = workspace_of(&client, context, code).await?;
     let service = Identity::from_config(&config, &Context::config_path()?, Some(&name))?;
     let (seed, exchange) = keys(&service)?;
-    let (id, _) = create::register(context, &client, &name, (seed, exchange), &workspace).await?;
+    let (id, _) = register::service(context, &client, &name, (seed, exchange), &workspace).await?;
     let fingerprint = Fingerprint::of_principal(&seed.public().to_bytes(), &exchange.public().to_bytes());
     context.trust()?.pin_principal(&id, fingerprint);
 

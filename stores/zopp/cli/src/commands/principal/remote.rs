@@ -7,20 +7,18 @@ use konverge_zopp_proto::{
 };
 use serde::Serialize;
 
+use super::local::find;
 use crate::{
     commands::{
-        Outcome,
-        join::refuse_duplicate,
+        device::refuse_duplicate,
         permission::RoleName,
         workspace::rotate::{RekeyArguments, Rekeying, Replaced, text_after_removal},
     },
     context::Context,
     failure::failed,
-    output::{listing, plain},
+    output::{Outcome, listing, plain},
     scope::Place,
 };
-
-use super::local::find;
 
 /// `principal rename`
 #[derive(Serialize)]

@@ -20,10 +20,9 @@ use zeroize::Zeroizing;
 
 use super::local::find;
 use crate::{
-    commands::Outcome,
     context::Context,
     failure::{Failure, failed},
-    output::{Answer, plain, time},
+    output::{Answer, Outcome, plain, time},
     wiped::Wiped,
 };
 

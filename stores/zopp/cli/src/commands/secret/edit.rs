@@ -21,9 +21,8 @@ use tokio::{
 
 use super::{Changed, no_such_key};
 use crate::{
-    commands::Outcome,
     failure::{Failure, failed},
-    output::plain,
+    output::{Outcome, plain},
     scope::{EnvironmentArguments, Place},
     value,
 };

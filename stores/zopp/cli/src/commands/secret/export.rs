@@ -8,10 +8,9 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use zeroize::Zeroizing;
 
 use crate::{
-    commands::Outcome,
     dotenv,
     failure::{Failure, failed},
-    output::{Answer, Format, JsonValue, plain},
+    output::{Answer, Format, JsonValue, Outcome, plain},
     scope::{EnvironmentArguments, Place},
     wiped::Wiped,
 };

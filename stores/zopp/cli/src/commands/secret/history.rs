@@ -5,10 +5,11 @@ use konverge_core::SecretValue;
 use konverge_zopp_client::{Client, EnvironmentWriter, history::Version, writer::WriteError};
 use serde::Serialize;
 
-use super::{EnvironmentObject, Outcome, no_such_key};
+use super::{EnvironmentObject, no_such_key};
 use crate::{
+    escape::visible,
     failure::{Failure, failed},
-    output::{Answer, JsonValue, plain, time, visible},
+    output::{Answer, JsonValue, Outcome, plain, time},
     scope::{EnvironmentArguments, Place},
     wiped::Wiped,
 };

@@ -11,10 +11,9 @@ use konverge_zopp_client::{
 use serde::Serialize;
 
 use crate::{
-    commands::Outcome,
     dotenv::{self, Entry},
     failure::{Failure, failed},
-    output::plain,
+    output::{Outcome, plain},
     progress::Progress,
     scope::{EnvironmentArguments, Place},
     value,

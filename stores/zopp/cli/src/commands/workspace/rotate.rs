@@ -11,10 +11,9 @@ use konverge_zopp_client::{
 use serde::Serialize;
 
 use crate::{
-    commands::Outcome,
     context::Context,
     failure::{Failure, failed},
-    output::plain,
+    output::{Outcome, plain},
     scope::{Place, WorkspaceArguments},
 };
 
