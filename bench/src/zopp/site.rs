@@ -1,6 +1,9 @@
 //! A server with one user, who owns workspace `acme` with project `backend`; and that user's clients.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use anyhow::{Context, Result};
 use konverge_e2e::{Server, User};
@@ -169,14 +172,18 @@ pub(crate) fn key(number: usize) -> String {
     format!("KEY_{number}")
 }
 
-/// Sets a value. The server does not look into it, so nothing is encrypted.
+/// Sets a value. The server does not look into it, so nothing is encrypted. No two requests have the same nonce: the server refuses a request that it
+/// has seen before.
 pub(crate) fn value(name: &EnvironmentName, key: &str) -> UpsertSecretRequest {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let mut nonce = vec![1; 24];
+    nonce[..8].copy_from_slice(&NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes());
     UpsertSecretRequest {
         workspace_name: name.workspace.clone(),
         project_name: name.project.clone(),
         environment_name: name.environment.clone(),
         key: key.to_owned(),
-        nonce: vec![1; 24],
+        nonce,
         ciphertext: vec![2; VALUE_BYTES],
     }
 }

@@ -192,7 +192,6 @@ impl<'a, R: Remote> Facts<'a, R> {
             );
         }
         let origin = self.origin(item).unwrap_or(Origin::Adopted);
-        let is_renamed = R::name(item) != self.binding.name;
         let entry = Entry {
             origin,
             scope: self.binding.scope.clone(),
@@ -200,11 +199,12 @@ impl<'a, R: Remote> Facts<'a, R> {
             id: Some(R::id(item).to_owned()),
             replaces: None,
         };
-        // A record that was lost is restored, and a kind that is found by its name records a new one before it is given.
-        let is_renamed_unmarked = is_renamed && !R::IS_MARKED && self.entry != Some(&entry);
         // An object whose item is to be deleted one day needs the finalizer, also if somebody has removed it.
         let needs_hold = origin == Origin::Made || self.binding.deletion == DeletionPolicy::DeleteAdopted;
-        let is_due = self.entry.is_none() || is_renamed_unmarked || (needs_hold && !self.is_held);
+        let has_other_name = !R::IS_MARKED && self.entry.is_some_and(|known| known.name != entry.name);
+        // Nothing but the recorded name leads to the item, so the item does not get another name before the record has it.
+        let is_found_by_name = self.known_id() != Some(R::id(item));
+        let is_due = self.entry.is_none() || (needs_hold && !self.is_held) || (has_other_name && is_found_by_name);
         if origin == Origin::Adopted && self.binding.observe_adopted {
             return if is_due { Step::Record(entry) } else { Step::InSync(Arc::clone(item), origin) };
         }
@@ -215,10 +215,12 @@ impl<'a, R: Remote> Facts<'a, R> {
         };
         if is_due {
             Step::Record(entry)
-        } else if differing.is_empty() {
-            Step::InSync(Arc::clone(item), origin)
-        } else {
+        } else if !differing.is_empty() {
             Step::Update(Arc::clone(item), differing)
+        } else if has_other_name {
+            Step::Record(entry)
+        } else {
+            Step::InSync(Arc::clone(item), origin)
         }
     }
 
@@ -233,7 +235,7 @@ impl<'a, R: Remote> Facts<'a, R> {
                 id: None,
                 replaces: gone.map(str::to_owned),
             };
-            if let Some(step) = self.adopt_or_refuse().or_else(|| self.claimed()) {
+            if let Some(step) = self.claimed().or_else(|| self.adopt_or_refuse()) {
                 step
             } else if self.entry == Some(&intent) {
                 Step::Create

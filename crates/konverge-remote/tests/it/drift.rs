@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::{
     sharing::{Marked, object, want},
-    world::{INTERVAL, Item, Object, Server, Shared, VISITED, process},
+    world::{Fault, INTERVAL, Item, Object, Server, Shared, VISITED, process},
 };
 
 /// An object with an item of its own, and the server that both share with others.
@@ -120,4 +120,25 @@ async fn the_age_of_a_list_is_known_and_grows_while_the_server_is_away() {
     polling.await.unwrap_err();
     assert_eq!(remotes.figures().list_ages, none);
     of_successor.abort();
+}
+
+/// The status leads to the item, so its new name does not wait for a write to Kubernetes. The record gets the name and the id afterwards.
+#[tokio::test(start_paused = true)]
+async fn an_item_that_is_known_by_its_id_is_renamed_before_the_record_has_the_name() {
+    let server = Shared::default();
+    let object = Object::new(&server);
+    let remotes = process::<false, true>(&server);
+    let item = object.reconcile(&remotes, &Binding::new("a"), &want("a", 1)).await.unwrap();
+    let before = server.lock().calls;
+    server.lock().faults = vec![(before + 1, Fault::Unreachable)];
+    let renamed = object.reconcile(&remotes, &Binding::new("b"), &want("b", 1)).await;
+    assert!(renamed.is_err(), "the second call, which is the write of the record, fails");
+    assert_eq!(server.lock().items[&item.id].name, "b");
+    object.reconcile(&remotes, &Binding::new("b"), &want("b", 1)).await.unwrap();
+    let record = server.lock().record.clone().unwrap();
+    assert!(record.contains(r#""name":"b""#) && record.contains(&item.id), "{record}");
+    // From then on, the record alone leads to the item, under whichever name.
+    server.lock().status = None;
+    let known = object.reconcile(&remotes, &Binding::new("c"), &want("c", 1)).await.unwrap();
+    assert_eq!((known.id, known.name.as_str()), (item.id, "c"));
 }

@@ -25,11 +25,12 @@ enum Act {
     Delete,
 }
 
-const STORIES: [&[Act]; 6] = [
+const STORIES: [&[Act]; 7] = [
     &[Act::Want("a", 1), Act::Delete],
     &[Act::Want("a", 1), Act::Edit, Act::Want("a", 2), Act::Delete],
     &[Act::Want("a", 1), Act::Vanish, Act::Want("a", 1), Act::Delete],
     &[Act::Want("a", 1), Act::Want("b", 1), Act::Delete],
+    &[Act::Want("a", 1), Act::Want("b", 1), Act::LoseStatus, Act::Want("c", 1), Act::Delete],
     &[Act::Want("a", 1), Act::LoseStatus, Act::Want("b", 2), Act::Vanish, Act::Delete],
     // With its record, an item without a mark loses the proof that it was made for the object.
     &[Act::Want("a", 1), Act::LoseRecord, Act::Want("b", 2), Act::Delete],
@@ -139,7 +140,7 @@ async fn marked_items_whose_names_repeat_survive_every_pair_of_faults() {
 
 #[tokio::test(start_paused = true)]
 async fn items_without_marks_survive_every_pair_of_faults() {
-    enumerate::<false, true>(&STORIES[..5]).await;
+    enumerate::<false, true>(&STORIES[..6]).await;
 }
 
 /// Under every fault, an item of another owner is neither taken over nor deleted.
