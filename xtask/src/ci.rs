@@ -22,7 +22,7 @@ pub(crate) fn run() -> Result<()> {
         ("outside", || outside::check(Versions::Ends)),
         ("semver", semver::check_in_ci),
         ("generated", || generate::generate(true)),
-        ("test", || recipes::all_tests(None, None)),
+        ("test", || recipes::all_tests(None, None, None)),
     ];
     let mut times = Vec::new();
     for (name, recipe) in recipes {

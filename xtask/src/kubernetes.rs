@@ -3,22 +3,23 @@
 use anyhow::Result;
 
 use crate::{
-    again,
     assets::{KUBERNETES_VARIABLE, SUPPORTED_BEFORE},
     step::{cargo, run, step},
+    testing::{PROGRAMS_AT_ONCE, Tests},
 };
 
 /// Installs the chart, follows the tutorials, and upgrades and removes what they installed.
-const TESTS: [&str; 5] = ["test", "--package", "konverge-cli", "--test", "shipped"];
+const CHOSEN: [&str; 4] = ["--package", "konverge-cli", "--test", "shipped"];
 
 pub(crate) fn test(filter: Option<&str>) -> Result<()> {
     run("build", cargo(["build", "--workspace", "--bins"]), "What failed, and why, is above.")?;
+    let tests = Tests { chosen: &CHOSEN, with_docs: false, filter, at_once: PROGRAMS_AT_ONCE };
     for minor in SUPPORTED_BEFORE {
         step(
             &format!("tests on Kubernetes {minor}"),
             "The logs of the servers are where the failed test says.",
             || {
-                again::tests(&TESTS, filter, |command| {
+                tests.run(|command| {
                     command.env(KUBERNETES_VARIABLE, minor);
                 })
             },

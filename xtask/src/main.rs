@@ -1,6 +1,5 @@
 //! Every developer command. `cargo xtask help` lists them; CI calls the same ones.
 
-mod again;
 // The test kit's, so that the demo's servers are built while cargo builds our programs, into the same cache.
 #[path = "../../crates/konverge-testkit/src/assets.rs"]
 #[expect(dead_code, unreachable_pub, reason = "a library has these, and only the build is used here")]
@@ -33,11 +32,12 @@ mod published;
 mod recipes;
 mod semver;
 mod step;
+mod testing;
 mod tidy;
 mod tools;
 mod zopp;
 
-use std::process::ExitCode;
+use std::{num::NonZero, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
@@ -67,6 +67,9 @@ enum Command {
         /// Unit tests only: seconds after a build
         #[arg(long)]
         quick: bool,
+        /// Test programs at the same time; fewer need less memory [default: 2, or 1 in a cluster that you name]
+        #[arg(long, value_name = "NUMBER", conflicts_with = "quick")]
+        programs: Option<NonZero<usize>>,
         /// Only tests whose name contains this
         filter: Option<String>,
     },
@@ -204,7 +207,9 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Demo { cluster, keep } => recipes::demo(cluster.kubeconfig.as_deref(), keep),
         Command::Test { quick: true, filter, .. } => recipes::quick_tests(filter.as_deref()),
-        Command::Test { cluster, filter, .. } => recipes::all_tests(cluster.kubeconfig.as_deref(), filter.as_deref()),
+        Command::Test { cluster, programs, filter, .. } => {
+            recipes::all_tests(cluster.kubeconfig.as_deref(), programs, filter.as_deref())
+        }
         Command::Openbao { filter } => openbao::test(filter.as_deref()),
         Command::Kubernetes { filter } => kubernetes::test(filter.as_deref()),
         Command::Openzro { record } => openzro::test(record),

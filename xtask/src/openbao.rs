@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    again, environment, recipes,
+    environment, recipes,
     step::{program, step},
+    testing::{PROGRAMS_AT_ONCE, Tests},
 };
 
 /// Names an OpenBao to use instead of building one; the test kit reads it, too.
@@ -35,10 +36,11 @@ pub(crate) fn test(filter: Option<&str>) -> Result<()> {
         eprintln!("OpenBao is {}", bao.display());
         Ok(())
     })?;
-    let mut arguments = vec!["test", "--test", "it"];
-    arguments.extend(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    let mut chosen = vec!["--test", "it"];
+    chosen.extend(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    let tests = Tests { chosen: &chosen, with_docs: false, filter, at_once: PROGRAMS_AT_ONCE };
     step("tests with OpenBao", "The logs of the servers are where the failed test says.", || {
-        again::tests(&arguments, filter, |command| {
+        tests.run(|command| {
             command.env(BAO_VARIABLE, &bao).env_remove(VAULT_VARIABLE);
         })
     })

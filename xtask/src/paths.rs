@@ -13,8 +13,12 @@ pub(crate) fn workspace() -> PathBuf {
 
 /// A binary that `cargo build` made with `profile`, which is the name of its folder.
 pub(crate) fn built(profile: &str, name: &str) -> PathBuf {
-    let target = environment::variable("CARGO_TARGET_DIR").unwrap_or_else(|| workspace().join("target"));
-    target.join(profile).join(name)
+    target().join(profile).join(name)
+}
+
+/// The folder into which cargo builds, and where other things are that a build can make again.
+pub(crate) fn target() -> PathBuf {
+    environment::variable("CARGO_TARGET_DIR").unwrap_or_else(|| workspace().join("target"))
 }
 
 /// Things that take minutes to make and outlive a clone. The test kit keeps its control plane under the same root.

@@ -1,6 +1,7 @@
 //! The recipes, one function a command.
 
 use std::{
+    num::NonZero,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
@@ -10,17 +11,13 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    again,
     assets::{Assets, Binary},
     cluster::Named,
     paths, postgres,
     step::{cargo, program, run, step},
+    testing::{PROGRAMS_AT_ONCE, Tests},
     tools::{self, Tool},
 };
-
-/// Tests of one program at the same time, unless `RUST_TEST_THREADS` says otherwise. Most of them wait for servers most of the time, so that as many as there are
-/// processors leave a small machine idle.
-const TESTS_AT_ONCE: usize = 4;
 
 const READ_ABOVE: &str = "What failed, and why, is above.";
 
@@ -45,35 +42,31 @@ pub(crate) fn quick_tests(filter: Option<&str>) -> Result<()> {
     run("unit tests", tests, READ_ABOVE)
 }
 
-pub(crate) fn all_tests(kubeconfig: Option<&Path>, filter: Option<&str>) -> Result<()> {
+pub(crate) fn all_tests(
+    kubeconfig: Option<&Path>,
+    programs: Option<NonZero<usize>>,
+    filter: Option<&str>,
+) -> Result<()> {
     setup()?;
     // Tests look for our servers beside themselves, so they are built before, and with the tests' features.
     run("build", cargo(["build", "--workspace", "--all-targets"]), READ_ABOVE)?;
-    let Some(cluster) = Named::find(kubeconfig) else { return tests(None, filter) };
+    let cluster = Named::find(kubeconfig);
+    // Two programs in one cluster would meet the webhooks and the definitions of each other.
+    let at_once = if cluster.is_some() { 1 } else { PROGRAMS_AT_ONCE };
+    let tests = Tests {
+        chosen: &["--workspace", "--all-targets"],
+        with_docs: true,
+        filter,
+        at_once: programs.map_or(at_once, NonZero::get),
+    };
+    let run = |tell: &(dyn Fn(&mut Command) + Sync)| {
+        step("tests", "The logs of the servers are where the failed test says.", || tests.run(tell))
+    };
+    let Some(cluster) = cluster else { return run(&|_| {}) };
     cluster.announce();
-    let outcome = tests(Some(&cluster), filter);
+    let outcome = run(&|command| cluster.tell(command));
     let cleaned = cluster.take_away();
     outcome.and(cleaned)
-}
-
-fn tests(cluster: Option<&Named>, filter: Option<&str>) -> Result<()> {
-    for (what, arguments) in [
-        ("unit and integration tests", ["test", "--workspace", "--all-targets"].as_slice()),
-        ("examples in the docs", ["test", "--workspace", "--doc"].as_slice()),
-    ] {
-        step(what, "The logs of the servers are where the failed test says.", || {
-            again::tests(arguments, filter, |command| {
-                if std::env::var_os("RUST_TEST_THREADS").is_none() {
-                    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-                    command.env("RUST_TEST_THREADS", processors.max(TESTS_AT_ONCE).to_string());
-                }
-                if let Some(cluster) = cluster {
-                    cluster.tell(command);
-                }
-            })
-        })?;
-    }
-    Ok(())
 }
 
 pub(crate) fn dashboards(arguments: &[String]) -> Result<()> {
