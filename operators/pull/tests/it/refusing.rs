@@ -221,6 +221,21 @@ async fn no_value_is_in_any_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn values_under_a_forged_workspace_key_are_not_written() {
+    let (world, scene, operator) = World::in_step().await;
+    // All that it makes up decrypts: the key of the workspace, that of the environment, and the values.
+    world.server.forge_key();
+    scene.recreate();
+    scene.set("A", "forged");
+    scene.set("B", "forged");
+    let text = world.told("backend", "WorkspaceKeyChanged").await;
+    assert!(text.contains("acme") && text.contains("zopp workspace fingerprint"), "{text}");
+    operator.counts(r#"konverge_pull_bindings{reason="WorkspaceKeyChanged"} 1"#).await;
+    world.stays("backend").await;
+    world.holds("backend", &[("A", "1")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_that_a_server_keeps_back_are_not_deleted() {
     let world = World::new().await;
     let scene = world.server.create("production");

@@ -46,7 +46,7 @@ pub(crate) struct Scripted {
 
 struct State {
     environments: Mutex<HashMap<String, Arc<Scene>>>,
-    kek: Kek,
+    kek: Mutex<Arc<Kek>>,
     recipient: X25519Public,
 }
 
@@ -85,7 +85,7 @@ impl Scripted {
         let (seed, exchange) = (SigningSeed::generate().unwrap(), X25519Private::generate().unwrap());
         let state = Arc::new(State {
             environments: Mutex::default(),
-            kek: Kek::generate().unwrap(),
+            kek: Mutex::new(Arc::new(Kek::generate().unwrap())),
             recipient: exchange.public(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -114,6 +114,17 @@ impl Scripted {
         });
         self.state.environments.lock().unwrap().insert(name.to_string(), Arc::clone(&scene));
         scene
+    }
+
+    /// Hands out a workspace key of its own from now on, wrapped as the real one was, and wraps everything by it.
+    pub(crate) fn forge_key(&self) {
+        *self.state.kek.lock().unwrap() = Arc::new(Kek::generate().unwrap());
+    }
+}
+
+impl State {
+    fn kek(&self) -> Arc<Kek> {
+        Arc::clone(&self.kek.lock().unwrap())
     }
 }
 
@@ -315,7 +326,7 @@ impl ZoppService for Service {
         let request = request.into_inner();
         let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
         let script = scene.script();
-        let wrapped = script.dek.wrap(&self.0.kek, &scene.name).unwrap();
+        let wrapped = script.dek.wrap(&self.0.kek(), &scene.name).unwrap();
         Ok(Response::new(Environment {
             id: script.id.clone(),
             name: scene.name.environment.clone(),
@@ -326,7 +337,7 @@ impl ZoppService for Service {
     }
 
     async fn get_workspace_keys(&self, _: Request<GetWorkspaceKeysRequest>) -> Result<Response<WorkspaceKeys>, Status> {
-        let wrapped = self.0.kek.wrap_for(&self.0.recipient, WORKSPACE_ID).unwrap();
+        let wrapped = self.0.kek().wrap_for(&self.0.recipient, WORKSPACE_ID).unwrap();
         Ok(Response::new(WorkspaceKeys {
             workspace_id: WORKSPACE_ID.into(),
             ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
@@ -403,7 +414,7 @@ impl Secrets for Service {
         };
         let manifest = manifest.seal(&script.dek, &scene.name).unwrap();
         let given = sealed.into_iter().filter(|secret| !script.kept_back.contains(&secret.key));
-        let wrapped = script.dek.wrap(&self.0.kek, &scene.name).unwrap();
+        let wrapped = script.dek.wrap(&self.0.kek(), &scene.name).unwrap();
         Ok(Response::new(ReadEnvironmentResponse {
             dek_wrapped: wrapped.ciphertext,
             dek_nonce: wrapped.nonce.to_vec(),

@@ -146,11 +146,22 @@ pub fn verify(
     body: &[u8],
     signed: &Signed,
 ) -> Result<(), VerifyError> {
+    verify_hashed(profile, public, method, &request_hash(method, body), signed)
+}
+
+/// Verifies a signature like [`verify`], by the [`request_hash`] of the request instead of its bytes.
+pub fn verify_hashed(
+    profile: Profile,
+    public: &SigningPublic,
+    method: &str,
+    request_hash: &[u8; 32],
+    signed: &Signed,
+) -> Result<(), VerifyError> {
     let hash = match profile {
         Profile::V1 => None,
         Profile::V2 => {
             let claimed = signed.request_hash.ok_or(VerifyError::MissingRequestHash)?;
-            if claimed != request_hash(method, body) {
+            if claimed != *request_hash {
                 return Err(VerifyError::RequestHashMismatch);
             }
             Some(claimed)

@@ -12,7 +12,7 @@ pub use import::import;
 
 use crate::{
     args::{InitArguments, InviteCommand, PrincipalCommand, UserCommand},
-    call::blank_row,
+    audit::row::blank_row,
     clock,
     store::{Action, AuditRow, BackupError, ImportError, InviteRow, Kept, NewInvite, OpenError, Store, StoreError},
 };

@@ -9,6 +9,7 @@
 //! On request ([`AuditOptions::required`]) a read waits until its row is on disk, and fails if it cannot be written.
 
 mod fold;
+pub(crate) mod row;
 
 use std::time::Duration;
 

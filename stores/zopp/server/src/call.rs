@@ -13,25 +13,24 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::{
     address::client_address,
-    audit::Unrecorded,
+    audit::{
+        Unrecorded,
+        row::{NOBODY, blank_row, client_ip, refusal},
+    },
     auth::{self, Caller, Refused, Repeat},
     guesses::{self, Guess},
     limits::Reached,
+    memory::Charge,
+    pieces::Pieces,
+    place::{Place, admitted, locate, no_environment, no_project, no_workspace},
     rbac::Role,
     reading::{self, FEW_KEYS},
-    serve::Charge,
     shares::Share,
     state::State,
     status::{denied, exhausted, from_store},
-    store::{
-        Action, AuditRow, Authority, ContentSize, EnvironmentRow, Located, Need, Outcome, PrincipalRow, ProjectRow,
-        Scope, Store, WorkspaceRow,
-    },
+    store::{Action, AuditRow, Authority, ContentSize, EnvironmentRow, Need, PrincipalRow, ProjectRow, Scope},
     validate,
 };
-
-/// The actor in the audit log for a request without proof.
-pub(crate) const NOBODY: &str = "anonymous";
 
 /// The audit record of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,15 +71,6 @@ pub(crate) enum Access {
     Member,
     /// Everybody by holding the key.
     KeyHolder,
-}
-
-/// A place in the tree, resolved for a caller.
-#[derive(Debug, Clone)]
-pub(crate) struct Place {
-    /// The workspace.
-    pub workspace: WorkspaceRow,
-    /// Ids down to the place.
-    pub scope: Scope,
 }
 
 impl Call {
@@ -166,13 +156,24 @@ impl Call {
         self.row.details = details;
     }
 
-    /// Ends a call that is answered with a message: takes the memory that the message takes, and closes it.
-    pub(crate) async fn answer<T: Message>(self, result: Result<T, Status>) -> Result<Response<T>, Status> {
+    /// Ends a call that is answered with a message: takes the memory that the message takes, and closes it. The entries of a long list follow
+    /// the message in pieces.
+    pub(crate) async fn answer<T: Message + 'static>(
+        self,
+        mut result: Result<T, Status>,
+    ) -> Result<Response<T>, Status> {
+        let pieces = result.as_mut().ok().and_then(Pieces::take);
         let covered = match (&self.charge, &result) {
-            (Some(charge), Ok(message)) => charge.cover(message.encoded_len()),
+            (Some(charge), Ok(message)) => {
+                charge.cover(message.encoded_len(), pieces.as_ref().map_or(0, Pieces::length))
+            }
             _ => Ok(()),
         };
-        self.close(covered.and(result)).await
+        let mut response = self.close(covered.and(result)).await?;
+        if let Some(pieces) = pieces {
+            response.extensions_mut().insert(pieces.hand_over());
+        }
+        Ok(response)
     }
 
     /// Takes the memory of a list of the environment's secrets before it is read, and waits for it.
@@ -183,7 +184,7 @@ impl Call {
         } else {
             0
         };
-        charge.reserve(reading::of_list(&self.content, key_bytes)).await
+        charge.reserve(reading::of_list(&self.content, key_bytes, self.state.store.limits())).await
     }
 
     /// Takes the memory of one secret before it is read, and waits for it.
@@ -348,47 +349,6 @@ impl Call {
     }
 }
 
-/// Looks up an environment by the names of its workspace, its project and its own.
-pub(crate) async fn locate(
-    store: &Store,
-    principal: &PrincipalRow,
-    names: [&str; 3],
-) -> Result<Option<Located>, Status> {
-    store.locate(names, &principal.id, principal.user_id.as_deref()).await.map_err(from_store)
-}
-
-/// The environment that a look-up found, if the role there is enough. A missing place is told before a missing role.
-pub(crate) fn admitted(
-    located: Option<Located>,
-    [workspace, project, environment]: [&str; 3],
-    role: Role,
-) -> Result<(Place, EnvironmentRow), Status> {
-    let located = located.ok_or_else(|| no_workspace(workspace))?;
-    let project_id = located.project_id.ok_or_else(|| no_project(project))?;
-    let environment = located.environment.ok_or_else(|| no_environment(environment))?;
-    if !located.grants.allow(role) {
-        return Err(denied(role));
-    }
-    let scope = Scope {
-        workspace_id: located.workspace.id.clone(),
-        project_id: Some(project_id),
-        environment_id: Some(environment.id.clone()),
-    };
-    Ok((Place { workspace: located.workspace, scope }, environment))
-}
-
-fn no_workspace(name: &str) -> Status {
-    Status::not_found(format!("workspace {name:?} not found or access denied"))
-}
-
-fn no_project(name: &str) -> Status {
-    Status::not_found(format!("project {name:?} not found"))
-}
-
-fn no_environment(name: &str) -> Status {
-    Status::not_found(format!("environment {name:?} not found"))
-}
-
 /// Lets an address make a call that nobody signs, unless it made too many of them.
 pub(crate) async fn admit_open<M>(state: &State, request: &Request<M>, action: Action) -> Result<(), Status> {
     let Err(wait) = state.open_calls.admit(client_address(request)) else { return Ok(()) };
@@ -495,40 +455,4 @@ fn key_generation<M>(request: &Request<M>) -> Result<Option<u32>, Status> {
     let number = text.to_str().ok().and_then(|text| text.parse().ok());
     let invalid = || Status::invalid_argument(format!("{KEY_GENERATION_KEY} must be a number"));
     number.ok_or_else(invalid).map(Some)
-}
-
-/// The address a request came from.
-pub(crate) fn client_ip<M>(request: &Request<M>) -> Option<String> {
-    client_address(request).map(|address| address.to_string())
-}
-
-/// A row with nothing in it but what it is about.
-pub(crate) fn blank_row(action: Action, resource_type: &'static str) -> AuditRow {
-    AuditRow {
-        principal_id: String::new(),
-        user_id: None,
-        action,
-        resource_type,
-        resource_id: String::new(),
-        workspace_id: None,
-        project_id: None,
-        environment_id: None,
-        outcome: Outcome::Success,
-        reason: None,
-        details: None,
-        client_ip: None,
-        signature: None,
-        authority: Authority::default(),
-    }
-}
-
-/// The row of a call that ended in `status`.
-pub(crate) fn refusal(row: AuditRow, status: &Status) -> AuditRow {
-    let outcome = match status.code() {
-        Code::PermissionDenied | Code::Unauthenticated => Outcome::PermissionDenied,
-        Code::NotFound => Outcome::NotFound,
-        Code::InvalidArgument => Outcome::InvalidRequest,
-        _ => Outcome::Error,
-    };
-    AuditRow { outcome, reason: Some(status.message().to_owned()), authority: Authority::default(), ..row }
 }

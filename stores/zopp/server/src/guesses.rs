@@ -50,7 +50,7 @@ impl GuessLimit {
 }
 
 impl<S: Copy + Eq + Hash> GuessLimit<S> {
-    /// So many in a row, and one more after each `refill`.
+    /// Allows `burst` in a row, and one more after each `refill`.
     pub(crate) fn new(burst: u32, refill: Duration) -> Self {
         Self { burst, refill, full_at: Mutex::default() }
     }

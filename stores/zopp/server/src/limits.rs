@@ -19,7 +19,7 @@ pub struct Limits {
     )]
     pub environment_keys: u32,
 
-    /// Bytes of all encrypted values of an environment; a list of it is sent as one message, and takes twice the memory
+    /// Bytes of all encrypted values of an environment; a list of it takes as much memory, and that of one value more
     #[arg(long = "max-environment-bytes", env = "ZOPP_MAX_ENVIRONMENT_BYTES", value_name = "BYTES",
           default_value_t = 8 * 1024 * 1024)]
     pub environment_bytes: u32,
@@ -86,7 +86,7 @@ pub struct Limits {
 
     /// Bytes that all large answers take together until their clients took them, of which an address gets half; answers wait for room
     #[arg(long = "max-answer-bytes", env = "ZOPP_MAX_ANSWER_BYTES", value_name = "BYTES",
-          default_value_t = 32 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_ANSWER..))]
+          default_value_t = 20 * 1024 * 1024, value_parser = clap::value_parser!(u32).range(MINIMUM_ANSWER..))]
     pub answer_bytes: u32,
 
     /// Calls without a signature (joining, looking an invite up) from one address within a minute
@@ -145,7 +145,7 @@ impl Default for Limits {
             requests: 256,
             request_bytes: 16 * 1024 * 1024,
             request_bytes_per_address: 10 * 1024 * 1024,
-            answer_bytes: 32 * 1024 * 1024,
+            answer_bytes: 20 * 1024 * 1024,
             open_calls: 600,
             connections: 800,
             connections_per_address: 200,

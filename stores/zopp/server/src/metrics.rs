@@ -179,7 +179,7 @@ impl Metrics {
         self.answers_not_taken.inc();
     }
 
-    /// So many audit rows could not be written.
+    /// Counts audit rows that could not be written.
     pub(crate) fn audit_rows_lost(&self, rows: usize) {
         self.audit_rows_lost.inc_by(rows as u64);
     }

@@ -63,7 +63,7 @@ impl Policy {
         now.saturating_add(i64::from(self.invite_max_hours) * HOUR)
     }
 
-    /// Says loudly what is dangerous. `member_role` is that of the first generation, if it is served.
+    /// Logs a warning for each dangerous setting. `member_role` is that of the first generation, if it is served.
     pub(crate) fn warn(self, member_role: Option<MemberRole>) {
         if let Some(member_role) = member_role {
             let role = match member_role {

@@ -1,18 +1,19 @@
-//! How much memory it takes to read secrets, by what is known before: a list is in memory as rows, and as the message that is made of them.
+//! How much memory it takes to read secrets, by what is known before: a list is in memory as rows, of which one after the other is encoded (module
+//! `pieces`); all else is in memory as rows, and as the message that is made of them.
 
 use crate::{limits::Limits, store::ContentSize};
 
 /// The keys of so many secrets are not worth a question.
 pub(crate) const FEW_KEYS: i64 = 64;
-/// The memory of a secret besides its key and its ciphertext, in both forms.
+/// The memory of a secret besides its key and its ciphertext.
 const BASE: u64 = 192;
-/// The forms.
+/// Rows, and the message.
 const FORMS: u64 = 2;
 
 /// The memory of a list, whose keys have so many bytes.
-pub(crate) fn of_list(content: &ContentSize, key_bytes: i64) -> u64 {
-    let bytes = unsigned(content.bytes) + unsigned(key_bytes) + unsigned(content.manifest_bytes);
-    FORMS * bytes + BASE * unsigned(content.keys)
+pub(crate) fn of_list(content: &ContentSize, key_bytes: i64, limits: &Limits) -> u64 {
+    let bytes = unsigned(content.bytes) + unsigned(key_bytes) + FORMS * unsigned(content.manifest_bytes);
+    bytes + largest(content.bytes, limits) + BASE * unsigned(content.keys)
 }
 
 /// The memory of one secret and the manifest.
@@ -23,7 +24,8 @@ pub(crate) fn of_value(content: &ContentSize, limits: &Limits) -> u64 {
 /// The memory of a secret with its earlier values.
 pub(crate) fn of_history(content: &ContentSize, limits: &Limits) -> u64 {
     let earlier = u64::from(limits.history_versions) * u64::from(limits.value_bytes);
-    FORMS * (largest(content.bytes, limits) + earlier.min(unsigned(content.history_bytes)))
+    let rows = largest(content.bytes, limits) + earlier.min(unsigned(content.history_bytes));
+    rows + rows.min(limits.value_bytes.into())
 }
 
 /// The largest value that there can be.
@@ -51,9 +53,10 @@ mod tests {
         };
         let empty = size(0, 0, 0, 0);
         let (small, large) = (size(2, 50, 10, 40), size(1000, 50_000, 10, 40_000));
-        assert_eq!([of_list(&empty, 0), of_value(&empty, &limits), of_history(&empty, &limits)], [0; 3]);
-        assert_eq!(of_list(&small, 7), 2 * 67 + 2 * BASE);
+        assert_eq!([of_list(&empty, 0, &limits), of_value(&empty, &limits), of_history(&empty, &limits)], [0; 3]);
+        assert_eq!(of_list(&small, 7, &limits), 50 + 7 + 20 + 50 + 2 * BASE);
+        assert_eq!(of_list(&large, 7, &limits), 50_000 + 7 + 20 + 100 + 1000 * BASE);
         assert_eq!([of_value(&small, &limits), of_value(&large, &limits)], [120, 220]);
-        assert_eq!([of_history(&small, &limits), of_history(&large, &limits)], [180, 800]);
+        assert_eq!([of_history(&small, &limits), of_history(&large, &limits)], [180, 500]);
     }
 }

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
-    call::{admitted, locate},
     metrics::Metrics,
+    place::{admitted, locate},
     rbac::Role,
     store::{PrincipalRow, Store},
 };

@@ -3,8 +3,8 @@
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    audit::AuditQueue, auth::ReplayCache, events::EventBus, guesses::GuessLimit, limit_hits::LimitHits, policy::Policy,
-    rechecks::Rechecks, revocations::Revocations, shares::Shares, store::Store,
+    audit::AuditQueue, auth::replay::ReplayCache, events::EventBus, guesses::GuessLimit, limit_hits::LimitHits,
+    policy::Policy, rechecks::Rechecks, revocations::Revocations, shares::Shares, store::Store,
 };
 
 /// The state that all calls share.

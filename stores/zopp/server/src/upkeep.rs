@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::{auth::LIFETIME_SECONDS, store::Store};
+use crate::{auth::replay::LIFETIME_SECONDS, store::Store};
 
 /// How often.
 const EVERY: Duration = Duration::from_mins(1);

@@ -182,11 +182,12 @@ pub(crate) fn nonce(what: &str, bytes: &[u8]) -> Result<Vec<u8>, Status> {
 }
 
 /// An encrypted value; that of nothing is its tag.
-pub(crate) fn ciphertext(bytes: &[u8]) -> Result<Vec<u8>, Status> {
-    if bytes.len() < TAG_LENGTH {
-        return Err(invalid(format!("ciphertext must be at least {TAG_LENGTH} bytes long, but has {}", bytes.len())));
+pub(crate) fn ciphertext<B: AsRef<[u8]>>(bytes: B) -> Result<B, Status> {
+    let length = bytes.as_ref().len();
+    if length < TAG_LENGTH {
+        return Err(invalid(format!("ciphertext must be at least {TAG_LENGTH} bytes long, but has {length}")));
     }
-    Ok(bytes.to_vec())
+    Ok(bytes)
 }
 
 fn length(what: &str, bytes: &[u8], expected: usize) -> Result<Vec<u8>, Status> {
@@ -238,7 +239,7 @@ mod tests {
             assert_eq!(nonce("nonce", &vec![0; given]).is_ok(), fine, "{given}");
         }
         assert!(wrapped_key("dek_wrapped", &[0; 47]).is_err() && wrapped_key("dek_wrapped", &[0; 48]).is_ok());
-        assert!(ciphertext(&[0; 15]).is_err() && ciphertext(&[0; 16]).is_ok());
+        assert!(ciphertext([0; 15]).is_err() && ciphertext([0; 16]).is_ok());
         assert!(optional_x25519_key(&[]).unwrap().is_none() && optional_x25519_key(&[0; 31]).is_err());
     }
 }

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod certificates;
+mod compatibility;
 mod device;
 mod edit;
 mod formats;

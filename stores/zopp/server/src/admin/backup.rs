@@ -4,7 +4,7 @@ use std::{io::Write, path::Path};
 
 use super::{AdminError, OPERATOR, time};
 use crate::{
-    call::blank_row,
+    audit::row::blank_row,
     store::{Action, AuditRow, BackupError, Location, Restored, Store},
 };
 

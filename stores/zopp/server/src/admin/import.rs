@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::{AdminError, OPERATOR};
 use crate::{
-    call::blank_row,
+    audit::row::blank_row,
     store::{Action, AuditRow, Imported, Location, Store},
 };
 

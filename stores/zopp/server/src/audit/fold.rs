@@ -7,7 +7,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use crate::{
-    call::NOBODY,
+    audit::row::NOBODY,
     store::{Action, AuditRow, AuditWrite, Outcome, new_id},
 };
 
@@ -141,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::call::blank_row;
+    use crate::audit::row::blank_row;
 
     const MINUTE: i64 = 60_000;
     const HOUR: Duration = Duration::from_hours(1);

@@ -3,7 +3,7 @@
 //! The order of the checks is part of the contract: metadata, time, request hash, principal, signature, replay. Nothing about
 //! who exists is told to a caller who has not proven anything.
 
-mod replay;
+pub(crate) mod replay;
 
 use konverge_zopp_crypto::{
     SigningPublic,
@@ -13,8 +13,7 @@ use konverge_zopp_proto::method_path;
 use prost::Message;
 use tonic::{Request, Status, metadata::MetadataMap};
 
-pub(crate) use replay::{Admission, LIFETIME_SECONDS, ReplayCache, SignatureDigest};
-
+use self::replay::{Admission, ReplayCache, SignatureDigest};
 use crate::{
     clock,
     limits::Reached,
@@ -102,9 +101,9 @@ pub(crate) async fn authenticate<M: Message>(
     if signed.profile() == Profile::V1 {
         admit_first_generation(state, method)?;
     }
-    // Encoded anew: what the handler will see is what must have been signed.
-    let body = request.get_ref().encode_to_vec();
-    verify(&state.store, &state.replays, &principal_id, (method, &body), &signed, repeat).await
+    // Encoded anew: what the handler will see is what must have been signed. The bytes, which may be megabytes, are gone before anything is waited for.
+    let request_hash = signature::request_hash(method, &request.get_ref().encode_to_vec());
+    verify(&state.store, &state.replays, &principal_id, (method, request_hash), &signed, repeat).await
 }
 
 /// The calls of the first generation that are signed.
@@ -151,33 +150,33 @@ fn admit_first_generation(state: &State, method: &str) -> Result<(), Status> {
     }
 }
 
-/// Verifies the signature of a request, which is a method with a body, by the rules of its generation.
+/// Verifies the signature of a request, which is a method with the hash of both it and its body, by the rules of its generation.
 async fn verify(
     store: &Store,
     replays: &ReplayCache,
     principal_id: &str,
-    (method, body): (&str, &[u8]),
+    (method, request_hash): (&str, [u8; 32]),
     signed: &Signed,
     repeat: Repeat,
 ) -> Result<Caller, Refused> {
     let now = clock::now();
     signature::check_age(signed.timestamp, now).map_err(|error| Status::unauthenticated(error.to_string()))?;
-    let request_hash = signature::request_hash(method, body);
     if signed.request_hash.is_some_and(|signed| signed != request_hash) {
         return Err(Status::unauthenticated(VerifyError::RequestHashMismatch.to_string()).into());
     }
     // One answer for an unknown principal and for a wrong key: ids are not for guessing.
     let refused = || Status::unauthenticated("principal is unknown or its signature does not match");
-    let principal = store.principal(principal_id).await.map_err(from_store)?.ok_or_else(refused)?;
+    let found = store.principal_and_restore(principal_id).await.map_err(from_store)?;
+    let (principal, restored_at) = found.ok_or_else(refused)?;
     let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
-    signature::verify(signed.profile(), &public, method, body, signed).map_err(|_| refused())?;
+    signature::verify_hashed(signed.profile(), &public, method, &request_hash, signed).map_err(|_| refused())?;
     if principal.disabled_at.is_some() {
         return Err(disabled().into());
     }
     let mut used = None;
     if repeat == Repeat::Refused {
         // It may have taken effect after the backup was made, and the restored database does not know.
-        if store.restored_at().await.map_err(from_store)?.is_some_and(|restored_at| signed.timestamp < restored_at) {
+        if restored_at.is_some_and(|restored_at| signed.timestamp < restored_at) {
             return Err(Status::unauthenticated(
                 "this change was signed before the server's database was restored; sign it again, with a clock that is right",
             )
@@ -220,10 +219,10 @@ pub(crate) async fn verify_login(
 ) -> Result<Caller, Status> {
     let bytes = std::mem::take(&mut message.signature);
     let signature = bytes.try_into().map_err(|_| Status::unauthenticated("signature is not 64 bytes long"))?;
-    let (method, body) = (method_path("Login"), message.encode_to_vec());
-    let request_hash = Some(signature::request_hash(&method, &body));
-    let signed = Signed { timestamp: message.timestamp, signature, request_hash };
-    Ok(verify(store, replays, &principal.id, (&method, &body), &signed, Repeat::Refused).await?)
+    let method = method_path("Login");
+    let request_hash = signature::request_hash(&method, &message.encode_to_vec());
+    let signed = Signed { timestamp: message.timestamp, signature, request_hash: Some(request_hash) };
+    Ok(verify(store, replays, &principal.id, (&method, request_hash), &signed, Repeat::Refused).await?)
 }
 
 /// Checks the proof, if there is one, that the registering client holds the private half of `public_key`. Stock clients send none.

@@ -198,7 +198,7 @@ impl Session {
         }
     }
 
-    /// Says to all who listen that they missed something.
+    /// Tells all subscribers that they missed events.
     fn miss_all(&self) {
         for sender in lock(&self.channels).values() {
             // An error means that the last listener is going this moment.

@@ -12,8 +12,9 @@ use tonic::{Request, Response, Status};
 
 use super::workspaces::{key_wrap, signed_by_caller};
 use crate::{
+    audit::row::{NOBODY, blank_row, client_ip, refusal},
     auth::{self, Caller, Repeat, is_signed},
-    call::{Access, Call, NOBODY, Record, admit_guess, admit_open, blank_row, client_ip, refusal, wrap_signature},
+    call::{Access, Call, Record, admit_guess, admit_open, wrap_signature},
     rbac::Role,
     state::State,
     status::{from_store, or_exists},

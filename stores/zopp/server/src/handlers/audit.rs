@@ -4,7 +4,8 @@ use konverge_zopp_proto as proto;
 use tonic::Status;
 
 use crate::{
-    call::{Access, Call, Place},
+    call::{Access, Call},
+    place::Place,
     rbac::Role,
     status::from_store,
     store::{Action, AuditEntry, AuditFilter, Outcome},

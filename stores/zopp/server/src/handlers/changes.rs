@@ -58,7 +58,7 @@ pub(crate) async fn change(
     if message.new_dek.is_some() {
         call.require(&place, Role::Admin).await?;
     }
-    let change = validated(call, &message)?;
+    let change = validated(call, message)?;
     let audit = call.audit(&environment.id);
     let (workspace_id, environment_id) = (place.workspace.id, environment.id.clone());
     let attempt = publishing(&call.state, environment.id, move |state| async move {
@@ -101,25 +101,28 @@ fn answer(environment_id: String, state: EnvironmentState) -> proto::ReadEnviron
     proto::ReadEnvironmentResponse { dek_wrapped, dek_nonce, secrets, manifest, ..head }
 }
 
-fn validated(call: &Call, message: &proto::ChangeSecretsRequest) -> Result<SecretsChange, Status> {
+fn validated(call: &Call, message: proto::ChangeSecretsRequest) -> Result<SecretsChange, Status> {
     let mut keys = BTreeSet::new();
     let changed = message.set.iter().map(|secret| &secret.key).chain(&message.delete);
     if let Some(twice) = changed.into_iter().find(|key| !keys.insert(*key)) {
         return Err(Status::invalid_argument(format!("key {twice:?} must not be in one change twice")));
     }
+    let changes_no_key = keys.is_empty();
+    let changes_one_key = (message.set.len(), message.delete.len()) == (1, 0);
     let mut set = Vec::with_capacity(message.set.len());
-    for secret in &message.set {
+    // Moved, not copied: they may have megabytes.
+    for secret in message.set {
         set.push(SecretRow {
             key: validate::secret_key(&secret.key)?.to_owned(),
             nonce: validate::nonce("nonce", &secret.nonce)?,
-            ciphertext: ciphertext(call, &secret.ciphertext)?,
+            ciphertext: ciphertext(call, secret.ciphertext)?,
         });
     }
     for key in &message.delete {
         validate::lookup("secret key", key)?;
     }
-    let manifest = match &message.manifest {
-        None if keys.is_empty() && message.new_dek.is_none() => {
+    let manifest = match message.manifest {
+        None if changes_no_key && message.new_dek.is_none() => {
             return Err(Status::invalid_argument("the change must set or delete a key, or bring a manifest"));
         }
         None => None,
@@ -128,7 +131,7 @@ fn validated(call: &Call, message: &proto::ChangeSecretsRequest) -> Result<Secre
         }
         Some(manifest) => Some(SealedManifest {
             nonce: validate::nonce("nonce of the manifest", &manifest.nonce)?,
-            ciphertext: manifest_ciphertext(&manifest.ciphertext)?,
+            ciphertext: manifest_ciphertext(manifest.ciphertext)?,
         }),
     };
     let new_dek = match &message.new_dek {
@@ -140,14 +143,14 @@ fn validated(call: &Call, message: &proto::ChangeSecretsRequest) -> Result<Secre
             Some((validate::wrapped_key("dek_wrapped", dek_wrapped)?, validate::nonce("dek_nonce", dek_nonce)?))
         }
     };
-    if message.rollback_to.is_some() && (message.set.len(), message.delete.len()) != (1, 0) {
+    if message.rollback_to.is_some() && !changes_one_key {
         return Err(Status::invalid_argument("rollback_to is for a change that sets one key"));
     }
     Ok(SecretsChange {
-        expected_tag: message.expected_tag.clone(),
+        expected_tag: message.expected_tag,
         expected_version: message.expected_version,
         set,
-        delete: message.delete.clone(),
+        delete: message.delete,
         manifest,
         new_dek,
         rollback_to: message.rollback_to,
@@ -157,7 +160,7 @@ fn validated(call: &Call, message: &proto::ChangeSecretsRequest) -> Result<Secre
 /// The most that is kept of a manifest: enough for the default limit of keys, with names of 60 bytes.
 const MAXIMUM_MANIFEST: u32 = 2 * 1024 * 1024;
 
-fn manifest_ciphertext(bytes: &[u8]) -> Result<Vec<u8>, Status> {
+fn manifest_ciphertext(bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
     let ciphertext = validate::ciphertext(bytes)?;
     if ciphertext.len() > MAXIMUM_MANIFEST as usize {
         let reached =

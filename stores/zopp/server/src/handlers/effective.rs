@@ -3,7 +3,7 @@
 use konverge_zopp_proto as proto;
 use tonic::Status;
 
-use super::{permissions::wire_role, principals::find};
+use super::{principals::find, roles};
 use crate::{
     call::{Access, Call},
     rbac::{Holdings, Node, Role},
@@ -55,5 +55,5 @@ fn project(held: &Holdings, branch: Branch) -> Option<proto::EffectiveProjectPer
 }
 
 fn wire(role: Role) -> i32 {
-    wire_role(role).into()
+    roles::to_wire(role).into()
 }

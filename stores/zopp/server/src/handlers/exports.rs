@@ -7,7 +7,8 @@ use konverge_zopp_proto as proto;
 use tonic::{Request, Status};
 
 use crate::{
-    call::{Call, NOBODY, admit_guess, blank_row, client_ip},
+    audit::row::{NOBODY, blank_row, client_ip},
+    call::{Call, admit_guess},
     clock,
     guesses::Guess,
     state::State,

@@ -4,7 +4,8 @@ use konverge_zopp_proto as proto;
 use tonic::Status;
 
 use crate::{
-    call::{Access, Call, Place},
+    call::{Access, Call},
+    place::Place,
     rbac::{Holdings, Node, Role, may_manage_group},
     status::{from_store, or_exists, or_missing},
     store::{AuditRow, Changed, GroupCaller, GroupChange, GroupRow, StoreError},

@@ -4,8 +4,9 @@ use konverge_zopp_proto::{self as proto, identity};
 use tonic::{Request, Status};
 
 use crate::{
-    call::{Call, Place, admit_open},
+    call::{Call, admit_open},
     clock,
+    place::Place,
     rbac::Role,
     state::State,
     status::{from_store, or_exists, or_missing},

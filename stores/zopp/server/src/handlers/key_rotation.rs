@@ -6,8 +6,9 @@ use tonic::Status;
 
 use super::workspaces::{key_wrap, signed_by_caller};
 use crate::{
-    call::{Access, Call, Place},
+    call::{Access, Call},
     clock,
+    place::Place,
     rbac::Role,
     status::from_store,
     store::{KeyHolderRow, KeyLinkRow, KeyRotation, KeyState, KeyedEnvironmentRow, Rotated},

@@ -5,8 +5,9 @@ use tonic::Status;
 
 use super::workspaces::not_found;
 use crate::{
-    call::{Access, Call, Place},
+    call::{Access, Call},
     events::Event,
+    place::Place,
     rbac::Role,
     status::from_store,
     store::Kept,

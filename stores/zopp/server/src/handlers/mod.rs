@@ -15,6 +15,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod permissions;
 pub(crate) mod principals;
 pub(crate) mod projects;
+mod roles;
 pub(crate) mod secrets;
 pub(crate) mod watch;
 pub(crate) mod workspaces;

@@ -3,32 +3,15 @@
 use konverge_zopp_proto as proto;
 use tonic::Status;
 
-use super::{groups, principals::find};
+use super::{groups, principals::find, roles};
 use crate::{
-    call::{Access, Call, Place},
+    call::{Access, Call},
+    place::Place,
     rbac::{Level, Role, may_change},
     status::from_store,
     store::{Changed, Grant, HolderKind, Target},
     validate,
 };
-
-/// A role as the wire has it.
-pub(crate) const fn wire_role(role: Role) -> proto::Role {
-    match role {
-        Role::Admin => proto::Role::Admin,
-        Role::Write => proto::Role::Write,
-        Role::Read => proto::Role::Read,
-    }
-}
-
-fn role_from_wire(role: i32) -> Result<Role, Status> {
-    match proto::Role::try_from(role) {
-        Ok(proto::Role::Admin) => Ok(Role::Admin),
-        Ok(proto::Role::Write) => Ok(Role::Write),
-        Ok(proto::Role::Read) => Ok(Role::Read),
-        Ok(proto::Role::Unspecified) | Err(_) => Err(Status::invalid_argument("role must be ADMIN, WRITE or READ")),
-    }
-}
 
 /// Where a grant is, by names; the last two are empty above their level.
 struct Names<'a> {
@@ -77,7 +60,7 @@ impl Names<'_> {
         // Without a role here, a caller learns nothing about principals and users either.
         let minimum = holder.minimum_role(place.scope.level());
         call.require(&place, minimum).await?;
-        let role = role.map(role_from_wire).transpose()?;
+        let role = role.map(roles::from_wire).transpose()?;
         let (principal, email);
         let target = match holder {
             Named::Principal(id) => {
@@ -134,7 +117,7 @@ impl Names<'_> {
             None => None,
         };
         let role = role.ok_or_else(|| no_grant(holder))?;
-        Ok(proto::PermissionResponse { role: wire_role(role).into() })
+        Ok(proto::PermissionResponse { role: roles::to_wire(role).into() })
     }
 
     async fn list<L: GrantList>(&self, call: &mut Call) -> Result<L, Status> {
@@ -194,7 +177,7 @@ impl GrantList for proto::PermissionList {
         let permission = |grant: Grant| proto::Permission {
             principal_id: grant.holder_id,
             principal_name: grant.holder_name,
-            role: wire_role(grant.role).into(),
+            role: roles::to_wire(grant.role).into(),
         };
         Self { permissions: grants.into_iter().map(permission).collect() }
     }
@@ -206,7 +189,7 @@ impl GrantList for proto::UserPermissionList {
         let permission = |grant: Grant| proto::UserPermission {
             user_id: grant.holder_id,
             user_email: grant.holder_name,
-            role: wire_role(grant.role).into(),
+            role: roles::to_wire(grant.role).into(),
         };
         Self { permissions: grants.into_iter().map(permission).collect() }
     }
@@ -218,7 +201,7 @@ impl GrantList for proto::GroupPermissionList {
         let permission = |grant: Grant| proto::GroupPermission {
             group_id: grant.holder_id,
             group_name: grant.holder_name,
-            role: wire_role(grant.role).into(),
+            role: roles::to_wire(grant.role).into(),
         };
         Self { permissions: grants.into_iter().map(permission).collect() }
     }

@@ -3,7 +3,7 @@
 use konverge_zopp_proto as proto;
 use tonic::Status;
 
-use super::{permissions::wire_role, workspaces::not_found};
+use super::{roles, workspaces::not_found};
 use crate::{
     call::{Access, Call},
     rbac::Role,
@@ -105,7 +105,7 @@ pub(crate) async fn revoke_all(
             call.state.announce_losses(vec![id]);
             Ok(proto::RevokeAllPrincipalPermissionsResponse {
                 permissions_revoked: i32::try_from(removed).unwrap_or(i32::MAX),
-                role_afterwards: role.map(|role| wire_role(role).into()),
+                role_afterwards: role.map(|role| roles::to_wire(role).into()),
             })
         }
         RevokedAll::Refused => Err(Status::permission_denied(
@@ -138,7 +138,7 @@ fn service(row: ServicePrincipalRow) -> proto::ServicePrincipal {
                 Some(environment) => format!("environment:{project}/{environment}"),
                 None => format!("project:{project}"),
             },
-            role: wire_role(role).into(),
+            role: roles::to_wire(role).into(),
         })
         .collect();
     let created_at = jiff::Timestamp::from_second(row.created_at).map(|time| time.to_string()).unwrap_or_default();

@@ -7,10 +7,11 @@ use konverge_zopp_proto as proto;
 use tonic::Status;
 
 use crate::{
-    call::{Call, Place},
+    call::Call,
     clock,
     events::Event,
     limits::Reached,
+    place::Place,
     rbac::Role,
     state::State,
     status::{exhausted, from_store, or_missing},
@@ -25,7 +26,8 @@ pub(crate) async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest)
     let secret = SecretRow {
         key: validate::secret_key(&message.key)?.to_owned(),
         nonce: validate::nonce("nonce", &message.nonce)?,
-        ciphertext: ciphertext(call, &message.ciphertext)?,
+        // Moved, not copied: it may have megabytes.
+        ciphertext: ciphertext(call, message.ciphertext)?,
     };
     let audit = call.audit(&secret.key);
     let (key, workspace_id) = (secret.key.clone(), place.workspace.id);
@@ -96,7 +98,7 @@ pub(crate) async fn resolve(
 }
 
 /// An encrypted value within the limit.
-pub(crate) fn ciphertext(call: &Call, bytes: &[u8]) -> Result<Vec<u8>, Status> {
+pub(crate) fn ciphertext(call: &Call, bytes: Vec<u8>) -> Result<Vec<u8>, Status> {
     let ciphertext = validate::ciphertext(bytes)?;
     let limit = call.state.store.limits().value_bytes;
     if ciphertext.len() > TAG_LENGTH.saturating_add(limit.try_into().unwrap_or(usize::MAX)) {

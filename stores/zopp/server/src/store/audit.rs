@@ -3,7 +3,7 @@
 use super::{
     Authority, Store, StoreError, new_id,
     signatures::use_up,
-    sql::{self, Connection, Transaction},
+    sql::{self, Connection, Query, Transaction},
 };
 use crate::clock;
 
@@ -212,7 +212,7 @@ impl Store {
         for write in writes {
             match write {
                 AuditWrite::Row { id, at, row } => {
-                    insert_as(&mut transaction, id, *at, row).await?;
+                    insertion_of(id.clone(), *at, row).execute(&mut *transaction).await?;
                     use_up(&mut transaction, row).await?;
                 }
                 AuditWrite::Count { id, repeated, last } => count(&mut transaction, id, *repeated, *last).await?,
@@ -248,10 +248,16 @@ pub(super) async fn commit_with(mut transaction: Transaction, row: &AuditRow) ->
 }
 
 pub(super) async fn insert(connection: &mut Connection, row: &AuditRow) -> Result<(), StoreError> {
-    insert_as(connection, &new_id(), clock::now_milliseconds(), row).await
+    insertion(row).execute(connection).await?;
+    Ok(())
 }
 
-async fn insert_as(connection: &mut Connection, id: &str, at: i64, row: &AuditRow) -> Result<(), StoreError> {
+/// The statement that writes a row of now.
+pub(super) fn insertion(row: &AuditRow) -> Query<'_> {
+    insertion_of(new_id(), clock::now_milliseconds(), row)
+}
+
+fn insertion_of(id: String, at: i64, row: &AuditRow) -> Query<'_> {
     sql::query(
         "INSERT INTO audit_logs (id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, \
          project_id, environment_id, result, reason, details, client_ip) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -271,7 +277,4 @@ async fn insert_as(connection: &mut Connection, id: &str, at: i64, row: &AuditRo
     .bind(&row.reason)
     .bind(&row.details)
     .bind(&row.client_ip)
-    .execute(connection)
-    .await?;
-    Ok(())
 }

@@ -5,9 +5,8 @@
 //! caller's rights, which its audit row carries. So every change obeys each revocation that was committed before it.
 
 use super::{
-    Scope, StoreError,
-    grants::load,
-    sql::{self, Connection},
+    Scope, StoreError, grants,
+    sql::{self, Connection, Query, Row},
 };
 use crate::rbac::Role;
 
@@ -63,25 +62,35 @@ impl Authority {
     /// Fails unless the caller has all the rights right now.
     pub(super) async fn check(&self, connection: &mut Connection) -> Result<(), StoreError> {
         let Some((principal_id, user_id)) = &self.caller else { return Ok(()) };
-        let enabled = "SELECT 1 FROM principals WHERE id = ? AND disabled_at IS NULL";
-        if !exists(connection, enabled, &[principal_id]).await? {
+        let enabled = sql::query("SELECT 1 FROM principals WHERE id = ? AND disabled_at IS NULL").bind(principal_id);
+        let needs = self.needs.iter().map(|need| match (need, user_id) {
+            (Need::Member(workspace_id), Some(user_id)) => (FOUND, is_member(workspace_id, user_id, principal_id)),
+            (Need::Member(workspace_id) | Need::KeyHolder(workspace_id), _) => {
+                (FOUND, holds_key(workspace_id, principal_id))
+            }
+            (Need::Role(scope, _), user_id) => (GRANTS, grants::question(principal_id, user_id.as_deref(), scope)),
+            (Need::Generation(workspace_id, generation), _) => (FOUND, is_of_generation(workspace_id, *generation)),
+        });
+        // One question for all, because each takes a round trip. The number of the right is in each row of its answer.
+        let questions = std::iter::once((FOUND, enabled)).chain(needs).enumerate();
+        let questions = questions.map(|(number, (columns, query))| (format!("{number} AS number, {columns}"), query));
+        let rows = Query::union_all(questions.collect()).fetch_all(connection).await?;
+        let mut answers: Vec<Vec<&Row>> = vec![Vec::new(); self.needs.len() + 1];
+        for row in &rows {
+            let answer = usize::try_from(row.try_get::<i64>("number")?).ok().and_then(|number| answers.get_mut(number));
+            answer.ok_or(StoreError::Corrupt("number of a right"))?.push(row);
+        }
+        if answers[0].is_empty() {
             return Err(StoreError::Revoked(Revoked::Principal));
         }
-        for need in &self.needs {
-            let (fulfilled, revoked) = match (need, user_id) {
-                (Need::Member(workspace_id), Some(user_id)) => {
-                    (is_member(connection, workspace_id, user_id, principal_id).await?, Revoked::Workspace)
-                }
-                (Need::Member(workspace_id) | Need::KeyHolder(workspace_id), _) => {
-                    (holds_key(connection, workspace_id, principal_id).await?, Revoked::Workspace)
-                }
-                (Need::Role(scope, role), user_id) => {
-                    let grants = load(connection, principal_id, user_id.as_deref(), scope).await?;
+        for (need, answer) in self.needs.iter().zip(&answers[1..]) {
+            let (fulfilled, revoked) = match need {
+                Need::Member(_) | Need::KeyHolder(_) => (!answer.is_empty(), Revoked::Workspace),
+                Need::Role(_, role) => {
+                    let grants = grants::from_rows(answer.iter().copied(), user_id.is_some())?;
                     (grants.allow(*role), Revoked::Role(*role))
                 }
-                (Need::Generation(workspace_id, generation), _) => {
-                    (is_of_generation(connection, workspace_id, *generation).await?, Revoked::Key)
-                }
+                Need::Generation(..) => (!answer.is_empty(), Revoked::Key),
             };
             if !fulfilled {
                 return Err(StoreError::Revoked(revoked));
@@ -91,41 +100,24 @@ impl Authority {
     }
 }
 
-async fn is_member(
-    connection: &mut Connection,
-    workspace_id: &str,
-    user_id: &str,
-    principal_id: &str,
-) -> Result<bool, StoreError> {
+/// What is selected of a question that is answered by finding a row.
+const FOUND: &str = "CAST(NULL AS TEXT) AS kind, 0 AS level, CAST(NULL AS TEXT) AS role";
+/// What is selected of the question for grants.
+const GRANTS: &str = "kind, level, role";
+
+fn is_member<'q>(workspace_id: &'q str, user_id: &'q str, principal_id: &'q str) -> Query<'q> {
     let query = "SELECT 1 FROM workspaces WHERE id = ?1 AND (owner_user_id = ?2 \
                  OR id IN (SELECT workspace_id FROM workspace_members WHERE user_id = ?2)) \
                  AND id NOT IN (SELECT workspace_id FROM workspace_bars WHERE principal_id = ?3)";
-    exists(connection, query, &[workspace_id, user_id, principal_id]).await
+    sql::query(query).bind(workspace_id).bind(user_id).bind(principal_id)
 }
 
-async fn holds_key(connection: &mut Connection, workspace_id: &str, principal_id: &str) -> Result<bool, StoreError> {
+fn holds_key<'q>(workspace_id: &'q str, principal_id: &'q str) -> Query<'q> {
     let query = "SELECT 1 FROM workspace_principals WHERE workspace_id = ? AND principal_id = ?";
-    exists(connection, query, &[workspace_id, principal_id]).await
+    sql::query(query).bind(workspace_id).bind(principal_id)
 }
 
-async fn is_of_generation(
-    connection: &mut Connection,
-    workspace_id: &str,
-    generation: u32,
-) -> Result<bool, StoreError> {
-    let query = sql::query("SELECT 1 FROM workspaces WHERE id = ? AND key_generation = ?");
-    Ok(query.bind(workspace_id).bind(i64::from(generation)).fetch_optional(connection).await?.is_some())
-}
-
-/// Does the query, with these texts bound, find a row?
-pub(super) async fn exists(
-    connection: &mut Connection,
-    query: &'static str,
-    texts: &[&str],
-) -> Result<bool, StoreError> {
-    let mut query = sql::query(query);
-    for text in texts {
-        query = query.bind(*text);
-    }
-    Ok(query.fetch_optional(connection).await?.is_some())
+fn is_of_generation(workspace_id: &str, generation: u32) -> Query<'_> {
+    let query = "SELECT 1 FROM workspaces WHERE id = ? AND key_generation = ?";
+    sql::query(query).bind(workspace_id).bind(generation)
 }

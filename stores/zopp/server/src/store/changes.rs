@@ -5,8 +5,8 @@ use futures::TryStreamExt;
 use super::{
     Action, AuditRow, SecretRow, Store, StoreError,
     audit::insert,
-    history::{Ending, erase, keep},
-    secrets::{Counted, Setting, changed, count_up, put, remove, tag},
+    history::{Ending, erase},
+    secrets::{Counted, Setting, changed, count_up, former, put, remove, tag},
     sql,
 };
 use crate::events::Event;
@@ -139,20 +139,19 @@ impl Store {
         let by = audit.principal_id.as_str();
         for key in &change.delete {
             let ending = Ending { version, by, deleted: true };
-            keep(&mut transaction, environment_id, key, &ending, &self.limits).await?;
-            remove(&mut transaction, environment_id, key).await?;
+            let former = former(&mut transaction, environment_id, key).await?;
             let row = AuditRow { action: Action::SecretDelete, ..of_key(audit, key) };
-            insert(&mut transaction, &row).await?;
+            remove(&mut transaction, environment_id, (key, former), ending, &self.limits, &row).await?;
         }
         let mut all_existed = true;
         for secret in &change.set {
             // Values that a former key encrypted are erased below, together with all that is kept.
-            let setting = Setting { version, by, keeps_former: change.new_dek.is_none() };
-            let created = put(&mut transaction, workspace_id, environment_id, secret, &setting, &self.limits).await?;
-            let action = if created { Action::SecretCreate } else { Action::SecretUpdate };
+            let former = former(&mut transaction, environment_id, &secret.key).await?;
+            let setting = Setting { workspace_id, version, by, keeps_former: change.new_dek.is_none(), former };
             let details = change.rollback_to.map(|version| serde_json::json!({ "rollback_to": version }).to_string());
-            insert(&mut transaction, &AuditRow { action, details, ..of_key(audit, &secret.key) }).await?;
-            all_existed &= !created;
+            let row = AuditRow { action: setting.action(), details, ..of_key(audit, &secret.key) };
+            put(&mut transaction, environment_id, secret, &setting, &self.limits, &row).await?;
+            all_existed &= former.is_some();
         }
         if let Some((dek_wrapped, dek_nonce)) = &change.new_dek {
             let replace = "UPDATE environments SET dek_wrapped = ?1, dek_nonce = ?2, \

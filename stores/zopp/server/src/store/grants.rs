@@ -2,8 +2,8 @@
 
 use super::{
     HolderKind, Scope, Store, StoreError,
-    authority::exists,
-    sql::{self, Connection},
+    exists::exists,
+    sql::{self, Connection, Query, Row},
 };
 use crate::rbac::{Grants, Holdings, Level, Node, Role};
 
@@ -97,17 +97,25 @@ pub(super) async fn load(
     user_id: Option<&str>,
     scope: &Scope,
 ) -> Result<Grants, StoreError> {
-    let rows = sql::query(GRANTS)
+    let rows = question(principal_id, user_id, scope).fetch_all(connection).await?;
+    from_rows(rows.iter(), user_id.is_some())
+}
+
+/// The question for the grants that apply to a principal (of a user, or a service's) at a place: kind, level, role.
+pub(super) fn question<'q>(principal_id: &'q str, user_id: Option<&'q str>, scope: &'q Scope) -> Query<'q> {
+    sql::query(GRANTS)
         .bind(&scope.workspace_id)
         .bind(&scope.project_id)
         .bind(&scope.environment_id)
         .bind(principal_id)
         .bind(user_id)
-        .fetch_all(connection)
-        .await?;
-    let mut grants = Grants { human: user_id.is_some(), ..Grants::default() };
+}
+
+/// The grants that [`question`] found, for a person's principal or a service.
+pub(super) fn from_rows<'r>(rows: impl Iterator<Item = &'r Row>, human: bool) -> Result<Grants, StoreError> {
+    let mut grants = Grants { human, ..Grants::default() };
     for row in rows {
-        add(&mut grants, row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
+        add(&mut grants, row.try_get("kind")?, row.try_get("level")?, row.try_get("role")?)?;
     }
     Ok(grants)
 }

@@ -5,12 +5,12 @@ use futures::TryStreamExt;
 use super::{
     AuditRow, Store, StoreError,
     audit::commit_with,
-    sql::{self, Connection, Row},
+    sql::{self, Connection, Query, Row},
 };
 use crate::{clock, limits::Limits};
 
 /// The size of an earlier value beside its ciphertext, as the limit counts it: its row, and its places in two indexes.
-const ROW_BYTES: i64 = 256;
+pub(super) const ROW_BYTES: i64 = 256;
 
 /// The change by which a value ends.
 pub(super) struct Ending<'a> {
@@ -140,44 +140,40 @@ impl Store {
     }
 }
 
-/// Keeps the value of a key that is about to end, if there is one, and erases the oldest ones beyond the limits. The environment's row must be
-/// locked.
-pub(super) async fn keep(
-    connection: &mut Connection,
-    environment_id: &str,
-    key: &str,
-    ending: &Ending<'_>,
-    limits: &Limits,
-) -> Result<(), StoreError> {
-    if limits.history_versions == 0 {
-        return Ok(());
-    }
+/// The statement that keeps the value of a key that is about to end. The environment's row must be locked.
+pub(super) fn keeping<'q>(environment_id: &'q str, key: &'q str, ending: &Ending<'q>) -> Query<'q> {
     // A conflict means that versions were counted anew by other means than a restore. The change is worth more than the history.
     let keep = "INSERT INTO secret_versions (env_id, key_name, version, nonce, ciphertext, set_at, set_by, ended_version, ended_at, ended_by, \
                 deleted) SELECT env_id, key_name, version, nonce, ciphertext, updated_at, set_by, ?, ?, ?, ? FROM secrets \
-                WHERE env_id = ? AND key_name = ? ON CONFLICT (env_id, key_name, version) DO NOTHING RETURNING length(ciphertext)";
-    let kept: Vec<(i64,)> = sql::query_as(keep)
+                WHERE env_id = ? AND key_name = ? ON CONFLICT (env_id, key_name, version) DO NOTHING";
+    sql::query(keep)
         .bind(ending.version)
         .bind(clock::now())
         .bind(ending.by)
         .bind(i64::from(ending.deleted))
         .bind(environment_id)
         .bind(key)
-        .fetch_all(&mut *connection)
-        .await?;
-    if kept.is_empty() {
-        return Ok(());
-    }
+}
+
+/// By how many bytes the earlier values of an environment grow by [`keeping`] one and [`trimming`] afterwards, as an expression between the two.
+/// Parameters from `?4` on: environment, key, the version at which the value ended, [`ROW_BYTES`], the number of earlier values of a key.
+macro_rules! growth {
+    () => {
+        "(SELECT CAST(coalesce(sum(length(ciphertext) + ?7), 0) AS BIGINT) FROM secret_versions \
+            WHERE env_id = ?4 AND key_name = ?5 AND ended_version = ?6) \
+         - (SELECT CAST(coalesce(sum(length(ciphertext) + ?7), 0) AS BIGINT) FROM secret_versions \
+            WHERE env_id = ?4 AND key_name = ?5 AND version NOT IN (SELECT version FROM secret_versions \
+                WHERE env_id = ?4 AND key_name = ?5 ORDER BY version DESC LIMIT ?8))"
+    };
+}
+
+pub(super) use growth;
+
+/// The statement that erases the oldest earlier values of a key beyond the limit.
+pub(super) fn trimming<'q>(environment_id: &'q str, key: &'q str, limits: &Limits) -> Query<'q> {
     let trim = "DELETE FROM secret_versions WHERE env_id = ?1 AND key_name = ?2 AND version NOT IN (SELECT version FROM secret_versions \
-                WHERE env_id = ?1 AND key_name = ?2 ORDER BY version DESC LIMIT ?3) RETURNING length(ciphertext)";
-    let erased: Vec<(i64,)> = sql::query_as(trim)
-        .bind(environment_id)
-        .bind(key)
-        .bind(i64::from(limits.history_versions))
-        .fetch_all(&mut *connection)
-        .await?;
-    let bytes = add_bytes(connection, environment_id, size(&kept) - size(&erased)).await?;
-    erase_oldest(connection, environment_id, bytes, limits).await
+                WHERE env_id = ?1 AND key_name = ?2 ORDER BY version DESC LIMIT ?3)";
+    sql::query(trim).bind(environment_id).bind(key).bind(limits.history_versions)
 }
 
 /// Erases all earlier values of an environment: its key is another one from now on.
@@ -189,7 +185,7 @@ pub(super) async fn erase(connection: &mut Connection, environment_id: &str) -> 
 }
 
 /// Erases the oldest earlier values of an environment, of whichever keys, until its `bytes` are within the limit.
-async fn erase_oldest(
+pub(super) async fn erase_oldest(
     connection: &mut Connection,
     environment_id: &str,
     bytes: i64,

@@ -15,7 +15,7 @@ pub struct InviteRow {
     pub id: String,
     /// The hash it is kept under.
     pub token_hash: Vec<u8>,
-    /// To which workspaces, in the creator's order; none for an invite to the server.
+    /// The workspaces, in the creator's order; none for an invite to the server.
     pub workspaces: Vec<WorkspaceRow>,
     /// Unix seconds.
     pub created_at: i64,

@@ -3,8 +3,8 @@
 use super::{
     AuditRow, PrincipalRow, Scope, Store, StoreError,
     audit::commit_with,
-    authority::exists,
     delegation::Holder,
+    exists::exists,
     principals::find_principal,
     sql::{self, Connection},
     workspaces::insert_member,

@@ -107,7 +107,7 @@ impl PostgresAddress {
         })
     }
 
-    /// With what to connect.
+    /// Returns the options of a connection.
     pub(crate) fn options(&self) -> Result<PgConnectOptions, sqlx::Error> {
         PgConnectOptions::from_str(&self.0)
     }

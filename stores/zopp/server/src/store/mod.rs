@@ -29,6 +29,7 @@ mod changes;
 mod delegation;
 mod environments;
 mod error;
+mod exists;
 mod exports;
 mod grants;
 mod groups;

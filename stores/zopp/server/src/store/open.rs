@@ -14,8 +14,6 @@ use super::{
 };
 use crate::limits::Limits;
 
-/// Readers in parallel. Reads are short and mostly in a cache; more connections than this only cost memory.
-const READERS: u32 = 8;
 /// How long another process (an `invite` command) may hold the write lock of a SQLite file before a write here fails.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request may wait for a connection; longer than any transaction, shorter than a caller's patience.

@@ -18,12 +18,6 @@ const CHOICE: &str = "v1_member_role";
 const RESTORED_AT: &str = "restored_at";
 
 impl Store {
-    /// When the database was last restored, as a Unix second.
-    pub async fn restored_at(&self) -> Result<Option<i64>, StoreError> {
-        let text = setting(&mut self.readers.acquire().await?, RESTORED_AT).await?;
-        text.map(|text| text.parse().map_err(|_| StoreError::Corrupt(RESTORED_AT))).transpose()
-    }
-
     /// Puts the role that each member of a workspace has without any grant in force, for all replicas: the chosen one, else the one that was chosen
     /// before, else the default. Returns it.
     pub async fn choose_member_role(&self, chosen: Option<MemberRole>) -> Result<MemberRole, StoreError> {

@@ -3,8 +3,8 @@
 use super::{
     AuditRow, KeyWrap, NewPrincipal, Store, StoreError, WorkspaceRow,
     audit::commit_with,
-    authority::exists,
     bound,
+    exists::exists,
     invites::{find_invite, use_invite},
     new_id,
     principals::{PrincipalRow, inherit_ceilings, insert_principal},

@@ -3,9 +3,9 @@
 use super::{
     AuditRow, PrincipalRow, Scope, Store, StoreError,
     audit::commit_with,
-    authority::exists,
     bound,
     delegation::{Holder, exceeds},
+    exists::exists,
     sql::{self, Connection, from_row},
 };
 use crate::{

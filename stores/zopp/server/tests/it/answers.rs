@@ -107,7 +107,7 @@ async fn a_list_waits_for_the_memory_of_one_that_is_not_taken() {
     let world = World::start_limited(limits).await;
     let mut owner = world.owner().await;
     for key in ["A", "B", "C"] {
-        set(&mut owner, key, 512 * KIB).await;
+        set(&mut owner, key, 600 * KIB).await;
     }
     let mut reader = world.member(&owner, "reader@example.com", Some("read")).await;
     reader.client = ZoppServiceClient::new(world.deaf().await);
@@ -119,7 +119,7 @@ async fn a_list_waits_for_the_memory_of_one_that_is_not_taken() {
     };
     timeout(DEADLINE, answered).await.expect("the list is on its way");
 
-    // Both would take 6 MiB, and their address may have half of the 8 MiB.
+    // Each takes the memory of its values and of one more: both 4.7 MiB, and their address may have half of the 8 MiB.
     let (request, mut client) = (owner.sign("ListSecrets", list_request()), world.client());
     let waiting = tokio::spawn(async move { client.list_secrets(request).await });
     owner.set("D").await.expect("small requests go on");

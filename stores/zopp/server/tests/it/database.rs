@@ -143,7 +143,7 @@ fn the_suite_passes_on_postgres_as_well() {
     }
     let mut suite = Command::new(std::env::current_exe().unwrap());
     suite.env(SWITCH, "postgres");
-    for chosen in ["command::", "crash::", "outages::", "replicas::", "database::"] {
+    for chosen in ["command::", "crash::", "kills::", "outages::", "replicas::", "database::"] {
         suite.args(["--skip", chosen]);
     }
     let output = suite.output().unwrap();

@@ -32,7 +32,7 @@ async fn generations(world: &World, person: &Person) -> Result<usize, Status> {
 }
 
 /// A new key for all holders. The server cannot tell of which key the link and the wraps are.
-fn rotation(state: &GetKeyStateResponse, seed: &SigningSeed) -> RotateWorkspaceKeyRequest {
+pub(crate) fn rotation(state: &GetKeyStateResponse, seed: &SigningSeed) -> RotateWorkspaceKeyRequest {
     let (former, new) = (Kek::from_slice(&[1; 32]).unwrap(), Kek::from_slice(&[2; 32]).unwrap());
     let link = KeyLink::new(&state.workspace_id, state.generation + 1, &former, &new).unwrap();
     let wraps = state.holders.iter().map(|holder| {

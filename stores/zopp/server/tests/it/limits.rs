@@ -1,22 +1,14 @@
 //! Limits: hostile callers stop nobody.
 
-use std::{
-    future::poll_fn,
-    io::ErrorKind,
-    net::SocketAddr,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::{io::ErrorKind, net::SocketAddr};
 
-use bytes::Bytes;
-use http_body::{Body, Frame};
 use konverge_zopp_crypto::SigningSeed;
 use konverge_zopp_proto::{self as proto, zopp_service_client::ZoppServiceClient};
 use konverge_zopp_server::{
     limits::Limits,
     serve::{Options, Server, TlsFiles},
 };
-use konverge_zopp_testing::{Authority, Issued};
+use konverge_zopp_testing::{Authority, Issued, UnfinishedRequest};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -24,7 +16,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, transport::Channel};
-use tower::Service;
 
 use crate::{
     command::{Serving, program, set_up, stdout},
@@ -226,35 +217,9 @@ async fn requests_under_way_are_bounded_and_given_back() {
     world.client().upsert_secret(owner.sign("UpsertSecret", upsert("AFTER"))).await.unwrap();
 }
 
-/// The beginning of a message, which never goes on.
-struct Unfinished(Option<Bytes>);
-
-impl Body for Unfinished {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
-    }
-}
-
-/// So many bytes of a larger message.
-fn beginning(bytes: usize) -> Bytes {
-    let mut message = vec![0; 5 + bytes];
-    message[1..5].copy_from_slice(&u32::try_from(HUGE).unwrap().to_be_bytes());
-    message.into()
-}
-
-/// The answer to a request of which only the beginning arrives.
-async fn send_unfinished(mut channel: Channel, beginning: Bytes) -> Status {
-    let request = http::Request::post("http://localhost/zopp.ZoppService/UpsertSecret")
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .body(tonic::body::Body::new(Unfinished(Some(beginning))))
-        .unwrap();
-    poll_fn(|context| channel.poll_ready(context)).await.unwrap();
-    let response = channel.call(request).await.unwrap();
-    Status::from_header_map(response.headers()).expect("a refusal")
+/// A request of which so many bytes arrive, and no more.
+fn unfinished(bytes: usize) -> UnfinishedRequest {
+    UnfinishedRequest::new(u32::try_from(HUGE).unwrap(), bytes)
 }
 
 #[tokio::test]
@@ -264,7 +229,8 @@ async fn requests_that_never_end_take_a_share_of_the_memory_and_no_more() {
     let mut owner = world.owner().await;
     let mut hostile = tokio::task::JoinSet::new();
     for _ in 0..20 {
-        hostile.spawn(send_unfinished(world.channel.clone(), beginning(MIB)));
+        let (request, channel) = (unfinished(MIB), world.channel.clone());
+        hostile.spawn(async move { request.send(channel).await.unwrap() });
     }
     // Three of them fit, each with its base.
     for _ in 0..17 {
@@ -328,12 +294,13 @@ async fn hostile_callers_do_not_fill_the_memory() {
     }
     lists.shutdown().await;
     let connect = || async { Channel::from_shared(serving.url.clone()).unwrap().connect().await.unwrap() };
-    let beginning = beginning(512 * 1024);
+    let request = unfinished(512 * 1024);
     let mut hostile = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let channel = connect().await;
         for _ in 0..40 {
-            hostile.spawn(send_unfinished(channel.clone(), beginning.clone()));
+            let (request, channel) = (request.clone(), channel.clone());
+            hostile.spawn(async move { request.send(channel).await.unwrap() });
         }
     }
     // Without a limit, all of them would stay: 400 MiB.
@@ -355,8 +322,9 @@ async fn hostile_callers_do_not_fill_the_memory() {
         });
     }
     callers.join_all().await;
+    // An idle server has less than 20 MiB, and less than 64 at all times. This program is not optimised, which makes its code larger, not its data.
     let grown = (peak(&serving) - before) / MIB;
-    assert!(grown < 96, "{grown} MiB beyond the {} MiB of an idle server", before / MIB);
+    assert!(grown < 44, "{grown} MiB beyond the {} MiB of an idle server", before / MIB);
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod hostile;
 mod identity;
 mod invites;
 mod key_rotation;
+mod kills;
 mod ladder;
 mod lifecycle;
 mod limits;

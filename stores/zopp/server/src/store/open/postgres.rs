@@ -4,11 +4,13 @@ use std::net::IpAddr;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
 
-use super::{ACQUIRE_TIMEOUT, MadeBy, OpenError, READERS, made_by, not_migrated};
+use super::{ACQUIRE_TIMEOUT, MadeBy, OpenError, made_by, not_migrated};
 use crate::store::{location::PostgresAddress, migrations, sql::Pool};
 
 /// Changes in parallel. Reads have connections of their own, so changes that wait for each other never hold up a read.
 const WRITERS: u32 = 8;
+/// Reads in parallel, each of which waits for a round trip most of the time.
+const READERS: u32 = 8;
 /// Server-side limits, in milliseconds. A replica that was frozen in the middle of a change holds its locks for no longer than the
 /// idle limit; a change waits for others no longer than the lock limit.
 const SESSION: [(&str, &str); 3] =
@@ -38,7 +40,7 @@ pub(super) async fn open(address: &PostgresAddress) -> Result<(PgPool, PgPool), 
     Ok((writer, readers))
 }
 
-/// Says loudly that others could read and change what passes between this program and its database.
+/// Logs a warning that others could read and change the traffic between this program and its database.
 fn warn_without_tls(address: &PostgresAddress, options: &PgConnectOptions) {
     let host = options.get_host();
     let is_near = options.get_socket().is_some()

@@ -13,8 +13,17 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use super::{ACQUIRE_TIMEOUT, BUSY_TIMEOUT, MadeBy, OpenError, READERS, made_by, not_migrated};
+use super::{ACQUIRE_TIMEOUT, BUSY_TIMEOUT, MadeBy, OpenError, made_by, not_migrated};
 use crate::store::{migrations, sql::Pool};
+
+/// Readers in parallel. Reads are short; each reader costs a thread and its caches.
+const READERS: u32 = 4;
+/// The page cache of a reader, in the spelling of SQLite: KiB, as a negative number. The system keeps pages as well, once for all readers.
+const READER_CACHE: &str = "-1024";
+
+/// After so many pages, 32 MiB of them, a commit also writes what is in the log into the file. With fewer, one commit of fifty would take several times as
+/// long; upkeep empties the log each minute.
+const CHECKPOINT_PAGES: &str = "8192";
 
 /// The `user_version` of a file in which nothing that was deleted is left. Files of earlier versions have 0.
 const CLEAN: i64 = 1;
@@ -42,11 +51,13 @@ pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, Sqlit
     let pool = || {
         SqlitePoolOptions::new()
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            // A file does not hang up.
+            .test_before_acquire(false)
             .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
     };
 
     // SQLite overwrites deleted and replaced content with zeros.
-    let writing = options.clone().pragma("secure_delete", "on");
+    let writing = options.clone().pragma("secure_delete", "on").pragma("wal_autocheckpoint", CHECKPOINT_PAGES);
     let writer = pool().max_connections(1).connect_with(writing).await.map_err(connect_error)?;
     let made_by = made_by(&Pool::Sqlite(writer.clone())).await.map_err(connect_error)?;
     if made_by == MadeBy::Original {
@@ -59,7 +70,7 @@ pub(super) async fn open(path: &Path, create: bool) -> Result<(SqlitePool, Sqlit
     clean(&writer, path, made_by == MadeBy::Nobody).await.map_err(connect_error)?;
     let readers = pool()
         .max_connections(READERS)
-        .connect_with(options.pragma("query_only", "on"))
+        .connect_with(options.pragma("query_only", "on").pragma("cache_size", READER_CACHE))
         .await
         .map_err(connect_error)?;
     Ok((writer, readers))

@@ -10,11 +10,13 @@
 //! - `IS DISTINCT FROM` compares values that can be `NULL`; PostgreSQL's `IS NOT` takes constants only.
 //! - No functions of time or JSON: both are done in Rust.
 
+mod batch;
 mod connection;
 mod dialect;
 mod query;
 mod row;
 
+pub(super) use batch::batch;
 pub(super) use connection::{Connection, Pool, Source, Transaction};
 pub(super) use dialect::postgres_schema;
 pub(super) use query::{Query, QueryAs, Value, query, query_as, query_made};

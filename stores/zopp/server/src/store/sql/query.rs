@@ -23,6 +23,7 @@ pub(in crate::store) struct QueryAs<'q, T> {
 }
 
 /// A value, or a `NULL` of its type.
+#[derive(Clone)]
 pub(in crate::store) enum Value<'q> {
     Text(Option<Cow<'q, str>>),
     Bytes(Option<&'q [u8]>),
@@ -109,7 +110,52 @@ impl<'q> Query<'q> {
         }
     }
 
-    fn sqlite(self) -> sqlx::query::Query<'static, Sqlite, SqliteArguments> {
+    /// Several statements in one text. SQLite's driver counts the values of all of them, so each place at which a value stands gets a value of its own.
+    pub(super) fn joined(statements: Vec<Self>) -> Self {
+        let (mut sql, mut values) = (String::new(), Vec::new());
+        for statement in statements {
+            statement.append(&mut sql, &mut values);
+            sql.push(';');
+        }
+        Self { sql: Cow::Owned(sql), values }
+    }
+
+    /// The rows of several queries in one. Each is given with what is selected from it, which may be made of names and constants only.
+    pub(in crate::store) fn union_all(queries: Vec<(String, Self)>) -> Self {
+        let (mut sql, mut values) = (String::new(), Vec::new());
+        for (number, (columns, query)) in queries.into_iter().enumerate() {
+            let union = if number == 0 { "" } else { " UNION ALL " };
+            sql.push_str(&format!("{union}SELECT {columns} FROM ("));
+            query.append(&mut sql, &mut values);
+            sql.push_str(&format!(") part_{number}"));
+        }
+        Self { sql: Cow::Owned(sql), values }
+    }
+
+    /// Adds the statement to a text, and its values to those of the text: one for each place at which one stands.
+
+    fn append(&self, sql: &mut String, values: &mut Vec<Value<'q>>) {
+        let (mut bare, mut quoted) = (0, false);
+        let mut characters = self.sql.chars().peekable();
+        while let Some(character) = characters.next() {
+            sql.push(character);
+            quoted ^= character == '\'';
+            if character == '?' && !quoted {
+                let mut number = 0;
+                while let Some(digit) = characters.peek().and_then(|next| next.to_digit(10)) {
+                    number = number * 10 + digit as usize;
+                    characters.next();
+                }
+                if number == 0 {
+                    bare += 1;
+                    number = bare;
+                }
+                values.extend(self.values.get(number - 1).cloned());
+            }
+        }
+    }
+
+    pub(super) fn sqlite(self) -> sqlx::query::Query<'static, Sqlite, SqliteArguments> {
         let query = match self.sql {
             Cow::Borrowed(sql) => sqlx::query(sql),
             // Safe: made of names and constants, as `query_made` requires.
@@ -190,4 +236,43 @@ values! {
     u32 => |number| Self::Integer(Some(number.into()));
     Option<u32> => |number| Self::Integer(number.map(Into::into));
     bool => |truth| Self::Boolean(truth);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_statements_have_a_value_for_each_place() {
+        let statements = vec![
+            query("SELECT ?2, '?', ?1, ?2").bind("a").bind("b"),
+            query("SELECT 1"),
+            query("SELECT ?, ?").bind("c").bind("d"),
+        ];
+        let Query { sql, values } = Query::joined(statements);
+        assert_eq!(sql, "SELECT ?, '?', ?, ?;SELECT 1;SELECT ?, ?;");
+        assert_eq!(texts(&values), ["b", "a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn queries_become_one_with_a_value_for_each_place() {
+        let queries = vec![
+            ("1, NULL".to_owned(), query("SELECT 1 WHERE ?1 = ?1").bind("a")),
+            ("2, q".to_owned(), query("SELECT ? AS q").bind("b")),
+        ];
+        let Query { sql, values } = Query::union_all(queries);
+        assert_eq!(
+            sql,
+            "SELECT 1, NULL FROM (SELECT 1 WHERE ? = ?) part_0 UNION ALL SELECT 2, q FROM (SELECT ? AS q) part_1"
+        );
+        assert_eq!(texts(&values), ["a", "a", "b"]);
+    }
+
+    fn texts<'a>(values: &'a [Value<'_>]) -> Vec<&'a str> {
+        let text = |value: &'a Value<'_>| match value {
+            Value::Text(Some(text)) => text.as_ref(),
+            _ => panic!("a text"),
+        };
+        values.iter().map(text).collect()
+    }
 }
