@@ -1,6 +1,10 @@
 //! The account on the openZro server, as the collections of remote objects use it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use konverge::remote::{self, Failure};
 use konverge_core::{
@@ -68,8 +72,7 @@ impl Account {
     }
 
     pub(crate) async fn list<T: DeserializeOwned>(&self, collection: &Collection) -> Result<Vec<T>, Failure> {
-        let objects = self.0.client.list(collection).await.map_err(|error| failure(&error))?;
-        objects.iter().map(read).collect()
+        self.0.client.list_as(collection).await.map_err(|error| failure(&error))
     }
 
     /// Returns the object, or `None` if the API itself says that there is none.
@@ -167,10 +170,35 @@ impl Account {
         }
     }
 
-    /// Forgets the networks, because a list has an item that none of them has.
+    /// Returns the ids of the networks of these items, such as of its routers: `inside` are those of a network. An item that no network has is newer than
+    /// the list of networks, which is then read again.
+    pub(crate) async fn networks_of<T: Sync>(
+        &self,
+        items: &[T],
+        id: fn(&T) -> &str,
+        inside: fn(&Network) -> &[String],
+    ) -> Result<HashMap<String, String>, Failure> {
+        let known = by_item(&self.networks().await?, inside);
+        if items.iter().all(|item| known.contains_key(id(item))) {
+            return Ok(known);
+        }
+        self.forget_networks().await;
+        Ok(by_item(&self.networks().await?, inside))
+    }
+
+    /// Forgets the networks, because something has changed in them.
     pub(crate) async fn forget_networks(&self) {
         *self.0.networks.lock().await = None;
     }
+}
+
+/// The ids of networks by the ids of what is inside them.
+fn by_item(networks: &[Network], inside: fn(&Network) -> &[String]) -> HashMap<String, String> {
+    let mut ids = HashMap::new();
+    for network in networks {
+        ids.extend(inside(network).iter().map(|item| (item.clone(), network.id.clone())));
+    }
+    ids
 }
 
 /// The setting with the groups that the admission checks leave out.
@@ -196,11 +224,7 @@ fn map(fields: Value) -> Fields {
 }
 
 fn read<T: DeserializeOwned>(object: &Object) -> Result<T, Failure> {
-    object.read().map_err(|error| {
-        let message =
-            format!("openZro sent a {} that cannot be read: {error}; check the server's version", object.place());
-        Failure::new(ErrorClass::Transient, "InvalidAnswer", message)
-    })
+    object.read().map_err(|error| failure(&error))
 }
 
 /// The failure of a call, with the class that decides when the object is tried again.
@@ -209,7 +233,7 @@ fn failure(error: &OpenZroError) -> Failure {
         Cause::Limited { .. } | Cause::Foreign { retry_after: Some(_), .. } => error.class(),
         _ if error.concerns_every_request() => ErrorClass::Unavailable(ENDPOINT),
         Cause::Linked { .. } => ErrorClass::After(REFUSED_RETRY),
-        Cause::Failed { .. } => ErrorClass::Transient,
+        Cause::Failed { .. } | Cause::Unreadable(_) => ErrorClass::Transient,
         _ => ErrorClass::Refused,
     };
     let failure = Failure::new(class, error.reason(), error.to_string());

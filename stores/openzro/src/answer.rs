@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use http::{Method, StatusCode};
 use konverge_endpoint::Outcome;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::error::{Cause, Effect};
 
@@ -51,7 +50,7 @@ impl Answer {
     }
 
     /// The JSON of a success, or the cause of the failure and whether the request took effect.
-    pub(crate) fn result(&self, asked: &Asked<'_>) -> Result<Value, (Effect, Cause)> {
+    pub(crate) fn result<'a, T: Deserialize<'a>>(&'a self, asked: &Asked<'_>) -> Result<T, (Effect, Cause)> {
         // A GET changes nothing, whatever its answer is.
         let unknown = if *asked.method == Method::GET { Effect::None } else { Effect::Unknown };
         let status = self.status.as_u16();
@@ -63,7 +62,8 @@ impl Answer {
         };
         if self.status == StatusCode::OK {
             return serde_json::from_slice(&self.body).map_err(|error| {
-                let why = format!("no complete JSON at line {} column {}", error.line(), error.column());
+                let why = if error.is_data() { "JSON of another form" } else { "no complete JSON" };
+                let why = format!("{why} at line {} column {}", error.line(), error.column());
                 (unknown, foreign(&why))
             });
         }
@@ -129,6 +129,7 @@ fn refused_deletion(message: String) -> Cause {
 #[cfg(test)]
 mod tests {
     use konverge_core::error::Classify;
+    use serde_json::Value;
 
     use super::*;
     use crate::error::OpenZroError;
@@ -139,7 +140,7 @@ mod tests {
 
     fn judged(method: &Method, status: u16, body: &str) -> (&'static str, Effect) {
         let asked = Asked { method, address: &"http://oz".into(), route: "/groups" };
-        let (effect, cause) = answer(status, body).result(&asked).unwrap_err();
+        let (effect, cause) = answer(status, body).result::<Value>(&asked).unwrap_err();
         let error = OpenZroError { what: "x".to_owned(), effect, cause };
         (error.reason(), error.effect())
     }

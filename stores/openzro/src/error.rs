@@ -154,6 +154,9 @@ pub enum Cause {
         /// When to come back, if it said so.
         retry_after: Option<Duration>,
     },
+    /// An object of an answer has another form than this client knows.
+    #[error("openZro sent it in a form that this client does not know: {0}; check the server's version")]
+    Unreadable(#[source] serde_json::Error),
 }
 
 impl OpenZroError {
@@ -203,7 +206,8 @@ impl Classify for OpenZroError {
             | Cause::Unreachable { .. }
             | Cause::Limited { .. }
             | Cause::Failed { .. }
-            | Cause::Foreign { .. } => ErrorClass::Transient,
+            | Cause::Foreign { .. }
+            | Cause::Unreadable(_) => ErrorClass::Transient,
         }
     }
 
@@ -224,7 +228,7 @@ impl Classify for OpenZroError {
             Cause::Limited { .. } => "RateLimited",
             Cause::Failed { .. } => "OpenZroFailed",
             Cause::Unsupported { .. } => "Unsupported",
-            Cause::Foreign { .. } => "InvalidAnswer",
+            Cause::Foreign { .. } | Cause::Unreadable(_) => "InvalidAnswer",
         }
     }
 }

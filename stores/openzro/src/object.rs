@@ -5,7 +5,10 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::place::{Collection, Place};
+use crate::{
+    error::{Cause, Effect, OpenZroError},
+    place::{Collection, Place},
+};
 
 /// The keys of a request's body.
 pub type Fields = Map<String, Value>;
@@ -44,8 +47,8 @@ impl Object {
     }
 
     /// Reads it as one of [`types`](crate::types). Unknown keys are ignored, and `null` is an empty list.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        T::deserialize(Value::Object(self.raw.clone()))
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, OpenZroError> {
+        T::deserialize(&self.raw).map_err(|error| unreadable(&self.place(), error))
     }
 
     /// Returns the body of a PUT that changes nothing: what the server sent, in the form in which it accepts it.
@@ -83,6 +86,11 @@ impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Object({})", self.place())
     }
+}
+
+/// The error for an object that has another form than the caller knows.
+pub(crate) fn unreadable(place: &Place, error: serde_json::Error) -> OpenZroError {
+    OpenZroError { what: format!("read {place}"), effect: Effect::None, cause: Cause::Unreadable(error) }
 }
 
 /// Turns a list of objects with an `id` into a list of ids.

@@ -1,7 +1,8 @@
 //! Groups.
 
 use konverge::remote::{Deletion, Failure, Mark, Remote};
-use konverge_openzro::{Collection, types::Group};
+use konverge_openzro::Collection;
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::json;
 
 use super::differing;
@@ -22,25 +23,26 @@ impl Groups {
     }
 }
 
-/// A group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A group. It is read directly from the answer: a large account has thousands of groups, and their peers are most of the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct GroupItem {
     id: String,
     name: String,
     /// Not their number, which changes whenever a peer comes or goes.
+    #[serde(default, rename = "peers", deserialize_with = "is_filled")]
     has_peers: bool,
+}
+
+/// Whether a list has entries. `null` has none.
+fn is_filled<'de, D: Deserializer<'de>>(list: D) -> Result<bool, D::Error> {
+    let entries = Option::<Vec<IgnoredAny>>::deserialize(list)?;
+    Ok(entries.is_some_and(|entries| !entries.is_empty()))
 }
 
 impl GroupItem {
     /// The id.
     pub fn id(&self) -> &str {
         &self.id
-    }
-}
-
-impl From<Group> for GroupItem {
-    fn from(group: Group) -> Self {
-        Self { has_peers: !group.peers.is_empty(), id: group.id, name: group.name }
     }
 }
 
@@ -54,20 +56,20 @@ impl Remote for Groups {
     const HAS_FOREIGN_CONTENT: bool = true;
 
     async fn list(&self, scope: &str) -> Result<Vec<GroupItem>, Failure> {
-        Ok(self.0.of(scope)?.list::<Group>(&Collection::Groups).await?.into_iter().map(Into::into).collect())
+        self.0.of(scope)?.list(&Collection::Groups).await
     }
 
     async fn get(&self, scope: &str, id: &str) -> Result<Option<GroupItem>, Failure> {
-        Ok(self.0.of(scope)?.find::<Group>(&Collection::Groups.place(id)).await?.map(Into::into))
+        self.0.of(scope)?.find(&Collection::Groups.place(id)).await
     }
 
     async fn create(&self, scope: &str, name: &String, _: &Mark) -> Result<GroupItem, Failure> {
-        Ok(self.0.of(scope)?.create::<Group>(&Collection::Groups, json!({ "name": name })).await?.0.into())
+        Ok(self.0.of(scope)?.create(&Collection::Groups, json!({ "name": name })).await?.0)
     }
 
     async fn update(&self, scope: &str, item: &GroupItem, name: &String, _: &Mark) -> Result<GroupItem, Failure> {
         let place = Collection::Groups.place(&item.id);
-        Ok(self.0.of(scope)?.set::<Group>(&place, json!({ "name": name })).await?.into())
+        self.0.of(scope)?.set(&place, json!({ "name": name })).await
     }
 
     async fn delete(&self, scope: &str, item: &GroupItem) -> Result<Deletion, Failure> {
@@ -92,5 +94,26 @@ impl Remote for Groups {
 
     fn foreign_content(item: &GroupItem) -> Option<String> {
         item.has_peers.then(|| "peers".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn of_the_peers_of_a_group_only_their_presence_is_kept() {
+        let peer = json!({ "id": "p", "name": "laptop" });
+        for (peers, has_peers) in [(Value::Null, false), (json!([]), false), (json!([peer]), true)] {
+            let group = json!({ "id": "g", "name": "n", "peers": peers, "peers_count": 1, "resources": null });
+            let group: GroupItem = serde_json::from_value(group).unwrap();
+            assert_eq!(group, GroupItem { id: "g".to_owned(), name: "n".to_owned(), has_peers });
+        }
+        let without: GroupItem = serde_json::from_value(json!({ "id": "g", "name": "n" })).unwrap();
+        assert!(!without.has_peers);
+        // A server that shows peers in another form shows nobody that the group is empty.
+        assert!(serde_json::from_value::<GroupItem>(json!({ "id": "g", "name": "n", "peers": 3 })).is_err());
     }
 }

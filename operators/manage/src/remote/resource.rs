@@ -23,25 +23,15 @@ impl Resources {
         Collection::Resources { network: network.to_owned() }
     }
 
-    /// The resources with their networks. A resource that no network has is newer than the list of networks, which is then read again.
+    /// The resources with their networks.
     async fn placed(&self, scope: &str, resources: Vec<Resource>) -> Result<Vec<ResourceItem>, Failure> {
-        let networks = self.0.of(scope)?.networks().await?;
-        let is_known = |resource: &Resource| networks.iter().any(|network| network.resources.contains(&resource.id));
-        let networks = if resources.iter().all(is_known) {
-            networks
-        } else {
-            self.0.of(scope)?.forget_networks().await;
-            self.0.of(scope)?.networks().await?
+        let account = self.0.of(scope)?;
+        let networks = account.networks_of(&resources, |resource| &resource.id, |network| &network.resources).await?;
+        let place = |resource: Resource| {
+            let network = networks.get(&resource.id).cloned().unwrap_or_default();
+            ResourceItem::new(resource, network)
         };
-        let network_of =
-            |id: &str| networks.iter().find(|network| network.resources.iter().any(|resource| resource == id));
-        Ok(resources
-            .into_iter()
-            .map(|resource| {
-                let network = network_of(&resource.id).map(|network| network.id.clone()).unwrap_or_default();
-                ResourceItem::new(resource, network)
-            })
-            .collect())
+        Ok(resources.into_iter().map(place).collect())
     }
 }
 

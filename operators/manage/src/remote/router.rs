@@ -21,24 +21,15 @@ impl Routers {
         Collection::Routers { network: network.to_owned() }
     }
 
-    /// The networks by the ids of their routers. A router that none of them has is newer than the list of networks, which is then read again.
+    /// The routers with their networks.
     async fn placed(&self, scope: &str, routers: Vec<Router>) -> Result<Vec<RouterItem>, Failure> {
-        let networks = self.0.of(scope)?.networks().await?;
-        let is_known = |router: &Router| networks.iter().any(|network| network.routers.contains(&router.id));
-        let networks = if routers.iter().all(is_known) {
-            networks
-        } else {
-            self.0.of(scope)?.forget_networks().await;
-            self.0.of(scope)?.networks().await?
+        let account = self.0.of(scope)?;
+        let networks = account.networks_of(&routers, |router| &router.id, |network| &network.routers).await?;
+        let place = |router: Router| {
+            let network = networks.get(&router.id).cloned().unwrap_or_default();
+            RouterItem::new(router, network)
         };
-        let network_of = |id: &str| networks.iter().find(|network| network.routers.iter().any(|router| router == id));
-        Ok(routers
-            .into_iter()
-            .map(|router| {
-                let network = network_of(&router.id).map(|network| network.id.clone()).unwrap_or_default();
-                RouterItem::new(router, network)
-            })
-            .collect())
+        Ok(routers.into_iter().map(place).collect())
     }
 }
 

@@ -49,7 +49,8 @@ pub struct SetupKeyItem {
 
 impl From<SetupKey> for SetupKeyItem {
     fn from(key: SetupKey) -> Self {
-        let name = key.name.split_once(" konverge=").map_or(key.name.as_str(), |(name, _)| name).to_owned();
+        // The mark is the last word. The name of an object may have one, too.
+        let name = key.name.rsplit_once(" konverge=").map_or(key.name.as_str(), |(name, _)| name).to_owned();
         Self {
             id: key.id,
             name,
@@ -67,6 +68,11 @@ impl SetupKeyItem {
     /// The id.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// The ids of the groups that its peers join.
+    pub fn auto_groups(&self) -> &BTreeSet<String> {
+        &self.auto_groups
     }
 
     /// Why no peer can use the key any more, or why it is not the desired one although nothing can change it; `None` if it is fine.

@@ -11,7 +11,9 @@ use std::{
 
 use http::Method;
 use konverge_core::error::{Classify, ErrorClass};
-use konverge_openzro::{Cause, Collection, Credential, Deletion, Effect, Limits, OpenZro, OpenZroConfig, OpenZroError};
+use konverge_openzro::{
+    Cause, Collection, Credential, Deletion, Effect, Limits, OpenZro, OpenZroConfig, OpenZroError, types::Group,
+};
 use konverge_testkit::eventually;
 use konverge_testkit_stores::{Fault, HttpFront};
 use serde_json::json;
@@ -144,4 +146,31 @@ async fn requests_keep_to_the_budget_and_each_is_observed() {
     // 5 at once and 20 more at 20 per second.
     assert!(began.elapsed() >= Duration::from_millis(950), "{:?}", began.elapsed());
     assert_eq!(count.load(Ordering::SeqCst), 25);
+}
+
+#[tokio::test]
+async fn a_list_of_another_form_is_never_an_empty_one() {
+    for target in Target::all().await {
+        let (front, openzro) = behind(&target).await;
+        let groups = async |body: &str| {
+            let body = body.to_owned();
+            let headers = vec![("content-type", "application/json".to_owned())];
+            front.plan(move |_| Some(Fault::Answer { status: 200, headers: headers.clone(), body: body.clone() }));
+            openzro.list_as::<Group>(&Collection::Groups).await
+        };
+        assert_eq!(groups("null").await.unwrap(), []);
+        assert_eq!(groups(r#"[{"id":"g","name":"n","peers":null}]"#).await.unwrap()[0].name, "n");
+        for body in ["{}", r#""g""#, "[1]", "[null]", r#"[{"id":"g"}"#, "[", ""] {
+            let error = groups(body).await.unwrap_err();
+            assert!(matches!(error.cause, Cause::Foreign { .. }), "{body}: {error}");
+        }
+        // One group that cannot be read: nothing is known of the others, and the error names it.
+        let error = groups(r#"[{"id":"f"},{"id":"g","name":["n"]}]"#).await.unwrap_err();
+        assert!(matches!(error.cause, Cause::Unreadable(_)) && error.to_string().contains("group g"), "{error}");
+        assert_eq!(
+            (error.effect(), error.reason(), error.class()),
+            (Effect::None, "InvalidAnswer", ErrorClass::Transient)
+        );
+        assert!(!error.concerns_every_request());
+    }
 }
