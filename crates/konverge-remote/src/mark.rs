@@ -39,14 +39,19 @@ impl Mark {
         Self { stays, ..self }
     }
 
-    /// Returns the first mark in a text of an item, or `None` if there is none.
+    /// Returns the last mark in a text of an item, or `None` if there is none. A mark is written behind the text of its object, which may have a mark in
+    /// it, such as one that was copied from another item.
     pub fn find_in(text: &str) -> Option<Self> {
-        let (_, after) = text.split_once(WORD)?;
-        let end = after.find(|character| !is_plain(character) && character != '/').unwrap_or(after.len());
-        let mut words = after[..end].splitn(3, '/');
+        text.match_indices(WORD).filter_map(|(at, _)| Self::read(&text[at + WORD.len()..])).last()
+    }
+
+    /// Reads a mark without its first word, from the beginning of a text.
+    fn read(text: &str) -> Option<Self> {
+        let end = text.find(|character| !is_plain(character) && character != '/').unwrap_or(text.len());
+        let mut words = text[..end].splitn(3, '/');
         let (cluster, uid) = (words.next()?, words.next()?);
         let part = words.next().unwrap_or_default();
-        let stays = after[end..].starts_with(STAYS);
+        let stays = text[end..].starts_with(STAYS);
         (!cluster.is_empty() && !uid.is_empty()).then(|| Self::new(cluster, uid, part).with_stay(stays))
     }
 
@@ -103,6 +108,10 @@ mod tests {
         for (text, expected) in [
             ("konverge=c/u", Some(("c", "u", ""))),
             ("made for konverge=c/u/router, do not edit", Some(("c", "u", "router"))),
+            // A mark that was copied with the text of another item, and a word that only looks like the beginning of one.
+            ("like konverge=x/y;stays konverge=c/u/router", Some(("c", "u", "router"))),
+            ("konverge=c/u konverge=rocks", Some(("c", "u", ""))),
+            ("konverge=konverge=c/u", Some(("c", "u", ""))),
             ("konverge=c", None),
             ("konverge=/u", None),
             ("konverge=c/", None),

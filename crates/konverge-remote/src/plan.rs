@@ -269,15 +269,13 @@ impl<'a, R: Remote> Facts<'a, R> {
                 if let Some(failure) = self.stranger(item) {
                     return Some(Step::Refuse(failure));
                 }
-                self.claimed().or_else(|| {
-                    Some(Step::Record(Entry {
-                        origin: Origin::Adopted,
-                        scope: self.binding.scope.clone(),
-                        name: R::name(item).to_owned(),
-                        id: Some(R::id(item).to_owned()),
-                        replaces: None,
-                    }))
-                })
+                Some(Step::Record(Entry {
+                    origin: Origin::Adopted,
+                    scope: self.binding.scope.clone(),
+                    name: R::name(item).to_owned(),
+                    id: Some(R::id(item).to_owned()),
+                    replaces: None,
+                }))
             }
             (_, several) => {
                 let message = format!("there are {} with the name {name}; adopt one by its id", several.len());
