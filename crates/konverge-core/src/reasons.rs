@@ -28,21 +28,21 @@ reasons! {
     CHILDREN_APPLIED_TWICE = "ChildrenAppliedTwice":
         "Two sets of children were applied in one run, and each would delete the children of the other; a bug in the operator",
     CHILD_ORDER = "ChildOrder":
-        "A child waits for one that is not wanted, or children wait for each other; a bug in the operator",
+        "A child waits for one that the run does not add, or children wait for each other; a bug in the operator",
     CONFLICT = "Conflict":
-        "Somebody else wrote at the same time; it is tried again",
+        "Another client wrote at the same time; the run is repeated",
     EVENTS_LIMITED = "EventsLimited":
         "The object has had many events in a short time, so more are left out; its status and the operator's log have the rest",
     FAILED = "Failed":
-        "It failed, and the error's own reason is no single word",
+        "The run failed, and the error's own reason is not a single word",
     FIELD_CONFLICT = "FieldConflict":
-        "Somebody else owns fields that are to be written",
+        "Another field manager owns fields of the write",
     FORBIDDEN = "Forbidden":
         "The operator's role does not allow a request",
     GONE = "Gone":
-        "The object to be written is no more, or is another one of the same name",
+        "The object of a write was deleted, or another object has its name now",
     IMMUTABLE = "Immutable":
-        "A field was to be changed that cannot be",
+        "A write would change a field that cannot change",
     INPUT_OUTPUT = "InputOutput":
         "Input or output failed; it is tried again",
     INVALID_DATA = "InvalidData":
@@ -52,11 +52,11 @@ reasons! {
     INVALID_NAME = "InvalidName":
         "A name or namespace that Kubernetes does not allow",
     MISSING_FIELD = "MissingField":
-        "An object that is to be written lacks a field such as its name; a bug in the operator",
+        "The object of a write lacks a field such as its name; a bug in the operator",
     NOT_ENCODABLE = "NotEncodable":
-        "An object that is to be written is no JSON; a bug in the operator",
+        "The object of a write cannot be encoded as JSON; a bug in the operator",
     NOT_ESTABLISHED = "NotEstablished":
-        "A definition was brought and is not served yet; it is looked at again",
+        "An installed definition is not served yet; the operator checks it again",
     NOT_FOUND = "NotFound":
         "A write refers to an object that does not exist, such as a namespace or a definition",
     NOT_LEADING = "NotLeading":
@@ -66,7 +66,7 @@ reasons! {
     NOT_SELECTED = "NotSelected":
         "An object with the operator's finalizer is being deleted, and perhaps no process selects it; change its labels so that one does",
     NOT_UNDERSTOOD = "NotUnderstood":
-        "An object is not what its kind says; it is left alone until somebody changes it",
+        "An object does not match the schema of its kind; it is left alone until somebody changes it",
     OWNER_KEY_UNAVAILABLE = "OwnerKeyUnavailable":
         "The Secret with the key that proves which children are the operator's cannot be read; it is tried again",
     OWNED_BY_ANOTHER = "OwnedByAnother":
@@ -74,33 +74,33 @@ reasons! {
     PANICKED = "Panicked":
         "A bug in the operator ended the run; it is tried again",
     RECONCILED = "Reconciled":
-        "The object is as it is wanted, and its author says nothing more of it",
+        "The object is in its desired state",
     REJECTED = "Rejected":
-        "The API server, a quota or a webhook does not take an object as it is wanted",
+        "The API server, a quota or a webhook refuses the write of an object",
     REQUEST_FAILED = "RequestFailed":
         "A request of the author's own to the API server failed",
     SECRET_IMMUTABLE = "SecretImmutable":
         "As Immutable, of a Secret",
     SECRET_REJECTED = "SecretRejected":
-        "As Rejected, of a Secret; what was said is kept back, because it may show a value",
+        "As Rejected, of a Secret; the message is kept back, because it may show a value",
     SECRET_TOO_LARGE = "SecretTooLarge":
         "As TooLarge, of a Secret",
     STORED_VERSION_MISSING = "StoredVersionMissing":
-        "A definition lacks a version in which objects are stored; it is not brought",
+        "A definition lacks a version in which objects are stored; it is not installed",
     TERMINATING = "Terminating":
-        "The object to be written is being deleted, and the write makes no sense for it any more",
+        "The object of a write is being deleted, so the write has no use any more",
     TIMED_OUT = "TimedOut":
         "The run took longer than its time limit and was given up; it is tried again",
     TOO_LARGE = "TooLarge":
-        "An object is larger than the API server takes",
+        "An object is larger than the API server accepts",
     TOO_MANY_DELETIONS = "TooManyDeletions":
         "More children would be deleted than the budget allows; an annotation allows it",
     UNDECLARED = "Undeclared":
-        "A kind was used that the controller does not declare; a bug in the operator",
+        "The run used a kind that the controller does not declare; a bug in the operator",
     UNPROVEN_CHILD = "UnprovenChild":
         "An object carries the label of a child, and nothing proves that the operator made it; it is left alone",
     WAITING_FOR_CHILDREN = "WaitingForChildren":
         "Children are not ready yet, or wait for others that are not",
     WANTED_TWICE = "WantedTwice":
-        "The same child is wanted twice in one run; a bug in the operator",
+        "One run adds the same child twice; a bug in the operator",
 }

@@ -150,7 +150,7 @@ impl<R: Reconciler> Controller<R> {
         self
     }
 
-    /// How many runs may begin, of all objects together; any number unless said.
+    /// Limits how many runs may begin, of all objects together. The default is no limit.
     #[must_use]
     pub fn rate(mut self, rate: Rate) -> Self {
         self.rate = Some(RateLimit::new(rate));

@@ -98,7 +98,7 @@ impl Manager {
         }
     }
 
-    /// How long stopping may take; 30 seconds unless said.
+    /// Sets how long stopping may take. The default is 30 seconds.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;

@@ -58,7 +58,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         queue
     }
 
-    /// Leaves at least so long between the beginnings of two runs of one key, whatever asks for the second; nothing unless said.
+    /// Sets the least time between the beginnings of two runs of one key, for every reason of the second. The default is zero.
     #[must_use]
     pub fn with_rest(self, rest: Duration) -> Self {
         self.state().rest(rest);

@@ -113,7 +113,7 @@ impl<K: Object> Children<K> {
         self
     }
 
-    /// How much one run may delete; ten children or half of them unless said.
+    /// Sets how much one run may delete. The default is ten children or half of them.
     pub fn budget(mut self, budget: DeleteBudget) -> Self {
         self.budget = budget;
         self

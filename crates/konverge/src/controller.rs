@@ -145,7 +145,8 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         }
     }
 
-    /// Its name in logs and metrics; the plural of its kind unless said. Two controllers of one kind need two names.
+    /// Sets its name in logs and metrics. The default is the plural of its kind. Two controllers of one kind need two
+    /// names.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -177,7 +178,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self
     }
 
-    /// Which updates of an object wake the controller; unless said, all but changes of the status alone.
+    /// Sets which updates of an object wake the controller. The default is all but changes of the status alone.
     #[must_use]
     pub fn predicate(mut self, predicate: Predicate<K>) -> Self {
         self.predicate = predicate;
@@ -209,9 +210,9 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self
     }
 
-    /// The field manager that the controller writes as; the name of the program unless said. Controllers that write parts of one object need
-    /// one each, or each removes the fields of the other. It is a valid value of a label. A change orphans what was written before: remove its
-    /// fields by hand.
+    /// Sets the field manager that the controller writes as. The default is the name of the program. Controllers that write parts of one
+    /// object need one each, or each removes the fields of the other. It is a valid value of a label. A change orphans what was written
+    /// before: remove its fields by hand.
     #[must_use]
     pub fn field_manager(mut self, manager: &'static str) -> Self {
         self.field_manager = Some(manager);

@@ -38,50 +38,51 @@ impl Default for How {
 }
 
 impl<K: Object, R> Controller<K, R> {
-    /// How many objects are worked on at once; eight unless said.
+    /// Sets how many objects are worked on at once. The default is eight.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.how.workers = workers;
         self
     }
 
-    /// How long one run may take; five minutes unless said.
+    /// Sets how long one run may take. The default is five minutes.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.how.time_limit = limit;
         self
     }
 
-    /// The pauses after failures; 1 second to 5 minutes unless said.
+    /// Sets the pauses after failures. The default is 1 second to 5 minutes.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.how.backoff = backoff;
         self
     }
 
-    /// How many runs may begin, of all objects together; any number unless said.
+    /// Limits how many runs may begin, of all objects together. The default is no limit.
     #[must_use]
     pub fn rate(mut self, rate: Rate) -> Self {
         self.how.rate = Some(rate);
         self
     }
 
-    /// How much time is between the beginnings of two runs of one object, whatever asks for the second: changes, failures, people; none
-    /// unless said.
+    /// Sets the least time between the beginnings of two runs of one object, for every reason of the second: changes, failures, people.
+    /// The default is zero.
     #[must_use]
     pub fn min_interval(mut self, interval: Duration) -> Self {
         self.how.rest = interval;
         self
     }
 
-    /// How long to wait after a change, so that several become one run; not at all unless said.
+    /// Sets how long to wait after a change, so that several become one run. The default is not to wait.
     #[must_use]
     pub fn debounce(mut self, debounce: Duration) -> Self {
         self.how.debounce = debounce;
         self
     }
 
-    /// How often an object is looked at although nothing happened, each at its own moment of the period; every ten hours unless said.
+    /// Sets how often an object is looked at although nothing happened, each at its own moment of the period. The default is ten
+    /// hours.
     #[must_use]
     pub fn resync(mut self, resync: Duration) -> Self {
         self.how.resync = resync;

@@ -110,7 +110,7 @@ impl Operator {
         let codes = reference::words("Exit code", crate::exit::CODES);
         format!(
             "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n{flags}## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
-             ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, as far as the framework gives them or the program declares them.\n\n{reasons}\n\
+             ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, those of the framework and those that the program declares.\n\n{reasons}\n\
              ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
             self.program
         )
@@ -118,14 +118,14 @@ impl Operator {
 }
 
 const CONDITIONS: &[(&str, &str)] = &[
-    ("Ready", "The object is as it is wanted; its `observedGeneration` says as of which generation"),
-    ("Reconciling", "Work goes on or will be tried again; only present while it is so"),
-    ("Stalled", "Somebody has to change something before it can succeed; only present while it is so"),
+    ("Ready", "The object is in its desired state, as of the generation in `observedGeneration`"),
+    ("Reconciling", "Work goes on, or will be repeated; only present during that time"),
+    ("Stalled", "The work cannot succeed until somebody changes something; only present during that time"),
 ];
 
 const ANNOTATIONS: &[(&str, &str)] = &[
     (crate::annotations::PAUSED, "`true`: the object is left alone, except for its deletion"),
-    (crate::annotations::RECONCILE_AT, "Each new value makes the object be looked at at once"),
+    (crate::annotations::RECONCILE_AT, "With each new value, the object is reconciled at once"),
     (
         konverge_apply::desired::ALLOW_DELETES,
         "How many children one run may delete, where that is more than the budget",

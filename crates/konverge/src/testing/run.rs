@@ -227,17 +227,17 @@ impl<K: Object + Writable> TestRun<K> {
         self
     }
 
-    /// The number of the attempt that the reconciler sees; 1 unless said.
+    /// Sets the number of the attempt that the reconciler sees. The default is 1.
     pub fn attempt(self, attempt: u32) -> Self {
         Self { attempt, ..self }
     }
 
-    /// Why the run happens, as the reconciler sees it; `created` unless said.
+    /// Sets the reason of the run that the reconciler sees. The default is `created`.
     pub fn reasons(self, reasons: impl IntoIterator<Item = &'static str>) -> Self {
         Self { reasons: reasons.into_iter().collect(), ..self }
     }
 
-    /// The settings of the program; those of a program without flags unless said.
+    /// Sets the settings of the program. The default is those of a program without flags.
     pub fn options(self, options: Options) -> Self {
         Self { options, ..self }
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{children, merge::merge};
 use crate::{reasons::Why, settings::Settings};
 
-/// The number of pods unless said.
+/// The default number of pods.
 pub(super) const REPLICAS: i32 = 3;
 
 type Labels = BTreeMap<String, String>;
