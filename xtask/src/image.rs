@@ -29,6 +29,9 @@ const ALL: &str = "konverge";
 const ALONE: [&str; 5] =
     ["openzro-operator", "vault-rollout-operator", "vault-sync-operator", "zopp-operator", "zopp-server"];
 
+/// Drop-in programs whose originals are at another path of their image. Deployments of the originals name it as their command, so it leads to the program.
+const FORMER_PATHS: [(&str, &str); 2] = [("openzro-operator", "manager"), ("vault-sync-operator", "manager")];
+
 /// The version of the workspace, which is that of the images.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -51,7 +54,7 @@ pub(crate) fn run(builds: &[Build], into: &Path) -> Result<()> {
 
 /// The folder that images are made in unless another is named.
 pub(crate) fn folder() -> PathBuf {
-    paths::built("image", "")
+    paths::target().join("image")
 }
 
 /// Makes images of programs that are built, and returns their references.
@@ -72,7 +75,8 @@ fn make(builds: &[Build], commit: &Commit, into: &Path) -> Result<Vec<String>> {
         layout.add(&image(ALL, ALL, "Secrets from zopp, to Vault, and rollouts when they change", layers))?;
         for program in PROGRAMS.iter().filter(|program| ALONE.contains(&program.name)) {
             let own = parts.programs.iter().filter(|(name, _)| *name == program.name).map(|(_, layer)| layer);
-            let layers = [&parts.base].into_iter().chain(own).collect();
+            let former = parts.former.iter().filter(|(name, _)| *name == program.name).map(|(_, layer)| layer);
+            let layers = [&parts.base].into_iter().chain(own).chain(former).collect();
             layout.add(&image(program.name, program.name, program.about, layers))?;
         }
         let root = into.join(format!("rootfs-{architecture}"));
@@ -90,6 +94,8 @@ fn make(builds: &[Build], commit: &Commit, into: &Path) -> Result<Vec<String>> {
 struct Parts {
     base: Layer,
     programs: Vec<(&'static str, Layer)>,
+    /// The links from the [paths of the originals](FORMER_PATHS), by program.
+    former: Vec<(&'static str, Layer)>,
     trees: Vec<Tree>,
 }
 
@@ -115,7 +121,13 @@ impl Parts {
             programs.push((program.name, tree.layer(commit.seconds, build.compression())?));
             trees.push(tree);
         }
-        Ok(Self { base: trees[0].layer(commit.seconds, build.compression())?, programs, trees })
+        let mut former = Vec::new();
+        for (program, path) in FORMER_PATHS {
+            let mut tree = Tree::default();
+            tree.link(path, &format!("usr/bin/{program}"));
+            former.push((program, tree.layer(commit.seconds, build.compression())?));
+        }
+        Ok(Self { base: trees[0].layer(commit.seconds, build.compression())?, programs, former, trees })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The contract of openZro's management API. The tests of the crate run it, too; here it stands alone, and its record is written.
+//! The contract of openZro's management API, and manage's tests of behaviour on it. The tests of the crates run both, too; here they stand alone, and
+//! the record of the contract is written.
 
 use std::process::Command;
 
@@ -19,7 +20,13 @@ pub(crate) fn test(record: bool) -> Result<()> {
             "What the server answered otherwise than the suite expects is above.",
         )?;
     }
-    run("contract of openZro", contract(), "The first call that differs from the record is above.")
+    run("contract of openZro", contract(), "The first call that differs from the record is above.")?;
+    run("manage on openZro", behaviour(), "The tests that failed are above, and the calls to the server that they saw.")
+}
+
+/// The tests of manage on the best target there is: the server, or else the verified double. They say which.
+fn behaviour() -> Command {
+    cargo(["test", "--package", "konverge-manage", "--test", "it", "--", "--nocapture"])
 }
 
 fn contract() -> Command {

@@ -106,6 +106,12 @@ fn each_image_holds_its_programs_which_run_and_nothing_that_others_could_start()
                     .unwrap();
             assert!(bill["components"].as_array().unwrap().iter().any(|one| one["name"] == "clap"), "{program}");
         }
+        // The command of the original's Deployment.
+        let former = FORMER_PATHS.iter().find(|(program, _)| *program == name);
+        assert_eq!(root.join("manager").exists(), former.is_some(), "{reference}");
+        if let Some((program, path)) = former {
+            assert!(version(&root, path).starts_with(&format!("{program} ")), "{program}");
+        }
         assert!(!root.join("bin").exists(), "no shell");
         let trusted = fs::read_to_string(root.join("etc/ssl/certs/ca-certificates.crt")).unwrap();
         assert!(trusted.matches("BEGIN CERTIFICATE").count() > 50);

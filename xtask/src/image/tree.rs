@@ -1,6 +1,12 @@
 //! Files of an image, and the archive that a layer is.
 
-use std::{collections::BTreeMap, fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+};
 
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
@@ -13,8 +19,17 @@ pub(crate) struct Tree(BTreeMap<String, Entry>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
-    Folder { mode: u32 },
-    File { mode: u32, content: Vec<u8> },
+    Folder {
+        mode: u32,
+    },
+    File {
+        mode: u32,
+        content: Vec<u8>,
+    },
+    /// A symbolic link.
+    Link {
+        target: String,
+    },
 }
 
 /// A layer: its archive, compressed.
@@ -34,6 +49,11 @@ impl Tree {
     /// Adds a program that everybody may run.
     pub(crate) fn program(&mut self, path: &str, content: Vec<u8>) {
         self.add(path, Entry::File { mode: 0o555, content });
+    }
+
+    /// Adds a symbolic link.
+    pub(crate) fn link(&mut self, path: &str, target: &str) {
+        self.add(path, Entry::Link { target: target.to_owned() });
     }
 
     /// Adds a folder.
@@ -61,11 +81,15 @@ impl Tree {
             let (kind, mode, content, path) = match entry {
                 Entry::Folder { mode } => (EntryType::Directory, *mode, &[][..], format!("{path}/")),
                 Entry::File { mode, content } => (EntryType::Regular, *mode, &content[..], path.clone()),
+                Entry::Link { .. } => (EntryType::Symlink, 0o777, &[][..], path.clone()),
             };
             header.set_entry_type(kind);
             header.set_mode(mode);
             header.set_size(u64::try_from(content.len())?);
-            archive.append_data(&mut header, path, content)?;
+            match entry {
+                Entry::Link { target } => archive.append_link(&mut header, path, target)?,
+                Entry::Folder { .. } | Entry::File { .. } => archive.append_data(&mut header, path, content)?,
+            }
         }
         let archive = archive.into_inner()?;
         // Without a name and a time of its own.
@@ -78,11 +102,12 @@ impl Tree {
     pub(crate) fn write(&self, root: &Path) -> Result<()> {
         for (path, entry) in &self.0 {
             let path = root.join(path);
-            let mode = match entry {
-                Entry::Folder { mode } => fs::create_dir_all(&path).map(|()| *mode),
-                Entry::File { mode, content } => fs::write(&path, content).map(|()| *mode),
+            let set_mode = |mode: &u32| fs::set_permissions(&path, fs::Permissions::from_mode(*mode));
+            let written = match entry {
+                Entry::Folder { mode } => fs::create_dir_all(&path).and_then(|()| set_mode(mode)),
+                Entry::File { mode, content } => fs::write(&path, content).and_then(|()| set_mode(mode)),
+                Entry::Link { target } => symlink(target, &path),
             };
-            let written = mode.and_then(|mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
             written.with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
