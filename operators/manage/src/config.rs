@@ -12,7 +12,7 @@ use konverge::{
 };
 use konverge_core::SecretValue;
 use konverge_jobs::MetricsOptions;
-use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig};
+use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig, TlsSettings};
 
 use crate::{account::Account, metrics::Metrics, settings::Settings};
 
@@ -57,6 +57,10 @@ pub struct Config {
     /// File with the personal access token, which is read again when it changes (ours)
     #[arg(long, env = "OZ_API_KEY_FILE", value_name = "FILE")]
     pub openzro_api_key_file: Option<PathBuf>,
+    /// File or folder with authorities that the certificate of the management server may come from, besides those of the system; read again when it
+    /// changes (ours)
+    #[arg(long, env = "OPENZRO_CA_FILE", value_name = "FILE")]
+    pub openzro_ca_file: Option<PathBuf>,
     /// A namespace with an account of its own, the file with its token, and the address of its server if it is another one. May be repeated, such as
     /// shop=/etc/openzro-shop/token,<https://openzro.shop.example.com> (ours)
     #[arg(long = "account", value_name = "NAMESPACE=FILE[,URL]")]
@@ -245,7 +249,8 @@ impl Config {
                 "the token goes to another machine without TLS, so everybody on the way can read it; use https://"
             );
         }
-        Ok(OpenZro::new(&config.limits(limits).observer(metrics.observer())))
+        let tls = TlsSettings::default().with(|tls| tls.authorities.clone_from(&self.openzro_ca_file));
+        Ok(OpenZro::new(&config.limits(limits).tls(tls).observer(metrics.observer())))
     }
 
     fn url_of(&self, tenant: &Tenant) -> String {
@@ -323,6 +328,7 @@ impl fmt::Display for Config {
         write!(f, "cluster-name={} namespaced-networks={} ", self.cluster_name, self.namespaced_networks)?;
         write!(f, "cluster-dns={} openzro-api-key={} ", self.cluster_dns, self.openzro_api_key.is_some())?;
         write!(f, "openzro-api-key-file={} ", path(&self.openzro_api_key_file))?;
+        write!(f, "openzro-ca-file={} ", path(&self.openzro_ca_file))?;
         let accounts: Vec<_> = self.accounts.iter().map(|tenant| tenant.namespace.as_str()).collect();
         write!(f, "accounts={} ", accounts.join(","))?;
         write!(f, "allow-automatic-policy-creation={} ", self.allow_automatic_policy_creation)?;
@@ -394,6 +400,26 @@ mod tests {
         let config = parse(&["--openzro-api-key=hunter2"]).ok().unwrap();
         assert!(!config.to_string().contains("hunter2") && config.to_string().contains("openzro-api-key=true"));
         assert!(parse(&["--openzro-api-key="]).ok().unwrap().account(&Metrics::default()).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn authorities_of_a_file_reach_the_client_of_each_account() {
+        let config = parse(&[
+            "--openzro-management-url=https://127.0.0.1:1",
+            "--openzro-api-key=k",
+            "--openzro-ca-file=/nowhere/ca.crt",
+            "--account=a=/t/a",
+        ]);
+        let config = config.map_err(|error| error.to_string()).unwrap();
+        assert!(config.to_string().contains("openzro-ca-file=/nowhere/ca.crt"));
+        let account = config.account(&Metrics::default()).unwrap().unwrap();
+        let failure = account.list_networks().await.unwrap_err();
+        assert!(failure.to_string().contains("/nowhere/ca.crt"), "{failure}");
+        assert_eq!(failure.reason(), "CredentialUnusable");
+        let url = "https://127.0.0.1:1";
+        let tenant = config.client(url, Credential::value(SecretValue::from("k".to_owned())), &Metrics::default());
+        let error = tenant.unwrap().list(&konverge_openzro::Collection::Groups).await.unwrap_err();
+        assert!(error.to_string().contains("/nowhere/ca.crt"), "{error}");
     }
 
     #[test]

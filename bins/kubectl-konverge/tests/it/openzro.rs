@@ -148,7 +148,7 @@ impl Stage {
         self.by_hand(&Collection::Networks, json!({ "name": name, "description": description })).await
     }
 
-    /// Returns the name of each item that can be left over, and of each group and router.
+    /// Returns the name of each item that can be left over, and of each group, and the id of each router.
     async fn names(&self) -> BTreeSet<String> {
         let collections = [
             Collection::Groups,
@@ -161,7 +161,7 @@ impl Stage {
         let mut names = BTreeSet::new();
         for collection in collections {
             for item in self.dashboard.list(&collection).await.unwrap() {
-                let name = item.raw().get("name").or_else(|| item.raw().get("metric")).unwrap().to_string();
+                let name = item.raw().get("name").or_else(|| item.raw().get("id")).unwrap().to_string();
                 names.insert(format!("{collection:?} {}", name.trim_matches('"')));
             }
         }
@@ -189,6 +189,7 @@ async fn leftovers_have_the_mark_of_an_object_of_this_cluster_that_does_not_exis
     let empty = stage.network("left", &format!("Created by openzro-operator {gone}")).await;
     let used = stage.network("left but in use", &gone).await;
     let crossed = stage.network("left but routed by a person", &gone).await;
+    let alike = stage.network("left but routed by a person in our way", &gone).await;
     for (name, description) in [
         ("without a mark", "Created by openzro-operator".to_owned()),
         ("of an object that exists", format!("konverge={cluster}/{live}")),
@@ -202,9 +203,15 @@ async fn leftovers_have_the_mark_of_an_object_of_this_cluster_that_does_not_exis
     stage.by_hand(&in_network(&empty), fields("left db", &gone, &of_resource("10.0.1.1"))).await;
     let theirs = stage.by_hand(&in_network(&used), fields("db of a person", "", &of_resource("10.0.1.2"))).await;
     let router = |metric: u32| json!({ "enabled": true, "masquerade": true, "metric": metric, "peer": "", "peer_groups": [all] });
-    stage.by_hand(&Collection::Routers { network: empty.clone() }, router(9999)).await;
-    let by_person = Collection::Routers { network: crossed.clone() };
-    let by_person = by_person.place(stage.by_hand(&by_person, router(100)).await);
+    // The operator's router has the group of its setup key. A person's router can have the same settings.
+    let peers = stage.by_hand(&Collection::Groups, json!({ "name": "left" })).await;
+    let of_operator = json!({ "enabled": true, "masquerade": true, "metric": 9999, "peer": "", "peer_groups": [peers] });
+    let of_operator = stage.by_hand(&Collection::Routers { network: empty.clone() }, of_operator).await;
+    let mut by_person = Vec::new();
+    for (network, metric) in [(&crossed, 100), (&alike, 9999)] {
+        let routers = Collection::Routers { network: network.clone() };
+        by_person.push(routers.place(stage.by_hand(&routers, router(metric)).await));
+    }
     let policy = |description: &str| {
         let rule = json!({ "enabled": true, "action": "accept", "protocol": "tcp", "bidirectional": true, "ports": ["80"],
             "sources": [all], "destinations": [all] });
@@ -212,10 +219,11 @@ async fn leftovers_have_the_mark_of_an_object_of_this_cluster_that_does_not_exis
     };
     let left_policy = stage.by_hand(&Collection::Policies, fields("left", "", &policy(&gone))).await;
     stage.by_hand(&Collection::Policies, fields("of a person", "", &policy(""))).await;
-    let key =
-        |name: &str| json!({ "name": name, "type": "reusable", "expires_in": 0, "auto_groups": [], "usage_limit": 0 });
-    stage.by_hand(&Collection::SetupKeys, key(&format!("left {gone}/next"))).await;
-    stage.by_hand(&Collection::SetupKeys, key("of a person")).await;
+    let key = |name: &str, groups: &[&String]| {
+        json!({ "name": name, "type": "reusable", "expires_in": 0, "auto_groups": groups, "usage_limit": 0 })
+    };
+    stage.by_hand(&Collection::SetupKeys, key(&format!("left {gone}/next"), &[&peers])).await;
+    stage.by_hand(&Collection::SetupKeys, key("of a person", &[])).await;
     stage.by_hand(&Collection::Groups, json!({ "name": gone })).await;
 
     // Without --delete, and after each refusal, openZro is as before.
@@ -229,6 +237,7 @@ async fn leftovers_have_the_mark_of_an_object_of_this_cluster_that_does_not_exis
         "network left",
         "network left but in use",
         "network left but routed by a person",
+        "network left but routed by a person in our way",
         "network resource left db",
         "policy left",
         "setup key left",
@@ -260,14 +269,16 @@ async fn leftovers_have_the_mark_of_an_object_of_this_cluster_that_does_not_exis
     ]);
     let deleted = [
         "AllResources left db".to_owned(),
-        "AllRouters 9999".to_owned(),
+        format!("AllRouters {of_operator}"),
         "Networks left".to_owned(),
         "Policies left".to_owned(),
         format!("SetupKeys left {gone}/next"),
     ];
     assert_eq!(missing(&stage.names().await), deleted);
     stage.dashboard.delete(&in_network(&used).place(theirs)).await.unwrap();
-    stage.dashboard.delete(&by_person).await.unwrap();
+    for router in &by_person {
+        stage.dashboard.delete(router).await.unwrap();
+    }
     stage.run("leftovers --delete").await.ends(0);
     stage.run("leftovers").await.ends(0).says(&["manage: nothing is left over"]);
     let left: Vec<_> = stage.names().await.into_iter().filter(|name| name.starts_with("Networks")).collect();

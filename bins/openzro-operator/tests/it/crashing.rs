@@ -14,7 +14,7 @@ use konverge_testkit_stores::{Fault, Seen};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    lives::{Items, Life, Routing, by_hand, of_people},
+    lives::{Items, Life, Routing, Served, by_hand, of_people},
     stage::{LIMIT, Stage},
 };
 
@@ -214,5 +214,18 @@ async fn every_write_may_go_wrong_when_it_comes_for_the_first_time() {
             let least = if trouble == Trouble::Null { 5 } else { 10 };
             assert!(troubled >= least, "{trouble:?}: {troubled}");
         }
+    }
+}
+
+/// Neither records nor routers have a mark: a record is known by its content, and a router by its group. These are the troubles in which that
+/// matters, or in which nothing was made.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_write_for_a_service_may_go_wrong_when_it_comes_for_the_first_time() {
+    let stage = Stage::set().await;
+    for trouble in [Trouble::KilledAfter, Trouble::AnswerLost, Trouble::AnswerCut, Trouble::Refused, Trouble::Null] {
+        let (_, troubled) = live(&stage, Served, trouble, When::First).await.unwrap_or_else(|why| panic!("{why}"));
+        // A network, a group, a key, a router, a resource and a record are made, the resource is edited, and all of them are deleted.
+        let least = if trouble == Trouble::Null { 6 } else { 12 };
+        assert!(troubled >= least, "{trouble:?}: {troubled}");
     }
 }

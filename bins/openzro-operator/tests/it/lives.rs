@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, Service};
 use konverge_openzro::Collection;
-use kube::Api;
+use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::stage::{World, resource};
@@ -219,5 +219,91 @@ impl Life for Routing {
         let is_released = world.has_none(peers).await && world.has_none(resources).await;
         let is_last = made(world, &Collection::Groups).await.is_empty() && world.has_none(groups).await;
         is_gone && is_released && if step == 1 { is_group } else { is_last }
+    }
+}
+
+/// A Service in the network of a router, with its record: made, put into a group, and deleted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served;
+
+impl Served {
+    /// The zone, which people have made.
+    const ZONE: &str = "prod.example";
+
+    async fn zone(world: &World) -> Option<Value> {
+        world.items(&Collection::Zones).await.into_iter().find(|zone| zone["domain"] == Self::ZONE)
+    }
+}
+
+impl Life for Served {
+    const STEPS: usize = 4;
+
+    async fn change(self, world: &World, step: usize) {
+        let (router, served) = (resource("v1alpha1", "NetworkRouter"), resource("v1alpha1", "NetworkResource"));
+        match step {
+            0 => {
+                let groups = world.items(&Collection::Groups).await;
+                let all = groups.iter().find(|group| group["name"] == "All").unwrap();
+                let zone = json!({ "name": Self::ZONE, "domain": Self::ZONE, "enabled": true, "enable_search_domain": false,
+                    "distribution_groups": [all["id"]] });
+                world.by_hand(&Collection::Zones, zone).await;
+                let service = json!({ "metadata": { "name": "web" }, "spec": { "ports": [{ "port": 80 }] } });
+                let services = Api::<Service>::namespaced(world.client(), &world.namespace);
+                services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
+                let spec = json!({ "dnsZoneRef": { "name": Self::ZONE }, "workloadOverride": { "replicas": 1 } });
+                world.create(&router, "edge", spec).await;
+                let of_router = json!({ "name": "edge", "namespace": world.namespace });
+                let spec = json!({ "networkRouterRef": of_router, "serviceRef": { "name": "web" } });
+                world.create(&served, "web", spec).await;
+            }
+            1 => world.edit(&served, "web", json!({ "groups": [{ "name": "theirs" }] })).await,
+            2 => {
+                world.delete(&served, "web").await;
+                world.delete(&router, "edge").await;
+            }
+            // The test cluster has no garbage collector, which deletes these after their owner.
+            _ => {
+                world.delete(&resource("v1alpha1", "SetupKey"), "networkrouter-edge").await;
+                world.delete(&resource("v1alpha1", "Group"), "networkrouter-edge").await;
+            }
+        }
+    }
+
+    async fn is_converged(self, world: &World, step: usize) -> bool {
+        let kinds = ["NetworkRouter", "NetworkResource", "SetupKey", "Group"].map(|kind| resource("v1alpha1", kind));
+        let [routers, served, keys, groups] = &kinds;
+        let zone = Self::zone(world).await.unwrap();
+        let records: Vec<_> = zone["records"].as_array().into_iter().flatten().collect();
+        let networks = made(world, &Collection::Networks).await;
+        let (of_keys, of_groups) = (made(world, &Collection::SetupKeys).await, made(world, &Collection::Groups).await);
+        let resources = world.items(&Collection::AllResources).await;
+        let in_routers = world.items(&Collection::AllRouters).await;
+        assert!(
+            records.len() <= 1 && resources.len() <= 1 && in_routers.len() <= 1,
+            "a duplicate: {zone:#} {resources:#?}"
+        );
+        if step < 2 {
+            let services = Api::<Service>::namespaced(world.client(), &world.namespace);
+            let address = services.get("web").await.unwrap().spec.unwrap().cluster_ip.unwrap();
+            let of_groups_of_resource = resources.first().and_then(|found| found["groups"].as_array().map(Vec::len));
+            return networks == names(&["edge"])
+                && of_keys == of_groups
+                && of_keys.len() == 1
+                && in_routers.len() == 1
+                && records.first().is_some_and(|record| record["content"] == address)
+                && of_groups_of_resource.unwrap_or_default() == step
+                && has_key(world, "setup-key-networkrouter-edge", "setup-key", &of_keys[0]).await
+                && world.says(routers, "edge", "Reconciling", "WaitingForPods").await
+                && world.says(served, "web", "Ready", "Reconciled").await
+                && world.says(keys, "networkrouter-edge", "Ready", "Reconciled").await
+                && world.says(groups, "networkrouter-edge", "Ready", "Reconciled").await;
+        }
+        let is_empty = records.is_empty() && networks.is_empty() && resources.is_empty() && in_routers.is_empty();
+        let is_released = is_empty && world.has_none(routers).await && world.has_none(served).await;
+        if step == 2 {
+            return is_released;
+        }
+        let is_last = of_keys.is_empty() && of_groups.is_empty();
+        is_released && is_last && world.has_none(keys).await && world.has_none(groups).await
     }
 }

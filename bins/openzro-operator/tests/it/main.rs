@@ -3,5 +3,6 @@
 
 mod crashing;
 mod lives;
+mod secrecy;
 mod shipped;
 mod stage;

@@ -39,6 +39,8 @@ pub(crate) struct World {
     /// The account, past the operator and its proxy: the items that people made, and those that are left.
     pub(crate) dashboard: OpenZro,
     pub(crate) namespace: String,
+    /// The personal access token of the operator.
+    pub(crate) token: String,
     client: Client,
     spec: ProcessSpec,
 }
@@ -81,7 +83,7 @@ impl Stage {
         let file = self.plane.run_directory().path().join(format!("{namespace}-token"));
         fs::write(&file, &token).unwrap();
         let front = HttpFront::start(&url).await.unwrap();
-        let credential = Credential::value(SecretValue::from(token));
+        let credential = Credential::value(SecretValue::from(token.clone()));
         let dashboard = OpenZro::new(&OpenZroConfig::new(&url, credential).unwrap());
         let spec = ProcessSpec::new(format!("operator-{namespace}"), env!("CARGO_BIN_EXE_openzro-operator"))
             .args(["--health-probe-bind-address=0", "--enable-webhooks=false", "--interval=1"])
@@ -96,7 +98,7 @@ impl Stage {
             .arg(file)
             .arg("--kubeconfig")
             .arg(self.installed.kubeconfig());
-        World { front, dashboard, namespace, client: self.client.clone(), spec }
+        World { front, dashboard, namespace, token, client: self.client.clone(), spec }
     }
 
     /// Starts the operator of a world.
@@ -106,6 +108,12 @@ impl Stage {
 }
 
 impl World {
+    /// Changes how the operator is started.
+    pub(crate) fn with(mut self, change: impl FnOnce(ProcessSpec) -> ProcessSpec) -> Self {
+        self.spec = change(self.spec);
+        self
+    }
+
     /// The objects of a kind, all of them if it has no namespace.
     pub(crate) fn api(&self, resource: &ApiResource) -> Api<DynamicObject> {
         if resource.kind == "OZPolicy" {

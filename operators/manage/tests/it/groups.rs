@@ -279,3 +279,32 @@ async fn w27_a_group_that_a_person_renames_or_deletes_is_as_its_object_says_with
     stage.until("the group is there again", async || names().await == ["All", "Developers"]).await;
     stage.says(&of_alpha, "devs", "Ready", "Reconciled").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_says_that_openzro_is_away_and_releases_at_once_what_is_to_stay() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&[]).await;
+    let (groups, of_alpha) = (stage.api::<OZGroup>(), stage.api::<Group>());
+    stage.create(&groups, &oz_group("devs", "Developers")).await;
+    stage.create(&of_alpha, &group("ops", "Operations")).await;
+    stage.says(&groups, "devs", "Ready", "Reconciled").await;
+    stage.says(&of_alpha, "ops", "Ready", "Reconciled").await;
+    stage.front.plan(|_| Some(Fault::DropRequest));
+    stage.delete(&groups, "devs").await;
+    stage.delete(&of_alpha, "ops").await;
+    let says_why = async || {
+        let object = of_alpha.get("ops").await.unwrap();
+        let ready = object.status.unwrap_or_default().standard.conditions.get("Ready").cloned();
+        ready.is_some_and(|ready| {
+            ready.status == "False" && ["OpenZroUnreachable", "OpenZroPaused"].contains(&&*ready.reason)
+        })
+    };
+    stage.until("the object says that openZro is away", says_why).await;
+    let orphan = json!({ "metadata": { "annotations": { "konverge.dev/deletion": "orphan" } } });
+    stage.patch(&groups, "devs", orphan.clone()).await;
+    stage.patch(&of_alpha, "ops", orphan).await;
+    stage.gone(&groups, "devs").await;
+    stage.gone(&of_alpha, "ops").await;
+    let left: Vec<_> = stage.on_server(&Collection::Groups).await.into_keys().collect();
+    assert_eq!(left, ["All", "Developers", "Operations"]);
+}

@@ -1,23 +1,33 @@
 //! The image swapped and nothing else: the definitions and the role of openzro-operator stay, and so do the objects that it wrote.
 //!
-//! Its definitions are made of ours here: section 1 of its specification lists the fields, and ours have all of them.
+//! Its definitions are made of ours here: section 1 of its specification lists the fields, and ours have all of them. Its roles and the configurations
+//! of its webhooks are those of its chart.
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        apps::v1::Deployment,
+        coordination::v1::Lease,
+        core::v1::{Pod, Secret, ServiceAccount},
+    },
+};
 use konverge::kube::{
     Api, Client, Resource,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use konverge_manage::{
     api::{
         definitions,
         v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer, OZSetupKey},
-        v1alpha1::{Group, SetupKey},
+        v1alpha1::{Group, SetupKey, SidecarProfile},
     },
     program::PROGRAM,
 };
 use konverge_openzro::Collection;
+use konverge_testkit::free_port;
 use serde_json::{Value, from_value, json};
 
 use crate::stage::Stage;
@@ -253,4 +263,124 @@ async fn under_the_definitions_and_the_role_of_openzro_operator_each_status_has_
     stage.gone(&groups, "old").await;
     assert!(stage.on_server(&Collection::Policies).await.is_empty());
     assert_eq!(stage.on_server(&Collection::Groups).await["old"]["id"], *group_id, "an adopted group stays");
+}
+
+/// The configurations of the original's chart, which lead to an operator on this machine. They send all pods and each deletion of an `OZGroup`.
+async fn ask_for_decisions(stage: &Stage, port: u16, authority: &str) {
+    let webhook = |name: &str, path: &str, more: Value| {
+        let config = json!({ "url": format!("https://127.0.0.1:{port}{path}"), "caBundle": ByteString(authority.as_bytes().to_vec()) });
+        let mut webhook = json!({ "name": name, "clientConfig": config, "failurePolicy": "Fail", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"] });
+        webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!([webhook])
+    };
+    let not_ours =
+        json!({ "matchExpressions": [{ "key": "app.kubernetes.io/name", "operator": "NotIn", "values": [PROGRAM] }] });
+    let pods = json!([{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] }]);
+    let pods = webhook("mpod-v1.openzro.io", "/mutate--v1-pod", json!({ "rules": pods, "objectSelector": not_ours }));
+    let configuration = json!({ "metadata": { "name": "openzro-operator-mpod-webhook" }, "webhooks": pods });
+    let mutating = Api::<MutatingWebhookConfiguration>::all(stage.client.clone());
+    mutating.create(&PostParams::default(), &from_value(configuration).unwrap()).await.unwrap();
+    let groups = json!([{ "apiGroups": ["openzro.io"], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["ozgroups"] }]);
+    let groups = webhook("vozgroup-v1.openzro.io", "/validate-openzro-io-v1-ozgroup", json!({ "rules": groups }));
+    let configuration = json!({ "metadata": { "name": "openzro-operator-vnbgroup-webhook" }, "webhooks": groups });
+    let validating = Api::<ValidatingWebhookConfiguration>::all(stage.client.clone());
+    validating.create(&PostParams::default(), &from_value(configuration).unwrap()).await.unwrap();
+}
+
+/// Creates a pod and does not keep it. Returns the names of its containers, or why it is refused.
+async fn pod(stage: &Stage, annotations: Value) -> Result<Vec<String>, String> {
+    let pod = json!({
+        "metadata": { "name": "web", "labels": { "app": "web" }, "annotations": annotations },
+        "spec": { "containers": [{ "name": "web", "image": "web:1" }], "automountServiceAccountToken": false },
+    });
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let created = stage.api::<Pod>().create(&dry_run, &from_value(pod).unwrap()).await;
+    let spec = created.map_err(|error| error.to_string())?.spec.unwrap();
+    Ok(spec.init_containers.into_iter().flatten().chain(spec.containers).map(|container| container.name).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_the_arguments_and_the_webhooks_of_openzro_operator_pods_get_their_sidecars() {
+    let stage = Stage::with(manifest).await;
+    // What cert-manager puts into the Secret that the original's Deployment mounts.
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let file = stage.write("tls.crt", &certificate.pem());
+    stage.write("tls.key", &key.serialize_pem());
+    let folder = file.strip_suffix("/tls.crt").unwrap();
+    let (port, metrics) = (free_port().unwrap(), free_port().unwrap());
+    // The arguments of its Deployment, but for the ports of this machine.
+    let arguments = [
+        format!("--metrics-bind-address=:{metrics}"),
+        "--leader-elect".to_owned(),
+        format!("--webhook-cert-path={folder}"),
+        "--cluster-name=prod".to_owned(),
+        "--cluster-dns=svc.cluster.local".to_owned(),
+        "--allow-automatic-policy-creation".to_owned(),
+        "--default-labels=\"team=net, tier=infra\"".to_owned(),
+        "--enable-webhooks=true".to_owned(),
+        format!("--webhook-bind-address=127.0.0.1:{port}"),
+    ];
+    let _operator = stage.start(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let account = json!({ "metadata": { "name": "default" } });
+    drop(stage.api::<ServiceAccount>().create(&PostParams::default(), &from_value(account).unwrap()).await);
+    ask_for_decisions(&stage, port, &certificate.pem()).await;
+
+    // The API server heeds a configuration after a moment.
+    let annotated = || json!({ "openzro.io/setup-key": "mine" });
+    let is_refused = async || pod(&stage, annotated()).await.is_err_and(|why| why.contains("names OZSetupKey mine"));
+    stage.until("a pod that cannot be served is refused", is_refused).await;
+    assert_eq!(pod(&stage, json!({})).await.unwrap(), ["web"]);
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("mine".to_owned());
+    secret.string_data = Some([("k".to_owned(), "A2C8E62B-38F5-4553-B31E-DD66C696CEBB".to_owned())].into());
+    stage.create(&stage.api::<Secret>(), &secret).await;
+    let key = json!({ "metadata": { "name": "mine" }, "spec": { "secretKeyRef": { "name": "mine", "key": "k" } } });
+    stage.create(&stage.api::<OZSetupKey>(), &from_value(key).unwrap()).await;
+    stage
+        .until("an annotated pod gets its sidecar", async || {
+            pod(&stage, annotated()).await == Ok(names_of(&["web", "openzro"]))
+        })
+        .await;
+
+    // The one webhook of the original's configuration applies profiles, too.
+    let key = json!({ "metadata": { "name": "k" }, "spec": { "name": "k", "ephemeral": true } });
+    stage.create(&stage.api::<SetupKey>(), &from_value(key).unwrap()).await;
+    let selector = json!({ "matchLabels": { "app": "web" } });
+    let profile =
+        json!({ "metadata": { "name": "p" }, "spec": { "setupKeyRef": { "name": "k" }, "podSelector": selector } });
+    stage.create(&stage.api::<SidecarProfile>(), &from_value(profile).unwrap()).await;
+    stage
+        .until("a pod gets the sidecar of its profile", async || {
+            pod(&stage, json!({})).await == Ok(names_of(&["openzro", "web"]))
+        })
+        .await;
+
+    // A group that a resource has made stays as long as the resource.
+    let network = stage.by_hand(&Collection::Networks, json!({ "name": "n", "description": "" })).await;
+    let spec = json!({ "name": "db", "networkID": network, "address": "10.0.0.1", "groups": ["databases"] });
+    let (groups, resources) = (stage.api::<OZGroup>(), stage.api::<OZResource>());
+    stage.create(&resources, &from_value(json!({ "metadata": { "name": "db" }, "spec": spec })).unwrap()).await;
+    let dry_run = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    let is_protected = async || {
+        let refused = groups.delete("databases", &dry_run).await.err();
+        refused.is_some_and(|why| why.to_string().contains("is in use by OZResource"))
+    };
+    stage.until("the group is protected", is_protected).await;
+    let labels = groups.get("databases").await.unwrap().metadata.labels.unwrap();
+    assert_eq!(
+        labels,
+        [("team", "net"), ("tier", "infra")].map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    );
+
+    // It leads under the original's lease, and has made no configuration of its own.
+    let leases = Api::<Lease>::all(stage.client.clone()).list(&ListParams::default()).await.unwrap();
+    assert!(leases.iter().any(|lease| lease.metadata.name.as_deref() == Some("operator.openzro.io")), "{leases:?}");
+    let configurations = Api::<MutatingWebhookConfiguration>::all(stage.client.clone());
+    assert!(configurations.get_opt(PROGRAM).await.unwrap().is_none());
+}
+
+fn names_of(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }

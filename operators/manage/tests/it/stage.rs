@@ -167,8 +167,13 @@ impl Stage {
 
     /// Writes a token into the file from which the operator of this stage reads it, and returns its path.
     pub(crate) fn write_token(&self, token: &str) -> String {
-        let file = self.plane.run_directory().path().join("token");
-        std::fs::write(&file, token).unwrap();
+        self.write("token", token)
+    }
+
+    /// Writes a file for the operator of this stage, and returns its path.
+    pub(crate) fn write(&self, name: &str, content: &str) -> String {
+        let file = self.plane.run_directory().path().join(name);
+        std::fs::write(&file, content).unwrap();
         file.to_str().unwrap().to_owned()
     }
 
@@ -265,9 +270,10 @@ impl Stage {
         changes.map(|request| (request.verb, request.request_uri)).collect()
     }
 
-    /// The objects of a collection by name.
+    /// The objects of a collection by name. The server answers 500 while it is in the middle of writing a policy, so it is asked again.
     pub(crate) async fn on_server(&self, collection: &Collection) -> BTreeMap<String, Value> {
-        let objects = self.dashboard.list(collection).await.unwrap();
+        let listed = eventually(LIMIT, async || self.dashboard.list(collection).await.ok()).await;
+        let objects = listed.unwrap_or_else(|_| panic!("the server does not list {collection:?}"));
         let named = objects.iter().map(|object| {
             let raw = Value::Object(object.raw().clone());
             (raw["name"].as_str().unwrap_or_default().to_owned(), raw)
