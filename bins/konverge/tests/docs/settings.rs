@@ -47,10 +47,11 @@ fn flags_and_variables() -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 /// Flags of kubectl, helm, cargo, Reloader and others that the pages show.
-const OTHERS: [&str; 46] = [
+const OTHERS: [&str; 51] = [
     "all-namespaces",
     "auto-annotation",
     "auto-reload-all",
+    "cert",
     "check",
     "clusterrole",
     "count",
@@ -69,6 +70,7 @@ const OTHERS: [&str; 46] = [
     "image",
     "install",
     "keep",
+    "key",
     "namespace",
     "namespace-selector",
     "namespaces-to-ignore",
@@ -86,11 +88,14 @@ const OTHERS: [&str; 46] = [
     "resource-label-selector",
     "resources-to-ignore",
     "selector",
+    "server-side",
     "serviceaccount",
     "set",
+    "skip-tests",
     "sync-after-restart",
     "target",
     "type",
+    "values",
     "version",
     "webhook-url",
     "zap-",

@@ -6,12 +6,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod alerts;
+mod guides;
 #[path = "../../../../crates/konverge/tests/helm/mod.rs"]
 mod helm;
 mod installed;
 mod node;
 #[path = "../../../../crates/konverge-new/tests/page/mod.rs"]
 mod page;
+mod reader;
 mod rendered;
 mod tutorials;
 mod values;

@@ -1,18 +1,22 @@
 //! A node for a control plane that has none: it runs the pods of our programs as processes, and reports the pods of all others as ready.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::ExitStatus,
-    sync::Arc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use konverge_e2e::binary;
-use konverge_testkit::{ControlPlane, Process, ProcessSpec, free_port, http_get};
+use konverge_testkit::{ControlPlane, Process, ProcessSpec, eventually, free_port, http_get};
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams},
@@ -23,38 +27,74 @@ use tokio::task::JoinHandle;
 /// How often the node looks at its pods.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// The port of manage's webhooks, which no argument names.
-const WEBHOOKS: &str = "9443";
+/// The ports that a program listens on although no argument names them, and the variables for others: several pods share this machine.
+const UNNAMED_PORTS: [(&str, &str); 2] = [("9443", "OPENZRO_WEBHOOK_BIND_ADDRESS"), ("8080", "ZOPP_HEALTH_ADDR")];
 
 /// Runs until it is dropped. Its processes end with it.
-pub(crate) struct Node(JoinHandle<()>);
+pub(crate) struct Node {
+    task: JoinHandle<()>,
+    addresses: Arc<Mutex<Vec<PodAddress>>>,
+    /// How often it has looked at its pods.
+    looks: Arc<AtomicU64>,
+}
+
+/// Where a port of a pod is on this machine.
+struct PodAddress {
+    pod: String,
+    port: String,
+    address: String,
+}
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
 impl Node {
     /// Starts it.
     pub(crate) fn start(plane: Arc<ControlPlane>, client: Client) -> Self {
-        Self(tokio::spawn(async move {
+        let addresses = Arc::new(Mutex::new(Vec::new()));
+        let looks = Arc::new(AtomicU64::new(0));
+        let (shown, count) = (addresses.clone(), looks.clone());
+        let task = tokio::spawn(async move {
             let mut kubelet = Kubelet { plane, client, running: BTreeMap::new() };
             loop {
                 // The next look repeats what failed.
                 if let Err(error) = kubelet.look().await {
                     eprintln!("node: {error:#}");
                 }
+                *shown.lock().unwrap() = kubelet.addresses();
+                count.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(INTERVAL).await;
             }
-        }))
+        });
+        Self { task, addresses, looks }
+    }
+
+    /// Waits until the processes of all pods that are gone by now have ended.
+    pub(crate) async fn catch_up(&self) {
+        // The look that goes on may have listed the pods before.
+        let enough = self.looks.load(Ordering::Relaxed) + 2;
+        let done = || std::future::ready((self.looks.load(Ordering::Relaxed) >= enough).then_some(()));
+        eventually(Duration::from_mins(1), done).await.unwrap();
+    }
+
+    /// The address of a port, by its name, of a pod of this Deployment.
+    pub(crate) fn address(&self, deployment: &str, port: &str) -> Option<String> {
+        let addresses = self.addresses.lock().unwrap();
+        let of_pod = |known: &&PodAddress| known.pod.starts_with(&format!("{deployment}-")) && known.port == port;
+        addresses.iter().find(of_pod).map(|known| known.address.clone())
     }
 }
 
 /// A pod that the node has started.
 struct Running {
+    pod: String,
     /// Absent if its program is not ours.
     process: Option<Process>,
+    /// The addresses of its ports, by their names.
+    ports: BTreeMap<String, String>,
     /// Where its readiness probe asks: address and path.
     probe: Option<(String, String)>,
     is_reported: bool,
@@ -87,14 +127,27 @@ impl Kubelet {
         Ok(())
     }
 
+    fn addresses(&self) -> Vec<PodAddress> {
+        let of_pod = |running: &Running| {
+            let of_port = |(port, address): (&String, &String)| PodAddress {
+                pod: running.pod.clone(),
+                port: port.clone(),
+                address: address.clone(),
+            };
+            running.ports.iter().map(of_port).collect::<Vec<_>>()
+        };
+        self.running.values().flat_map(of_pod).collect()
+    }
+
     /// Starts the program of a pod with the arguments, files and permissions that it would have on a node.
     async fn run(&self, pod: &Pod) -> Result<Running> {
         let spec = serde_json::to_value(&pod.spec)?;
         let container = &spec["containers"][0];
-        let Some(program) = program(container) else {
-            return Ok(Running { process: None, probe: None, is_reported: false });
-        };
         let (namespace, name) = (text(pod.metadata.namespace.as_ref()), text(pod.metadata.name.as_ref()));
+        let pod = name.to_owned();
+        let Some(program) = program(container) else {
+            return Ok(Running { pod, process: None, ports: BTreeMap::new(), probe: None, is_reported: false });
+        };
         let account = spec["serviceAccountName"].as_str().unwrap_or("default");
         let kubeconfig = self.plane.service_account_kubeconfig(namespace, account).await?;
         let folder = self.plane.run_directory().path().join("pods").join(name);
@@ -110,7 +163,7 @@ impl Kubelet {
         let mut process = ProcessSpec::new(name, binary(program)?).args(&arguments).env("KUBECONFIG", &kubeconfig);
         for variable in array(&container["env"]) {
             if let (Some(name), Some(value)) = (variable["name"].as_str(), variable["value"].as_str()) {
-                process = process.env(name, value);
+                process = process.env(name, value_here(value, &mounts));
             }
         }
         // The token that a pod finds in its file system.
@@ -120,25 +173,36 @@ impl Kubelet {
         for variable in ["VAULT_SYNC_VAULT_JWT_FILE", "ROLLOUT_VAULT_JWT_FILE"] {
             process = process.env(variable, &token);
         }
-        // A port of its own on this machine, which several pods share.
-        if let Some(address) = ports.get(WEBHOOKS) {
-            process = process.env("OPENZRO_WEBHOOK_BIND_ADDRESS", address);
+        for (port, variable) in UNNAMED_PORTS {
+            if let Some(address) = ports.get(port) {
+                process = process.env(variable, address);
+            }
         }
         let probe = &container["readinessProbe"]["httpGet"];
         let port = array(&container["ports"]).find(|port| port["name"] == probe["port"]);
         let address = port.and_then(|port| ports.get(&port["containerPort"].to_string()));
         let probe = address.cloned().zip(probe["path"].as_str().map(str::to_owned));
         let process = Process::start(self.plane.run_directory(), process)?;
-        Ok(Running { process: Some(process), probe, is_reported: false })
+        let named = array(&container["ports"]).filter_map(|port| {
+            let address = ports.get(&port["containerPort"].to_string())?;
+            Some((port["name"].as_str()?.to_owned(), address.clone()))
+        });
+        Ok(Running { pod, process: Some(process), ports: named.collect(), probe, is_reported: false })
     }
 
-    /// Writes the Secrets of a pod into files. Returns the folder of each mount by its path in the pod.
+    /// Writes the Secrets of a pod into files, and makes the folders of its claims. Returns the folder of each mount by its path in the pod.
     async fn mount(&self, namespace: &str, spec: &Value, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
         let mut mounts = Vec::new();
         for mount in array(&spec["containers"][0]["volumeMounts"]) {
             let volume = array(&spec["volumes"]).find(|volume| volume["name"] == mount["name"]);
-            let secret = volume.and_then(|volume| volume["secret"]["secretName"].as_str());
-            let (Some(secret), Some(path)) = (secret, mount["mountPath"].as_str()) else { continue };
+            let (Some(volume), Some(path)) = (volume, mount["mountPath"].as_str()) else { continue };
+            if let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() {
+                let files = self.plane.run_directory().path().join("claims").join(namespace).join(claim);
+                fs::create_dir_all(&files)?;
+                mounts.push((path.to_owned(), files));
+                continue;
+            }
+            let Some(secret) = volume["secret"]["secretName"].as_str() else { continue };
             let found = Api::<Secret>::namespaced(self.client.clone(), namespace).get(secret).await;
             let found = found.with_context(|| format!("the pod mounts secret {namespace}/{secret}"))?;
             let files = folder.join("mounts").join(secret);
@@ -148,6 +212,8 @@ impl Kubelet {
             }
             mounts.push((path.to_owned(), files));
         }
+        // A path that begins with another one is replaced before it.
+        mounts.sort_by_key(|(path, _)| Reverse(path.len()));
         Ok(mounts)
     }
 }
@@ -182,21 +248,28 @@ async fn report(client: &Client, pod: &Pod, status: &Value) -> Result<()> {
     }
 }
 
-/// The name of our program that a container runs. The image starts `konverge` if the container names no command.
+/// The images with our programs. Each starts the program of its name if the container names no command.
+const IMAGES: [&str; 5] =
+    ["konverge", "zopp-operator", "vault-sync-operator", "vault-rollout-operator", "openzro-operator"];
+
+/// The name of our program that a container runs.
 fn program(container: &Value) -> Option<&str> {
-    let is_ours = container["image"].as_str().is_some_and(|image| image.starts_with("konverge:"));
-    let command = container["command"][0].as_str().map_or("konverge", |path| path.rsplit('/').next().unwrap_or(path));
-    is_ours.then_some(command)
+    let (image, _) = container["image"].as_str()?.split_once(':')?;
+    let command = container["command"][0].as_str().map_or(image, |path| path.rsplit('/').next().unwrap_or(path));
+    IMAGES.contains(&image).then_some(command)
 }
 
 /// An argument with the ports and the files of this machine.
 fn argument_here(argument: &str, ports: &BTreeMap<String, String>, mounts: &[(String, PathBuf)]) -> String {
-    let here = mounts
-        .iter()
-        .fold(argument.to_owned(), |argument, (path, files)| argument.replace(path, &files.display().to_string()));
+    let here = value_here(argument, mounts);
     let Some((flag, value)) = here.split_once('=') else { return here };
     let listens = value.strip_prefix("0.0.0.0").unwrap_or(value).strip_prefix(':').and_then(|port| ports.get(port));
     listens.map_or_else(|| here.clone(), |address| format!("{flag}={address}"))
+}
+
+/// A text with the files of this machine.
+fn value_here(text: &str, mounts: &[(String, PathBuf)]) -> String {
+    mounts.iter().fold(text.to_owned(), |text, (path, files)| text.replace(path, &files.display().to_string()))
 }
 
 fn token_of(kubeconfig: &Path) -> Result<String> {

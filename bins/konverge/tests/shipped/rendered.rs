@@ -306,6 +306,43 @@ fn readers_of_metrics_have_a_role_of_the_name_that_the_docs_say() {
 }
 
 #[test]
+fn metrics_over_tls_have_a_port_of_their_own_that_the_monitors_verify() {
+    let tls = ["metricsTLS.existingSecret=certificate", "serviceMonitor.enabled=true", "podMonitor.enabled=true"];
+    let objects = objects(&render(&[&EVERYTHING[..], &tls].concat(), &[]).unwrap());
+    let none = BTreeMap::new();
+    let of = |part: &str| arguments(container(&objects, &format!("release-konverge-{part}")));
+    let (pull, push) = (of("operator"), of("push"));
+    let served = [
+        konverge_pull::config::Config::of_container(&pull, &none).unwrap().metrics.options(),
+        konverge_push::config::Config::of_container(&push, &none).unwrap().server.metrics(),
+        konverge_roll::config::Config::of_container(&of("roll"), &none).unwrap().metrics.options(),
+        manage_config(&of("manage")).metrics.options(),
+    ];
+    for (part, served) in ["operator", "push", "roll", "manage"].into_iter().zip(served) {
+        let name = format!("release-konverge-{part}");
+        let (certificate, key) = served.certificate.unwrap();
+        assert!(served.address.unwrap().to_string().ends_with(":8443"), "{part}");
+        let pod = &object(&objects, "Deployment", &name)["spec"]["template"]["spec"];
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        let mount = mounts.iter().find(|mount| mount["name"] == "metrics-tls").unwrap();
+        let folder = mount["mountPath"].as_str().unwrap();
+        assert!(certificate.starts_with(folder) && key.starts_with(folder), "{certificate:?} {key:?}");
+        let volumes = pod["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == "metrics-tls").unwrap();
+        assert_eq!(volume["secret"]["secretName"], "certificate");
+        let ports = &object(&objects, "NetworkPolicy", &name)["spec"]["ingress"][0]["ports"];
+        assert!(ports.as_array().unwrap().contains(&json!({ "port": "metrics" })), "{ports}");
+        for (kind, endpoints) in [("ServiceMonitor", "endpoints"), ("PodMonitor", "podMetricsEndpoints")] {
+            let endpoint = &object(&objects, kind, &name)["spec"][endpoints][0];
+            assert_eq!((&endpoint["port"], &endpoint["scheme"]), (&json!("metrics"), &json!("https")), "{kind} {part}");
+            assert_eq!(endpoint["tlsConfig"]["serverName"], format!("{name}.home.svc"), "{kind} {part}");
+        }
+    }
+    let server = &object(&objects, "ServiceMonitor", "release-konverge-server")["spec"]["endpoints"][0];
+    assert_eq!((&server["port"], &server["scheme"]), (&json!("http"), &Value::Null), "the server has no such port");
+}
+
+#[test]
 fn alerts_have_a_runbook_url_only_if_the_docs_have_an_address() {
     let with = ["prometheusRule.enabled=true", "prometheusRule.runbookBaseUrl=https://docs.example.com/"];
     for (sets, expected) in [(&with[..1], false), (&with[..], true)] {
