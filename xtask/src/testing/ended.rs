@@ -16,7 +16,7 @@ use super::{
 };
 use crate::paths;
 
-/// What a program said, and how long it took.
+/// The outcome of a program, with its output and its duration.
 pub(crate) struct Ended {
     pub(crate) program: Program,
     pub(crate) took: Duration,

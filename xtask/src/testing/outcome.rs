@@ -1,4 +1,4 @@
-//! What a test program reports, and what follows from all reports.
+//! The outcome of one test program, and the verdict on a whole run.
 
 /// More failures than this are not looked at again. One in five hundred tests.
 const FEW: usize = 3;
@@ -14,7 +14,7 @@ pub(crate) enum Outcome {
     Died(String),
 }
 
-/// What follows from a whole run.
+/// The verdict on a whole run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,

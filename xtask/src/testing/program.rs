@@ -52,7 +52,7 @@ enum Message {
     Other,
 }
 
-/// What cargo made of one target of a package.
+/// The result of building one target of a package.
 #[derive(Deserialize)]
 struct Artifact {
     package_id: String,
