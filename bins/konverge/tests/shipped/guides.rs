@@ -153,7 +153,7 @@ async fn the_guide_to_monitoring_lets_prometheus_read_and_protects_its_token() {
     assert!(request.contains(ready), "{request}");
     reader.write("certificate.yaml", &file_of(request, "metrics-certificate.yaml"));
     reader.run("kubectl apply -f certificate.yaml", &[]).await;
-    // What cert-manager does for that object.
+    // Does the part of cert-manager for that object.
     let (_, requested) = reader.shell("kubectl get certificate konverge-metrics --namespace konverge-system -o json");
     let requested: Value = serde_json::from_str(&requested).unwrap();
     let names: Vec<String> = serde_json::from_value(requested["spec"]["dnsNames"].clone()).unwrap();
@@ -381,7 +381,7 @@ async fn users_of_vault_sync_operator_switch_as_the_page_says_and_vault_stays_as
     let mut reader = Reader::new().await;
     let _vault = with_vault(&mut reader).await;
     reader.follow(&login_of_files()).await;
-    // What the original has left: its Deployment, an object with its finalizer, and content without a mark.
+    // The remains of the original: its Deployment, an object with its finalizer, and content without a mark.
     let content = r#"{"data":{"password":"one"}}"#;
     let vault = "curl --silent --fail --header \"X-Vault-Token: $VAULT_TOKEN\"";
     for command in [

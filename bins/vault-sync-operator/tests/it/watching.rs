@@ -180,8 +180,8 @@ async fn f06_while_one_watch_says_nothing_the_others_are_heard_and_what_it_misse
     scene.end();
 }
 
-/// The time for which it is refused, and the number of requests that this may be: a list and a watch of each of eight kinds as connections end,
-/// then one a second, and a few for the objects.
+/// The time for which it is refused, and the number of requests that this may be. A list and a watch of each of eight kinds come as connections
+/// end, then one a second, and a few for the objects.
 const FOR: Duration = Duration::from_secs(4);
 const AT_MOST: usize = 64;
 

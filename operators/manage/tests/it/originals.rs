@@ -303,7 +303,7 @@ async fn pod(stage: &Stage, annotations: Value) -> Result<Vec<String>, String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn under_the_arguments_and_the_webhooks_of_openzro_operator_pods_get_their_sidecars() {
     let stage = Stage::with(manifest).await;
-    // What cert-manager puts into the Secret that the original's Deployment mounts.
+    // The content that cert-manager puts into the Secret that the original's Deployment mounts.
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
     let file = stage.write("tls.crt", &certificate.pem());

@@ -239,8 +239,8 @@ impl Charge {
         waited.map_err(|_| exhausted(&lock(&last), Some(PAUSE)))
     }
 
-    /// Takes what an answer takes beyond what was reserved, if there is room for it: twice the encoded size of what is sent as a whole, because it is
-    /// in memory twice while it is encoded, and once that of the pieces.
+    /// Takes the memory of an answer beyond the reserved one, if there is room for it. A message that is sent as a whole takes twice its encoded
+    /// size, because it is in memory twice while it is encoded. Pieces take theirs once.
     pub(crate) fn cover(&self, encoded: usize, pieces: usize) -> Result<(), Status> {
         let bytes = u64::try_from(encoded.saturating_mul(2).saturating_add(pieces)).unwrap_or(u64::MAX);
         if bytes <= u64::from(BASE) {

@@ -1,6 +1,6 @@
 //! Long lists, encoded piece by piece while they are sent: such an answer is in memory as rows, and never also as a whole message.
 //!
-//! The entries of a list are taken out of its message. What is left of the message is sent first, with the length of the whole; the entries
+//! The entries of a list are taken out of its message. The rest of the message is sent first, with the length of the whole; the entries
 //! follow, as Protocol Buffers allow it of a repeated field. Each entry is dropped once it is encoded.
 
 use std::{
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// What a client receives: each frame, and the message that they make up.
+    /// Returns the frames that a client receives, and the message that they make up.
     fn sent<M: Message + Default + 'static>(mut message: M) -> (Vec<Bytes>, M) {
         let pieces = Pieces::take(&mut message).expect("it is long");
         let mut head = vec![0];

@@ -1,5 +1,5 @@
-//! How much memory it takes to read secrets, by what is known before: a list is in memory as rows, of which one after the other is encoded (module
-//! `pieces`); all else is in memory as rows, and as the message that is made of them.
+//! The memory that it takes to read secrets, by what is known before. A list is in memory as rows, of which one after the other is encoded (module
+//! `pieces`). All else is in memory as rows, and as the message that is made of them.
 
 use crate::{limits::Limits, store::ContentSize};
 

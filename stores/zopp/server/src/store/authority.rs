@@ -100,9 +100,9 @@ impl Authority {
     }
 }
 
-/// What is selected of a question that is answered by finding a row.
+/// The columns of a question that is answered by finding a row.
 const FOUND: &str = "CAST(NULL AS TEXT) AS kind, 0 AS level, CAST(NULL AS TEXT) AS role";
-/// What is selected of the question for grants.
+/// The columns of the question for grants.
 const GRANTS: &str = "kind, level, role";
 
 fn is_member<'q>(workspace_id: &'q str, user_id: &'q str, principal_id: &'q str) -> Query<'q> {

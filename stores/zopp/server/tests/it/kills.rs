@@ -83,7 +83,7 @@ impl Stage {
         }
     }
 
-    /// What the next step may refer to.
+    /// The objects that the next step may refer to.
     async fn known(&self, names: Vec<(String, String)>) -> Known {
         let request = identity::GetKeyStateRequest { workspace_name: "acme".into() };
         let keys = self.world.identity().get_key_state(self.owner.sign_own("GetKeyState", request)).await;
@@ -161,7 +161,7 @@ async fn a_kill_after_any_write_leaves_no_half_of_a_change_in_sqlite() {
         assert_eq!(fs::read(&path).unwrap(), before, "{}: the file is as it was", step.path);
         reader.rollback().await.unwrap();
         let rows = |length: usize| {
-            // What the last copy left.
+            // The result of the last copy.
             let _ = fs::remove_file(copies.path().join("zopp.db-shm"));
             fs::write(&copy, &before).unwrap();
             fs::write(&copied_log, &written[..length]).unwrap();
@@ -232,7 +232,7 @@ fn alike(rows: &[String]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_kill_after_any_statement_leaves_no_half_of_a_change_in_postgres() {
-    // What each step leaves if nothing happens to it.
+    // The result of each step if nothing happens to it.
     let (undisturbed, address) = (postgres_database().await, postgres_database().await);
     let (stage, rows) = (Stage::set(on(&undisturbed)).await, Rows::of(&undisturbed).await);
     let mut expected = Vec::new();

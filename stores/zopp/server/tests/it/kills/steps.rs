@@ -30,7 +30,7 @@ pub(super) enum Outcome {
     Refused(Code),
 }
 
-/// What a message refers to.
+/// The objects that a message refers to.
 pub(super) struct Known {
     /// Identifiers, and the code of an export.
     pub(super) names: HashMap<String, String>,
