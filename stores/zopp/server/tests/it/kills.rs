@@ -161,7 +161,7 @@ async fn a_kill_after_any_write_leaves_no_half_of_a_change_in_sqlite() {
         assert_eq!(fs::read(&path).unwrap(), before, "{}: the file is as it was", step.path);
         reader.rollback().await.unwrap();
         let rows = |length: usize| {
-            // The result of the last copy.
+            // The remains of the last copy.
             let _ = fs::remove_file(copies.path().join("zopp.db-shm"));
             fs::write(&copy, &before).unwrap();
             fs::write(&copied_log, &written[..length]).unwrap();
