@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 const PULL: Names = Names {
     program: "zopp-operator",
-    about: "What zopp-operator may do, and nothing more. A test runs every scenario under exactly this.",
+    about: "The permissions of zopp-operator, and nothing more. A test runs every scenario under exactly this.",
     confined: "To confine it to one namespace, make the ClusterRole a Role and the ClusterRoleBinding a RoleBinding there, and start the\n\
                operator with --namespace.",
     namespace: "konverge-system",
@@ -54,8 +54,8 @@ const PULL: Names = Names {
 
 const PUSH: Names = Names {
     program: "vault-sync-operator",
-    about: "What vault-sync-operator may do, and nothing more. Names are those of danieldonoghue/vault-sync-operator, so a login role in Vault that is\n\
-            bound to its service account goes on working.",
+    about: "The permissions of vault-sync-operator, and nothing more. Names are those of danieldonoghue/vault-sync-operator, so a login role in Vault\n\
+            that is bound to its service account goes on working.",
     confined: "To confine it to one namespace, make the first ClusterRole a Role and its binding a RoleBinding there, and start the operator\n\
                with --namespace. Besides create and delete it needs list on Secrets in its own namespace, then.",
     namespace: "vault-sync-operator-system",
@@ -69,7 +69,7 @@ const PUSH: Names = Names {
 
 const ROLL: Names = Names {
     program: "vault-rollout-operator",
-    about: "What vault-rollout-operator may do, and nothing more.",
+    about: "The permissions of vault-rollout-operator, and nothing more.",
     confined: "To confine it to one namespace, make the ClusterRole a Role and its binding a RoleBinding there, and start the operator\n\
                with --namespace.",
     namespace: "vault-rollout-operator-system",
@@ -83,7 +83,7 @@ const ROLL: Names = Names {
 
 const ALL: Names = Names {
     program: "konverge",
-    about: "What `konverge run` may do with the jobs pull, push and roll: what each of the three may do by itself, and nothing more.",
+    about: "The permissions of `konverge run` with the jobs pull, push and roll: those of the three programs, and nothing more.",
     confined: "A job that does not run needs nothing: leave out the rules beneath its name. To confine all to one namespace, make the first ClusterRole\n\
                a Role and its binding a RoleBinding there, and give each job --namespace; rbac/vault-sync-operator.yaml says what push needs besides.",
     namespace: "konverge-system",

@@ -30,8 +30,8 @@ pub(crate) const OF_PUSH: [Purpose; 8] = [
         Everywhere,
         "secrets",
         "The watch carries metadata only; get reads a Secret that an object requests. Where many requested Secrets of one namespace wait, as at a\n\
-         start, list reads whole Secrets of that namespace in pages, those that nobody requests included; their values are wiped at once. patch\n\
-         writes finalizer and annotations of an annotated Secret. There is no create, update or delete: the operator makes and removes no Secret but\n\
+         start, list reads whole Secrets of that namespace in pages, also those that nobody requests, and wipes their values at once. The verb patch\n\
+         is for finalizer and annotations of an annotated Secret. There is no create, update or delete: the operator makes and removes no Secret but\n\
          its own, see below.",
     ),
     Purpose::new(
