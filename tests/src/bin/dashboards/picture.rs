@@ -11,7 +11,7 @@ const ROW: f64 = 250.0;
 const HEAD: f64 = 46.0;
 
 /// The place of the curves in a panel.
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 72.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 66.0;
