@@ -48,7 +48,8 @@ async fn the_tutorial_of_manage_and_its_removal_lead_to_their_end() {
     ] {
         reader.run(command, &[]).await;
     }
-    reader.follow(section(UNINSTALL, "Manage")).await;
+    let (removal, _) = section(UNINSTALL, "Manage").split_once("\nWithout Helm, ").unwrap();
+    reader.follow(removal).await;
     reader.run("kubectl delete -f web.yaml --timeout=60s", &[]).await;
     let groups = format!("curl --silent --fail --header 'Authorization: Token {token}' {}/api/groups", openzro.url());
     reader.run(&format!("{groups} | grep --only-matching Servers"), &["Servers"]).await;
