@@ -125,7 +125,7 @@ fn once_more(ended: &[Ended], again: impl Fn(&Program, &[&str]) -> Outcome) -> R
     for (program, tests) in failed {
         match again(program, &tests) {
             Outcome::Passed(count) if count >= tests.len() => {
-                unsteady.extend(tests.iter().map(|test| (*test, program)))
+                unsteady.extend(tests.iter().map(|test| (*test, program)));
             }
             _ => bail!("{} of {} failed twice", tests.join(", "), program.name),
         }
