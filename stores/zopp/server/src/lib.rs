@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod admin;
+pub mod allocator;
 pub mod args;
 pub mod audit;
 mod auth;

@@ -4,14 +4,22 @@ use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 use konverge_zopp_server::{
-    args::{Arguments, LogFormat},
+    allocator,
+    args::{Arguments, Command, LogFormat},
     run::run,
 };
 use tracing_subscriber::EnvFilter;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Command::Serve(_) = arguments.command {
+        allocator::return_large_blocks();
+    }
+    start(arguments)
+}
+
+#[tokio::main]
+async fn start(arguments: Arguments) -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A file or a collector of logs takes colours for text; in a terminal NO_COLOR turns them off.

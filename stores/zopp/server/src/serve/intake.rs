@@ -329,22 +329,22 @@ mod tests {
         charge.reserve(u64::from(4 * BASE)).await.unwrap();
         charge.answered(&CancellationToken::new());
         let head = prost::Message::encode_to_vec(&list);
-        let framed = [&[0, 0, 0, 0, u8::try_from(head.len()).unwrap()], &head[..]].concat();
-        let body = http_body_util::Full::new(Bytes::from(framed));
+        let first = [&[0, 0, 0, 0, u8::try_from(head.len()).unwrap()], &head[..]].concat();
+        let body = http_body_util::Full::new(Bytes::from(first));
         let mut body = AnswerBody { charge: Some(charge), pieces, ..AnswerBody::uncharged(body) };
-        let mut frames = Vec::new();
+        let mut sent = Vec::new();
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            frames.push(frame.unwrap().into_data().unwrap());
+            sent.push(frame.unwrap().into_data().unwrap());
             assert_eq!(memory.in_use().1, 4 * BASE);
         }
-        let received = frames.concat();
-        assert!(frames.len() > 2 && received.len() == 5 + whole.len(), "{} {}", frames.len(), received.len());
+        let received = sent.concat();
+        assert!(sent.len() > 2 && received.len() == 5 + whole.len(), "{} {}", sent.len(), received.len());
         assert_eq!(received[1..5], u32::try_from(whole.len()).unwrap().to_be_bytes());
         drop(body);
-        let last = frames.pop();
-        drop(frames);
+        let end = sent.pop();
+        drop(sent);
         assert_eq!(memory.in_use().1, 4 * BASE);
-        drop(last);
+        drop(end);
         assert_eq!(memory.in_use(), (0, 0, 0));
     }
 

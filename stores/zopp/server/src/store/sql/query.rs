@@ -124,16 +124,17 @@ impl<'q> Query<'q> {
     pub(in crate::store) fn union_all(queries: Vec<(String, Self)>) -> Self {
         let (mut sql, mut values) = (String::new(), Vec::new());
         for (number, (columns, query)) in queries.into_iter().enumerate() {
-            let union = if number == 0 { "" } else { " UNION ALL " };
-            sql.push_str(&format!("{union}SELECT {columns} FROM ("));
+            sql += if number == 0 { "SELECT " } else { " UNION ALL SELECT " };
+            sql += &columns;
+            sql += " FROM (";
             query.append(&mut sql, &mut values);
-            sql.push_str(&format!(") part_{number}"));
+            sql += ") part_";
+            sql += &number.to_string();
         }
         Self { sql: Cow::Owned(sql), values }
     }
 
     /// Adds the statement to a text, and its values to those of the text: one for each place at which one stands.
-
     fn append(&self, sql: &mut String, values: &mut Vec<Value<'q>>) {
         let (mut bare, mut quoted) = (0, false);
         let mut characters = self.sql.chars().peekable();
