@@ -166,7 +166,7 @@ async fn views(stage: &Stage, namespaces: &[String]) -> Vec<Value> {
         let found = items.iter().find(|item| item["id"] == *id);
         found.map_or(Value::Null, |item| item["name"].clone())
     };
-    let names_of = |ids: Vec<Value>| {
+    let groups_named = |ids: Vec<Value>| {
         let mut names: Vec<_> = ids.iter().map(|id| name_of(&groups, id).to_string()).collect();
         names.sort();
         names
@@ -190,17 +190,17 @@ async fn views(stage: &Stage, namespaces: &[String]) -> Vec<Value> {
             "groups": of(namespace, &groups, &|group| group["name"].clone()),
             "policies": of(namespace, &policies, &|policy| {
                 let rule = &policy["rules"][0];
-                json!([policy["name"], names_of(ids(&rule["sources"])), name_of(&resources, &rule["destinationResource"]["id"])])
+                json!([policy["name"], groups_named(ids(&rule["sources"])), name_of(&resources, &rule["destinationResource"]["id"])])
             }),
             "keys": of(namespace, &keys, &|key| {
                 let name = key["name"].as_str().unwrap().split(" konverge=").next();
-                json!([name, names_of(key["auto_groups"].as_array().unwrap().clone())])
+                json!([name, groups_named(key["auto_groups"].as_array().unwrap().clone())])
             }),
             "networks": of(namespace, &networks, &|network| {
                 json!([network["name"], length(&network["resources"]), length(&network["routers"])])
             }),
             "resources": of(namespace, &resources, &|resource| {
-                json!([resource["name"], resource["address"], names_of(ids(&resource["groups"]))])
+                json!([resource["name"], resource["address"], groups_named(ids(&resource["groups"]))])
             }),
         })
     };
@@ -292,7 +292,7 @@ async fn f30_a_reference_to_nothing_is_named_stays_as_it_is_and_heals() {
         spec[field] = network;
         spec
     };
-    let routed = |service: &str| json!({ "networkRouterRef": { "name": "edge", "namespace": other }, "serviceRef": { "name": service } });
+    let behind = |service: &str| json!({ "networkRouterRef": { "name": "edge", "namespace": other }, "serviceRef": { "name": service } });
     let (waits, depends) = ("WaitingForReference", "Dependency");
     let router = format!("NetworkRouter {other}/edge");
     let dangling = [
@@ -317,8 +317,8 @@ async fn f30_a_reference_to_nothing_is_named_stays_as_it_is_and_heals() {
         (kind::<SetupKey>(), "by-local", key(json!({ "localRef": { "name": "local" } })), depends, "local"),
         (kind::<SetupKey>(), "by-name", key(json!({ "name": "nobody" })), waits, "nobody"),
         (kind::<SetupKey>(), "by-id", key(json!({ "id": "nowhere" })), depends, "the id nowhere"),
-        (kind::<NetworkResource>(), "serviceless", routed("missing"), depends, "missing"),
-        (kind::<NetworkResource>(), "routerless", routed("web"), depends, router.as_str()),
+        (kind::<NetworkResource>(), "serviceless", behind("missing"), depends, "missing"),
+        (kind::<NetworkResource>(), "routerless", behind("web"), depends, router.as_str()),
     ];
     let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web" }, "spec": { "ports": [{ "port": 80 }] } });
     stage.create(&stage.api(), &serde_json::from_value::<k8s_openapi::api::core::v1::Service>(service).unwrap()).await;
@@ -407,7 +407,8 @@ async fn f30_of_two_objects_that_want_one_item_the_first_keeps_it_until_it_goes(
         until(&api, "first", "gone", |object| object.is_none()).await;
         until(&api, "second", "ready", is_ready).await;
         let listed = stage.dashboard.list(collection).await.unwrap();
-        let ids: Vec<_> = listed.iter().filter(|item| item.raw()["name"] == "one").map(|item| item.id()).collect();
+        let ids: Vec<_> =
+            listed.iter().filter(|item| item.raw()["name"] == "one").map(konverge_openzro::Object::id).collect();
         assert!(ids.len() == 1 && json!(ids[0]) != id, "the second has made its own: {ids:?}");
     }
 }
