@@ -4,6 +4,7 @@
 
 mod calls;
 mod command_line;
+mod hostile;
 mod site;
 mod watchers;
 
@@ -56,6 +57,7 @@ pub(crate) async fn measure(scale: &ZoppScale, report: &mut Report) -> Result<()
         command_line::measure(scale.imported, database, &ours, report).await?;
         drop((ours, theirs));
         watchers::measure(scale, database, report).await?;
+        hostile::measure(database, report).await?;
     }
     command_line::size(report)
 }

@@ -61,6 +61,11 @@ impl Server {
         Ok(self.process.resident()?)
     }
 
+    /// The most memory that it ever had, in bytes.
+    pub fn peak_resident(&self) -> Result<f64> {
+        Ok(self.process.peak_resident()?)
+    }
+
     /// Kills it. Its data stays.
     pub fn kill(&mut self) {
         self.process.kill();

@@ -12,6 +12,7 @@ use konverge_testkit_stores::{PublishedZopp, PublishedZoppServer};
 use konverge_zopp_client::{Client, ClientConfig, Connection, EnvironmentName, Identity, Profile};
 use konverge_zopp_proto::UpsertSecretRequest;
 use konverge_zopp_testing::postgres_database;
+use tonic::transport::Channel;
 
 /// Limits that a load from one principal on one machine would reach; they are in force, and far away.
 const FLAGS: [&str; 12] = [
@@ -69,13 +70,22 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn ours(database: Database) -> Result<Self> {
+        Self::ours_with(database, &FLAGS).await
+    }
+
+    /// A server that keeps to the limits that it has by itself.
+    pub(crate) async fn with_default_limits(database: Database) -> Result<Self> {
+        Self::ours_with(database, &[]).await
+    }
+
+    async fn ours_with(database: Database, flags: &[&str]) -> Result<Self> {
         let address = match database {
             Database::Sqlite => None,
             Database::Postgres => Some(postgres_database().await),
         };
         let run = RunDirectory::new()?;
         let file = || format!("sqlite://{}?mode=rwc", run.path().join("zopp.db").display());
-        let server = Server::start_on(&run, address.clone().unwrap_or_else(file), &FLAGS).await?;
+        let server = Server::start_on(&run, address.clone().unwrap_or_else(file), flags).await?;
         let invite = server.invite().await?;
         Self::new(Program::Ours(server), run, &invite, address, Profile::V2).await
     }
@@ -130,9 +140,33 @@ impl Site {
         })
     }
 
+    /// The most memory that the server ever had, in bytes.
+    pub(crate) fn peak_resident(&self) -> Result<f64> {
+        Ok(match &self.program {
+            Program::Ours(server) => server.peak_resident()?,
+            Program::Theirs(server) => server.process().peak_resident()?,
+        })
+    }
+
+    /// Host and port of the server.
+    pub(crate) fn address(&self) -> Result<String> {
+        let url = url(&self.program);
+        Ok(url.strip_prefix("http://").context("a server without TLS")?.to_owned())
+    }
+
+    /// A bare connection.
+    pub(crate) async fn channel(&self) -> Result<Channel> {
+        Channel::from_shared(url(&self.program))?.connect().await.context("cannot connect")
+    }
+
     /// A client on a connection of its own.
     pub(crate) fn client(&self) -> Result<Client> {
-        let config = ClientConfig { profile: Some(self.profile), ..ClientConfig::new(url(&self.program)) };
+        self.client_at(&url(&self.program))
+    }
+
+    /// The same by another way to the server.
+    pub(crate) fn client_at(&self, url: &str) -> Result<Client> {
+        let config = ClientConfig { profile: Some(self.profile), ..ClientConfig::new(url.to_owned()) };
         let identity = Identity::from_file(&self.user.home().join(".zopp/config.json"), None)?;
         Ok(Client::new(Connection::new(&config)?, identity))
     }

@@ -237,11 +237,20 @@ impl Process {
 
     /// Its resident set in bytes, as the kernel accounts it. An error while it does not run, and where there is no `/proc`.
     pub fn resident(&self) -> io::Result<f64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The largest resident set that it ever had, in bytes, with the errors of [`resident`](Self::resident).
+    pub fn peak_resident(&self) -> io::Result<f64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &str) -> io::Result<f64> {
         let pid = self.pid().ok_or_else(|| io::Error::other(format!("{} does not run", self.name())))?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
-        let kibibytes = kibibytes.ok_or_else(|| io::Error::other(format!("{} has no resident set", self.name())))?;
+        let kibibytes = kibibytes.ok_or_else(|| io::Error::other(format!("{} has no {field}", self.name())))?;
         Ok(kibibytes * 1024.0)
     }
 

@@ -1,5 +1,5 @@
-//! Helpers for tests of zopp's parts: a certificate authority for one run, a server that lies, a PostgreSQL for one
-//! process, and a list of all calls.
+//! Helpers for tests of zopp's parts: a certificate authority for one run, a server that lies, requests that never
+//! end, a PostgreSQL for one process, and a list of all calls.
 //!
 //! ```
 //! # fn main() -> Result<(), konverge_zopp_testing::CertificateError> {
@@ -13,12 +13,14 @@
 mod calls;
 mod lying;
 mod postgres;
+mod unfinished;
 
 pub use calls::{CallTypes, Canonical, calls};
 pub use lying::{LyingServer, SeenCall};
 pub use postgres::{OwnPostgres, postgres_database};
 pub use rcgen::Error as CertificateError;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+pub use unfinished::UnfinishedRequest;
 
 /// An authority with a key of its own.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
