@@ -105,7 +105,7 @@ fn show(ended: &Ended) {
 fn list_long(ended: &[Ended], took: Duration) {
     let mut long: Vec<_> = ended.iter().filter(|ended| ended.took >= LONG).collect();
     long.sort_by_key(|ended| std::cmp::Reverse(ended.took));
-    eprintln!("\n{} test programs: {:.0} s; the longest:", ended.len(), took.as_secs_f32());
+    eprintln!("\n{} test programs: {:.0} s", ended.len(), took.as_secs_f32());
     for ended in long {
         eprintln!("  {:5.0} s  {}", ended.took.as_secs_f32(), ended.program.name);
     }
