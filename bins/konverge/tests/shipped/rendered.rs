@@ -338,8 +338,8 @@ fn metrics_over_tls_have_a_port_of_their_own_that_the_monitors_verify() {
             assert_eq!(endpoint["tlsConfig"]["serverName"], format!("{name}.home.svc"), "{kind} {part}");
         }
     }
-    let server = &object(&objects, "ServiceMonitor", "release-konverge-server")["spec"]["endpoints"][0];
-    assert_eq!((&server["port"], &server["scheme"]), (&json!("http"), &Value::Null), "the server has no such port");
+    let of_zopp = &object(&objects, "ServiceMonitor", "release-konverge-server")["spec"]["endpoints"][0];
+    assert_eq!((&of_zopp["port"], &of_zopp["scheme"]), (&json!("http"), &Value::Null), "the server has no such port");
 }
 
 #[test]
