@@ -3,11 +3,17 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
+    hash::{BuildHasher, RandomState},
     io::{self, Write},
     net::TcpListener,
+    ops::Range,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{self, Child, Command, ExitStatus, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -358,8 +364,22 @@ impl Drop for Process {
     }
 }
 
-/// A port of the loopback interface that was free a moment ago. Another program may take the port before it is used, so the caller must be ready to
-/// try another one.
+/// Below the ports that systems give to connections by themselves, so that no connection takes a port before its server does.
+const PORTS: Range<u16> = 10_240..32_768;
+
+/// A port of the loopback interface that was free a moment ago. No other call in this process returns it soon, and other processes begin elsewhere.
+/// Another program may still take the port before it is used, so the caller must be ready to try another one.
 pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    static NEXT: OnceLock<AtomicU64> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU64::new(RandomState::new().hash_one(process::id())));
+    let mut tried = Err(io::ErrorKind::AddrInUse.into());
+    for _ in PORTS {
+        let place = next.fetch_add(1, Ordering::Relaxed) % PORTS.len() as u64;
+        let port = PORTS.start + u16::try_from(place).unwrap_or_default();
+        tried = TcpListener::bind(("127.0.0.1", port)).map(|_| port);
+        if tried.is_ok() {
+            break;
+        }
+    }
+    tried
 }

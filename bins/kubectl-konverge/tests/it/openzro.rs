@@ -205,7 +205,8 @@ async fn leftovers_have_the_mark_of_an_object_of_this_cluster_that_does_not_exis
     let router = |metric: u32| json!({ "enabled": true, "masquerade": true, "metric": metric, "peer": "", "peer_groups": [all] });
     // The operator's router has the group of its setup key. A person's router can have the same settings.
     let peers = stage.by_hand(&Collection::Groups, json!({ "name": "left" })).await;
-    let of_operator = json!({ "enabled": true, "masquerade": true, "metric": 9999, "peer": "", "peer_groups": [peers] });
+    let of_operator =
+        json!({ "enabled": true, "masquerade": true, "metric": 9999, "peer": "", "peer_groups": [peers] });
     let of_operator = stage.by_hand(&Collection::Routers { network: empty.clone() }, of_operator).await;
     let mut by_person = Vec::new();
     for (network, metric) in [(&crossed, 100), (&alike, 9999)] {
@@ -219,9 +220,7 @@ async fn leftovers_have_the_mark_of_an_object_of_this_cluster_that_does_not_exis
     };
     let left_policy = stage.by_hand(&Collection::Policies, fields("left", "", &policy(&gone))).await;
     stage.by_hand(&Collection::Policies, fields("of a person", "", &policy(""))).await;
-    let key = |name: &str, groups: &[&String]| {
-        json!({ "name": name, "type": "reusable", "expires_in": 0, "auto_groups": groups, "usage_limit": 0 })
-    };
+    let key = |name: &str, groups: &[&String]| json!({ "name": name, "type": "reusable", "expires_in": 0, "auto_groups": groups, "usage_limit": 0 });
     stage.by_hand(&Collection::SetupKeys, key(&format!("left {gone}/next"), &[&peers])).await;
     stage.by_hand(&Collection::SetupKeys, key("of a person", &[])).await;
     stage.by_hand(&Collection::Groups, json!({ "name": gone })).await;

@@ -23,10 +23,9 @@ async fn start(arguments: Arguments) -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A file or a collector of logs takes colours for text; in a terminal NO_COLOR turns them off.
-    let colours = std::io::stderr().is_terminal();
     match arguments.log_format {
         LogFormat::Json => log.json().init(),
-        LogFormat::Text if colours => log.init(),
+        LogFormat::Text if std::io::stderr().is_terminal() => log.init(),
         LogFormat::Text => log.with_ansi(false).init(),
     }
     let protection = konverge_zopp_memory::protect();
