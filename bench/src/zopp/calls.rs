@@ -10,11 +10,11 @@ use std::{
 
 use anyhow::{Context, Result};
 use konverge_zopp_client::{Client, EnvironmentName};
-use konverge_zopp_proto::{GetSecretRequest, ListSecretsRequest};
+use konverge_zopp_proto::GetSecretRequest;
 
 use super::{
     ZoppScale,
-    site::{Database, Site, key, value},
+    site::{Database, Site, key, list, value},
 };
 use crate::{
     report::{Report, Row},
@@ -56,9 +56,9 @@ impl Load {
 
     async fn call(&self, client: &Client, name: &EnvironmentName, number: usize) -> Result<()> {
         let key = key(number % VALUES);
-        let EnvironmentName { workspace, project, environment } = name.clone();
         match self {
             Self::Get => {
+                let EnvironmentName { workspace, project, environment } = name.clone();
                 let request = GetSecretRequest {
                     workspace_name: workspace,
                     project_name: project,
@@ -71,12 +71,7 @@ impl Load {
                 client.upsert_secret(value(name, &key)).await.context("cannot set")?;
             }
             Self::List(_) => {
-                let request = ListSecretsRequest {
-                    workspace_name: workspace,
-                    project_name: project,
-                    environment_name: environment,
-                };
-                client.list_secrets(request).await.context("cannot list")?;
+                client.list_secrets(list(name.clone())).await.context("cannot list")?;
             }
         }
         Ok(())

@@ -1,12 +1,9 @@
 //! Callers that try to fill the memory of a server with its default limits: lists whose answers nobody takes, requests that never end, and huge names.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use konverge_zopp_client::Client;
-use konverge_zopp_proto::{
-    GetInviteRequest, ListSecretsRequest, UpsertSecretRequest, zopp_service_client::ZoppServiceClient,
-};
+use konverge_zopp_proto::{GetInviteRequest, UpsertSecretRequest, zopp_service_client::ZoppServiceClient};
 use konverge_zopp_testing::UnfinishedRequest;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy},
@@ -16,7 +13,7 @@ use tokio::{
 };
 use tonic::{Code, transport::Channel};
 
-use super::site::{Database, Site, value};
+use super::site::{Database, Site, key, list, value};
 use crate::report::{Report, Row};
 
 const LIMIT_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
@@ -28,9 +25,10 @@ const DEAF: usize = 10;
 const LISTS: usize = 10;
 /// An answer to a handshake or a refusal is shorter, a list is longer.
 const TAKEN_BYTES: u64 = 16 * 1024;
-/// Connections with requests that never end, and the requests on each of them.
+/// Connections with requests that never end, the requests on each of them, and the bytes of each that are announced and that arrive.
 const SENDERS: usize = 20;
 const REQUESTS: usize = 40;
+const ANNOUNCED_BYTES: u32 = 3 * 1024 * 1024;
 const SENT_BYTES: usize = 512 * 1024;
 /// At least so many of these requests find no room.
 const REFUSED: usize = 700;
@@ -49,16 +47,17 @@ pub(crate) async fn measure(database: Database, report: &mut Report) -> Result<(
     let name = site.environment("large", 0).await?;
     let client = site.client()?;
     for number in 0..VALUES {
-        let request = value(&name, &super::site::key(number));
+        let request = value(&name, &key(number));
         let request = UpsertSecretRequest { ciphertext: vec![7; VALUE_BYTES], ..request };
         client.upsert_secret(request).await.context("cannot set a large value")?;
     }
     let mut lists = JoinSet::new();
     for _ in 0..DEAF {
-        let deaf = Arc::new(site.client_at(&deaf_way(site.address()?).await?)?);
+        let deaf = site.client_at(&deaf_way(site.address()?).await?)?;
         for _ in 0..LISTS {
-            let (client, name) = (Arc::clone(&deaf), name.clone());
-            lists.spawn(async move { list(&client, name.workspace, name.project, name.environment).await });
+            let (client, request) = (deaf.clone(), list(name.clone()));
+            // The answer is refused, or never arrives whole.
+            lists.spawn(async move { drop(client.list_secrets(request).await) });
         }
     }
     sleep(SETTLED).await;
@@ -74,11 +73,6 @@ pub(crate) async fn measure(database: Database, report: &mut Report) -> Result<(
         bound: Some(1.0),
     });
     Ok(())
-}
-
-/// The answer is refused, or never arrives whole.
-async fn list(client: &Client, workspace_name: String, project_name: String, environment_name: String) {
-    drop(client.list_secrets(ListSecretsRequest { workspace_name, project_name, environment_name }).await);
 }
 
 /// A way to the server by which the first bytes of each connection's answers arrive, and no others.
@@ -105,7 +99,7 @@ async fn deaf_way(server: String) -> Result<String> {
 }
 
 async fn unfinished(site: &Site) -> Result<()> {
-    let request = UnfinishedRequest::new(u32::try_from(NAME_BYTES)?, SENT_BYTES);
+    let request = UnfinishedRequest::new(ANNOUNCED_BYTES, SENT_BYTES);
     let mut senders = JoinSet::new();
     for _ in 0..SENDERS {
         let channel = site.channel().await?;

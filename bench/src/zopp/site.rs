@@ -10,7 +10,7 @@ use konverge_e2e::{Server, User};
 use konverge_testkit::RunDirectory;
 use konverge_testkit_stores::{PublishedZopp, PublishedZoppServer};
 use konverge_zopp_client::{Client, ClientConfig, Connection, EnvironmentName, Identity, Profile};
-use konverge_zopp_proto::UpsertSecretRequest;
+use konverge_zopp_proto::{ListSecretsRequest, UpsertSecretRequest};
 use konverge_zopp_testing::postgres_database;
 use tonic::transport::Channel;
 
@@ -220,4 +220,10 @@ pub(crate) fn value(name: &EnvironmentName, key: &str) -> UpsertSecretRequest {
         nonce,
         ciphertext: vec![2; VALUE_BYTES],
     }
+}
+
+/// Lists all values.
+pub(crate) fn list(name: EnvironmentName) -> ListSecretsRequest {
+    let EnvironmentName { workspace, project, environment } = name;
+    ListSecretsRequest { workspace_name: workspace, project_name: project, environment_name: environment }
 }

@@ -8,12 +8,12 @@
 /// started. Does nothing where the variable is set already, or where another allocator is in use.
 pub fn return_large_blocks() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    start_again(("MALLOC_MMAP_THRESHOLD_", "262144"));
+    start_again("MALLOC_MMAP_THRESHOLD_", "262144");
 }
 
 /// Replaces this process by the same program with the same arguments, and one more variable. If that fails, it goes on as it is.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn start_again((name, value): (&str, &str)) {
+fn start_again(name: &str, value: &str) {
     use std::{env, os::unix::process::CommandExt, process::Command};
 
     if env::var_os(name).is_some() {
