@@ -111,9 +111,9 @@ fn validating(Declared { name, path, webhook }: &Declared, location: &Location) 
         match_conditions: conditions(webhook),
         match_policy: Some(match_policy(webhook)),
         name: name.clone(),
-        namespace_selector: webhook.namespace_selector.clone(),
-        object_selector: webhook.object_selector.clone(),
-        rules: Some(webhook.rules.clone()),
+        namespace_selector: webhook.requests.namespace_selector.clone(),
+        object_selector: webhook.requests.object_selector.clone(),
+        rules: Some(webhook.requests.rules.clone()),
         side_effects: side_effects(webhook),
         timeout_seconds: Some(webhook.timeout_seconds),
     }
@@ -127,10 +127,10 @@ fn mutating(Declared { name, path, webhook }: &Declared, location: &Location) ->
         match_conditions: conditions(webhook),
         match_policy: Some(match_policy(webhook)),
         name: name.clone(),
-        namespace_selector: webhook.namespace_selector.clone(),
-        object_selector: webhook.object_selector.clone(),
+        namespace_selector: webhook.requests.namespace_selector.clone(),
+        object_selector: webhook.requests.object_selector.clone(),
         reinvocation_policy: Some(if webhook.reinvoke { "IfNeeded" } else { "Never" }.to_owned()),
-        rules: Some(webhook.rules.clone()),
+        rules: Some(webhook.requests.rules.clone()),
         side_effects: side_effects(webhook),
         timeout_seconds: Some(webhook.timeout_seconds),
     }
@@ -145,7 +145,7 @@ fn failure_policy(webhook: &Webhook) -> String {
 }
 
 fn match_policy(webhook: &Webhook) -> String {
-    if webhook.exact_version { "Exact" } else { "Equivalent" }.to_owned()
+    if webhook.requests.exact_version { "Exact" } else { "Equivalent" }.to_owned()
 }
 
 fn side_effects(webhook: &Webhook) -> String {
@@ -157,7 +157,7 @@ fn side_effects(webhook: &Webhook) -> String {
 }
 
 fn conditions(webhook: &Webhook) -> Option<Vec<k8s_openapi::api::admissionregistration::v1::MatchCondition>> {
-    (!webhook.match_conditions.is_empty()).then(|| webhook.match_conditions.clone())
+    (!webhook.requests.match_conditions.is_empty()).then(|| webhook.requests.match_conditions.clone())
 }
 
 #[cfg(test)]

@@ -198,46 +198,62 @@ impl WebhookServer {
         };
         let serving = async {
             state.set(SERVING);
-            let (finish, cut) = (CancellationToken::new(), CancellationToken::new());
-            let connections = TaskTracker::new();
+            let connections = Connections { limits, ..Connections::default() };
             let closing = async {
                 leave.cancelled().await;
                 state.set(STOPPING);
                 tokio::time::sleep(limits.linger).await;
                 stop.cancelled().await;
             };
-            let slots = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
-            let accepting = async {
-                loop {
-                    // Never closed, so the permit always comes.
-                    let permit = Arc::clone(&slots).acquire_owned().await;
-                    let stream = accept(&listener).await;
-                    let connection = connection::serve(stream, tls.clone(), Arc::clone(&answerer), finish.clone());
-                    let cut = cut.clone();
-                    connections.spawn(async move {
-                        cut.run_until_cancelled(connection).await;
-                        drop(permit);
-                    });
-                }
-            };
             tokio::select! {
                 () = closing => {}
-                () = accepting => {}
+                () = connections.accept(&listener, tls.as_ref(), &answerer) => {}
             }
             drop(listener);
-            finish.cancel();
-            connections.close();
-            if tokio::time::timeout(limits.drain, connections.wait()).await.is_err() {
-                tracing::warn!(
-                    connections = connections.len(),
-                    "some webhook calls did not end in time and are cut off"
-                );
-                cut.cancel();
-                connections.wait().await;
-            }
+            connections.end().await;
         };
         tokio::join!(keeping, serving);
         tracing::info!(%address, "the webhook server has stopped");
+    }
+}
+
+/// The connections of a server that runs.
+#[derive(Default)]
+struct Connections {
+    limits: Limits,
+    tasks: TaskTracker,
+    /// Tells each connection to end after the calls that are under way.
+    finish: CancellationToken,
+    /// Ends them where they are.
+    cut: CancellationToken,
+}
+
+impl Connections {
+    /// Serves all connections that come, as many at once as the limits allow. Never ends.
+    async fn accept(&self, listener: &TcpListener, tls: Option<&TlsAcceptor>, answerer: &Arc<Answerer>) {
+        let slots = Arc::new(Semaphore::new(self.limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
+        loop {
+            // Never closed, so the permit always comes.
+            let permit = Arc::clone(&slots).acquire_owned().await;
+            let stream = accept(listener).await;
+            let connection = connection::serve(stream, tls.cloned(), Arc::clone(answerer), self.finish.clone());
+            let cut = self.cut.clone();
+            self.tasks.spawn(async move {
+                cut.run_until_cancelled(connection).await;
+                drop(permit);
+            });
+        }
+    }
+
+    /// Lets the calls that are under way end, and cuts off those that do not end in time.
+    async fn end(self) {
+        self.finish.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(self.limits.drain, self.tasks.wait()).await.is_err() {
+            tracing::warn!(connections = self.tasks.len(), "some webhook calls did not end in time and are cut off");
+            self.cut.cancel();
+            self.tasks.wait().await;
+        }
     }
 }
 

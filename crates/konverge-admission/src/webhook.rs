@@ -68,17 +68,23 @@ pub struct Webhook {
     name: Option<String>,
     kind: GroupVersionKind,
     plural: String,
-    pub(crate) rules: Vec<RuleWithOperations>,
+    pub(crate) requests: Requests,
     path: Option<String>,
     pub(crate) failure_policy: FailurePolicy,
     pub(crate) on_undecodable: OnUndecodable,
     pub(crate) side_effects: SideEffects,
     pub(crate) timeout_seconds: i32,
+    pub(crate) reinvoke: bool,
+}
+
+/// The requests for which a webhook is called. Each field narrows them further.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Requests {
+    pub(crate) rules: Vec<RuleWithOperations>,
     pub(crate) namespace_selector: Option<LabelSelector>,
     pub(crate) object_selector: Option<LabelSelector>,
     pub(crate) match_conditions: Vec<MatchCondition>,
     pub(crate) exact_version: bool,
-    pub(crate) reinvoke: bool,
 }
 
 impl Webhook {
@@ -104,16 +110,18 @@ impl Webhook {
             name: None,
             kind,
             plural,
-            rules: vec![rule],
+            requests: Requests {
+                rules: vec![rule],
+                namespace_selector: None,
+                object_selector: None,
+                match_conditions: Vec::new(),
+                exact_version: false,
+            },
             path: None,
             failure_policy: FailurePolicy::default(),
             on_undecodable: OnUndecodable::default(),
             side_effects: SideEffects::default(),
             timeout_seconds: 10,
-            namespace_selector: None,
-            object_selector: None,
-            match_conditions: Vec::new(),
-            exact_version: false,
             reinvoke: false,
         }
     }
@@ -127,7 +135,7 @@ impl Webhook {
     /// Sets the operations that call it, instead of creates and updates.
     pub fn operations(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
         let operations = words(operations);
-        for rule in &mut self.rules {
+        for rule in &mut self.requests.rules {
             rule.operations = Some(operations.clone());
         }
         self
@@ -135,7 +143,7 @@ impl Webhook {
 
     /// Called for this subresource, such as `status` or `scale`, instead of the object itself. May be given several times.
     pub fn subresource(mut self, subresource: &str) -> Self {
-        for rule in &mut self.rules {
+        for rule in &mut self.requests.rules {
             let resources = rule.resources.get_or_insert_default();
             resources.retain(|resource| resource.contains('/'));
             resources.push(format!("{}/{subresource}", self.plural));
@@ -144,8 +152,9 @@ impl Webhook {
     }
 
     /// Called for these rules, instead of those made so far.
-    pub fn rules(self, rules: Vec<RuleWithOperations>) -> Self {
-        Self { rules, ..self }
+    pub fn rules(mut self, rules: Vec<RuleWithOperations>) -> Self {
+        self.requests.rules = rules;
+        self
     }
 
     /// Where it is called, instead of `/validate-<group>-<version>-<kind>`, `/mutate-…` or `/default-…`.
@@ -179,8 +188,9 @@ impl Webhook {
     }
 
     /// Called only for objects in namespaces that the selector chooses.
-    pub fn namespace_selector(self, selector: LabelSelector) -> Self {
-        Self { namespace_selector: Some(selector), ..self }
+    pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
+        self.requests.namespace_selector = Some(selector);
+        self
     }
 
     /// Called only for objects with these labels, before or after the change. Their sender decides about them, so this is for
@@ -190,19 +200,21 @@ impl Webhook {
     }
 
     /// Called only for objects that the selector chooses. See [`object_labels`](Self::object_labels).
-    pub fn object_selector(self, selector: LabelSelector) -> Self {
-        Self { object_selector: Some(selector), ..self }
+    pub fn object_selector(mut self, selector: LabelSelector) -> Self {
+        self.requests.object_selector = Some(selector);
+        self
     }
 
     /// Called only when this CEL expression is true. May be given several times; all must be.
     pub fn condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
-        self.match_conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
+        self.requests.match_conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
         self
     }
 
     /// Not called for other versions of the resource, which the API server would convert to the declared one.
-    pub fn exact_version(self) -> Self {
-        Self { exact_version: true, ..self }
+    pub fn exact_version(mut self) -> Self {
+        self.requests.exact_version = true;
+        self
     }
 
     /// Called again when another webhook changed the object afterwards. Only for mutation.

@@ -89,8 +89,7 @@ impl Written {
             return Err(altered);
         }
         let Applied { object, outcome, differences } = self.applied;
-        let object = serde_json::from_value(object)
-            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+        let object = serde_json::from_value(object).map_err(|source| target.unreadable(source))?;
         Ok(Applied { object, outcome, differences })
     }
 }
@@ -300,7 +299,6 @@ impl Applier {
         is_absent: bool,
         as_seen: AsSeen,
     ) -> Result<Sent, ApplyError> {
-        let out_of_date = || ApplyError::OutOfDate { object: Box::new(target.object.clone()) };
         let uid = seen.and_then(|seen| metadata_string(seen, "uid"));
         let mut before = seen.map(Cow::Borrowed);
         loop {
@@ -324,7 +322,7 @@ impl Applier {
                 (Err(ApplyError::Refused { code: 409, .. } | ApplyError::Conflict { .. }), _)
                     if is_absent || (self.exact && required.is_some()) =>
                 {
-                    return Err(out_of_date());
+                    return Err(target.out_of_date());
                 }
                 (Err(ApplyError::Refused { code: 409, .. }), Some(seen)) if required.is_some() => {
                     let current = self.read(target, uid, as_seen).await?;
@@ -333,15 +331,14 @@ impl Applier {
                     }
                     let is_read = matches!(before, Some(Cow::Owned(_)));
                     if is_read || !is_own_part_same(seen, &current, &self.manager) {
-                        return Err(out_of_date());
+                        return Err(target.out_of_date());
                     }
                     before = Some(Cow::Owned(current));
                     continue;
                 }
                 (answer, _) => answer?,
             };
-            let object = as_seen(&answer.body)
-                .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+            let object = as_seen(&answer.body).map_err(|source| target.unreadable(source))?;
             return Ok(Sent { object, code: answer.code, writing });
         }
     }
@@ -351,11 +348,9 @@ impl Applier {
         let only = ListParams::default().fields(&format!("metadata.name={}", target.name()));
         let answer = send(&self.client, &target.object, target.list(&only)).await?;
         let List { items } = answer.success(&target.object)?.decode(&target.object)?;
-        let gone = || ApplyError::Gone { object: Box::new(target.object.clone()) };
-        let item = items.into_iter().next().ok_or_else(gone)?;
-        let current = as_seen(item.to_string().as_bytes())
-            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
-        if metadata_string(&current, "uid") == uid { Ok(current) } else { Err(gone()) }
+        let item = items.into_iter().next().ok_or_else(|| target.gone())?;
+        let current = as_seen(item.to_string().as_bytes()).map_err(|source| target.unreadable(source))?;
+        if metadata_string(&current, "uid") == uid { Ok(current) } else { Err(target.gone()) }
     }
 
     /// The fields that definitions in the cluster do not declare.
@@ -390,7 +385,7 @@ impl Applier {
                 }
                 Err(match still_there(&self.client, object, &requests, uid).await? {
                     Some(now) => annotation_sizes::explained(refusal, &now, body),
-                    None => ApplyError::Gone { object: Box::new(target.object.clone()) },
+                    None => target.gone(),
                 })
             }
             _ => Err(answer.refusal(&target.object)),

@@ -69,7 +69,7 @@ impl Applier {
                 }
                 Ok(Deletion::Absent)
             }
-            StatusCode::CONFLICT => Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) }),
+            StatusCode::CONFLICT => Err(target.out_of_date()),
             _ => {
                 let after: Value = answer.success(&target.object)?.decode(&target.object)?;
                 // An object that is gone is answered with a status, or with its last state.

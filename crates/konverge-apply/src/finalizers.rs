@@ -126,24 +126,22 @@ impl Applier {
         let writing = self.begin(target);
         let request = target.requests().patch(target.name(), &parameters, &Patch::<()>::Json(patch));
         let answer = send(self.client(), &target.object, target.asking(request)).await?;
-        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
         match answer.code {
             StatusCode::NOT_FOUND => {
                 if let Some(writing) = writing {
                     writing.deleted(uid);
                 }
-                Err(ApplyError::Gone { object: Box::new(target.object.clone()) })
+                Err(target.gone())
             }
             // Of all that the API server could find wrong with such a patch, only a failed test is left.
-            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => {
-                Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) })
-            }
+            StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => Err(target.out_of_date()),
             _ => {
-                let after = as_seen::<K>(&answer.success(&target.object)?.body).map_err(unreadable)?;
+                let after =
+                    as_seen::<K>(&answer.success(&target.object)?.body).map_err(|source| target.unreadable(source))?;
                 if let Some(writing) = writing {
                     witness(writing, &after, uid);
                 }
-                serde_json::from_value(after).map(Some).map_err(unreadable)
+                serde_json::from_value(after).map(Some).map_err(|source| target.unreadable(source))
             }
         }
     }

@@ -200,20 +200,20 @@ impl Applier {
         let target = Target::of(object, kind)?;
         let metadata = object.meta();
         let Some(patch) = change.patch(metadata) else { return Ok(None) };
-        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
-        let out_of_date = || ApplyError::OutOfDate { object: Box::new(target.object.clone()) };
         let after = match self.send_metadata(&target, metadata, patch.clone(), as_seen::<K>).await? {
             Some(after) => after,
-            None if self.is_exact() => return Err(out_of_date()),
+            None if self.is_exact() => return Err(target.out_of_date()),
             // Somebody else wrote since, so one look tells whether the values that the decision rests on are still there.
             None => {
                 let current = self.read(&target, metadata.uid.as_deref(), as_seen::<K>).await?;
-                let now: K = serde_json::from_value(current).map_err(unreadable)?;
+                let now: K = serde_json::from_value(current).map_err(|source| target.unreadable(source))?;
                 let Some(patch) = change.patch(now.meta()) else { return Ok(Some(now)) };
                 if !change.is_about_the_same(metadata, now.meta()) {
-                    return Err(out_of_date());
+                    return Err(target.out_of_date());
                 }
-                self.send_metadata(&target, now.meta(), patch, as_seen::<K>).await?.ok_or_else(out_of_date)?
+                self.send_metadata(&target, now.meta(), patch, as_seen::<K>)
+                    .await?
+                    .ok_or_else(|| target.out_of_date())?
             }
         };
         if !self.is_dry_run()
@@ -221,7 +221,7 @@ impl Applier {
         {
             return Err(altered);
         }
-        serde_json::from_value(after).map(Some).map_err(unreadable)
+        serde_json::from_value(after).map(Some).map_err(|source| target.unreadable(source))
     }
 
     /// Sends a merge patch for the version that was seen. Returns `None` if the object has another version.
@@ -251,8 +251,7 @@ impl Applier {
             Err(ApplyError::Refused { code: 409, .. }) if version.is_some() => return Ok(None),
             answer => answer?,
         };
-        let after = as_seen(&answer.body)
-            .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+        let after = as_seen(&answer.body).map_err(|source| target.unreadable(source))?;
         if let Some(writing) = writing {
             writing.wrote(&after);
         }

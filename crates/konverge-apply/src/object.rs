@@ -62,6 +62,21 @@ impl Target {
         }
     }
 
+    /// The error if the object is gone, or is another one of the same name.
+    pub(crate) fn gone(&self) -> ApplyError {
+        ApplyError::Gone { object: Box::new(self.object.clone()) }
+    }
+
+    /// The error if the object has changed since the caller saw it.
+    pub(crate) fn out_of_date(&self) -> ApplyError {
+        ApplyError::OutOfDate { object: Box::new(self.object.clone()) }
+    }
+
+    /// The error if an answer about the object cannot be read.
+    pub(crate) fn unreadable(&self, source: serde_json::Error) -> ApplyError {
+        ApplyError::Answer { object: Box::new(self.object.clone()), source }
+    }
+
     /// The request, asking for no more than the caller may see.
     pub(crate) fn asking(
         &self,

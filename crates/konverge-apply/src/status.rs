@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     altered::altered_status,
     applier::{Applier, altered_error, as_seen, without_nulls},
+    call::Answer,
     error::ApplyError,
     in_step::is_status_in_step,
     object::{Target, Writable, json as to_json, metadata_string},
@@ -156,32 +157,35 @@ impl StatusWriter {
                     }
                     let is_read = matches!(before, Cow::Owned(_));
                     if is_read || !depends.is_same(observed, &current, self.applier.manager()) {
-                        return Err(ApplyError::OutOfDate { object: Box::new(target.object.clone()) });
+                        return Err(target.out_of_date());
                     }
                     before = Cow::Owned(current);
                     continue;
                 }
                 answer => answer?,
             };
-            let after = as_seen::<K>(&answer.body)
-                .map_err(|source| ApplyError::Answer { object: Box::new(target.object.clone()), source })?;
+            let after = as_seen::<K>(&answer.body).map_err(|source| target.unreadable(source))?;
             if let Some(writing) = writing {
                 writing.wrote(&after);
             }
             if metadata_string(&after, "uid") != uid {
-                return Err(ApplyError::Gone { object: Box::new(target.object.clone()) });
+                return Err(target.gone());
             }
-            if !self.applier.is_dry_run() {
-                // The type of the object may know less of the status than was sent.
-                let stored: Value = answer.decode(&target.object)?;
-                let fields = altered_status(&body, &stored, self.applier.manager());
-                if let Some(altered) = altered_error(target, &stored, fields) {
-                    return Err(altered);
-                }
-            }
+            self.check_unaltered(target, &body, &answer)?;
             let is_change = self.is_change(&after, &before);
             return Ok(Sent { after, is_change });
         }
+    }
+
+    /// Fails if the API server has stored another status than was sent.
+    fn check_unaltered(&self, target: &Target, body: &Value, answer: &Answer) -> Result<(), ApplyError> {
+        if self.applier.is_dry_run() {
+            return Ok(());
+        }
+        // The type of the object may know less of the status than was sent.
+        let stored: Value = answer.decode(&target.object)?;
+        let fields = altered_status(body, &stored, self.applier.manager());
+        altered_error(target, &stored, fields).map_or(Ok(()), Err)
     }
 
     /// The object as it was `seen`, at the version that the manager's own write of something else than the status returned as `later`, so that the
@@ -231,8 +235,10 @@ struct Sent {
 impl Sent {
     /// The object in its own type; `None` if nothing was changed.
     fn changed<K: Writable>(self, target: &Target) -> Result<Option<K>, ApplyError> {
-        let unreadable = |source| ApplyError::Answer { object: Box::new(target.object.clone()), source };
-        self.is_change.then(|| serde_json::from_value(self.after)).transpose().map_err(unreadable)
+        self.is_change
+            .then(|| serde_json::from_value(self.after))
+            .transpose()
+            .map_err(|source| target.unreadable(source))
     }
 }
 

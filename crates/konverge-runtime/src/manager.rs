@@ -55,16 +55,42 @@ pub struct Manager {
     shutdown: CancellationToken,
     /// Cancelled once the controllers have ended.
     stop_tasks: CancellationToken,
-    tasks: Vec<BoxedTask>,
-    /// The servers that others call.
-    server_tasks: Vec<BoxedTask>,
-    /// The tasks that wait for the lease.
-    leader_tasks: Vec<BoxedTask>,
+    tasks: Tasks,
     controllers: Vec<ControllerTask>,
-    elector: Option<Elector>,
-    /// Those of controllers with a lease of their own.
-    own_electors: Vec<Elector>,
+    electors: Electors,
     afterwards: Vec<LastTask>,
+}
+
+/// The tasks of a program, by the replicas that run them and by what they wait for at the end.
+#[derive(Default)]
+struct Tasks {
+    /// Those that run from start to stop.
+    all_along: Vec<BoxedTask>,
+    /// The servers that others call.
+    servers: Vec<BoxedTask>,
+    /// Those that wait for the lease.
+    leader: Vec<BoxedTask>,
+}
+
+/// The electors of a program.
+#[derive(Default)]
+struct Electors {
+    program: Option<Elector>,
+    /// Those of controllers with a lease of their own.
+    controllers: Vec<Elector>,
+}
+
+impl Electors {
+    /// Keeps all leases until told to stop.
+    fn run(self, stop: &CancellationToken) -> JoinSet<Result<(), RunError>> {
+        let mut leases = JoinSet::new();
+        for elector in self.controllers.into_iter().chain(self.program) {
+            let until = stop.clone();
+            let kept = async move { elector.run(until).await.map_err(RunError::LeaseLost) };
+            leases.spawn(kept.in_current_span());
+        }
+        leases
+    }
 }
 
 struct ControllerTask {
@@ -88,12 +114,9 @@ impl Manager {
             grace: Duration::from_secs(30),
             shutdown: CancellationToken::new(),
             stop_tasks: CancellationToken::new(),
-            tasks: Vec::new(),
-            server_tasks: Vec::new(),
-            leader_tasks: Vec::new(),
+            tasks: Tasks::default(),
             controllers: Vec::new(),
-            elector: None,
-            own_electors: Vec::new(),
+            electors: Electors::default(),
             afterwards: Vec::new(),
         }
     }
@@ -108,7 +131,7 @@ impl Manager {
     /// Lets the controllers run only while this elector leads. Losing the lease ends the program.
     #[must_use]
     pub fn leader_election(mut self, elector: Elector) -> Self {
-        self.elector = Some(elector.metrics(self.metrics.leases()));
+        self.electors.program = Some(elector.metrics(self.metrics.leases()));
         self
     }
 
@@ -147,7 +170,7 @@ impl Manager {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let stop = self.stop_tasks.clone();
-        self.tasks.push(Box::pin(guarded(name.into(), stop, task)));
+        self.tasks.all_along.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
     /// Like [`stopping_task`](Self::stopping_task), for a server that others call, such as one of webhooks. It runs on standbys too. The
@@ -155,7 +178,7 @@ impl Manager {
     /// leader must not wait for them.
     pub fn server_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop_tasks.clone();
-        self.server_tasks.push(Box::pin(guarded(name.into(), stop, task)));
+        self.tasks.servers.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
     /// Like [`task`](Self::task), for what only one replica may do: it begins once we lead, as controllers do, or at once where there is no
@@ -163,7 +186,7 @@ impl Manager {
     pub fn leader_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop_tasks.clone();
         let until = stop.clone();
-        self.leader_tasks.push(Box::pin(guarded(name.into(), stop, async move {
+        self.tasks.leader.push(Box::pin(guarded(name.into(), stop, async move {
             until.run_until_cancelled(task).await;
         })));
     }
@@ -192,7 +215,7 @@ impl Manager {
         if let Some(task) = self.controllers.last_mut() {
             task.leadership = Some(elector.leadership());
         }
-        self.own_electors.push(elector.metrics(self.metrics.leases()));
+        self.electors.controllers.push(elector.metrics(self.metrics.leases()));
     }
 
     /// Ends the program with [`RunError::NotSynced`] unless `synced` ends within `limit`; `missing` then says what is missing and why.
@@ -203,7 +226,7 @@ impl Manager {
         missing: impl FnOnce() -> String + Send + 'static,
     ) {
         let stop = self.stop_tasks.clone();
-        self.tasks.push(Box::pin(async move {
+        self.tasks.all_along.push(Box::pin(async move {
             match stop.run_until_cancelled(timeout(limit, synced)).await {
                 Some(Err(_elapsed)) => Err(RunError::NotSynced { limit, missing: missing() }),
                 Some(Ok(())) | None => Ok(()),
@@ -245,11 +268,8 @@ impl Manager {
             shutdown,
             stop_tasks,
             tasks,
-            server_tasks,
-            leader_tasks,
             controllers,
-            elector,
-            own_electors,
+            electors,
             afterwards: _,
         } = self;
         let stop_lease = CancellationToken::new();
@@ -264,21 +284,17 @@ impl Manager {
         });
         // Their log lines say of which job they are, where there are several.
         let services: JoinSet<_> = services.map(Instrument::in_current_span).collect();
-        let mut tasks: JoinSet<_> = tasks.into_iter().map(Instrument::in_current_span).collect();
-        let server_tasks: JoinSet<_> = server_tasks.into_iter().map(Instrument::in_current_span).collect();
-        let mut lease = JoinSet::new();
-        let leadership = elector.as_ref().map(Elector::leadership);
-        for elector in own_electors.into_iter().chain(elector) {
-            let until = stop_lease.clone();
-            let kept = async move { elector.run(until).await.map_err(RunError::LeaseLost) };
-            lease.spawn(kept.in_current_span());
-        }
+        let Tasks { all_along, servers, leader } = tasks;
+        let mut tasks: JoinSet<_> = all_along.into_iter().map(Instrument::in_current_span).collect();
+        let server_tasks: JoinSet<_> = servers.into_iter().map(Instrument::in_current_span).collect();
+        let leadership = electors.program.as_ref().map(Elector::leadership);
+        let lease = electors.run(&stop_lease);
         let (mut workers, mut closers) = (JoinSet::new(), Vec::new());
         for ControllerTask { run, close, leadership: own } in controllers {
             closers.push(close);
             workers.spawn(gated(own.or_else(|| leadership.clone()), shutdown.clone(), run).in_current_span());
         }
-        for task in leader_tasks {
+        for task in leader {
             tasks.spawn(gated(leadership.clone(), shutdown.clone(), task).in_current_span());
         }
         up.set(true);

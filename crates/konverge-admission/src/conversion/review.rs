@@ -64,7 +64,7 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned + 'static> End
     fn answer(self: Arc<Self>, body: Bytes) -> BoxFuture<'static, Result<Bytes, Failure>> {
         Box::pin(async move {
             // A list may hold thousands of objects, and computing must not hold up other answers.
-            match tokio::task::spawn_blocking(move || self.0.answer(&body)).await {
+            match tokio::task::spawn_blocking(move || self.review(&body)).await {
                 Ok(outcome) => outcome,
                 Err(ended) => match ended.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
@@ -75,9 +75,9 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned + 'static> End
     }
 }
 
-impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Converter<H> {
+impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Conversion<H> {
     /// The answer to a question, as bytes.
-    fn answer(&self, body: &[u8]) -> Result<Bytes, Failure> {
+    fn review(&self, body: &[u8]) -> Result<Bytes, Failure> {
         let asked: Asked = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
         if asked.kind != KIND || !asked.api_version.starts_with(GROUP) {
             let got = format!("{} of {}", asked.kind, asked.api_version);
@@ -92,7 +92,7 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Converter<H> 
 
     fn respond(&self, Request { uid, desired_api_version, objects }: Request) -> Response {
         let converted: Result<Vec<Value>, _> =
-            objects.iter().map(|object| self.convert(object, &desired_api_version)).collect();
+            objects.iter().map(|object| self.0.convert(object, &desired_api_version)).collect();
         match converted {
             Ok(converted_objects) => Response { uid, converted_objects, result: Status::success() },
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Indexes that are named by the function that makes them.
+//! The indexes of a store: those that a handle reads, and those that are named by the function that makes them.
 
 use std::{hash::Hash, sync::Arc};
 
@@ -8,6 +8,14 @@ use super::{index::Index, store::Store};
 use crate::object::ObjectKey;
 
 impl<K: Resource + Send + Sync + 'static> Store<K> {
+    /// Finds objects by something else than their name. Made once, kept up to date from then on.
+    pub fn index<V>(&self, values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static) -> Index<K, V>
+    where
+        V: Clone + Eq + Hash + Send + Sync + 'static,
+    {
+        Index::new(self.clone(), self.add_entries(values))
+    }
+
     /// Keeps an index by what `by` takes from an object, for [`find`](Self::find). Declaring one twice makes one.
     ///
     /// `by` is a function by name or a closure that captures nothing, which tells it from all others; anything else does not compile.

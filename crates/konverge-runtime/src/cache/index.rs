@@ -34,13 +34,3 @@ impl<K: Resource + Send + Sync + 'static, V: Clone + Eq + Hash> Index<K, V> {
         self.entries.keys(value)
     }
 }
-
-impl<K: Resource + Send + Sync + 'static> Store<K> {
-    /// Finds objects by something else than their name. Made once, kept up to date from then on.
-    pub fn index<V>(&self, values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static) -> Index<K, V>
-    where
-        V: Clone + Eq + Hash + Send + Sync + 'static,
-    {
-        Index::new(self.clone(), self.add_entries(values))
-    }
-}

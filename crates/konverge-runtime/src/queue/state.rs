@@ -136,11 +136,7 @@ struct Entry {
     in_flight: Option<Instant>,
     /// The priority of that run.
     priority: Option<Priority>,
-    failures: u32,
-    /// How often in a row the backoff has elapsed in vain. Unlike the failures it does not grow with each event.
-    level: u32,
-    /// When the current backoff has elapsed.
-    backs_off_until: Option<Instant>,
+    failures: Failures,
     /// The endpoint that did not answer the last run.
     endpoint: Option<&'static str>,
     /// Whether the wish is in the endpoint's waiting list.
@@ -153,6 +149,37 @@ struct Entry {
     is_gone: bool,
     /// Whether the run in flight began before what made the earlier ones fail has changed.
     is_outdated: bool,
+}
+
+/// The attempts that failed since the last success.
+#[derive(Debug, Default)]
+struct Failures {
+    number: u32,
+    /// How often in a row the backoff has elapsed in vain. Unlike the number it does not grow with each event.
+    level: u32,
+    /// When the current backoff has elapsed.
+    backs_off_until: Option<Instant>,
+}
+
+impl Failures {
+    /// The level after another failure of a run that began at `begun`.
+    fn next_level(&self, begun: Option<Instant>) -> u32 {
+        let has_elapsed = self.backs_off_until.is_none_or(|until| begun.is_some_and(|begun| begun >= until));
+        self.level.saturating_add(u32::from(has_elapsed))
+    }
+
+    fn add(&mut self) {
+        self.number = self.number.saturating_add(1);
+    }
+
+    /// Adds one of a run that began at `begun`, and backs off for so long.
+    fn back_off(&mut self, begun: Option<Instant>, delay: Duration, now: Instant) {
+        let level = self.next_level(begun);
+        self.add();
+        if level > self.level {
+            (self.level, self.backs_off_until) = (level, now.checked_add(delay));
+        }
+    }
 }
 
 /// Keys waiting, delayed and in flight. A key is shared between its entry and its place.
@@ -211,29 +238,16 @@ pub(super) enum Taken<K> {
 }
 
 impl Entry {
-    fn level_after_failure(&self) -> u32 {
-        let has_elapsed = self.backs_off_until.is_none_or(|until| self.in_flight.is_some_and(|begun| begun >= until));
-        self.level.saturating_add(u32::from(has_elapsed))
-    }
-
     /// Counts the end of the run in flight.
     fn learn(&mut self, completion: Completion, now: Instant) {
-        let level = self.level_after_failure();
         match completion {
-            _ if std::mem::take(&mut self.is_outdated) => {
-                (self.failures, self.level, self.backs_off_until) = (0, 0, None);
-            }
-            Completion::Done | Completion::DoneUntil(_) | Completion::Again(_) => {
-                (self.failures, self.level, self.backs_off_until) = (0, 0, None);
-            }
+            _ if std::mem::take(&mut self.is_outdated) => self.failures = Failures::default(),
+            Completion::Done | Completion::DoneUntil(_) | Completion::Again(_) => self.failures = Failures::default(),
             Completion::Retry(delay) | Completion::Abandoned(delay) => {
-                self.failures = self.failures.saturating_add(1);
-                if level > self.level {
-                    (self.level, self.backs_off_until) = (level, now.checked_add(delay));
-                }
+                self.failures.back_off(self.in_flight, delay, now);
             }
             // The endpoint is at fault and not the object.
-            Completion::Unavailable(_) => self.failures = self.failures.saturating_add(1),
+            Completion::Unavailable(_) => self.failures.add(),
         }
     }
 }
@@ -329,8 +343,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Some((shared, _)) = self.entries.get_key_value(key) else { return };
         let shared = Arc::clone(shared);
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let failures = std::mem::take(&mut entry.failures);
-        (entry.level, entry.backs_off_until) = (0, None);
+        let failures = std::mem::take(&mut entry.failures).number;
         let wish = entry.wish.take();
         if entry.in_flight.is_some() {
             entry.is_outdated = true;
@@ -413,7 +426,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             entry.is_resting = false;
             entry.rests_until = (!self.rest.is_zero()).then(|| now + self.rest);
             let reasons = wish.reasons.into_set();
-            let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.saturating_add(1) };
+            let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.number.saturating_add(1) };
             return Taken::Request(request, now.saturating_duration_since(wish.due));
         }
         let delayed = self.delayed.first_key_value().map(|(&(due, _), _)| due);
@@ -424,7 +437,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// The level of the backoff after a failure of the run that is in flight: it rises once per elapsed backoff, however many events have led
     /// to attempts meanwhile.
     pub(super) fn level_after_failure(&self, key: &K) -> u32 {
-        self.entries.get(key).map_or(1, Entry::level_after_failure)
+        self.entries.get(key).map_or(1, |entry| entry.failures.next_level(entry.in_flight))
     }
 
     /// Takes a key back. Returns how long it was in flight; nothing if it was not.
@@ -502,7 +515,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Some(wish) = &entry.wish else { return };
         self.delayed.remove(&(wish.due, wish.arrival));
         let list = if known.outage.is_over() { &mut known.failed_again } else { &mut known.waiting };
-        list.insert((entry.failures, wish.arrival), shared);
+        list.insert((entry.failures.number, wish.arrival), shared);
         entry.is_parked = true;
         let rested = now + PARKED_REST;
         entry.rests_until = Some(entry.rests_until.map_or(rested, |end| end.max(rested)));
@@ -513,8 +526,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Some((shared, _)) = self.entries.get_key_value(key) else { return };
         let shared = Arc::clone(shared);
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let failures = std::mem::take(&mut entry.failures);
-        (entry.level, entry.backs_off_until) = (0, None);
+        let failures = std::mem::take(&mut entry.failures).number;
         entry.is_outdated = entry.in_flight.is_some();
         // A new wish does not wait for the endpoint: the next run tells the object how it stands.
         if std::mem::take(&mut entry.is_parked)
@@ -532,7 +544,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn snapshot(&self, now: Instant) -> Vec<QueuedKey<K>> {
         let look = |(key, entry): (&Arc<K>, &Entry)| QueuedKey {
             key: K::clone(key),
-            failures: entry.failures,
+            failures: entry.failures.number,
             in_flight_for: entry.in_flight.map(|since| now.saturating_duration_since(since)),
             due_in: entry.wish.as_ref().map(|wish| {
                 let known =
@@ -616,7 +628,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             let is_idle = |entry: &Entry| {
                 entry.wish.is_none()
                     && entry.in_flight.is_none()
-                    && entry.failures == 0
+                    && entry.failures.number == 0
                     && entry.rests_until.is_none_or(|end| end <= now)
             };
             if self.entries.get(&key).is_some_and(is_idle) {
