@@ -96,17 +96,6 @@ impl VaultServer {
     async fn start_with(server: &Server, options: VaultOptions) -> Result<Self, VaultServerError> {
         let run = RunDirectory::new()?;
         let (port, secure_port) = (free_port()?, free_port()?);
-        let listener = |port: u16, tls: Value| {
-            let mut listener = json!({
-                "address": format!("127.0.0.1:{port}"),
-                "max_request_size": REQUEST_SIZE,
-                "max_request_json_strings": JSON_STRINGS,
-            });
-            if let (Some(listener), Value::Object(tls)) = (listener.as_object_mut(), tls) {
-                listener.extend(tls);
-            }
-            json!({ "tcp": listener })
-        };
         let mut listeners = vec![listener(port, json!({ "tls_disable": true }))];
         let plain = format!("http://127.0.0.1:{port}");
         let mut address = plain.clone();
@@ -115,17 +104,9 @@ impl VaultServer {
             let files = json!({ "tls_cert_file": run.path().join(CERTIFICATE), "tls_key_file": run.path().join(KEY) });
             listeners.push(listener(secure_port, files));
         }
-        let storage = match options.storage {
-            VaultStorage::Memory => json!({ "inmem": {} }),
-            VaultStorage::File => {
-                let folder = run.path().join("vault-data");
-                fs::create_dir(&folder)?;
-                json!({ server.persistent: { "path": folder } })
-            }
-        };
         let config = json!({
             "listener": listeners,
-            "storage": storage,
+            "storage": storage(server, options.storage, &run)?,
             "api_addr": plain,
             "cluster_addr": format!("http://127.0.0.1:{}", free_port()?),
             "disable_mlock": true,
@@ -292,6 +273,31 @@ impl VaultServer {
         let authority = self.authority.as_ref().ok_or(VaultServerError::NoTls)?;
         Ok((parameters.signed_by(&key, authority)?.pem(), key.serialize_pem()))
     }
+}
+
+/// A listener in the configuration of the server.
+fn listener(port: u16, tls: Value) -> Value {
+    let mut listener = json!({
+        "address": format!("127.0.0.1:{port}"),
+        "max_request_size": REQUEST_SIZE,
+        "max_request_json_strings": JSON_STRINGS,
+    });
+    if let (Some(listener), Value::Object(tls)) = (listener.as_object_mut(), tls) {
+        listener.extend(tls);
+    }
+    json!({ "tcp": listener })
+}
+
+/// The storage in the configuration of the server, with a folder for it if it needs one.
+fn storage(server: &Server, storage: VaultStorage, run: &RunDirectory) -> io::Result<Value> {
+    Ok(match storage {
+        VaultStorage::Memory => json!({ "inmem": {} }),
+        VaultStorage::File => {
+            let folder = run.path().join("vault-data");
+            fs::create_dir(&folder)?;
+            json!({ server.persistent: { "path": folder } })
+        }
+    })
 }
 
 fn new_certificates(run: &RunDirectory) -> Result<CertifiedIssuer<'static, KeyPair>, VaultServerError> {

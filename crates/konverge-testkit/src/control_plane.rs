@@ -5,7 +5,6 @@ pub(crate) mod credentials;
 mod installed;
 mod manifest;
 mod options;
-mod restricted;
 mod role_use;
 mod servers;
 mod services;
@@ -246,6 +245,18 @@ impl ControlPlane {
         }
         std::fs::write(&path, serde_json::to_vec_pretty(&copy).map_err(io::Error::from)?)?;
         Ok(path)
+    }
+
+    /// Applies the manifest of an operator, and gives it the service account `program` of `namespace`, as which it will run.
+    pub async fn install(
+        &self,
+        program: &str,
+        namespace: &str,
+        manifest: &str,
+    ) -> Result<InstalledOperator, ManifestError> {
+        self.apply(manifest).await?;
+        let kubeconfig = self.service_account_kubeconfig(namespace, program).await.map_err(Box::new)?;
+        Ok(InstalledOperator::new(namespace, program, kubeconfig, self.run.clone()))
     }
 
     /// Leads the API server to a program on this machine when it calls this Service, as it does for webhooks: whatever the port. There are

@@ -205,6 +205,16 @@ impl FaultProxy {
     pub fn journal(&self) -> Vec<JournalEntry> {
         self.proxy.journal.entries()
     }
+
+    /// Where the journal ends now, for [`asked_since`](Self::asked_since).
+    pub fn mark(&self) -> usize {
+        self.journal().len()
+    }
+
+    /// Returns the requests since the mark.
+    pub fn asked_since(&self, mark: usize) -> Asked {
+        Asked(self.journal().into_iter().skip(mark).collect())
+    }
 }
 
 impl Proxy {

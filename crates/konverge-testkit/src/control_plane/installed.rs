@@ -11,7 +11,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{AuditEntry, AuditLog, ControlPlane, ManifestError};
+use super::{AuditEntry, AuditLog};
 use crate::{
     fault_proxy::{FaultProxy, ProxyError},
     guard::RunDirectory,
@@ -52,25 +52,11 @@ pub enum ProxiedError {
     Process(#[from] ProcessError),
 }
 
-impl ControlPlane {
-    /// Applies the manifest of an operator, and gives it the service account `program` of `namespace`, as which it will run.
-    pub async fn install(
-        &self,
-        program: &str,
-        namespace: &str,
-        manifest: &str,
-    ) -> Result<InstalledOperator, ManifestError> {
-        self.apply(manifest).await?;
-        let kubeconfig = self.service_account_kubeconfig(namespace, program).await.map_err(Box::new)?;
-        Ok(InstalledOperator {
-            account: format!("system:serviceaccount:{namespace}:{program}"),
-            kubeconfig,
-            directory: self.run_directory().clone(),
-        })
-    }
-}
-
 impl InstalledOperator {
+    pub(super) fn new(namespace: &str, program: &str, kubeconfig: PathBuf, directory: RunDirectory) -> Self {
+        Self { account: format!("system:serviceaccount:{namespace}:{program}"), kubeconfig, directory }
+    }
+
     /// The kubeconfig of its service account.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig

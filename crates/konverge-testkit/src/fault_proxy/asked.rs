@@ -1,26 +1,11 @@
 //! The requests of a part of a run, as tests count them.
 
-use super::{
-    FaultProxy,
-    journal::{JournalEntry, Reached},
-};
+use super::journal::{JournalEntry, Reached};
 use crate::api_request::{ApiRequest, Verb};
 
 /// The requests from a place in the journal on, in the order of their arrival.
 #[derive(Debug, Clone)]
-pub struct Asked(Vec<JournalEntry>);
-
-impl FaultProxy {
-    /// Where the journal ends now, for [`asked_since`](Self::asked_since).
-    pub fn mark(&self) -> usize {
-        self.journal().len()
-    }
-
-    /// Returns the requests since the mark.
-    pub fn asked_since(&self, mark: usize) -> Asked {
-        Asked(self.journal().into_iter().skip(mark).collect())
-    }
-}
+pub struct Asked(pub(super) Vec<JournalEntry>);
 
 impl Asked {
     /// All of it.
