@@ -2,25 +2,16 @@
 //!
 //! The decisions are those of [`DesiredSet`]; here it meets the caches.
 
-use std::{
-    any::{Any, TypeId},
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::any::TypeId;
 
 use futures::future::{BoxFuture, FutureExt};
 use konverge_apply::{
-    Applier, ApplyOutcome, ChildOptions, DeleteBudget, DesiredSet, Owner, OwnerKey, Recognition, SetReport, Writable,
-    desired::ChildReport,
-    owners::{MANAGED_BY, OWNER_UID, RETAINED, managed_by},
+    ApplyOutcome, ChildOptions, DeleteBudget, DesiredSet, SetReport, Writable, desired::ChildReport, owners::OWNER_UID,
 };
 use konverge_core::reasons;
-use konverge_runtime::{
-    cache::{Cache, Change, Index, Predicate},
-    object::{Object, ObjectKey, Scope},
-};
+use konverge_runtime::object::{Object, ObjectKey, Scope};
 use kube::{
-    Resource, ResourceExt,
+    ResourceExt,
     core::{DynamicResourceScope, PartialObjectMeta},
     runtime::events::EventType,
 };
@@ -29,15 +20,8 @@ use crate::{
     context::Context,
     error::Error,
     inventory,
-    setup::{Setup, both},
-    watch::Watch,
-    witness::Stores,
+    owned::{Child, Claim, Finder, Kind},
 };
-
-/// A kind that children can have: every typed kind.
-pub trait Child: Object + Writable + Resource<DynamicType = ()> {}
-
-impl<C: Object + Writable + Resource<DynamicType = ()>> Child for C {}
 
 /// The children that an object should have. All others that it has are pruned.
 #[must_use = "nothing happens until it is applied"]
@@ -164,8 +148,8 @@ impl<K: Object> Children<K> {
         for kind in &finder.kinds {
             set = kind.observe(claim.owner.uid(), set);
         }
-        let (shared, owner_uid) = (context.shared(), claim.owner.uid());
-        let former = shared.former_children.places(owner_uid);
+        let (owned, owner_uid) = (context.owned_children(), claim.owner.uid());
+        let former = owned.former.places(owner_uid);
         for (kind, namespace) in &former {
             let found = inventory::children_at(context.client(), kind, namespace.as_deref(), owner_uid).await?;
             set = set.observe_with(&found, kind);
@@ -189,7 +173,7 @@ impl<K: Object> Children<K> {
         }
         warn_of_unproven(&context, owner_uid, report);
         if !former.is_empty() && result.is_ok() && report.waiting.is_empty() && report.prune_later.is_empty() {
-            shared.former_children.forget(owner_uid);
+            owned.former.forget(owner_uid);
         }
         Ok(result?)
     }
@@ -198,12 +182,9 @@ impl<K: Object> Children<K> {
 /// Reports objects that claim to be children and that nothing proves to be, once.
 fn warn_of_unproven<K: Object>(context: &Context<K>, owner_uid: &str, report: &SetReport) {
     let unproven = &report.unproven;
-    let mut reported = context.shared().unproven.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(first) = unproven.first() else {
-        reported.remove(owner_uid);
-        return;
-    };
-    if reported.insert(owner_uid.to_owned(), unproven.clone()).is_none_or(|before| before != *unproven) {
+    if context.owned_children().are_news(owner_uid, unproven)
+        && let Some(first) = unproven.first()
+    {
         let objects = match unproven.len() {
             1 => format!("{first} carries"),
             count => format!("{first} and {} more objects carry", count - 1),
@@ -246,58 +227,6 @@ fn announce(report: &SetReport) {
     }
     for child in &report.pruned {
         tracing::info!(%child, "dry run: would delete");
-    }
-}
-
-/// Where a child looks for its kind.
-pub(crate) struct Finder<'a> {
-    pub(crate) kinds: Vec<&'a dyn ChildKind>,
-    pub(crate) client: &'a kube::Client,
-    pub(crate) namespace: Option<&'a str>,
-}
-
-impl<'a> Finder<'a> {
-    pub(crate) fn kind<C: Object + Writable>(&self, kind: &C::DynamicType) -> Result<&'a Kind<C>, Error> {
-        self.find(kind).ok_or_else(|| {
-            let (name, plural) = (std::any::type_name::<C>(), C::plural(kind));
-            let message =
-                format!("the controller does not declare that its objects own {plural}; add .owns::<{name}>() to it");
-            Error::permanent(reasons::UNDECLARED, message)
-        })
-    }
-
-    fn find<C: Object + Writable>(&self, kind: &C::DynamicType) -> Option<&'a Kind<C>> {
-        let of_type = self.kinds.iter().filter_map(|kind| kind.as_any().downcast_ref::<Kind<C>>());
-        of_type.into_iter().find(|found| found.dynamic_type == *kind)
-    }
-}
-
-/// An owner, and how its children are told from objects that only claim to be.
-pub(crate) struct Claim<'a> {
-    pub(crate) owner: Owner,
-    pub(crate) key: Option<&'a OwnerKey>,
-    pub(crate) applier: &'a Applier,
-}
-
-impl Claim<'_> {
-    fn recognize<C: Resource<Scope: 'static>>(&self, object: &C, kind: &C::DynamicType) -> Result<Recognition, Error> {
-        Ok(Recognition::of(object, kind, &self.owner, self.key, self.applier)?)
-    }
-
-    /// Whether an object that has the name of a wanted child may be written. A child of another owner is an error of the set.
-    fn check<C: Resource<Scope: 'static>>(
-        &self,
-        object: &C,
-        kind: &C::DynamicType,
-        key: &ObjectKey,
-    ) -> Result<(), Error> {
-        let why = match self.recognize(object, kind)? {
-            Recognition::Nobodys => "was not made by this operator",
-            Recognition::Unproven => "carries the label of a child, but nothing proves that this operator made it",
-            _ => return Ok(()),
-        };
-        let message = format!("{} {key} exists and {why}; delete it, or choose another name", C::kind(kind));
-        Err(Error::permanent(reasons::NOT_OURS, message))
     }
 }
 
@@ -403,146 +332,4 @@ async fn add<C: Object + Writable, S: Object + Writable>(
         }
         None => Ok(set.add_new_with_options(child, kind, options)),
     }
-}
-
-/// A kind of children, whatever it is.
-pub(crate) trait ChildKind: Any + Send + Sync {
-    fn as_any(&self) -> &dyn Any;
-    /// Tells the set which children this owner has.
-    fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet;
-    /// Whether this owner has children of the kind that have to go before it does. Retained children do not.
-    fn has_any(&self, claim: &Claim<'_>) -> Result<bool, Error>;
-    /// Calls back with the owner's uid whenever a child changes, but for our own writes through `stores`.
-    fn subscribe(&self, stores: &mut Stores, wake: Wake);
-    /// Wakes owners whose children were skipped, whenever the kind is installed. Never ends; none if the kind is not optional.
-    fn wake_skipped(&self, wake: Wake) -> Option<BoxFuture<'static, ()>>;
-    /// Returns once the cache is complete.
-    fn synced(&self) -> BoxFuture<'static, ()>;
-}
-
-/// Told the uid of an owner, and whether the change was found in a list.
-pub(crate) type Wake = Arc<dyn Fn(&str, bool) + Send + Sync>;
-
-pub(crate) struct Kind<C: Object> {
-    dynamic_type: C::DynamicType,
-    predicate: Predicate<C>,
-    pub(crate) cache: Cache<C>,
-    by_owner: Index<C, String>,
-    /// Uids of the owners whose children were skipped while the kind was missing; none if the kind is not optional.
-    skipped: Option<Arc<Mutex<HashSet<String>>>>,
-}
-
-impl<C: Object + Writable> Kind<C> {
-    /// Begins the cache of the children that this `manager` makes, in these namespaces unless the watch names others.
-    pub(crate) fn begin(
-        setup: &mut Setup,
-        watch: Watch<C>,
-        namespaces: &[String],
-        manager: &str,
-    ) -> Box<dyn ChildKind> {
-        let Watch { kind, mut selection, caching, predicate } = watch;
-        let (ours, caching) = (format!("{MANAGED_BY}={}", managed_by(manager)), caching.field_manager(manager));
-        selection.label_selector = both(Some(&ours), selection.label_selector.as_deref());
-        if selection.namespaces.is_empty() {
-            selection.namespaces = namespaces.to_vec();
-        }
-        let cache = setup.caches.cache_as::<C>(&kind, &selection, &caching);
-        let by_owner = cache.store.index(|child: &C| owner_uid(child).into_iter().collect());
-        let skipped = caching.is_optional().then(Arc::default);
-        Box::new(Self { dynamic_type: kind, predicate, cache, by_owner, skipped })
-    }
-
-    /// Whether the API server does not serve the kind. The owner is then woken once it does.
-    fn is_skipped(&self, owner_uid: &str) -> bool {
-        let Some(skipped) = &self.skipped else { return false };
-        if !self.cache.is_missing() {
-            return false;
-        }
-        skipped.lock().unwrap_or_else(PoisonError::into_inner).insert(owner_uid.to_owned());
-        // If the kind was installed meanwhile, owners may have been woken before this one was among them.
-        self.cache.is_missing()
-    }
-
-    /// The children of this owner, by namespace and name. A field manager's name proves nothing: any client can apply under it.
-    pub(crate) fn children(&self, claim: &Claim<'_>) -> Result<Vec<Arc<C>>, Error> {
-        let mut children = Vec::new();
-        for object in self.labelled(claim.owner.uid()) {
-            if claim.recognize(&*object, &self.dynamic_type)? == Recognition::Proven {
-                children.push(object);
-            }
-        }
-        Ok(children)
-    }
-
-    /// The objects with this owner's label, by namespace and name. Anyone may have written it.
-    fn labelled(&self, owner_uid: &str) -> Vec<Arc<C>> {
-        let mut children = self.by_owner.get(&owner_uid.to_owned());
-        children.sort_by_key(|child| (child.namespace(), child.name_any()));
-        children
-    }
-}
-
-impl<C: Object + Writable> ChildKind for Kind<C> {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn observe(&self, owner_uid: &str, set: DesiredSet) -> DesiredSet {
-        // If a kind is missing now, its known children are gone, or are skipped and must not be pruned.
-        if self.cache.is_missing() {
-            return set;
-        }
-        set.observe_with(self.labelled(owner_uid).iter().map(AsRef::as_ref), &self.dynamic_type)
-    }
-
-    fn has_any(&self, claim: &Claim<'_>) -> Result<bool, Error> {
-        if self.cache.is_missing() {
-            return Ok(false);
-        }
-        for object in self.labelled(claim.owner.uid()) {
-            let is_retained = object.annotations().contains_key(RETAINED);
-            if !is_retained && claim.recognize(&*object, &self.dynamic_type)? == Recognition::Proven {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn subscribe(&self, stores: &mut Stores, wake: Wake) {
-        let predicate = self.predicate.clone();
-        let subscriber = self.cache.store.subscribe(move |_, change: &Change<C>| {
-            if !predicate.admits(change) {
-                return;
-            }
-            let owners = change.old.iter().chain(&change.new).filter_map(|child| owner_uid(&**child));
-            for owner in owners.collect::<HashSet<_>>() {
-                wake(&owner, change.listed);
-            }
-        });
-        stores.add(&self.dynamic_type, self.cache.store.clone(), subscriber);
-    }
-
-    fn wake_skipped(&self, wake: Wake) -> Option<BoxFuture<'static, ()>> {
-        let (cache, skipped) = (self.cache.clone(), self.skipped.clone()?);
-        let waking = async move {
-            loop {
-                cache.when_missing(true).await;
-                cache.when_missing(false).await;
-                let owners = std::mem::take(&mut *skipped.lock().unwrap_or_else(PoisonError::into_inner));
-                for owner in &owners {
-                    wake(owner, true);
-                }
-            }
-        };
-        Some(waking.boxed())
-    }
-
-    fn synced(&self) -> BoxFuture<'static, ()> {
-        let cache = self.cache.clone();
-        async move { cache.synced().await }.boxed()
-    }
-}
-
-fn owner_uid<C: Resource>(child: &C) -> Option<String> {
-    child.labels().get(OWNER_UID).cloned()
 }

@@ -3,12 +3,14 @@
 mod status;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use k8s_openapi::jiff::Timestamp;
 use konverge_apply::{
-    Applier, ApplyError, MetadataChange, ObjectName, Owner, StatusWriter, Writable,
+    Applier, ApplyError, ConditionStatus, MetadataChange, Owner, StatusWriter, Writable,
+    conditions::{Moment, Reason},
     events::{EventSink, Notice},
 };
 use konverge_core::{api_server, reasons};
@@ -18,18 +20,17 @@ use konverge_runtime::{
     lease::Leadership,
     object::{Object, ObjectKey},
 };
-use kube::{Client, Resource, runtime::events::EventType};
+use kube::{Client, Resource, ResourceExt, core::object::HasStatus, runtime::events::EventType};
 use tokio::sync::OnceCell;
 
 pub(crate) use self::status::Said;
 use crate::{
-    children::{Child, ChildKind, Children, Claim, Finder},
+    children::Children,
     error::Error,
     finalizers::Finalizers,
     flags::Flags,
-    inventory::FormerChildren,
-    owner_keys::OwnerKeys,
-    report::Report,
+    owned::{Child, Claim, Finder, OwnedChildren},
+    report::{AnyStatus, Report, Verdict},
     watched::{Watched, WatchedCache},
 };
 
@@ -43,18 +44,12 @@ pub(crate) struct Shared<K: Object> {
     pub(crate) applier_past_cache: Applier,
     pub(crate) events: EventSink,
     pub(crate) report: Option<Report<K>>,
-    pub(crate) children: Vec<Box<dyn ChildKind>>,
-    /// Whether objects have children, or had some.
-    pub(crate) has_children: bool,
-    pub(crate) former_children: FormerChildren,
+    pub(crate) children: OwnedChildren,
     pub(crate) watched: Vec<WatchedCache>,
     pub(crate) flags: Flags,
     pub(crate) finalizers: Option<Finalizers>,
     /// Whether the controller leads; `None` where there are no elections.
     pub(crate) leadership: Option<Leadership>,
-    pub(crate) owner_keys: OwnerKeys,
-    /// By uid of the owner: the objects that were reported as unproven.
-    pub(crate) unproven: Mutex<HashMap<String, Vec<ObjectName>>>,
 }
 
 /// One run: the object it is about, why it runs, and what it may use. Clones are handles to the same run.
@@ -81,25 +76,25 @@ impl<K: Object> Clone for Context<K> {
 
 impl<K: Object> Context<K> {
     pub(crate) fn new(shared: Arc<Shared<K>>, object: Arc<K>, attempt: u32, reasons: BTreeSet<&'static str>) -> Self {
-        Self(Arc::new(Inner {
-            shared,
-            object,
-            is_cached: true,
-            attempt,
-            reasons,
-            said: Mutex::default(),
-            written: Mutex::default(),
-            held: OnceCell::new(),
-        }))
+        Self::of(shared, object, true, attempt, reasons)
     }
 
     /// A run for an object that is not in the cache. Its writes must not bring it in there.
     pub(crate) fn uncached(shared: Arc<Shared<K>>, object: K, request: Request<ObjectKey>) -> Self {
-        let Request { attempt, reasons, .. } = request;
+        Self::of(shared, Arc::new(object), false, request.attempt, request.reasons)
+    }
+
+    fn of(
+        shared: Arc<Shared<K>>,
+        object: Arc<K>,
+        is_cached: bool,
+        attempt: u32,
+        reasons: BTreeSet<&'static str>,
+    ) -> Self {
         Self(Arc::new(Inner {
             shared,
-            object: Arc::new(object),
-            is_cached: false,
+            object,
+            is_cached,
             attempt,
             reasons,
             said: Mutex::default(),
@@ -249,6 +244,110 @@ impl<K: Object> Context<K> {
         self.0.shared.events.send(Notice { regarding, kind, reason, action, note: note.into() });
     }
 
+    /// Changes the author's own part of the status: `change` gets a copy of the current status. It is written once, when the run is over,
+    /// and only if it differs.
+    ///
+    /// The operator becomes the owner of the fields and conditions that the run changes. Fields and conditions of other controllers are
+    /// in the copy to be read, and stay as they are.
+    pub fn status(&self, change: impl FnOnce(&mut K::Status))
+    where
+        K: HasStatus,
+        K::Status: 'static,
+    {
+        self.change_status(|status| {
+            if let Some(status) = status.as_any().downcast_mut::<K::Status>() {
+                change(status);
+            }
+        });
+    }
+
+    /// Sets a condition of the author's own, such as `BackedUp`. It stays until a run sets it otherwise or
+    /// [removes](Self::remove_condition) it. `Ready`, `Reconciling` and `Stalled` follow from how the run ends.
+    pub fn condition(
+        &self,
+        condition_type: &str,
+        status: impl Into<ConditionStatus>,
+        reason: impl Into<Reason>,
+        message: impl AsRef<str>,
+    ) {
+        let (moment, reason) = (self.moment(), reason.into());
+        self.change_status(|all| {
+            all.conditions().set(condition_type, status.into(), &reason, message.as_ref(), moment);
+        });
+    }
+
+    /// Removes a condition that the operator has set. A condition of another controller stays.
+    pub fn remove_condition(&self, condition_type: &str) {
+        self.change_status(|all| all.conditions().remove(condition_type));
+    }
+
+    /// Reports that the run succeeded, with a reason; the default reason is `Reconciled`. While children are not ready the
+    /// object is reported as in progress all the same, unless they are [tolerated](crate::Children::tolerate_unready).
+    pub fn ready(&self, reason: impl Into<Reason>, message: impl Into<String>) {
+        self.said().verdict = Some(Verdict::Ready { reason: reason.into(), message: message.into() });
+    }
+
+    /// Reports that the run succeeded, but the object is not ready yet: something else has to happen, and will wake it.
+    pub fn progressing(&self, reason: impl Into<Reason>, message: impl Into<String>) {
+        self.said().verdict = Some(Verdict::Progressing { reason: reason.into(), message: message.into() });
+    }
+
+    /// Writes the status at once, as far as the run has determined it: for runs that take long. Sends nothing if it is unchanged. The end
+    /// of the run writes the rest.
+    pub async fn write_status(&self) -> Result<(), Error>
+    where
+        K: Writable,
+    {
+        let verdict = self.said().verdict();
+        self.report_status(verdict.as_ref()).await?;
+        Ok(())
+    }
+
+    /// Writes the status, with how the run stands if that is known. Returns whether that was news; `None` for a kind whose status
+    /// is not the operator's.
+    pub(crate) async fn report_status(&self, verdict: Option<&Verdict>) -> Result<Option<bool>, ApplyError>
+    where
+        K: Writable,
+    {
+        let moment = self.moment();
+        let said = self.change_status(|status| {
+            if let Some(verdict) = verdict {
+                status.say(verdict, moment);
+            }
+            status.json()
+        });
+        let Some(status) = said else { return Ok(None) };
+        let object = self.written();
+        let status = status.map_err(|source| ApplyError::Encode {
+            kind: K::kind(self.kind()).into_owned(),
+            name: object.name_any(),
+            source,
+        })?;
+        let applier = self.applier().clone();
+        let is_dry_run = applier.is_dry_run();
+        let written = StatusWriter::new(applier).update_with(&*object, &status, self.kind()).await?;
+        let is_news = written.is_some();
+        if is_news && is_dry_run {
+            tracing::info!(object = object.name_any(), %status, "dry run: would write the status");
+        }
+        if let Some(written) = written {
+            self.set_written(written);
+        }
+        Ok(Some(is_news))
+    }
+
+    /// Changes the copy of the status; `None` for a kind whose status is not the operator's.
+    fn change_status<T>(&self, change: impl FnOnce(&mut dyn AnyStatus) -> T) -> Option<T> {
+        let report = self.shared().report.as_ref()?;
+        let mut said = self.said();
+        let status = said.status.get_or_insert_with(|| (report.begin)(self.object()));
+        Some(change(&mut **status))
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { generation: self.object().meta().generation, now: Timestamp::now() }
+    }
+
     pub(crate) fn said(&self) -> std::sync::MutexGuard<'_, Said> {
         self.0.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -281,16 +380,20 @@ impl<K: Object> Context<K> {
         &self.0.shared.kind
     }
 
+    pub(crate) fn owned_children(&self) -> &OwnedChildren {
+        &self.0.shared.children
+    }
+
     /// The object as an owner, and how its children are told from others.
     pub(crate) fn claim(&self) -> Result<Claim<'_>, Error> {
         let owner = Owner::of_kind(&**self.object(), self.kind())?;
-        Ok(Claim { owner, key: self.0.shared.owner_keys.get(), applier: self.applier() })
+        Ok(Claim { owner, key: self.0.shared.children.key(), applier: self.applier() })
     }
 
     /// Where children look for their kinds.
     pub(crate) fn finder(&self) -> Finder<'_> {
         Finder {
-            kinds: self.0.shared.children.iter().map(AsRef::as_ref).collect(),
+            kinds: self.0.shared.children.kinds(),
             client: self.client(),
             namespace: self.0.object.meta().namespace.as_deref(),
         }

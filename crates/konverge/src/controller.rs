@@ -3,31 +3,29 @@
 mod part;
 mod settings;
 
-use std::{any::Any, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use konverge_apply::Writable;
 use konverge_gen::Access;
 use konverge_runtime::{
     Priority,
-    cache::{Cache, Caching, Predicate, Selection, Store},
+    cache::{Caching, Predicate, Store},
     object::{Object, ObjectKey},
 };
 use kube::{CustomResourceExt, Resource, core::object::HasStatus};
-use prometheus_client::registry::Registry;
 
 pub(crate) use settings::How;
 
 use crate::{
     author_reasons::Reasons,
-    children::{Child, ChildKind, Kind},
-    finalizers::Finalizers,
-    inventory,
+    finalizers::DeclaredFinalizers,
     only::Only,
+    owned::{Child, OwnedKinds},
     reconcile::Reconcile,
     report::{CustomStatus, Report},
-    setup::Setup,
+    wakes::{Begin, Trigger, Wakes, Watched},
     watch::Watch,
     watched::WatchedCache,
 };
@@ -35,68 +33,31 @@ use crate::{
 /// A controller of objects of kind `K`.
 pub struct Controller<K: Object, R> {
     pub(crate) reconciler: R,
-    pub(crate) kind: K::DynamicType,
     pub(crate) name: Option<String>,
-    pub(crate) crd: Option<CustomResourceDefinition>,
-    pub(crate) selection: Selection,
-    pub(crate) predicate: Predicate<K>,
+    /// The objects of its own kind.
+    pub(crate) watch: Watch<K>,
     pub(crate) only: Option<Only<K>>,
     pub(crate) field_manager: Option<&'static str>,
     pub(crate) retry: Option<Retry<K>>,
-    pub(crate) reasons: Vec<(&'static str, &'static str)>,
-    pub(crate) finalizers: Option<Finalizers>,
-    pub(crate) former_finalizers: Vec<&'static str>,
+    pub(crate) finalizers: DeclaredFinalizers,
     pub(crate) report: Option<Report<K>>,
-    pub(crate) children: Vec<DeclaredChild>,
-    pub(crate) formerly_owned: BTreeSet<String>,
-    pub(crate) watches: Vec<BeginWatch<K>>,
-    pub(crate) triggers: Vec<Trigger<K>>,
-    pub(crate) access: Access,
-    pub(crate) caching: Caching<K>,
+    pub(crate) owned: OwnedKinds,
+    pub(crate) wakes: Wakes<K>,
+    generated: Generated,
     pub(crate) how: How,
+}
+
+/// The parts of generated files that a controller declares.
+#[derive(Default)]
+struct Generated {
+    crd: Option<CustomResourceDefinition>,
+    /// The reasons of its own, with their meanings.
+    reasons: Vec<(&'static str, &'static str)>,
+    access: Access,
 }
 
 /// Returns the pause after an error, given the error, the object and the attempt, or `None` if the class of the error decides.
 pub(crate) type Retry<K> = Arc<dyn Fn(&(dyn Any + Send + Sync), &K, u32) -> Option<Duration> + Send + Sync>;
-
-/// A kind of children, and how its cache is made.
-pub(crate) struct DeclaredChild {
-    /// Its kind, as [`inventory::resource_name`] spells it.
-    pub(crate) name: String,
-    pub(crate) is_anywhere: bool,
-    pub(crate) begin: BeginKind,
-    pub(crate) declare: Box<dyn Fn(&mut Access) + Send>,
-}
-
-/// Begins the cache of a kind of children, given the namespaces of the owners and the field manager.
-type BeginKind = Box<dyn FnOnce(&mut Setup, &[String], &str) -> Box<dyn ChildKind> + Send>;
-
-/// Something else that is watched: begins its cache, which wakes what it concerns.
-pub(crate) type BeginWatch<K> = Box<dyn FnOnce(&mut Setup, Wake<K>) -> Watched + Send>;
-
-/// The cache of something else that is watched.
-pub(crate) struct Watched {
-    pub(crate) cache: WatchedCache,
-    pub(crate) synced: BoxFuture<'static, ()>,
-}
-
-/// A stream of objects to reconcile, made once the cache of the kind is there.
-pub(crate) struct Trigger<K> {
-    pub(crate) name: &'static str,
-    pub(crate) stream: Box<Begin<K>>,
-    /// Also on replicas that do not lead.
-    pub(crate) on_standbys: bool,
-    /// Adds the series that it will have.
-    pub(crate) describe: fn(&mut Registry),
-}
-
-type Begin<K> = dyn FnOnce(&mut Setup, Store<K>) -> BoxStream<'static, ObjectKey> + Send;
-
-/// Puts objects into the queue of a controller, given the cache of its kind.
-pub(crate) struct Wake<K> {
-    pub(crate) cache: Cache<K>,
-    pub(crate) add: Arc<dyn Fn(ObjectKey, Priority, &'static str) + Send + Sync>,
-}
 
 impl<K, R> Controller<K, R>
 where
@@ -105,7 +66,8 @@ where
 {
     /// A controller of a custom resource. How each run ended stands in the status of its object.
     pub fn new(reconciler: R) -> Self {
-        Self { crd: Some(K::crd()), report: Some(Report::new()), ..Self::watching(reconciler) }
+        let generated = Generated { crd: Some(K::crd()), ..Generated::default() };
+        Self { generated, report: Some(Report::new()), ..Self::watching(reconciler) }
     }
 }
 
@@ -123,24 +85,16 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     pub fn dynamic(kind: K::DynamicType, reconciler: R) -> Self {
         Self {
             reconciler,
-            kind,
             name: None,
-            crd: None,
-            selection: Selection::default(),
-            predicate: Predicate::meaningful(),
+            watch: Watch::of(kind).predicate(Predicate::meaningful()),
             only: None,
             field_manager: None,
             retry: None,
-            reasons: Vec::new(),
-            finalizers: None,
-            former_finalizers: Vec::new(),
+            finalizers: DeclaredFinalizers::default(),
             report: None,
-            children: Vec::new(),
-            formerly_owned: BTreeSet::new(),
-            watches: Vec::new(),
-            triggers: Vec::new(),
-            access: Access::default(),
-            caching: Caching::default(),
+            owned: OwnedKinds::default(),
+            wakes: Wakes { watches: Vec::new(), triggers: Vec::new() },
+            generated: Generated::default(),
             how: How::default(),
         }
     }
@@ -160,14 +114,14 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// deleted: the selector may be wrong.
     #[must_use]
     pub fn label_selector(mut self, selector: impl Into<String>) -> Self {
-        self.selection.label_selector = Some(selector.into());
+        self.watch = self.watch.label_selector(selector);
         self
     }
 
     /// Only objects with these fields, in the syntax of `kubectl --field-selector`; others are not even watched.
     #[must_use]
     pub fn field_selector(mut self, selector: impl Into<String>) -> Self {
-        self.selection.field_selector = Some(selector.into());
+        self.watch = self.watch.field_selector(selector);
         self
     }
 
@@ -181,7 +135,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// Sets which updates of an object wake the controller. The default is all but changes of the status alone.
     #[must_use]
     pub fn predicate(mut self, predicate: Predicate<K>) -> Self {
-        self.predicate = predicate;
+        self.watch = self.watch.predicate(predicate);
         self
     }
 
@@ -189,7 +143,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// domain name and a word, such as `example.io/cleanup`.
     #[must_use]
     pub fn finalizer(mut self, finalizer: &'static str) -> Self {
-        self.finalizers = Some(Finalizers::new(finalizer, false));
+        self.finalizers.set(finalizer, false);
         self
     }
 
@@ -198,7 +152,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// exists outside is deleted at once, also while the operator is away.
     #[must_use]
     pub fn finalizer_on_demand(mut self, finalizer: &'static str) -> Self {
-        self.finalizers = Some(Finalizers::new(finalizer, true));
+        self.finalizers.set(finalizer, true);
         self
     }
 
@@ -206,7 +160,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// being deleted are cleaned up and let go. Needs a [`finalizer`](Self::finalizer).
     #[must_use]
     pub fn former_finalizer(mut self, finalizer: &'static str) -> Self {
-        self.former_finalizers.push(finalizer);
+        self.finalizers.add_former(finalizer);
         self
     }
 
@@ -230,14 +184,14 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// Adds the reasons of an enum to the generated reference; see [`reasons!`](crate::reasons!).
     #[must_use]
     pub fn reasons<T: Reasons>(mut self) -> Self {
-        self.reasons.extend(T::ALL);
+        self.generated.reasons.extend(T::ALL);
         self
     }
 
     /// Only objects in these namespaces, whatever namespaces the program looks at. Children are looked for in these, too.
     #[must_use]
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.selection.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self.watch = self.watch.namespaces(namespaces);
         self
     }
 
@@ -270,15 +224,7 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     }
 
     fn declare_child<C: Object + Writable>(mut self, watch: Watch<C>, is_anywhere: bool) -> Self {
-        let kind = watch.kind.clone();
-        self.children.push(DeclaredChild {
-            name: inventory::resource_name::<C>(&kind),
-            is_anywhere,
-            begin: Box::new(move |setup, namespaces, manager| Kind::begin(setup, watch, namespaces, manager)),
-            declare: Box::new(move |access| {
-                access.to::<C>(&kind, &["create", "delete", "get", "list", "patch", "watch"]);
-            }),
-        });
+        self.owned.add(watch, is_anywhere);
         self
     }
 
@@ -290,20 +236,15 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
     /// this the role must allow `list` and `delete`. A later release may leave the line out.
     #[must_use]
     pub fn formerly_owned(mut self, kind: impl Into<String>) -> Self {
-        self.formerly_owned.insert(kind.into());
+        self.owned.add_former(kind.into());
         self
-    }
-
-    /// Whether its objects have children, or had some.
-    pub(crate) fn has_children(&self) -> bool {
-        !self.children.is_empty() || !self.formerly_owned.is_empty()
     }
 
     /// How the cache of its kind is filled and what it keeps; `change` gets the default. Controllers of a program that want the same objects
     /// share one cache if their settings differ only in indexes.
     #[must_use]
     pub fn caching(mut self, change: impl FnOnce(Caching<K>) -> Caching<K>) -> Self {
-        self.caching = change(self.caching);
+        self.watch = self.watch.caching(change);
         self
     }
 
@@ -319,8 +260,8 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         self.caching(|caching| caching.index(by))
     }
 
-    /// Watches objects of kind `O` too, as a [`Selection`] or a [`Watch`] says. `map` tells which objects a change concerns; it may look into
-    /// the cache of `K`. Objects that exist at the start wake at low priority.
+    /// Watches objects of kind `O` too, as a [`Selection`](konverge_runtime::cache::Selection) or a [`Watch`] says. `map` tells which objects a
+    /// change concerns; it may look into the cache of `K`. Objects that exist at the start wake at low priority.
     #[must_use]
     pub fn watches<O, Keys>(
         mut self,
@@ -332,8 +273,8 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         Keys: IntoIterator<Item = ObjectKey>,
     {
         let Watch { kind, selection, caching, predicate } = watch.into();
-        self.access.to::<O>(&kind, &["list", "watch"]);
-        self.watches.push(Box::new(move |setup, wake| {
+        self.generated.access.to::<O>(&kind, &["list", "watch"]);
+        self.wakes.watches.push(Box::new(move |setup, wake| {
             let cache = setup.caches.cache_as::<O>(&kind, &setup.within(selection), &caching);
             cache.store.subscribe(move |_, change| {
                 if !predicate.admits(change) {
@@ -361,14 +302,54 @@ impl<K: Object, R: Reconcile<K>> Controller<K, R> {
         S: futures::Stream<Item = ObjectKey> + Send + 'static,
     {
         let stream: Box<Begin<K>> = Box::new(move |_, store| stream(store).boxed());
-        self.triggers.push(Trigger { name, stream, on_standbys: true, describe: |_| () });
+        self.wakes.triggers.push(Trigger { name, stream, on_standbys: true, describe: |_| () });
         self
     }
 
     /// Needs more of the API server than it declares otherwise.
     #[must_use]
     pub fn access(mut self, add: impl FnOnce(&mut Access)) -> Self {
-        add(&mut self.access);
+        add(&mut self.generated.access);
+        self
+    }
+
+    /// Watches something outside the cluster. `map` tells which objects a change concerns; it may look into the cache of `K`.
+    ///
+    /// The source is asked as `options` say, with growing pauses after failures. Its name names it in logs, in its metrics and in the
+    /// readiness checks, which fail until it has answered once and while it has been failing for long. It ends with the program.
+    ///
+    /// With leader election, only the leader asks, and a replica that stands by is ready without an answer. Set
+    /// [`Options::on_standbys`](konverge_external::Options::on_standbys) to have a stream open, and its changes in the queue, before a
+    /// replica takes over.
+    #[cfg(feature = "external")]
+    #[must_use]
+    pub fn watches_outside<S: konverge_external::Source, Keys>(
+        mut self,
+        name: &'static str,
+        source: S,
+        options: konverge_external::Options,
+        map: impl Fn(&konverge_external::Change<S::Item>, &Store<K>) -> Keys + Send + Sync + 'static,
+    ) -> Self
+    where
+        Keys: IntoIterator<Item = ObjectKey>,
+    {
+        self.wakes.triggers.push(crate::outside::trigger(name, source, options, map));
+        self
+    }
+
+    /// Its objects stand for items on a server, or refer to some. `interest` tells which, from the object alone. Changes of these items wake
+    /// the object, and so do other objects that let go of them.
+    ///
+    /// An object that stands for an item needs a finalizer; see [`finalizer_on_demand`](Self::finalizer_on_demand). Runs use
+    /// [`Context::remote`](crate::Context::remote).
+    #[cfg(feature = "remote")]
+    #[must_use]
+    pub fn remote<S: konverge_remote::Remote>(
+        mut self,
+        remotes: &konverge_remote::Remotes<S>,
+        interest: impl Fn(&K) -> konverge_remote::Interest + Send + Sync + 'static,
+    ) -> Self {
+        self.wakes.triggers.push(crate::remote_objects::trigger(remotes, &self.watch.kind, interest));
         self
     }
 }

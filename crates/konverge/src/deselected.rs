@@ -281,7 +281,7 @@ mod tests {
             kind: (),
             store: Store::new("test"),
             queue: Queue::new("test", Metrics::new("test", "0").queues()),
-            finalizers: Finalizers::new("test/held", false),
+            finalizers: Finalizers { name: "test/held", is_on_demand: false, former: Vec::new() },
             of_the_author,
             client: server.client(),
             events,

@@ -2,6 +2,38 @@
 
 use kube::Resource;
 
+/// The finalizers that a controller declares, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct DeclaredFinalizers {
+    current: Option<&'static str>,
+    is_on_demand: bool,
+    former: Vec<&'static str>,
+}
+
+impl DeclaredFinalizers {
+    pub(crate) fn set(&mut self, name: &'static str, is_on_demand: bool) {
+        (self.current, self.is_on_demand) = (Some(name), is_on_demand);
+    }
+
+    /// Adds one that an earlier release used.
+    pub(crate) fn add_former(&mut self, name: &'static str) {
+        self.former.push(name);
+    }
+
+    /// All names, also those of a controller that has no current one any more.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.former.iter().copied().chain(self.current).collect();
+        names.dedup();
+        names
+    }
+
+    /// How the controller holds objects; `None` if it holds none.
+    pub(crate) fn in_force(&self) -> Option<Finalizers> {
+        let (is_on_demand, former) = (self.is_on_demand, self.former.clone());
+        self.current.map(|name| Finalizers { name, is_on_demand, former })
+    }
+}
+
 /// How a controller holds objects that are being deleted.
 #[derive(Debug, Clone)]
 pub(crate) struct Finalizers {
@@ -14,10 +46,6 @@ pub(crate) struct Finalizers {
 }
 
 impl Finalizers {
-    pub(crate) fn new(name: &'static str, is_on_demand: bool) -> Self {
-        Self { name, is_on_demand, former: Vec::new() }
-    }
-
     /// Whether the object is held by any of them.
     pub(crate) fn hold<K: Resource>(&self, object: &K) -> bool {
         self.names().any(|name| has(object, name))
@@ -51,7 +79,7 @@ mod tests {
             object.metadata.finalizers = Some(finalizers.iter().map(|name| (*name).to_owned()).collect());
             object
         };
-        let at_once = Finalizers { former: vec!["old/x"], ..Finalizers::new("new/x", false) };
+        let at_once = Finalizers { name: "new/x", is_on_demand: false, former: vec!["old/x"] };
         let on_demand = Finalizers { is_on_demand: true, ..at_once.clone() };
         for (finalizers, is_held, is_due) in [
             (&[][..], false, false),

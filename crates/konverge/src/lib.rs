@@ -56,8 +56,6 @@ mod readme {}
 mod annotations;
 mod author_reasons;
 mod children;
-#[cfg(feature = "cli")]
-mod cli;
 mod context;
 mod controller;
 mod crds;
@@ -79,6 +77,7 @@ mod operator;
 mod options;
 #[cfg(feature = "external")]
 mod outside;
+mod owned;
 mod owner_keys;
 mod part;
 mod reconcile;
@@ -90,6 +89,7 @@ mod run;
 mod schedule;
 mod setup;
 mod start_error;
+mod wakes;
 mod watch;
 mod watched;
 #[cfg(feature = "admission")]
@@ -123,7 +123,7 @@ pub use konverge_runtime::{CancellationToken, object::Object, telemetry::LogForm
 
 pub use annotations::{PAUSED, RECONCILE_AT};
 pub use author_reasons::Reasons;
-pub use children::{Child, Children};
+pub use children::Children;
 pub use context::Context;
 pub use controller::Controller;
 pub use error::Error;
@@ -138,6 +138,7 @@ pub use options::Options;
 pub use options::WebhookOptions;
 #[cfg(feature = "serve")]
 pub use options::{MetricsOptions, ServerOptions};
+pub use owned::Child;
 pub use part::{Held, Part};
 pub use reconcile::{Cleanup, FromFunction, Reconcile, reconcile_fn};
 #[cfg(feature = "remote")]

@@ -1,5 +1,7 @@
 //! A program: its controllers, its flags, and what it generates.
 
+#[cfg(feature = "cli")]
+mod cli;
 #[cfg(feature = "generate")]
 mod generate;
 #[cfg_attr(not(feature = "serve"), path = "operator/no_server.rs")]
@@ -13,6 +15,7 @@ use konverge_apply::{
     ledger::{Drain, DrainError},
 };
 use konverge_gen::{Access, role::Grant};
+use konverge_runtime::lease::{self, PATIENCE};
 use kube::Client;
 
 use crate::{
@@ -23,6 +26,8 @@ use crate::{
     part::{Held, Part},
 };
 
+#[cfg(all(test, feature = "cli"))]
+pub(crate) use cli::command;
 #[cfg(feature = "generate")]
 pub use generate::GenerateError;
 
@@ -74,6 +79,15 @@ impl Operator {
         self
     }
 
+    /// Adds flags to the command line: an `Args` of clap's, each flag with a variable of its own if it says so. Reconcilers read the values with
+    /// [`Context::flags`](crate::Context::flags), parts with [`Setup::flags`](crate::Setup::flags).
+    #[cfg(feature = "cli")]
+    #[must_use]
+    pub fn flags<F: clap::Args + Send + Sync + 'static>(mut self) -> Self {
+        self.flags.declare::<F>();
+        self
+    }
+
     /// Values of flags for a program that reads no command line, such as one that a test [assembles](Self::assemble_with). Declared flags
     /// without values have their defaults there.
     #[must_use]
@@ -115,20 +129,76 @@ impl Operator {
         self.part(crate::webhooks::Admission { setup: webhooks.into() })
     }
 
+    /// Gives items on a server their client and settings, which `begin` makes when the flags are known; see
+    /// [`Setup::flags`](crate::Setup::flags). The list is read on the leader only.
+    ///
+    /// Unless the settings name the cluster, the role allows to get the namespace `kube-system`, whose uid is the name.
+    #[cfg(feature = "remote")]
+    #[must_use]
+    pub fn remote<R: konverge_remote::Remote>(
+        self,
+        remotes: &konverge_remote::Remotes<R>,
+        begin: impl FnOnce(&crate::Setup) -> Result<(R, konverge_remote::Settings), crate::Error> + Send + 'static,
+    ) -> Self {
+        self.part(crate::remote_objects::RemotePart { remotes: remotes.clone(), begin: Box::new(begin) })
+    }
+
+    /// Parses the command line and obeys it: runs until a signal, or generates. Prints an error to standard error and returns its kind as
+    /// the exit code: see [`StartError::exit_code`](crate::StartError::exit_code).
+    #[cfg(feature = "cli")]
+    pub fn main(self) -> std::process::ExitCode {
+        self.main_with(std::env::args_os())
+    }
+
+    /// [`main`](Self::main) with other arguments than those of the process. The first is the name of the program.
+    #[cfg(feature = "cli")]
+    pub fn main_with(
+        self,
+        arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+    ) -> std::process::ExitCode {
+        cli::obey(self, arguments)
+    }
+
+    /// Returns all generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, `others.yaml` with further objects of
+    /// its parts, and `reference.md`. For monitoring, there are `dashboard.json` for Grafana and `alerts.yaml` for the Prometheus
+    /// operator.
+    #[cfg(feature = "generate")]
+    pub fn generate(&self, namespace: &str) -> Result<konverge_gen::Files, GenerateError> {
+        generate::files(self, namespace)
+    }
+
+    /// The files of a Helm chart: a deployment of the program, and what [`generate`](Self::generate) makes for the cluster.
+    #[cfg(feature = "generate")]
+    pub fn helm_chart(&self) -> Result<konverge_gen::Files, GenerateError> {
+        generate::helm_chart(self)
+    }
+
     /// Releases all objects of its kinds from its finalizers, before an uninstall. Systems outside stay as they are, and so do the records on the
-    /// objects: a later installation goes on where this one ended. The program has to be stopped before. Of the options, the namespaces and the dry
-    /// run count; with namespaces, kinds without one are left out.
+    /// objects: a later installation goes on where this one ended. The program has to be stopped before: the drain waits up to [`PATIENCE`] for its lease,
+    /// and holds it meanwhile. At the end, it names the objects that a program without that lease has taken up again. Of the options, the namespaces, the
+    /// lease and the dry run count; with namespaces, kinds without one are left out.
     ///
     /// # Errors
     ///
-    /// Returns an error that names what is not released. All else is released then, and the drain can be repeated.
+    /// Returns an error that names what is not released, or who still runs. All else is released then, and the drain can be repeated.
     pub async fn drain(&self, client: &Client, options: &Options) -> Result<(), DrainError> {
-        let applier = Applier::new(client.clone(), self.program).with_dry_run(options.dry_run);
         let mut drain = Drain::new(client, options.namespaces.iter().map(String::as_str));
-        for Held { kind, is_optional, finalizers } in self.parts.iter().filter_map(|part| part.held()) {
-            drain.finalizers(&applier, &kind, is_optional, &finalizers).await;
+        let mut release = async |client: Client| {
+            let applier = Applier::new(client, self.program).with_dry_run(options.dry_run);
+            for Held { kind, is_optional, finalizers } in self.parts.iter().filter_map(|part| part.held()) {
+                drain.finalizers(&applier, &kind, is_optional, &finalizers).await;
+            }
+        };
+        match options.lease(self.program, client.default_namespace()) {
+            // Nothing is written, not even the lease.
+            _ if options.dry_run => release(client.clone()).await,
+            Ok(lease) => {
+                let released = lease::stand_in(client, lease, PATIENCE, release).await;
+                drain.step(released);
+            }
+            Err(error) => drain.step(Err(error)),
         }
-        drain.end()
+        drain.end().await
     }
 
     /// Returns the permissions of the program when it runs in `namespace`: those that its parts declare, its events, its lease.

@@ -27,41 +27,21 @@ use prometheus_client::registry::Registry;
 
 use self::metrics::RemoteMetrics;
 use crate::{
-    context::Context,
-    controller::{Controller, Trigger},
-    error::Error,
-    home::Home,
-    operator::Operator,
-    part::Part,
-    reconcile::Cleanup,
-    setup::Setup,
-    start_error::StartError,
+    context::Context, error::Error, home::Home, part::Part, reconcile::Cleanup, setup::Setup, start_error::StartError,
+    wakes::Trigger,
 };
 
 /// Annotation: what was intended on servers for the object, bound to its uid and cluster. The operator writes it before it creates anything there.
 pub const RECORD: &str = "konverge.dev/remote";
 
-impl Operator {
-    /// Gives items on a server their client and settings, which `begin` makes when the flags are known; see
-    /// [`Setup::flags`](crate::Setup::flags). The list is read on the leader only.
-    ///
-    /// Unless the settings name the cluster, the role allows to get the namespace `kube-system`, whose uid is the name.
-    #[must_use]
-    pub fn remote<R: Remote>(
-        self,
-        remotes: &Remotes<R>,
-        begin: impl FnOnce(&Setup) -> Result<(R, Settings), Error> + Send + 'static,
-    ) -> Self {
-        self.part(RemotePart { remotes: remotes.clone(), begin: Box::new(begin) })
-    }
+/// The client of items on a server, as a part of a program; see [`Operator::remote`](crate::Operator::remote).
+pub(crate) struct RemotePart<R: Remote> {
+    pub(crate) remotes: Remotes<R>,
+    pub(crate) begin: Begin<R>,
 }
 
-struct RemotePart<R: Remote> {
-    remotes: Remotes<R>,
-    begin: Begin<R>,
-}
-
-type Begin<R> = Box<dyn FnOnce(&Setup) -> Result<(R, Settings), Error> + Send>;
+/// Makes a client and its settings when the flags are known.
+pub(crate) type Begin<R> = Box<dyn FnOnce(&Setup) -> Result<(R, Settings), Error> + Send>;
 
 impl<R: Remote> Part for RemotePart<R> {
     fn access(&self, _: &Home<'_>, everywhere: &mut Access, _: &mut Access) {
@@ -89,7 +69,8 @@ impl<R: Remote> Part for RemotePart<R> {
         let result = begun.map_err(|source| StartError::Part { part, source: Box::new(source) });
         if result.is_ok() {
             let remotes = self.remotes;
-            let metrics = setup.remote.get_or_insert_with(|| setup.metrics.register(RemoteMetrics::register)).clone();
+            let metrics =
+                setup.series.remote.get_or_insert_with(|| setup.metrics.register(RemoteMetrics::register)).clone();
             let measured = remotes.clone();
             setup.metrics.before_scrape(move || metrics.show(R::NOUN, &measured.figures()));
             setup.manager.leader_task(format!("remote {}", R::NOUN), async move { remotes.poll().await });
@@ -98,34 +79,25 @@ impl<R: Remote> Part for RemotePart<R> {
     }
 }
 
-impl<K: Object, C> Controller<K, C> {
-    /// Its objects stand for items on a server, or refer to some. `interest` tells which, from the object alone. Changes of these items wake
-    /// the object, and so do other objects that let go of them.
-    ///
-    /// An object that stands for an item needs a finalizer; see [`finalizer_on_demand`](Self::finalizer_on_demand). Runs use
-    /// [`Context::remote`].
-    #[must_use]
-    pub fn remote<R: Remote>(
-        mut self,
-        remotes: &Remotes<R>,
-        interest: impl Fn(&K) -> Interest + Send + Sync + 'static,
-    ) -> Self {
-        let (remotes, kind) = (remotes.clone(), self.kind.clone());
-        let stream = move |_: &mut Setup, store: Store<K>| {
-            let word = K::kind(&kind).into_owned();
-            let told = remotes.clone();
-            store.subscribe(move |key, change| {
-                let interest = change.new.as_ref().map(|object| interest_of(&**object, interest(object)));
-                told.interest(&subject(key, K::kind(&kind).into_owned()), interest);
-            });
-            // Only the leader takes them, and all objects run when it begins to lead.
-            let changes = async move { stream::unfold(remotes.changes(&word), next_key) };
-            changes.flatten_stream().boxed()
-        };
-        let name = R::NOUN;
-        self.triggers.push(Trigger { name, stream: Box::new(stream), on_standbys: false, describe: |_| () });
-        self
-    }
+/// The changes of items as a trigger of the objects that stand for them; see [`Controller::remote`](crate::Controller::remote).
+pub(crate) fn trigger<K: Object, R: Remote>(
+    remotes: &Remotes<R>,
+    kind: &K::DynamicType,
+    interest: impl Fn(&K) -> Interest + Send + Sync + 'static,
+) -> Trigger<K> {
+    let (remotes, kind) = (remotes.clone(), kind.clone());
+    let stream = move |_: &mut Setup, store: Store<K>| {
+        let word = K::kind(&kind).into_owned();
+        let told = remotes.clone();
+        store.subscribe(move |key, change| {
+            let interest = change.new.as_ref().map(|object| interest_of(&**object, interest(object)));
+            told.interest(&subject(key, K::kind(&kind).into_owned()), interest);
+        });
+        // Only the leader takes them, and all objects run when it begins to lead.
+        let changes = async move { stream::unfold(remotes.changes(&word), next_key) };
+        changes.flatten_stream().boxed()
+    };
+    Trigger { name: R::NOUN, stream: Box::new(stream), on_standbys: false, describe: |_| () }
 }
 
 type Changes = Option<tokio::sync::mpsc::UnboundedReceiver<Subject>>;
@@ -159,7 +131,7 @@ pub struct RemoteObject<'a, K: Object, R: Remote> {
 }
 
 impl<K: Object + Writable> Context<K> {
-    /// The items on a server that the object stands for. The controller must be [declared](Controller::remote) to have them.
+    /// The items on a server that the object stands for. The controller must be [declared](crate::Controller::remote) to have them.
     pub fn remote<'a, R: Remote>(&'a self, remotes: &'a Remotes<R>) -> RemoteObject<'a, K, R> {
         RemoteObject { context: self, remotes }
     }

@@ -5,7 +5,6 @@ mod told;
 mod waker;
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -27,14 +26,14 @@ use kube::{ResourceExt, runtime::events::EventType};
 
 use crate::{
     annotations::{PAUSED, is_paused},
-    children::ChildKind,
     context::{Context, Shared},
-    controller::{BeginWatch, Controller, DeclaredChild, How, Retry, Wake, Watched},
+    controller::{Controller, How, Retry},
     deselected::Deselected,
     finalizers::Finalizers,
     inventory::{FormerChildren, Inventory},
     leading::Leading,
     only::Only,
+    owned::{OwnedChildren, OwnedKinds},
     owner_keys::OwnerKeys,
     reconcile::{Cleanup, Reconcile},
     report::Verdict,
@@ -42,6 +41,8 @@ use crate::{
     schedule::Schedule,
     setup::Setup,
     start_error::StartError,
+    wakes::{BeginWatch, Wake, Wakes, Watched},
+    watch::Watch,
     witness::Stores,
 };
 use failure::{Failure, RunError};
@@ -103,41 +104,43 @@ pub(crate) fn install<K: Object + Writable, R: Reconcile<K>>(
 
 /// Makes the caches, the queue and the engine of a controller.
 pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
-    mut controller: Controller<K, R>,
+    controller: Controller<K, R>,
     setup: &mut Setup,
 ) -> Result<Prepared<K, R>, StartError> {
-    let name = controller.name.take().unwrap_or_else(|| K::plural(&controller.kind).into_owned());
-    let has_children = controller.has_children();
-    let writes = Writes::new(&controller, &name, setup)?;
-    let Controller { kind, only, how, children, formerly_owned, .. } = controller;
-    let former = controller.former_finalizers;
-    let finalizers = controller.finalizers.map(|finalizers| Finalizers { former, ..finalizers });
-    if finalizers.is_none() && children.iter().any(|child| child.is_anywhere) {
+    let Controller {
+        reconciler, name, watch, only, field_manager, retry, finalizers, report, owned, wakes, how, ..
+    } = controller;
+    let Watch { kind, selection, caching, predicate } = watch;
+    let name = name.unwrap_or_else(|| K::plural(&kind).into_owned());
+    let writes = Writes::new(&name, field_manager, how.has_own_lease, setup)?;
+    let finalizers = finalizers.in_force();
+    if finalizers.is_none() && owned.need_finalizer() {
         return Err(StartError::NeedsFinalizer { controller: name });
     }
-    let caching = controller.caching.field_manager(writes.applier.manager());
-    let base = Base::begin(name, &kind, &caching, controller.selection, how.rest, setup);
+    let caching = caching.field_manager(writes.applier.manager());
+    let base = Base::begin(name, &kind, &caching, selection, how.rest, setup);
     let deselected = finalizers.clone().and_then(|finalizers| base.deselected(&kind, finalizers, &writes, setup));
+    let has_children = !owned.is_empty();
     let waker = Arc::new(base.waker(how.debounce, has_children, deselected.clone()));
-    let subscriber = waker.follow(controller.predicate, only.clone(), finalizers.clone());
-    let inventory = has_children.then(|| {
-        let owned = children.iter().map(|child| child.name.clone()).collect();
-        base.inventory(owned, formerly_owned, &writes, Arc::clone(&waker))
-    });
+    let subscriber = waker.follow(predicate, only.clone(), finalizers.clone());
+    let inventory = has_children.then(|| base.inventory(&owned, &writes, Arc::clone(&waker)));
     let Base { name, cache, selection, leading, .. } = base;
 
     let mut stores = Stores::of::<K>(&kind);
-    let children = begin_children(children, &selection.namespaces, &writes, &waker, &mut stores, setup);
+    let manager = writes.applier.manager();
+    let children = owned.begin(&selection.namespaces, manager, &waker.wake_owners(), &mut stores, setup);
+    let Wakes { watches, triggers } = wakes;
     let (watched, mut synced): (Vec<_>, Vec<_>) =
-        begin_watches(controller.watches, &cache, &waker, setup).map(|watched| (watched.cache, watched.synced)).unzip();
+        begin_watches(watches, &cache, &waker, setup).map(|watched| (watched.cache, watched.synced)).unzip();
     synced.extend(children.iter().map(|kind| kind.synced()));
     synced.push(synced_cache(cache.clone()));
-    for trigger in controller.triggers {
+    for trigger in triggers {
         waker.follow_trigger(trigger, setup);
     }
 
     let applier_past_cache = writes.applier.clone().with_witness(Arc::new(stores.clone()));
     stores.add(&kind, cache.store.clone(), subscriber);
+    let former_children = inventory.as_ref().map(|inventory| inventory.children.clone());
     let shared = Arc::new(Shared {
         name,
         kind,
@@ -145,20 +148,15 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         applier: writes.applier.with_witness(Arc::new(stores)),
         applier_past_cache,
         events: setup.events.clone(),
-        report: controller.report,
-        children,
-        has_children,
-        former_children: inventory.as_ref().map(|inventory| inventory.children.clone()).unwrap_or_default(),
+        report,
+        children: OwnedChildren::new(children, has_children, writes.owner_keys, former_children),
         watched,
-        flags: setup.flags.clone(),
+        flags: setup.settings.flags.clone(),
         finalizers,
         leadership: writes.leadership,
-        owner_keys: writes.owner_keys,
-        unproven: Mutex::default(),
     });
     let standard = shared.report.as_ref().map(|report| report.standard);
-    crate::metrics::measure(&setup.metrics, &setup.object_metrics, &shared.name, &shared.cache.store, standard);
-    let (reconciler, retry) = (controller.reconciler, controller.retry);
+    crate::metrics::measure(&setup.metrics, &setup.series.objects, &shared.name, &shared.cache.store, standard);
     let engine = Engine { shared, reconciler, only, retry, told: Told::default(), deselected };
     let synced = join_all(synced).map(|_all| ()).boxed();
     Ok(Prepared { engine, waker, inventory, leading, synced, elector: writes.elector, how })
@@ -231,19 +229,13 @@ impl<K: Object + Writable> Base<K> {
     }
 
     /// The record of the kinds of children.
-    fn inventory(
-        &self,
-        owned: BTreeSet<String>,
-        formerly_owned: BTreeSet<String>,
-        writes: &Writes,
-        waker: Arc<Waker<K>>,
-    ) -> Inventory {
+    fn inventory(&self, owned: &OwnedKinds, writes: &Writes, waker: Arc<Waker<K>>) -> Inventory {
         Inventory {
             controller: self.name.clone(),
             field_manager: writes.applier.manager().to_owned(),
             namespaces: self.selection.namespaces.clone(),
-            owned,
-            formerly_owned,
+            owned: owned.names(),
+            formerly_owned: owned.former_names(),
             client: writes.applier.client().clone(),
             keys: writes.owner_keys.clone(),
             leading: self.leading.clone(),
@@ -264,10 +256,15 @@ struct Writes {
 }
 
 impl Writes {
-    fn new<K: Object, R>(controller: &Controller<K, R>, name: &str, setup: &Setup) -> Result<Self, StartError> {
+    fn new(
+        controller: &str,
+        field_manager: Option<&str>,
+        has_own_lease: bool,
+        setup: &Setup,
+    ) -> Result<Self, StartError> {
         let applier = setup.applier.clone();
-        let applier = controller.field_manager.map_or(applier.clone(), |manager| applier.with_manager(manager));
-        let elector = if controller.how.has_own_lease { setup.elector_of(name)? } else { None };
+        let applier = field_manager.map_or(applier.clone(), |manager| applier.with_manager(manager));
+        let elector = if has_own_lease { setup.elector_of(controller)? } else { None };
         let applier = match &elector {
             Some(elector) => gated(elector, setup, applier.manager()),
             None => applier,
@@ -279,28 +276,6 @@ impl Writes {
         };
         Ok(Self { applier, owner_keys, elector, leadership })
     }
-}
-
-/// Begins the caches of the kinds of children, and lets changes of children wake their owners.
-fn begin_children<K: Object>(
-    declared: Vec<DeclaredChild>,
-    namespaces: &[String],
-    writes: &Writes,
-    waker: &Arc<Waker<K>>,
-    stores: &mut Stores,
-    setup: &mut Setup,
-) -> Vec<Box<dyn ChildKind>> {
-    let mut kinds = Vec::new();
-    for child in declared {
-        let namespaces = if child.is_anywhere { &[] } else { namespaces };
-        let kind = (child.begin)(setup, namespaces, writes.applier.manager());
-        kind.subscribe(stores, waker.wake_owners());
-        if let Some(waking) = kind.wake_skipped(waker.wake_owners()) {
-            setup.manager.task(format!("optional children {}", child.name), waking);
-        }
-        kinds.push(kind);
-    }
-    kinds
 }
 
 /// Begins the caches of what else is watched, and lets changes there wake the objects that they concern.
@@ -356,9 +331,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
             tracing::debug!("paused by its annotation {PAUSED}");
             return Ok(Action::Done);
         }
-        if self.shared.has_children
-            && let Err(error) = self.shared.owner_keys.load().await
-        {
+        if let Err(error) = self.shared.children.load_key().await {
             if is_ours {
                 self.report(&context(object), Some(Failure::of(&error))).await?;
             }
@@ -442,11 +415,9 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
             return Err(error);
         }
         let claim = context.claim()?;
-        for kind in &self.shared.children {
-            if kind.has_any(&claim)? {
-                // The last of them wakes us when it goes.
-                return Ok(Action::Done);
-            }
+        if self.shared.children.has_any(&claim)? {
+            // The last of them wakes us when it goes.
+            return Ok(Action::Done);
         }
         for finalizer in finalizers.names() {
             if let Some(after) = context.applier().remove_finalizer_with(&*object, finalizer, kind).await? {
@@ -463,9 +434,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
     async fn release_deselected(&self, request: Request<ObjectKey>) -> Result<Action, RunError<R::Error>> {
         let Some(deselected) = &self.deselected else { return Ok(Action::Done) };
         let Some(object) = deselected.find(&request.key).await? else { return Ok(Action::Done) };
-        if self.shared.has_children {
-            self.shared.owner_keys.load().await?;
-        }
+        self.shared.children.load_key().await?;
         self.release(Context::uncached(Arc::clone(&self.shared), object, request)).await
     }
 

@@ -30,17 +30,28 @@ pub struct Setup {
     pub metrics: Metrics,
     /// The name of the program.
     pub program: &'static str,
-    pub(crate) object_metrics: ObjectMetrics,
-    #[cfg(feature = "external")]
-    pub(crate) outside: Option<konverge_external::Metrics>,
-    /// The series of items on servers, once one needs them.
-    #[cfg(feature = "remote")]
-    pub(crate) remote: Option<crate::remote_objects::metrics::RemoteMetrics>,
+    pub(crate) series: SharedSeries,
     pub(crate) election: Election,
-    pub(crate) options: Options,
-    pub(crate) flags: Flags,
+    pub(crate) settings: Settings,
     pub(crate) queues: Queues,
     pub(crate) owner_keys: OwnerKeys,
+}
+
+/// The values of the command line: the options of every program, and the flags that this one declares.
+pub(crate) struct Settings {
+    pub(crate) options: Options,
+    pub(crate) flags: Flags,
+}
+
+/// The series that parts of the program share. They are registered once.
+pub(crate) struct SharedSeries {
+    pub(crate) objects: ObjectMetrics,
+    /// Those of sources outside, once there is one.
+    #[cfg(feature = "external")]
+    pub(crate) outside: Option<konverge_external::Metrics>,
+    /// Those of items on servers, once there are some.
+    #[cfg(feature = "remote")]
+    pub(crate) remote: Option<crate::remote_objects::metrics::RemoteMetrics>,
 }
 
 /// The clients and settings of elections.
@@ -59,29 +70,29 @@ impl Setup {
         manager: Manager,
         client: Client,
         events: EventSink,
-        options: Options,
-        flags: Flags,
+        settings: Settings,
     ) -> Self {
         let metrics = manager.metrics().clone();
         metrics.register(|registry| events.register(registry));
-        let object_metrics = metrics.register(ObjectMetrics::register);
+        let series = SharedSeries {
+            objects: metrics.register(ObjectMetrics::register),
+            #[cfg(feature = "external")]
+            outside: None,
+            #[cfg(feature = "remote")]
+            remote: None,
+        };
         let client_of_each_replica = client.clone();
         Self {
             caches: Caches::new(client.clone(), program, metrics.caches()),
-            applier: Applier::new(client.clone(), program).with_dry_run(options.dry_run),
+            applier: Applier::new(client.clone(), program).with_dry_run(settings.options.dry_run),
             manager,
             client,
             events,
             metrics,
             program,
-            object_metrics,
-            #[cfg(feature = "external")]
-            outside: None,
-            #[cfg(feature = "remote")]
-            remote: None,
+            series,
             election: Election { ungated: client_of_each_replica, lease_client: None, leadership: None },
-            options,
-            flags,
+            settings,
             queues: Queues::default(),
             owner_keys: OwnerKeys::default(),
         }
@@ -89,7 +100,7 @@ impl Setup {
 
     /// Narrows a selection to the namespaces and labels of the command line; for the objects that the program works on.
     pub fn narrowed(&self, selection: Selection) -> Selection {
-        let label_selector = both(selection.label_selector.as_deref(), self.options.selector.as_deref());
+        let label_selector = both(selection.label_selector.as_deref(), self.settings.options.selector.as_deref());
         self.within(selection).with(|selection| selection.label_selector = label_selector)
     }
 
@@ -97,7 +108,7 @@ impl Setup {
     /// that names namespaces itself keeps them.
     pub fn within(&self, selection: Selection) -> Selection {
         if selection.namespaces.is_empty() {
-            selection.with(|selection| selection.namespaces.clone_from(&self.options.namespaces))
+            selection.with(|selection| selection.namespaces.clone_from(&self.settings.options.namespaces))
         } else {
             selection
         }
@@ -105,17 +116,17 @@ impl Setup {
 
     /// The settings in force.
     pub fn options(&self) -> &Options {
-        &self.options
+        &self.settings.options
     }
 
     /// The values of flags that the program [declares](crate::Operator::flags).
     pub fn flags<F: Send + Sync + 'static>(&self) -> Option<&F> {
-        self.flags.get()
+        self.settings.flags.get()
     }
 
     /// The namespace that the program runs in: that of its lease if one was named, else the client's own.
     pub fn namespace(&self) -> &str {
-        self.options.lease_namespace.as_deref().unwrap_or_else(|| self.client.default_namespace())
+        self.settings.options.lease_namespace.as_deref().unwrap_or_else(|| self.client.default_namespace())
     }
 
     pub(crate) fn home(&self) -> Home<'_> {
@@ -123,7 +134,7 @@ impl Setup {
             program: self.program,
             namespace: self.namespace(),
             #[cfg(feature = "admission")]
-            webhook_url: self.options.webhook.url.as_deref(),
+            webhook_url: self.settings.options.webhook.url.as_deref(),
         }
     }
 
@@ -135,7 +146,7 @@ impl Setup {
     /// An elector for one controller; `None` where there are no elections.
     pub(crate) fn elector_of(&self, controller: &str) -> Result<Option<Elector>, TimingsError> {
         let Some(client) = &self.election.lease_client else { return Ok(None) };
-        let mut lease = self.options.lease(self.program, client.default_namespace())?;
+        let mut lease = self.settings.options.lease(self.program, client.default_namespace())?;
         lease.name = format!("{}-{controller}", lease.name);
         Ok(Some(Elector::new(client.clone(), lease)))
     }
@@ -154,7 +165,7 @@ impl Setup {
     /// The owner keys of one controller, which writes with this client. One with a lease of its own may write while the program does not lead.
     pub(crate) fn owner_keys_with(&self, client: &Client, has_own_lease: bool) -> OwnerKeys {
         if has_own_lease {
-            OwnerKeys::stored(client.clone(), self.namespace(), self.program, self.options.dry_run)
+            OwnerKeys::stored(client.clone(), self.namespace(), self.program, self.settings.options.dry_run)
         } else {
             self.owner_keys.clone()
         }

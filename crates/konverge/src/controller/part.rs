@@ -10,54 +10,46 @@ use prometheus_client::registry::Registry;
 
 use super::Controller;
 use crate::{
-    finalizers::Finalizers,
     home::Home,
-    inventory, owner_keys,
     part::{Held, Part},
     reconcile::Reconcile,
     run,
     setup::Setup,
     start_error::StartError,
+    watch::Watch,
 };
 
 impl<K: Object + Writable, R: Reconcile<K>> Part for Controller<K, R> {
     fn crd(&self) -> Option<&CustomResourceDefinition> {
-        self.crd.as_ref()
+        self.generated.crd.as_ref()
     }
 
     fn held(&self) -> Option<Held> {
-        let current = self.finalizers.iter().flat_map(Finalizers::names);
-        let mut finalizers: Vec<_> = self.former_finalizers.iter().copied().chain(current).collect();
-        finalizers.dedup();
-        let held =
-            Held { kind: ApiResource::erase::<K>(&self.kind), is_optional: self.caching.is_optional(), finalizers };
+        let Watch { kind, caching, .. } = &self.watch;
+        let finalizers = self.finalizers.names();
+        let held = Held { kind: ApiResource::erase::<K>(kind), is_optional: caching.is_optional(), finalizers };
         (!held.finalizers.is_empty()).then_some(held)
     }
 
     fn reasons(&self) -> Vec<(&'static str, &'static str)> {
-        self.reasons.clone()
+        self.generated.reasons.clone()
     }
 
     fn describe(&self, registry: &mut Registry) {
-        self.triggers.iter().for_each(|trigger| (trigger.describe)(registry));
+        self.wakes.triggers.iter().for_each(|trigger| (trigger.describe)(registry));
     }
 
     fn access(&self, home: &Home<'_>, access: &mut Access, at_home: &mut Access) {
-        if self.has_children() {
-            owner_keys::declare(home.program, at_home);
-        }
-        self.formerly_owned.iter().for_each(|kind| inventory::declare(kind, access));
-        access.to::<K>(&self.kind, &["list", "watch"]);
-        if self.finalizers.is_some() {
-            access.to::<K>(&self.kind, &["patch"]);
+        let kind = &self.watch.kind;
+        self.owned.declare(home.program, access, at_home);
+        access.to::<K>(kind, &["list", "watch"]);
+        if self.finalizers.in_force().is_some() {
+            access.to::<K>(kind, &["patch"]);
         }
         if self.report.is_some() {
-            access.to_status::<K>(&self.kind, &["patch"]);
+            access.to_status::<K>(kind, &["patch"]);
         }
-        for child in &self.children {
-            (child.declare)(access);
-        }
-        access.merge(&self.access);
+        access.merge(&self.generated.access);
     }
 
     fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {

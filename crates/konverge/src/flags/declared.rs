@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_required_flag_is_required_to_run_and_not_to_generate() {
-        let command = || Operator::new("test", "0").flags::<Required>().command();
+        let command = || crate::operator::command(&Operator::new("test", "0").flags::<Required>());
         assert!(command().try_get_matches_from(["test"]).is_err());
         assert!(command().try_get_matches_from(["test", "generate"]).is_ok());
         let mut flags = crate::flags::Flags::default();

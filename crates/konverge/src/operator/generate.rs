@@ -26,95 +26,91 @@ pub enum GenerateError {
     Files(#[from] FilesError),
 }
 
-impl Operator {
-    /// Returns all generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, `others.yaml` with further objects of
-    /// its parts, and `reference.md`. For monitoring, there are `dashboard.json` for Grafana and `alerts.yaml` for the Prometheus
-    /// operator.
-    pub fn generate(&self, namespace: &str) -> Result<Files, GenerateError> {
-        let mut files = Files::default();
-        let crds = self.crds(namespace);
-        if !crds.is_empty() {
-            files.objects("crds.yaml", &crds)?;
-        }
-        files.objects("role.yaml", &self.grant(namespace).objects().map_err(GenerateError::Object)?)?;
-        let others = self.others(namespace)?;
-        if !others.is_empty() {
-            files.objects("others.yaml", &others)?;
-        }
-        let (table, series) = self.series();
-        files.text("reference.md", self.reference(&table));
-        let (alerts, panels) = self.watched();
-        let watching = Watching::new(self.program, &series).alerts(&alerts).panels(&panels);
-        let dashboard = serde_json::to_string_pretty(&watching.dashboard()).map_err(GenerateError::Object)?;
-        files.text("dashboard.json", dashboard + "\n");
-        files.objects_apart("alerts.yaml", &[watching.prometheus_rule(namespace)])?;
-        Ok(files)
+/// The files of [`Operator::generate`].
+pub(super) fn files(operator: &Operator, namespace: &str) -> Result<Files, GenerateError> {
+    let mut files = Files::default();
+    let crds = operator.crds(namespace);
+    if !crds.is_empty() {
+        files.objects("crds.yaml", &crds)?;
     }
+    files.objects("role.yaml", &operator.grant(namespace).objects().map_err(GenerateError::Object)?)?;
+    let others = others(operator, namespace)?;
+    if !others.is_empty() {
+        files.objects("others.yaml", &others)?;
+    }
+    let (table, series) = series(operator);
+    files.text("reference.md", reference_page(operator, &table));
+    let (alerts, panels) = watched(operator);
+    let watching = Watching::new(operator.program, &series).alerts(&alerts).panels(&panels);
+    let dashboard = serde_json::to_string_pretty(&watching.dashboard()).map_err(GenerateError::Object)?;
+    files.text("dashboard.json", dashboard + "\n");
+    files.objects_apart("alerts.yaml", &[watching.prometheus_rule(namespace)])?;
+    Ok(files)
+}
 
-    /// The files of a Helm chart: a deployment of the program, and what [`generate`](Self::generate) makes for the cluster.
-    pub fn helm_chart(&self) -> Result<Files, GenerateError> {
-        let namespace = chart::NAMESPACE;
-        let mut chart = Chart::default();
-        chart.program = self.program;
-        chart.version = self.version;
-        chart.crds = self.crds(namespace);
-        chart.rbac = self.grant(namespace).objects().map_err(GenerateError::Object)?;
-        chart.others = self.others(namespace)?;
-        let ((_, series), (alerts, _)) = (self.series(), self.watched());
-        chart.alerts = vec![Watching::new(self.program, &series).alerts(&alerts).prometheus_rule(namespace)];
-        Ok(chart.files()?)
-    }
+/// The files of [`Operator::helm_chart`].
+pub(super) fn helm_chart(operator: &Operator) -> Result<Files, GenerateError> {
+    let namespace = chart::NAMESPACE;
+    let mut chart = Chart::default();
+    chart.program = operator.program;
+    chart.version = operator.version;
+    chart.crds = operator.crds(namespace);
+    chart.rbac = operator.grant(namespace).objects().map_err(GenerateError::Object)?;
+    chart.others = others(operator, namespace)?;
+    let ((_, series), (alerts, _)) = (series(operator), watched(operator));
+    chart.alerts = vec![Watching::new(operator.program, &series).alerts(&alerts).prometheus_rule(namespace)];
+    Ok(chart.files()?)
+}
 
-    fn others(&self, namespace: &str) -> Result<Vec<Value>, GenerateError> {
-        let mut others = Vec::new();
-        for part in &self.parts {
-            others.extend(part.objects(&self.home(namespace)).map_err(GenerateError::Object)?);
-        }
-        Ok(others)
+fn others(operator: &Operator, namespace: &str) -> Result<Vec<Value>, GenerateError> {
+    let mut others = Vec::new();
+    for part in &operator.parts {
+        others.extend(part.objects(&operator.home(namespace)).map_err(GenerateError::Object)?);
     }
+    Ok(others)
+}
 
-    /// The alerts and panels of its parts.
-    fn watched(&self) -> (Vec<Alert>, Vec<Panel>) {
-        let alerts = self.parts.iter().flat_map(|part| part.alerts().iter().copied()).collect();
-        (alerts, self.parts.iter().flat_map(|part| part.panels().iter().copied()).collect())
-    }
+/// The alerts and panels of its parts.
+fn watched(operator: &Operator) -> (Vec<Alert>, Vec<Panel>) {
+    let alerts = operator.parts.iter().flat_map(|part| part.alerts().iter().copied()).collect();
+    (alerts, operator.parts.iter().flat_map(|part| part.panels().iter().copied()).collect())
+}
 
-    /// The series that the program has when it runs: a table of them, and their names.
-    fn series(&self) -> (String, Series) {
-        let (mut table, mut series) = (String::new(), Series::default());
-        self.metrics().register(|registry: &mut Registry| {
-            (table, series) = (reference::metrics(registry), watching::series(registry));
-        });
-        (table, series)
-    }
+/// The series that the program has when it runs: a table of them, and their names.
+fn series(operator: &Operator) -> (String, Series) {
+    let (mut table, mut series) = (String::new(), Series::default());
+    metrics(operator).register(|registry: &mut Registry| {
+        (table, series) = (reference::metrics(registry), watching::series(registry));
+    });
+    (table, series)
+}
 
-    /// The series that the program has when it runs, all without a value.
-    fn metrics(&self) -> konverge_runtime::Metrics {
-        let metrics = konverge_runtime::Metrics::new(self.program, self.version);
-        metrics.register(ObjectMetrics::register);
-        metrics.register(EventSink::describe);
-        metrics.register(|registry| self.parts.iter().for_each(|part| part.describe(registry)));
-        metrics
-    }
+/// The series that the program has when it runs, all without a value.
+fn metrics(operator: &Operator) -> konverge_runtime::Metrics {
+    let metrics = konverge_runtime::Metrics::new(operator.program, operator.version);
+    metrics.register(ObjectMetrics::register);
+    metrics.register(EventSink::describe);
+    metrics.register(|registry| operator.parts.iter().for_each(|part| part.describe(registry)));
+    metrics
+}
 
-    fn reference(&self, series: &str) -> String {
-        let words = reference::words("Condition", CONDITIONS);
-        let of_parts = self.parts.iter().flat_map(|part| part.reasons());
-        let reasons: Vec<_> = konverge_core::reasons::ALL.iter().copied().chain(of_parts).collect();
-        let reasons = reference::words("Reason", &reasons);
-        let annotations = reference::words("Annotation", ANNOTATIONS);
-        #[cfg(feature = "cli")]
-        let flags = format!("## Flags\n\n{}\n", reference::flags(&self.command()));
-        #[cfg(not(feature = "cli"))]
-        let flags = "";
-        let codes = reference::words("Exit code", crate::exit::CODES);
-        format!(
-            "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n{flags}## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
-             ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, those of the framework and those that the program declares.\n\n{reasons}\n\
-             ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
-            self.program
-        )
-    }
+fn reference_page(operator: &Operator, series: &str) -> String {
+    let words = reference::words("Condition", CONDITIONS);
+    let of_parts = operator.parts.iter().flat_map(|part| part.reasons());
+    let reasons: Vec<_> = konverge_core::reasons::ALL.iter().copied().chain(of_parts).collect();
+    let reasons = reference::words("Reason", &reasons);
+    let annotations = reference::words("Annotation", ANNOTATIONS);
+    #[cfg(feature = "cli")]
+    let flags = format!("## Flags\n\n{}\n", reference::flags(&super::cli::command(operator)));
+    #[cfg(not(feature = "cli"))]
+    let flags = "";
+    let codes = reference::words("Exit code", crate::exit::CODES);
+    format!(
+        "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n{flags}## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
+         ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, those of the framework and those that the program declares.\n\n{reasons}\n\
+         ## Annotations\n\n{annotations}\n## Metrics\n\n{series}",
+        operator.program
+    )
 }
 
 const CONDITIONS: &[(&str, &str)] = &[

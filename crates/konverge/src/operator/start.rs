@@ -11,7 +11,7 @@ use crate::{
     crds,
     options::Options,
     owner_keys::OwnerKeys,
-    setup::{Election, Setup, elects},
+    setup::{Election, Settings, Setup, elects},
     start_error::StartError,
 };
 
@@ -93,18 +93,19 @@ impl Operator {
             manager.stopping_task("events", kept(events.clone(), publish));
             events
         };
-        let mut setup = Setup::new(program, manager, client, events, options, flags);
+        let mut setup = Setup::new(program, manager, client, events, Settings { options, flags });
         setup.election = Election { ungated, lease_client, leadership };
-        setup.owner_keys = OwnerKeys::stored(setup.client.clone(), setup.namespace(), program, setup.options.dry_run);
-        if setup.options.install_crds {
+        let is_dry_run = setup.options().dry_run;
+        setup.owner_keys = OwnerKeys::stored(setup.client.clone(), setup.namespace(), program, is_dry_run);
+        if setup.options().install_crds {
             let definitions = self.crds_at(&setup.home());
-            let may_stand_by = elects(&setup.options);
+            let may_stand_by = elects(setup.options());
             crds::install(definitions, self.version, may_stand_by, &setup.applier, &mut setup.manager);
         }
         for part in self.parts {
             part.install(&mut setup).await?;
         }
-        let Setup { mut manager, caches, queues, options, .. } = setup;
+        let Setup { mut manager, caches, queues, settings: Settings { options, .. }, .. } = setup;
         if options.cache_sync_timeout > 0 {
             caches.require_within(&mut manager, Duration::from_secs(options.cache_sync_timeout));
         }

@@ -12,12 +12,12 @@ use kube::{Resource, ResourceExt};
 
 use crate::{
     annotations::RECONCILE_AT,
-    children::Wake as WakeOwner,
-    controller::Trigger,
     deselected::{Deselected, exists},
     finalizers::Finalizers,
     only::Only,
+    owned::WakeOwner,
     setup::Setup,
+    wakes::Trigger,
 };
 
 /// Puts objects into the queue of a controller.

@@ -215,18 +215,10 @@ impl Model {
         let writer = Writer { manager, api_version: &api_version, subresource: place.subresource.as_deref() };
         let found = || known.clone().ok_or_else(|| not_found(place, name));
         let after = match verb {
-            Verb::Create => {
-                if known.is_some() {
-                    return Err(refused(409, &format!("{} \"{name}\" already exists", place.resource.plural)));
-                }
-                let mut after = body.clone();
-                if let Some(members) = after.as_object_mut() {
-                    members.remove("status");
-                }
-                after["metadata"]["name"] = json!(name);
-                fields::update(&json!({}), &mut after, writer);
-                after
+            Verb::Create if known.is_some() => {
+                return Err(refused(409, &format!("{} \"{name}\" already exists", place.resource.plural)));
             }
+            Verb::Create => created(name, body, writer),
             Verb::Update => {
                 let before = found()?;
                 check(&before, &body)?;
@@ -248,21 +240,8 @@ impl Model {
                 if place.subresource.is_some() {
                     found()?;
                 }
-                let uid = body.pointer("/metadata/uid").is_some();
-                let mut after = match known.clone() {
-                    Some(known) => known,
-                    None if uid => {
-                        return Err(refused(409, "Precondition failed: UID in precondition, but there is no object"));
-                    }
-                    None => json!({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}),
-                };
-                if known.is_some() {
-                    check(&after, &body)?;
-                }
                 let is_forced = asked.query.get("force").is_some_and(|force| force == "true");
-                fields::apply(&mut after, &body, writer, is_forced)
-                    .map_err(|conflicts| field_conflict(name, &conflicts))?;
-                after
+                applied(name, &body, known.as_ref(), writer, is_forced)?
             }
             Verb::Delete => return Err(refused(405, "a deletion is no change")),
         };
@@ -420,6 +399,39 @@ fn verb(asked: &Asked) -> Result<Verb, Answer> {
         Method::DELETE if Place::parse(&asked.path).is_some_and(|place| place.name.is_some()) => Ok(Verb::Delete),
         _ => Err(refused(405, &format!("the model does not know {} {}", asked.method, asked.path))),
     }
+}
+
+/// A new object, as its creation makes it.
+fn created(name: &str, body: Value, writer: Writer<'_>) -> Value {
+    let mut after = body;
+    if let Some(members) = after.as_object_mut() {
+        members.remove("status");
+    }
+    after["metadata"]["name"] = json!(name);
+    fields::update(&json!({}), &mut after, writer);
+    after
+}
+
+/// An object after a server-side apply, which makes it if it is not there.
+fn applied(
+    name: &str,
+    body: &Value,
+    known: Option<&Value>,
+    writer: Writer<'_>,
+    is_forced: bool,
+) -> Result<Value, Answer> {
+    let mut after = match known {
+        Some(known) => {
+            check(known, body)?;
+            known.clone()
+        }
+        None if body.pointer("/metadata/uid").is_some() => {
+            return Err(refused(409, "Precondition failed: UID in precondition, but there is no object"));
+        }
+        None => json!({"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}),
+    };
+    fields::apply(&mut after, body, writer, is_forced).map_err(|conflicts| field_conflict(name, &conflicts))?;
+    Ok(after)
 }
 
 fn patched(object: &mut Value, body: &Value, content_type: &str) -> Result<(), Answer> {

@@ -22,7 +22,13 @@ use super::{
     write::Write,
 };
 use crate::{
-    children::Child, controller::Controller, flags::Flags, options::Options, reconcile::Reconcile, run, setup::Setup,
+    controller::Controller,
+    flags::Flags,
+    options::Options,
+    owned::Child,
+    reconcile::Reconcile,
+    run,
+    setup::{Settings, Setup},
     start_error::StartError,
 };
 
@@ -285,7 +291,7 @@ impl<K: Object + Writable> TestRun<K> {
         if let Some(leadership) = &lost {
             client = leadership.gate(client);
         }
-        let mut setup = Setup::new(PROGRAM, manager, client, events, options, flags);
+        let mut setup = Setup::new(PROGRAM, manager, client, events, Settings { options, flags });
         if let Some(leadership) = lost {
             setup.set_leadership(leadership);
         }

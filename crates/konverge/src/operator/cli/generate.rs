@@ -36,19 +36,17 @@ pub(super) fn verb() -> Command {
     Arguments::augment_args(Command::new(VERB))
 }
 
-impl Operator {
-    /// Prints, writes or checks.
-    pub(super) fn generate_as_told(self, matches: &ArgMatches) -> Result<(), GenerateError> {
-        let told = Arguments::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
-        let may_install_crds = self.may_install_crds || told.install_crds;
-        let may_authenticate = self.may_authenticate || told.metrics_authentication;
-        let operator = self.may_install_crds(may_install_crds).may_authenticate(may_authenticate);
-        let files = if told.helm { operator.helm_chart()? } else { operator.generate(&told.namespace)? };
-        match told.into {
-            None => print!("{}", files.manifest()),
-            Some(folder) if told.check => files.check(&folder)?,
-            Some(folder) => files.write(&folder)?,
-        }
-        Ok(())
+/// Prints, writes or checks.
+pub(super) fn obey(operator: Operator, matches: &ArgMatches) -> Result<(), GenerateError> {
+    let told = Arguments::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
+    let may_install_crds = operator.may_install_crds || told.install_crds;
+    let may_authenticate = operator.may_authenticate || told.metrics_authentication;
+    let operator = operator.may_install_crds(may_install_crds).may_authenticate(may_authenticate);
+    let files = if told.helm { operator.helm_chart()? } else { operator.generate(&told.namespace)? };
+    match told.into {
+        None => print!("{}", files.manifest()),
+        Some(folder) if told.check => files.check(&folder)?,
+        Some(folder) => files.write(&folder)?,
     }
+    Ok(())
 }
