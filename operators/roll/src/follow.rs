@@ -23,7 +23,7 @@ use crate::{
     index::Index,
     messages,
     metrics::Metrics,
-    object::{SourceKind, SourceRef},
+    object::{SourceKind, SourceRef, WorkloadRef},
     time::Time,
     vault::{SecretState, Version, location, standing, whole},
     wakeups::{Queues, SOURCE},
@@ -32,21 +32,28 @@ use crate::{
 /// After reads of content that failed; questions for versions have pauses of their own.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), factor: 2.0, cap: Duration::from_mins(5) };
 
-/// The parts of a follower. To be made within a tokio runtime.
+/// The parts that those who read sources share. Clones are handles to the same parts.
 #[derive(Clone)]
-pub struct VaultSourceParts {
-    /// The Vault.
-    pub vault: Vault,
+pub struct SourceParts {
     /// The index.
     pub index: Arc<Index>,
     /// Makes digests.
     pub key: Key,
-    /// Wakes the users of changed secrets, and the triggers that follow them.
+    /// Wakes the users of changed sources, and the triggers that follow them.
     pub queues: Queues,
     /// Announces sources that run away.
     pub announcer: Announcer,
     /// The metrics.
     pub metrics: Metrics,
+}
+
+impl SourceParts {
+    /// Wakes the users of a source.
+    pub(crate) fn wake(&self, users: impl IntoIterator<Item = WorkloadRef>, priority: Priority) {
+        for user in users {
+            self.queues.workloads.add(user, priority, SOURCE);
+        }
+    }
 }
 
 /// Follows what is used of Vault. Nothing is asked any more once it is dropped.
@@ -65,18 +72,19 @@ struct Followed {
 
 #[derive(Clone)]
 struct Follower {
-    parts: VaultSourceParts,
+    vault: Vault,
+    parts: SourceParts,
     watches: Watches,
 }
 
 impl VaultSource {
-    /// Nothing is followed yet.
-    pub fn new(parts: VaultSourceParts) -> Self {
+    /// Nothing is followed yet. To be made within a tokio runtime.
+    pub fn new(vault: Vault, parts: SourceParts) -> Self {
         // Its digests are compared within this process only.
-        let watches = Watches::new(parts.vault.clone(), DigestKey::new(rand::random()));
+        let watches = Watches::new(vault.clone(), DigestKey::new(rand::random()));
         let questions = watches.clone();
         parts.metrics.vault_questions(move || questions.questions());
-        Self { follower: Follower { parts, watches }, followed: Mutex::default() }
+        Self { follower: Follower { vault, parts, watches }, followed: Mutex::default() }
     }
 
     /// Follows the source if anybody uses it, at the interval that is wanted now, and else does not.
@@ -127,7 +135,7 @@ impl Follower {
     /// An error if the engine is known to be none of KV. Vault is asked once in a while for each engine.
     async fn find_kv(&self, location: &Location) -> Result<(), VaultError> {
         let Some(path) = whole(location) else { return Ok(()) };
-        self.parts.vault.locate(&path).await.map(drop)
+        self.vault.locate(&path).await.map(drop)
     }
 
     /// Until it turns out to be in no engine of KV any more.
@@ -213,7 +221,7 @@ impl Follower {
         if location.mount().version() == KvVersion::One {
             self.find_kv(location).await?;
         }
-        Ok(match self.parts.vault.read(location).await? {
+        Ok(match self.vault.read(location).await? {
             Found::Absent => (SecretState::Missing, None),
             Found::Deleted(_) => (SecretState::Deleted, None),
             Found::Live(secret) => {
@@ -242,9 +250,7 @@ impl Follower {
                 parts.announcer.publish(trigger.reference(&shown.uid), &statement);
             }
         }
-        for user in learned.users {
-            parts.queues.workloads.add(user, Priority::High, SOURCE);
-        }
+        parts.wake(learned.users, Priority::High);
         for trigger in triggers {
             parts.queues.triggers.add(trigger, Priority::Normal, SOURCE);
         }

@@ -1,9 +1,7 @@
 //! Reading a source, once for all that use it, and forgetting its values at once.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use konverge_apply::{Announcer, error::class_of};
+use konverge_apply::error::class_of;
 use konverge_core::{
     SecretValue,
     error::{Classify, ErrorClass},
@@ -13,31 +11,19 @@ use kube::{Api, Client};
 
 use crate::{
     digest::{Digester, KeyDigests},
-    digest_key::Key,
-    follow::VaultSource,
-    index::Index,
+    follow::{SourceParts, VaultSource},
     messages,
-    metrics::Metrics,
     object::{SourceKind, SourceRef},
     reasons,
     time::Time,
-    wakeups::{Queues, SOURCE},
 };
 
 /// Reads sources.
 pub struct Reader {
     /// With this.
     pub client: Client,
-    /// The index.
-    pub index: Arc<Index>,
-    /// Makes digests.
-    pub key: Key,
-    /// Wakes the users of changed sources.
-    pub queues: Queues,
-    /// Announces sources that run away.
-    pub announcer: Announcer,
-    /// The metrics.
-    pub metrics: Metrics,
+    /// With these.
+    pub parts: SourceParts,
     /// Follows what is in Vault, if there is one.
     pub vault: Option<VaultSource>,
 }
@@ -78,25 +64,24 @@ impl Reconciler for Reader {
             }
             return Ok(Action::Done);
         }
+        let SourceParts { index, key, announcer, metrics, .. } = &self.parts;
         // It has no user any more.
-        if !self.index.is_used(source) {
+        if !index.is_used(source) {
             return Ok(Action::Done);
         }
-        let digester = self.key.digester().await;
-        self.index.reading(source);
+        let digester = key.digester().await;
+        index.reading(source);
         let (version, content) = match Self::read(&self.client, source, &digester).await {
             Ok(Some((version, content))) => (version, Some(content)),
             Ok(None) => (None, None),
             Err(error) => return Err(self.failed(source, error)),
         };
-        let learned = self.index.learn(source, version, content, Time::now());
-        self.metrics.checked(learned.changed);
+        let learned = index.learn(source, version, content, Time::now());
+        metrics.checked(learned.changed);
         if let Some(uid) = learned.ran_away {
-            self.announcer.announce(source, source.reference(&uid), &messages::ran_away());
+            announcer.announce(source, source.reference(&uid), &messages::ran_away());
         }
-        for user in learned.users {
-            self.queues.workloads.add(user, Priority::High, SOURCE);
-        }
+        self.parts.wake(learned.users, Priority::High);
         Ok(Action::Done)
     }
 }
@@ -105,11 +90,10 @@ impl Reader {
     /// A run of each user reports that the source may not be read.
     fn failed(&self, source: &SourceRef, error: kube::Error) -> ReadError {
         let error = ReadError { source_ref: source.clone(), source: Box::new(error) };
-        self.metrics.unread(error.reason());
+        self.parts.metrics.unread(error.reason());
         if error.is_refused() {
-            for user in self.index.refuse(source, messages::refused(&source.name, &*error.source)) {
-                self.queues.workloads.add(user, Priority::Normal, SOURCE);
-            }
+            let users = self.parts.index.refuse(source, messages::refused(&source.name, &*error.source));
+            self.parts.wake(users, Priority::Normal);
         }
         error
     }

@@ -27,7 +27,7 @@ use crate::{
     budget::{Budget, Limits},
     config::{Config, Pace, renamed_variables},
     digest_key::Key,
-    follow::{VaultSource, VaultSourceParts},
+    follow::{SourceParts, VaultSource},
     index::Index,
     messages,
     metrics::Metrics,
@@ -145,26 +145,15 @@ impl Parts {
 
     /// To be called within a tokio runtime.
     fn reader(&self, vault: Option<Vault>) -> Reader {
-        let announcer = messages::source_announcer(self.events.clone());
-        let vault = vault.map(|vault| {
-            VaultSource::new(VaultSourceParts {
-                vault,
-                index: Arc::clone(&self.index),
-                key: self.key.clone(),
-                queues: self.queues.clone(),
-                announcer: announcer.clone(),
-                metrics: self.counts.clone(),
-            })
-        });
-        Reader {
-            client: self.client.clone(),
+        let parts = SourceParts {
             index: Arc::clone(&self.index),
             key: self.key.clone(),
             queues: self.queues.clone(),
-            announcer,
+            announcer: messages::source_announcer(self.events.clone()),
             metrics: self.counts.clone(),
-            vault,
-        }
+        };
+        let vault = vault.map(|vault| VaultSource::new(vault, parts.clone()));
+        Reader { client: self.client.clone(), parts, vault }
     }
 
     fn status_controller(&self, write_spec_timestamp: bool) -> StatusController {
