@@ -15,6 +15,7 @@
 mod gate;
 pub(crate) mod metrics;
 mod object;
+mod stand_in;
 mod state;
 
 use std::time::Duration;
@@ -34,6 +35,7 @@ use crate::{
 pub use gate::NotLeading;
 pub use metrics::LeaseMetrics;
 use object::{CallError, LeaseObject};
+pub use stand_in::{PATIENCE, StandInError, stand_in};
 use state::{Decision, Election};
 
 /// How long things take.

@@ -290,6 +290,8 @@ impl Config {
             options.lease_namespace.clone_from(&self.runtime_namespace);
             options.lease_name = Some(LEASE.to_owned());
             options.dry_run = self.dry_run;
+            // A definition that is missing makes the program unready, and keeps the objects of other kinds from nothing.
+            options.cache_sync_timeout = 0;
             options.log_format = self.log_format();
             options.webhook.address = self.webhook_bind_address;
             if let Some(folder) = &self.webhook_cert_path {

@@ -1,24 +1,70 @@
 //! `drain` before an uninstall (W8, X9).
 
-use std::time::Duration;
+use std::path::PathBuf;
 
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
-use konverge_testkit::Process;
+use konverge_testkit::{Process, ProcessSpec};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
-use crate::stage::{Stage, View, until};
+use crate::stage::{SOON, Stage, View, until};
+
+/// An installation with a lease of its own, which no other test takes.
+struct Installation {
+    stage: &'static Stage,
+    kubeconfig: PathBuf,
+    view: View,
+}
+
+impl Installation {
+    async fn new(name: &str) -> Self {
+        Self::with(name, |manifest| manifest).await
+    }
+
+    /// One with another manifest.
+    async fn with(name: &str, change: impl FnOnce(String) -> String) -> Self {
+        let stage = Stage::shared().await;
+        let (_, kubeconfig) = stage.another(change).await;
+        let namespace = stage.plane.namespace(name).await.unwrap();
+        let view = stage.view(&namespace).await;
+        Self { stage, kubeconfig, view }
+    }
+
+    fn begin(&self, change: impl FnOnce(ProcessSpec) -> ProcessSpec, vault: &str) -> Process {
+        let (spec, ..) = self.stage.operator(&self.kubeconfig, &self.view.namespace, vault);
+        Process::start(self.stage.plane.run_directory(), change(spec)).unwrap()
+    }
+
+    /// Starts the operator.
+    fn start(&self, arguments: &[&str]) -> Process {
+        self.begin(|spec| spec.args(arguments), self.stage.server.address())
+    }
+
+    /// Starts a drain, which needs neither Vault nor a port.
+    fn begin_drain(&self) -> Process {
+        self.begin(|spec| spec.arg("drain"), "http://127.0.0.1:1")
+    }
+
+    /// Drains. Returns whether it succeeded, and its log.
+    async fn drain(&self) -> (bool, String) {
+        let mut drain = self.begin_drain();
+        (drain.ended(SOON).await.unwrap().success(), drain.logged())
+    }
+
+    async fn finalizers(&self, kind: &str, name: &str) -> Option<Vec<String>> {
+        self.view.api(kind).get_metadata(name).await.unwrap().metadata.finalizers
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
-    let stage = Stage::shared().await;
-    let namespace = stage.plane.namespace("drain").await.unwrap();
-    let view = stage.view(&namespace).await;
+    let installed = Installation::new("drain").await;
+    let view = &installed.view;
     let (whole, app, declared) = (view.path("whole"), view.path("app/db"), view.path("declared"));
-    let mut operator = stage.start(&namespace, |spec| spec).await;
+    let mut operator = installed.start(&[]);
     view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
     view.deployment("app", "db", &view.path("app")).await.unwrap();
     view.vault_push("declared", "db", &declared).await.unwrap();
@@ -28,15 +74,12 @@ async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
             && view.is_synced("VaultPush", "declared", &[&declared]).await?)
     })
     .await;
-    operator.process.terminate(Duration::from_secs(20)).await.unwrap();
+    operator.terminate(SOON).await.unwrap();
     // One is stuck in its deletion already, as after an operator was taken away.
     view.delete("Secret", "db").await.unwrap();
     assert!(!view.is_gone("Secret", "db").await.unwrap());
-    // Neither Vault nor a port is needed for it.
-    let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, "http://127.0.0.1:1");
-    let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
-    let status = drain.ended(Duration::from_secs(20)).await.unwrap();
-    assert!(status.success(), "{}", drain.logged());
+    let (succeeded, said) = installed.drain().await;
+    assert!(succeeded, "{said}");
     assert!(view.is_gone("Secret", "db").await.unwrap());
     let left = view.api("Deployment").get_metadata("app").await.unwrap().metadata;
     assert_eq!(left.finalizers, None);
@@ -49,6 +92,43 @@ async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
     for path in [&whole, &app, &declared] {
         assert!(view.holds(path, "n", "1").await.unwrap(), "{path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_waits_until_the_operator_has_stopped() {
+    let installed = Installation::new("drain-early").await;
+    let view = &installed.view;
+    let whole = view.path("whole");
+    let mut operator = installed.start(&["-leader-elect"]);
+    view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
+    until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
+    let mut drain = installed.begin_drain();
+    until("the drain waits", async || Ok(drain.logged().contains("the operator holds its lease"))).await;
+    assert!(installed.finalizers("Secret", "db").await.is_some(), "{}", drain.logged());
+    operator.terminate(SOON).await.unwrap();
+    let status = drain.ended(SOON).await.unwrap();
+    assert!(status.success(), "{}", drain.logged());
+    assert_eq!(installed.finalizers("Secret", "db").await, None);
+    view.delete("Secret", "db").await.unwrap();
+    assert!(view.is_gone("Secret", "db").await.unwrap());
+    assert!(view.holds(&whole, "n", "1").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_names_what_an_operator_without_a_lease_has_taken_up_again() {
+    let installed = Installation::new("drain-beside").await;
+    let view = &installed.view;
+    let whole = view.path("whole");
+    let mut operator = installed.start(&[]);
+    view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
+    until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
+    let (succeeded, said) = installed.drain().await;
+    let named = format!("Secret {}/db was released, and the operator has taken it up again", view.namespace);
+    assert!(!succeeded && said.contains(&named) && said.contains("stop it"), "{said}");
+    operator.terminate(SOON).await.unwrap();
+    let (succeeded, said) = installed.drain().await;
+    assert!(succeeded, "{said}");
+    assert_eq!(installed.finalizers("Secret", "db").await, None);
 }
 
 /// The permissions of our manifest beyond the role of the original's chart.
@@ -68,28 +148,22 @@ fn the_originals(manifest: String) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_the_originals_role_all_is_drained_that_was_written_on() {
-    let stage = Stage::shared().await;
-    let namespace = stage.plane.namespace("drain-original").await.unwrap();
-    let view = stage.view(&namespace).await;
-    let (_, kubeconfig) = stage.another(the_originals).await;
+    let installed = Installation::with("drain-original", the_originals).await;
+    let view = &installed.view;
     let (whole, app) = (view.path("whole"), view.path("app/db"));
-    let (spec, ..) = stage.operator(&kubeconfig, &namespace, stage.server.address());
-    let mut operator = Process::start(stage.plane.run_directory(), spec).unwrap();
+    let mut operator = installed.start(&[]);
     view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
     view.deployment("app", "db", &view.path("app")).await.unwrap();
     until("all are in step", async || {
         Ok(view.is_synced("Secret", "db", &[&whole]).await? && view.is_synced("Deployment", "app", &[&app]).await?)
     })
     .await;
-    operator.terminate(Duration::from_secs(20)).await.unwrap();
-    let (spec, ..) = stage.operator(&kubeconfig, &namespace, "http://127.0.0.1:1");
-    let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
-    let status = drain.ended(Duration::from_secs(20)).await.unwrap();
-    let said = drain.logged();
-    assert!(status.success(), "{said}");
+    operator.terminate(SOON).await.unwrap();
+    let (succeeded, said) = installed.drain().await;
+    assert!(succeeded, "{said}");
     assert!(said.contains("statefulsets, daemonsets, cronjobs, jobs, vaultpushes"), "{said}");
     for (kind, name) in [("Secret", "db"), ("Deployment", "app")] {
-        assert_eq!(view.api(kind).get_metadata(name).await.unwrap().metadata.finalizers, None, "{kind}");
+        assert_eq!(installed.finalizers(kind, name).await, None, "{kind}");
         view.delete(kind, name).await.unwrap();
         assert!(view.is_gone(kind, name).await.unwrap(), "{kind}");
     }
@@ -98,21 +172,19 @@ async fn under_the_originals_role_all_is_drained_that_was_written_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_may_not_be_listed_and_may_have_been_written_on_makes_drain_fail_when_the_others_are_released() {
-    let stage = Stage::shared().await;
-    let namespace = stage.plane.namespace("drain-some").await.unwrap();
-    let view = stage.view(&namespace).await;
+    let installed = Installation::new("drain-some").await;
+    let view = &installed.view;
     let whole = view.path("whole");
-    let mut operator = stage.start(&namespace, |spec| spec).await;
+    let mut operator = installed.start(&[]);
     view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
     until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
-    operator.process.terminate(Duration::from_secs(20)).await.unwrap();
+    operator.terminate(SOON).await.unwrap();
     let without = |manifest: String| manifest.replace("deployments, statefulsets", "statefulsets");
-    let (_, kubeconfig) = stage.another(without).await;
-    let (spec, ..) = stage.operator(&kubeconfig, &namespace, "http://127.0.0.1:1");
-    let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
-    let status = drain.ended(Duration::from_secs(20)).await.unwrap();
-    assert!(!status.success() && drain.logged().contains("cannot list deployments"), "{}", drain.logged());
-    assert_eq!(view.api("Secret").get_metadata("db").await.unwrap().metadata.finalizers, None);
+    let (_, kubeconfig) = installed.stage.another(without).await;
+    let installed = Installation { kubeconfig, ..installed };
+    let (succeeded, said) = installed.drain().await;
+    assert!(!succeeded && said.contains("cannot list deployments"), "{said}");
+    assert_eq!(installed.finalizers("Secret", "db").await, None);
 }
 
 /// Has the API server refuse every change of what has this name in the namespace, and waits until it does.
@@ -138,11 +210,10 @@ async fn forbid_changes(view: &View, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_object_that_cannot_be_released_keeps_no_other_from_it() {
-    let stage = Stage::shared().await;
-    let namespace = stage.plane.namespace("drain-stubborn").await.unwrap();
-    let view = stage.view(&namespace).await;
+    let installed = Installation::new("drain-stubborn").await;
+    let view = &installed.view;
     let (stubborn, willing, declared) = (view.path("a"), view.path("b"), view.path("declared"));
-    let mut operator = stage.start(&namespace, |spec| spec).await;
+    let mut operator = installed.start(&[]);
     view.secret("a-stubborn", &[("n", "1")], Some(&stubborn)).await.unwrap();
     view.secret("b-willing", &[("n", "1")], Some(&willing)).await.unwrap();
     view.vault_push("declared", "a-stubborn", &declared).await.unwrap();
@@ -152,24 +223,20 @@ async fn one_object_that_cannot_be_released_keeps_no_other_from_it() {
             && view.is_synced("VaultPush", "declared", &[&declared]).await?)
     })
     .await;
-    operator.process.terminate(Duration::from_secs(20)).await.unwrap();
-    forbid_changes(&view, "a-stubborn").await;
-    let drain = async || {
-        let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, "http://127.0.0.1:1");
-        let mut drain = Process::start(stage.plane.run_directory(), spec.arg("drain")).unwrap();
-        (drain.ended(Duration::from_secs(20)).await.unwrap().success(), drain.logged())
-    };
-    let (succeeded, said) = drain().await;
-    let named = format!("Secret {namespace}/a-stubborn keeps its finalizer");
+    operator.terminate(SOON).await.unwrap();
+    forbid_changes(view, "a-stubborn").await;
+    let (succeeded, said) = installed.drain().await;
+    let named = format!("Secret {}/a-stubborn keeps its finalizer", view.namespace);
     assert!(!succeeded && said.contains(&named) && said.contains("nobody changes it"), "{said}");
+    // It was not released, so nobody has taken it up again.
+    assert!(!said.contains("taken it up again"), "{said}");
     for (kind, name, left) in
         [("Secret", "a-stubborn", true), ("Secret", "b-willing", false), ("VaultPush", "declared", false)]
     {
-        let finalizers = view.api(kind).get_metadata(name).await.unwrap().metadata.finalizers;
-        assert_eq!(finalizers.is_some(), left, "{kind} {name}");
+        assert_eq!(installed.finalizers(kind, name).await.is_some(), left, "{kind} {name}");
     }
     let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(view.client.clone());
-    bindings.delete(&namespace, &DeleteParams::default()).await.unwrap();
-    until("it can be drained", async || Ok(drain().await.0)).await;
-    assert_eq!(view.api("Secret").get_metadata("a-stubborn").await.unwrap().metadata.finalizers, None);
+    bindings.delete(&view.namespace, &DeleteParams::default()).await.unwrap();
+    until("it can be drained", async || Ok(installed.drain().await.0)).await;
+    assert_eq!(installed.finalizers("Secret", "a-stubborn").await, None);
 }

@@ -1,6 +1,6 @@
 //! Draining: before an uninstall, every object is released from the operator. The systems outside stay as they are.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use konverge_core::{error::in_one_line, names::few};
 use kube::{
@@ -8,6 +8,7 @@ use kube::{
     api::ListParams,
     core::{ApiResource, DynamicObject, PartialObjectMeta},
 };
+use tokio::time::{Instant, sleep_until};
 
 use crate::{Applier, ApplyError, read::pick};
 
@@ -15,6 +16,10 @@ type Cause = Box<dyn Error + Send + Sync>;
 
 /// An object of any kind, as a drain sees it.
 pub type DrainedObject = PartialObjectMeta<DynamicObject>;
+
+/// How long after the last release the objects are looked at once more. An operator that still runs has seen the release by then, and has put its
+/// finalizer back.
+const TAKEN_UP_WITHIN: Duration = Duration::from_secs(3);
 
 /// How often the finalizers of one object are removed anew because other actors change them at the same time.
 const ATTEMPTS: usize = 5;
@@ -43,12 +48,37 @@ enum Left {
         /// The cause.
         source: Cause,
     },
+    /// Whether an operator has taken up objects again is not known.
+    #[error(
+        "cannot list {kind} once more: {source}; whether the operator has taken up objects of that kind again is unknown"
+    )]
+    Look {
+        /// The kind.
+        kind: String,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
+    /// An operator has taken up an object again after its release.
+    #[error("{object} was released, and the operator has taken it up again: it still runs, so stop it")]
+    TakenUp {
+        /// The object.
+        object: String,
+    },
 }
 
-/// A drain that is under way. The operator has to be stopped before, or it would put its finalizers back.
+/// The objects of a kind that were released.
+struct Released<'a> {
+    resource: ApiResource,
+    is_ours: Box<dyn Fn(&DrainedObject) -> bool + Send + Sync + 'a>,
+    /// The uids of those that could not be.
+    kept: Vec<Option<String>>,
+}
+
+/// A drain that is under way. The operator has to be stopped before, or it would put its finalizers back. `lease::stand_in` of `konverge-runtime`
+/// waits until an operator that elects a leader has stopped. If an operator elects none, the [end](Self::end) finds it.
 ///
 /// An object that cannot be released, or a kind that cannot be listed, keeps no other object from being released. It is logged, and causes an
-/// error at the [end](Self::end).
+/// error at the end.
 pub struct Drain<'a> {
     client: &'a Client,
     /// The only namespaces. None means all.
@@ -56,13 +86,17 @@ pub struct Drain<'a> {
     /// Kinds that this role does not allow to list.
     left_out: Vec<String>,
     left: Vec<Cause>,
+    released: Vec<Released<'a>>,
+    /// When the last object was released.
+    last: Option<Instant>,
 }
 
 impl<'a> Drain<'a> {
     /// A drain of these namespaces. If there are none, of the whole cluster.
     pub fn new(client: &'a Client, namespaces: impl IntoIterator<Item = &'a str>) -> Self {
         let namespaces = namespaces.into_iter().collect();
-        Self { client, namespaces, left_out: Vec::new(), left: Vec::new() }
+        let (left_out, left, released) = (Vec::new(), Vec::new(), Vec::new());
+        Self { client, namespaces, left_out, left, released, last: None }
     }
 
     /// Releases the objects of a kind that carry something of the operator.
@@ -73,11 +107,11 @@ impl<'a> Drain<'a> {
         &mut self,
         resource: &ApiResource,
         is_optional: bool,
-        is_ours: impl Fn(&DrainedObject) -> bool,
+        is_ours: impl Fn(&DrainedObject) -> bool + Send + Sync + 'a,
         release: impl AsyncFn(DrainedObject) -> Result<(), E>,
     ) {
         let kind = &resource.plural;
-        let found = match self.find(resource, is_ours).await {
+        let found = match self.find(resource, &is_ours).await {
             Ok(found) => found,
             // A kind that the cluster does not know has no objects.
             Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
@@ -87,18 +121,22 @@ impl<'a> Drain<'a> {
             }
             Err(source) => return self.remains(Left::List { kind: kind.clone(), source: Box::new(source) }),
         };
-        let mut released = 0;
+        let (mut released, mut kept) = (0, Vec::new());
         for object in found {
-            let name = object.namespace().map_or_else(String::new, |namespace| namespace + "/") + &object.name_any();
+            let (named, uid) = (named(resource, &object), object.uid());
             match release(object).await {
                 Ok(()) => released += 1,
                 Err(source) => {
-                    let object = format!("{} {name}", resource.kind);
-                    self.remains(Left::Release { object, source: source.into() });
+                    kept.push(uid);
+                    self.remains(Left::Release { object: named, source: source.into() });
                 }
             }
         }
         tracing::info!(kind, released, "released");
+        if released > 0 {
+            self.last = Some(Instant::now());
+            self.released.push(Released { resource: resource.clone(), is_ours: Box::new(is_ours), kept });
+        }
     }
 
     /// Releases the objects of a kind from these finalizers. All others stay.
@@ -109,13 +147,18 @@ impl<'a> Drain<'a> {
         is_optional: bool,
         finalizers: &[&'static str],
     ) {
-        let is_ours = |object: &DrainedObject| object.finalizers().iter().any(|known| finalizers.contains(&&**known));
+        let ours = finalizers.to_vec();
+        let is_ours = move |object: &DrainedObject| object.finalizers().iter().any(|known| ours.contains(&&**known));
         let client = self.client;
         let release = async |object: DrainedObject| {
             let api = api(client, resource, object.metadata.namespace.as_deref());
             remove(&api, applier, resource, object, finalizers).await
         };
         self.kind(resource, is_optional, is_ours, release).await;
+        if applier.is_dry_run() {
+            // Nothing was released, so nothing can be taken up again.
+            self.released.clear();
+        }
     }
 
     /// A step of the drain besides objects has ended like this.
@@ -125,12 +168,25 @@ impl<'a> Drain<'a> {
         }
     }
 
-    /// Ends the drain.
+    /// Ends the drain. A moment after the last release it looks at the released kinds once more, because an operator that still runs puts its finalizers
+    /// back.
     ///
     /// # Errors
     ///
-    /// Returns an error that names what is not released.
-    pub fn end(self) -> Result<(), DrainError> {
+    /// Returns an error that names what is not released, or was taken up again.
+    pub async fn end(mut self) -> Result<(), DrainError> {
+        for Released { resource, is_ours, kept } in std::mem::take(&mut self.released) {
+            if let Some(last) = self.last.take() {
+                sleep_until(last + TAKEN_UP_WITHIN).await;
+            }
+            match self.find(&resource, is_ours).await {
+                Ok(found) => {
+                    let again = found.iter().filter(|object| !kept.contains(&object.uid()));
+                    again.for_each(|object| self.remains(Left::TakenUp { object: named(&resource, object) }));
+                }
+                Err(source) => self.remains(Left::Look { kind: resource.plural, source: Box::new(source) }),
+            }
+        }
         if !self.left_out.is_empty() {
             tracing::warn!(
                 "not looked at, because they may not be listed: {}. Under this role the operator has written on none of them; if it had \
@@ -160,6 +216,11 @@ impl<'a> Drain<'a> {
         tracing::error!("{}", in_one_line(&*left));
         self.left.push(left);
     }
+}
+
+fn named(resource: &ApiResource, object: &DrainedObject) -> String {
+    let namespace = object.namespace().map_or_else(String::new, |namespace| namespace + "/");
+    format!("{} {namespace}{}", resource.kind, object.name_any())
 }
 
 fn api(client: &Client, resource: &ApiResource, namespace: Option<&str>) -> Api<DynamicObject> {

@@ -31,9 +31,16 @@ impl LeaseServer {
             timings: timings.expect("good timings"),
             ..LeaseOptions::new("shop", "pull")
         };
+        Elector::new(self.client(), options)
+    }
+
+    pub(crate) fn client(&self) -> Client {
         let server = self.clone();
-        let service = tower::service_fn(move |request| server.clone().answer(request));
-        Elector::new(Client::new(service, "shop"), options)
+        Client::new(tower::service_fn(move |request| server.clone().answer(request)), "shop")
+    }
+
+    pub(crate) fn has_lease(&self) -> bool {
+        self.0.lease.lock().expect("no panic").is_some()
     }
 
     /// From now on no answer comes.

@@ -3,11 +3,13 @@
 
 mod accounts;
 mod documented;
+mod draining;
 mod dry_run;
 mod economy;
 mod groups;
 mod hostile;
 mod least_role;
+mod missing;
 mod originals;
 mod policies;
 mod references;

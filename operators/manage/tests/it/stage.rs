@@ -4,13 +4,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Parser;
 use konverge::{
-    CustomStatus, Object,
-    apply::Writable,
+    CustomStatus, Object, Operator,
+    apply::{Writable, ledger::DrainError},
     kube::{
         Api, Client, Resource, ResourceExt,
         api::{DeleteParams, Patch, PatchParams, PostParams},
         core::{NamespaceResourceScope, object::HasStatus},
     },
+    runtime::checks::Checks,
 };
 use konverge_core::SecretValue;
 use konverge_manage::{config::Config, metrics::Metrics, program};
@@ -104,7 +105,7 @@ fn config(arguments: &[&str]) -> Config {
 }
 
 /// The manifest of the operator for a namespace.
-fn generated(home: &str) -> String {
+pub(crate) fn generated(home: &str) -> String {
     let nobody = config(&["--openzro-api-key=nobody"]);
     let account = nobody.account(&Metrics::default()).unwrap();
     program::operator(&nobody, account, Metrics::default()).generate(home).unwrap().manifest()
@@ -137,8 +138,8 @@ impl Stage {
         Self { front, dashboard, client, namespace, installed, home, account, plane }
     }
 
-    /// Starts the operator as its own service account, with the role that is generated for it.
-    pub(crate) async fn start(&self, arguments: &[&str]) -> Running {
+    /// The operator, its settings, and a client of its own service account, with the role that is generated for it.
+    async fn operator(&self, arguments: &[&str]) -> (Operator, konverge::Options, Client) {
         let front = self.front.url();
         let own = [
             "--openzro-api-key",
@@ -151,13 +152,35 @@ impl Stage {
         let config = config(&[&own, arguments].concat());
         let account = config.account(&Metrics::default()).unwrap();
         let client = client_for(self.installed.kubeconfig()).await.unwrap();
-        let operator = program::operator(&config, account, Metrics::default());
-        let manager = operator.assemble_with(client, config.options()).await.unwrap();
-        let (stop, checks) = (manager.shutdown(), manager.checks().clone());
-        let ended = tokio::spawn(async move { manager.run().await.unwrap() });
+        (program::operator(&config, account, Metrics::default()), config.options(), client)
+    }
+
+    /// Releases all objects, as before an uninstall.
+    pub(crate) async fn drain(&self) -> Result<(), DrainError> {
+        let (operator, options, client) = self.operator(&[]).await;
+        operator.drain(&client, &options).await
+    }
+
+    /// Starts the operator, and waits until it is ready.
+    pub(crate) async fn start(&self, arguments: &[&str]) -> Running {
+        let (running, checks) = self.begin(arguments).await;
         let ready = eventually(LIMIT, || std::future::ready(checks.ready().passed.then_some(())));
         assert!(ready.await.is_ok(), "{}", checks.ready().text);
-        Running { stop, ended: Some(ended) }
+        running
+    }
+
+    /// Starts the operator. Returns also its checks.
+    pub(crate) async fn begin(&self, arguments: &[&str]) -> (Running, Checks) {
+        let (operator, options, client) = self.operator(arguments).await;
+        let manager = operator.assemble_with(client, options).await.unwrap();
+        let (stop, checks) = (manager.shutdown(), manager.checks().clone());
+        let ended = tokio::spawn(async move { manager.run().await.unwrap() });
+        (Running { stop, ended: Some(ended) }, checks)
+    }
+
+    /// Applies a manifest.
+    pub(crate) async fn apply(&self, manifest: &str) {
+        self.plane.apply(manifest).await.unwrap();
     }
 
     /// The personal access token of a role.

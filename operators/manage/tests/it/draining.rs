@@ -1,0 +1,45 @@
+//! `drain` beside an operator that still runs (W19).
+
+use std::{pin::pin, time::Duration};
+
+use konverge_manage::api::v1::{OZGroup, OZGroupSpec};
+use konverge_openzro::Collection;
+use tokio::time::timeout;
+
+use crate::stage::Stage;
+
+/// Longer than a drain takes that waits for nobody.
+const A_MOMENT: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w19_a_drain_waits_until_the_operator_has_stopped_and_its_objects_stay_released() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&["--leader-elect"]).await;
+    let groups = stage.api::<OZGroup>();
+    stage.create(&groups, &OZGroup::new("devs", OZGroupSpec { name: "Developers".to_owned() })).await;
+    stage.says(&groups, "devs", "Ready", "Reconciled").await;
+    let mut drain = pin!(stage.drain());
+    assert!(timeout(A_MOMENT, &mut drain).await.is_err(), "it does not wait for the operator");
+    assert_eq!(stage.finalizers(&groups, "devs").await, ["openzro.io/group-cleanup"]);
+    operator.stop().await;
+    drain.await.unwrap();
+    assert!(stage.finalizers(&groups, "devs").await.is_empty());
+    assert!(stage.on_server(&Collection::Groups).await.contains_key("Developers"));
+    stage.delete(&groups, "devs").await;
+    stage.gone(&groups, "devs").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w19_a_drain_names_what_an_operator_without_a_lease_has_taken_up_again() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let groups = stage.api::<OZGroup>();
+    stage.create(&groups, &OZGroup::new("devs", OZGroupSpec { name: "Developers".to_owned() })).await;
+    stage.says(&groups, "devs", "Ready", "Reconciled").await;
+    let said = stage.drain().await.unwrap_err().to_string();
+    let named = format!("OZGroup {}/devs was released, and the operator has taken it up again", stage.namespace);
+    assert!(said.contains(&named) && said.contains("stop it"), "{said}");
+    operator.stop().await;
+    stage.drain().await.unwrap();
+    assert!(stage.finalizers(&groups, "devs").await.is_empty());
+}
