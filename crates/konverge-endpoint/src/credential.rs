@@ -2,13 +2,15 @@
 
 use std::{
     fmt,
+    fs::File,
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use http::HeaderValue;
 use konverge_core::SecretValue;
-use tokio::io::AsyncReadExt;
+use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
 use crate::unusable::Unusable;
@@ -91,10 +93,16 @@ impl fmt::Debug for Credential {
 
 /// Reads a file of at most `limit` bytes; a longer one is not the expected file.
 pub(crate) async fn read_file(what: &'static str, path: &Path, limit: u64) -> Result<Zeroizing<Vec<u8>>, Unusable> {
-    let fault = |error| Unusable::read(what, path.to_owned(), error);
-    let mut content = Zeroizing::new(Vec::new());
-    let file = tokio::fs::File::open(path).await.map_err(fault)?;
-    file.take(limit + 1).read_to_end(&mut content).await.map_err(fault)?;
+    let owned = path.to_owned();
+    let read = move || {
+        // Most fit into this, so that no copy is left behind by a longer buffer.
+        let mut content = Zeroizing::new(Vec::with_capacity(4096));
+        File::open(owned)?.take(limit + 1).read_to_end(&mut content)?;
+        io::Result::Ok(content)
+    };
+    // One turn of another thread. Tokio's file takes several, and a call may begin with this.
+    let content = spawn_blocking(read).await.unwrap_or_else(|error| Err(error.into()));
+    let content = content.map_err(|error| Unusable::read(what, path.to_owned(), error))?;
     if content.len() as u64 > limit {
         return Err(Unusable::content(what, Some(path.to_owned()), "it is too long"));
     }

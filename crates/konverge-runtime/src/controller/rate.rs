@@ -36,7 +36,10 @@ impl RateLimit {
             *full_at = next;
             begins
         };
-        tokio::time::sleep_until(begins).await;
+        // A timer ends with a millisecond, so one that is due would still cost some time.
+        if begins > now {
+            tokio::time::sleep_until(begins).await;
+        }
     }
 }
 
