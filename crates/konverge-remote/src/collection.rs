@@ -212,6 +212,11 @@ impl<R: Remote> Collection<R> {
         self.wrote(scope, &id, Some(Arc::new(item)), by);
     }
 
+    /// Whether somebody else has changed the item of an object since it was as the object says.
+    pub(crate) fn is_drifted(&self, scope: &str, id: &str) -> bool {
+        self.state().drifted.contains_key(&(scope.to_owned(), id.to_owned()))
+    }
+
     /// Notes that an item of an object needs a write because somebody else has changed or deleted it, if that is the reason.
     pub(crate) fn drift_found(&self, scope: &str, id: &str) {
         let State { drifted, counts, .. } = &mut *self.state();

@@ -464,17 +464,25 @@ impl<R: Remote> Remotes<R> {
     ) -> Result<(), Failure> {
         let (collection, scope, fields) = (&run.begun.collection, &run.binding.scope, differing.join(", "));
         let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
-        let contest = lock(&self.0.memory).contest(scope, id, &differing).ok_or_else(|| {
-            let message =
-                format!("{fields} of the {noun} {name} ({id}) was set back again and again; stop the other client");
-            Failure::refused("Contested", message)
-        })?;
+        // An edit of the object is no contest, however often it comes.
+        let contest = if collection.is_drifted(scope, id) {
+            let contest = lock(&self.0.memory).contest(scope, id, &differing).ok_or_else(|| {
+                let message =
+                    format!("{fields} of the {noun} {name} ({id}) was set back again and again; stop the other client");
+                Failure::refused("Contested", message)
+            })?;
+            Some(contest)
+        } else {
+            None
+        };
         run.ledger.check_lease()?;
         collection.drift_found(scope, id);
         let mark = run.mark_of(run.record.part(&run.key()).map_or(Origin::Made, |entry| entry.origin));
         let after = collection.remote.update(scope, item, desired, &mark).await?;
         collection.wrote(scope, R::id(&after), Some(Arc::new(after.clone())), &run.subject);
-        lock(&self.0.memory).wrote(scope, id, differing, contest);
+        if let Some(contest) = contest {
+            lock(&self.0.memory).wrote(scope, id, differing, contest);
+        }
         collection.count(|counts| counts.updated += 1);
         run.tell("Updated", format!("updated the {noun} {name} ({id}), which differed in {fields}"));
         let left = R::differences(&after, desired, &mark)?;

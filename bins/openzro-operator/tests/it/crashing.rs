@@ -20,7 +20,7 @@ use crate::{
 
 /// How a write goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+pub(crate) enum Trouble {
     /// The operator is killed before the server gets the write.
     KilledBefore,
     /// The operator is killed after the write has taken effect, and before its answer arrives.
@@ -58,7 +58,7 @@ impl Trouble {
     ];
 
     /// The fault of a write. A deletion for which the server answers 200 is done.
-    fn fault(self, seen: &Seen) -> Option<Fault> {
+    pub(crate) fn fault(self, seen: &Seen) -> Option<Fault> {
         let json = |status, body: &str| {
             let headers = vec![("content-type", "application/json".to_owned())];
             Some(Fault::Answer { status, headers, body: body.to_owned() })

@@ -5,4 +5,5 @@ mod crashing;
 mod lives;
 mod secrecy;
 mod shipped;
+mod soaking;
 mod stage;

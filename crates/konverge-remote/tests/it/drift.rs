@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use konverge_core::error::Classify;
 use konverge_remote::{Binding, Figures, Finalized, Interest, Settings};
 use tokio::time::sleep;
 
@@ -141,4 +142,58 @@ async fn an_item_that_is_known_by_its_id_is_renamed_before_the_record_has_the_na
     server.lock().status = None;
     let known = object.reconcile(&remotes, &Binding::new("c"), &want("c", 1)).await.unwrap();
     assert_eq!((known.id, known.name.as_str()), (item.id, "c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn edits_of_an_object_never_count_as_a_contest() {
+    let (server, remotes, object, binding, item) = stage().await;
+    for content in 2..30 {
+        object.reconcile(&remotes, &binding, &want("a", content)).await.unwrap();
+        assert_eq!(server.lock().items[&item.id].content, content);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sets_an_item_back_again_and_again_is_told_and_answered_with_growing_pauses() {
+    let (server, remotes, object, binding, item) = stage().await;
+    let polling = tokio::spawn({
+        let remotes = remotes.clone();
+        async move { remotes.poll().await }
+    });
+    let mut answers = 0;
+    let contested = loop {
+        edit(&server, &item, 77);
+        sleep(2 * INTERVAL).await;
+        match object.reconcile(&remotes, &binding, &want("a", 1)).await {
+            Ok(_) => answers += 1,
+            Err(failure) => break failure,
+        }
+        assert!(answers < 20, "nobody notices");
+    };
+    assert!(answers > 3, "{answers}");
+    assert_eq!(contested.reason(), "Contested");
+    assert_eq!(server.lock().items[&item.id].content, 77, "it is left as it is for a while");
+    // The longest pause.
+    sleep(5 * INTERVAL).await;
+    object.reconcile(&remotes, &binding, &want("a", 1)).await.unwrap();
+    assert_eq!(server.lock().items[&item.id].content, 1);
+    polling.abort();
+}
+
+/// F13, I12: a replica that has lost the lease sends nothing more, whatever its run was about.
+#[tokio::test(start_paused = true)]
+async fn without_the_lease_nothing_is_created_changed_or_deleted() {
+    let (server, remotes, object, binding, item) = stage().await;
+    let before = server.lock().items.clone();
+    object.world.lock().is_deposed = true;
+    let changed = object.reconcile(&remotes, &binding, &want("a", 2)).await.unwrap_err();
+    let deleted = object.delete(&remotes, &binding).await.unwrap_err();
+    assert_eq!((changed.reason(), deleted.reason()), ("NotLeading", "NotLeading"));
+    assert_eq!(server.lock().items, before);
+    // Nor is an item that has vanished made anew.
+    server.lock().items.remove(&item.id);
+    sleep(3 * INTERVAL).await;
+    let made = object.reconcile(&remotes, &binding, &want("a", 1)).await.unwrap_err();
+    assert_eq!(made.reason(), "NotLeading");
+    assert!(server.lock().items.is_empty());
 }

@@ -72,6 +72,8 @@ pub(crate) struct World {
     pub(crate) faults: Vec<(usize, Fault)>,
     pub(crate) is_dead: bool,
     pub(crate) does_ignore_updates: bool,
+    /// Whether another replica leads.
+    pub(crate) is_deposed: bool,
     pub(crate) news: Vec<News>,
 }
 
@@ -321,7 +323,7 @@ impl Ledger for Object {
     }
 
     fn check_lease(&self) -> Result<(), Failure> {
-        Ok(())
+        if self.world.lock().is_deposed { Err(Failure::permanent("NotLeading", "another leads")) } else { Ok(()) }
     }
 
     fn is_dry_run(&self) -> bool {

@@ -244,6 +244,54 @@ async fn w10_w27_w31_a_network_router_serves_a_service_with_a_record() {
     assert!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().is_empty());
 }
 
+/// As on a server of an older version.
+#[tokio::test(flavor = "multi_thread")]
+async fn w34_on_a_server_without_zones_a_network_resource_says_so_and_deletions_complete() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let (routers, resources) = (stage.api::<NetworkRouter>(), stage.api::<NetworkResource>());
+    let all = stage.on_server(&Collection::Groups).await["All"]["id"].clone();
+    let zone = json!({ "name": "prod.example", "domain": "prod.example", "enabled": true, "enable_search_domain": false,
+        "distribution_groups": [all] });
+    stage.by_hand(&Collection::Zones, zone).await;
+    let spec = json!({ "dnsZoneRef": { "name": "prod.example" }, "workloadOverride": { "replicas": 1 } });
+    stage.create(&routers, &NetworkRouter::new("edge", serde_json::from_value(spec).unwrap())).await;
+    let mut service = Service::default();
+    service.metadata.name = Some("web".to_owned());
+    service.spec = serde_json::from_value(json!({ "ports": [{ "port": 80 }] })).unwrap();
+    stage.create(&stage.api::<Service>(), &service).await;
+    let reference = json!({ "name": "edge", "namespace": stage.namespace });
+    let spec = json!({ "networkRouterRef": reference, "serviceRef": { "name": "web" } });
+    let object = |name: &str| NetworkResource::new(name, serde_json::from_value(spec.clone()).unwrap());
+    stage.create(&resources, &object("old")).await;
+    stage.says(&resources, "old", "Ready", "Reconciled").await;
+    operator.stop().await;
+
+    stage.front.plan(|seen| {
+        seen.path.starts_with("/api/dns/zones").then(|| Fault::Answer {
+            status: 404,
+            headers: vec![("content-type", "text/plain; charset=utf-8".to_owned())],
+            body: "404 page not found\n".to_owned(),
+        })
+    });
+    let _operator = stage.start(&[]).await;
+    stage.create(&resources, &object("new")).await;
+    for name in ["old", "new"] {
+        stage.says(&resources, name, "Stalled", "Unsupported").await;
+    }
+    // Others go on.
+    let group = Group::new("fine", serde_json::from_value(json!({ "name": "fine" })).unwrap());
+    stage.create(&stage.api::<Group>(), &group).await;
+    stage.says(&stage.api::<Group>(), "fine", "Ready", "Reconciled").await;
+    for name in ["old", "new"] {
+        stage.delete(&resources, name).await;
+        stage.gone(&resources, name).await;
+    }
+    assert!(stage.dashboard.list(&Collection::AllResources).await.unwrap().is_empty());
+    stage.delete(&routers, "edge").await;
+    stage.gone(&routers, "edge").await;
+}
+
 /// The addresses of all resources of the account.
 async fn addresses(stage: &Stage) -> BTreeSet<String> {
     let resources = stage.dashboard.list(&Collection::AllResources).await.unwrap();
