@@ -7,6 +7,7 @@
 mod fetch;
 mod follow;
 mod missed;
+mod pace;
 
 use std::{
     collections::HashMap,
@@ -62,8 +63,8 @@ impl Hubs {
         hub
     }
 
-    /// How long ago the environment was last read that was not read for the longest time. The poll keeps it below its interval
-    /// as long as all is well; nothing if no environment is wanted.
+    /// How long ago the server last answered about the environment about which it was silent for the longest time. A refusal is an answer. The
+    /// poll keeps it below its interval as long as all is well; nothing if no environment is wanted.
     pub fn stalest(&self) -> Option<Duration> {
         let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
         active.values().filter_map(Weak::upgrade).map(|hub| hub.fetcher.age()).max()
@@ -86,6 +87,13 @@ impl Hub {
     /// one fetch. After an error the hub itself tries again, and wakes everybody when it succeeds.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Arc<FetchError>> {
         self.fetcher.snapshot(None).await
+    }
+
+    /// Tells that a Secret of the environment has changed: an environment that could not be read is asked for again within a second.
+    pub fn retry_soon(&self) {
+        if self.fetcher.failure().is_some() {
+            self.fetcher.wanted.notify_one();
+        }
     }
 
     /// Like [`Hub::snapshot`], from a call to the server that began no earlier than `since`. Callers at the same time share one.

@@ -71,14 +71,14 @@ impl Job for Pull {
     async fn explain(&self, _: &Cluster, _: &Kind, object: &DynamicObject) -> Vec<Fact> {
         let keys = keys(&object.metadata);
         let keys = if keys.is_empty() { "none yet".to_owned() } else { keys.join(", ") };
-        let may = "as the operator's --allow says; NotAllowed among the events would mean that it may not";
-        vec![Fact::new("its keys", keys), Fact::new("may", may)]
+        let may = "by the rules of --allow, unless the events have the reason NotAllowed";
+        vec![Fact::new("its keys", keys), Fact::new("allowed", may)]
     }
 
     async fn difference(&self, _: &Cluster, _: &Kind, _: &DynamicObject) -> Result<Vec<Difference>, Failure> {
         Err(Failure::Failed(
-            "pull cannot be compared from here: what would be written opens with the operator's keys alone. zopp secret list shows \
-             the names of an environment"
+            "pull cannot be compared from here: only the operator's keys decrypt the environment. zopp secret list shows the names of its \
+             keys"
                 .to_owned(),
         ))
     }
@@ -87,11 +87,11 @@ impl Job for Pull {
         Err(Failure::Failed(match wish {
             Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
             Wish::Sync(_) => {
-                "pull cannot be asked: it follows the environment, and looks again by itself at each --poll-interval"
+                "pull needs no request: it follows the environment, and polls it at each --poll-interval. A new label on the Secret makes it ask again at once"
                     .to_owned()
             }
             Wish::Pause | Wish::Resume => {
-                format!("pull cannot be paused; without {SYNC} it leaves the Secret as it is")
+                format!("pull cannot be paused; without {SYNC} the Secret stays as it is")
             }
         }))
     }
@@ -183,7 +183,7 @@ fn standing(metadata: &ObjectMeta) -> Option<Standing> {
         Declaration::Bound(environment) => {
             let paths = vec![Place { path: environment.to_string(), version: None, note: None }];
             if keys(metadata).is_empty() {
-                let text = "the operator has written nothing yet; its events tell why".to_owned();
+                let text = "the operator has written nothing yet; the events show why".to_owned();
                 return Some(Standing { paths, ..Standing::new("Pending", Grade::Waiting, text) });
             }
             let of_ours = metadata
@@ -192,7 +192,7 @@ fn standing(metadata: &ObjectMeta) -> Option<Standing> {
                 .flatten()
                 .filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
             let since = of_ours.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max();
-            let text = "written then; what became of it since, the events alone tell".to_owned();
+            let text = "last written at that time; only the events show later results".to_owned();
             Some(Standing { since, paths, ..Standing::new("Written", Grade::InStep, text) })
         }
     }

@@ -38,7 +38,8 @@ impl Metrics {
         let bindings = ReasonGauge::default();
         bindings.register(registry, "bindings", "Annotated Secrets, by the reason of their last event");
         let propagation = "Time from the moment a change was reported until the Secret held it";
-        let stalest = "The longest time since an environment was read; rises when the server or a stream is silent";
+        let stalest =
+            "The longest time since the server answered about an environment; rises while the server is silent";
         Self {
             bindings,
             syncs: registry.add("syncs", "Reconciliations of a Secret, by result"),
@@ -51,7 +52,7 @@ impl Metrics {
         }
     }
 
-    /// The environment that was not read for the longest time was read this long ago.
+    /// The server answered this long ago about the environment about which it was silent for the longest time.
     pub fn stalest(&self, age: Duration) {
         self.stalest.set(age.as_secs_f64());
     }

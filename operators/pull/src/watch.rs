@@ -74,11 +74,15 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
             self.delete(key);
             return false;
         };
+        let hub = if let Source::Environment(_, hub) = &source { Some(Arc::clone(hub)) } else { None };
         let requests_keys = object.metadata.annotations.is_some_and(|annotations| annotations.contains_key(KEYS));
         let (Some(uid), Some(version)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
         let has_work = self.bindings.apply(key.clone(), uid, version, source, origin);
         self.bindings.set_requests_keys(key, requests_keys);
         if has_work {
+            if let Some(hub) = hub {
+                hub.retry_soon();
+            }
             self.queue.add(key.clone(), Priority::Normal, SECRET);
         }
         true

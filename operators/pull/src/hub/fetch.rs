@@ -57,10 +57,12 @@ pub(super) struct Fetcher {
     state: Mutex<State>,
     /// Told when a fetch failed, so that the hub tries again.
     pub(super) failed: Notify,
+    /// Told when the hub should try again soon.
+    pub(super) wanted: Notify,
 }
 
 struct State {
-    /// When the server last answered; before that, when it was first wanted.
+    /// When the server last answered, be it with a refusal; before that, when it was first wanted.
     answered: Instant,
     /// Counts what makes earlier fetches outdated.
     era: u64,
@@ -100,7 +102,7 @@ impl Fetcher {
             under_way: None,
             last: None,
         };
-        Self { reader, state: Mutex::new(state), failed: Notify::new() }
+        Self { reader, state: Mutex::new(state), failed: Notify::new(), wanted: Notify::new() }
     }
 
     pub(super) fn reader(&self) -> &EnvironmentReader {
@@ -119,6 +121,11 @@ impl Fetcher {
     /// Of which kind the last failure was, if nothing good came after it.
     pub(super) fn trouble(&self) -> Option<&'static str> {
         self.state().trouble
+    }
+
+    /// The last failure, if no answer came after it.
+    pub(super) fn failure(&self) -> Option<Arc<FetchError>> {
+        self.state().failure.as_ref().map(|(_, failure)| Arc::clone(failure))
     }
 
     /// Asks, by one small call, whether what the server stated last still holds. Returns it if so; `None` if it does not, or nobody can tell.
@@ -201,6 +208,9 @@ impl Fetcher {
             Err(error) => {
                 let error = Arc::new(error);
                 let mut state = self.state();
+                if !matches!(*error, FetchError::Unreachable { .. }) {
+                    state.answered = Instant::now();
+                }
                 state.stated = None;
                 state.failure = Some((era, Arc::clone(&error)));
                 state.worsen(&error);

@@ -6,16 +6,17 @@ use futures::{
     FutureExt, Stream, StreamExt,
     future::{Fuse, FusedFuture, OptionFuture},
 };
-use konverge_core::{backoff::Backoff, outage::LONGEST_PAUSE};
 use konverge_zopp_client::{FetchError, WatchEvent};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
-use super::{Stated, Wake, fetch::Fetcher, missed::Missed};
+use super::{
+    Stated, Wake,
+    fetch::Fetcher,
+    missed::Missed,
+    pace::{Failures, SHORTEST_PAUSE},
+};
 use crate::metrics::Metrics;
-
-/// From a second to four, so that a server is found again within five seconds however long it was away.
-const RECONNECT: Backoff = Backoff { base: Duration::from_secs(1), factor: 2.0, cap: LONGEST_PAUSE };
 
 /// A connection that lived this long was a good one: the next failure begins counting anew.
 const HEALTHY: Duration = Duration::from_secs(30);
@@ -33,13 +34,14 @@ pub(super) struct Follow {
 impl Follow {
     /// Never ends by itself; the task that spawned it cancels it.
     pub(super) async fn run(self) {
-        let mut attempt = 0;
+        let mut failures = Failures::default();
         loop {
             let began = Instant::now();
             let ended = Box::pin(self.connect()).await;
             if began.elapsed() >= HEALTHY {
-                attempt = 0;
+                failures = Failures::default();
             }
+            failures.count(ended.as_ref().err());
             self.metrics.stream_ended();
             let environment = self.fetcher.reader().name();
             match &ended {
@@ -47,10 +49,18 @@ impl Follow {
                 Err(error) => warn!(%environment, %error, "no stream"),
             }
             // A server that ends a good stream without an error wants it opened anew, and changes may be waiting.
-            if attempt > 0 || ended.is_err() {
-                sleep(RECONNECT.delay(attempt + 1, rand::random())).await;
+            if failures.in_a_row() > 1 || ended.is_err() {
+                self.pause(failures.pause(rand::random())).await;
             }
-            attempt += 1;
+        }
+    }
+
+    /// Waits before the next attempt. A Secret that changes meanwhile cuts the pause short, because its owner may have fixed the cause.
+    async fn pause(&self, pause: Duration) {
+        let began = Instant::now();
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = self.fetcher.wanted.notified() => sleep_until(began + pause.min(SHORTEST_PAUSE)).await,
         }
     }
 
@@ -71,7 +81,7 @@ impl Follow {
         let mut stream = pin!(stream);
         let mut poll = pin!(Fuse::terminated());
         let mut missed = Missed::default();
-        let mut failures = 0;
+        let mut failures = Failures::default();
         let mut next_poll = poll_after(self.poll_interval);
         loop {
             tokio::select! {
@@ -91,11 +101,11 @@ impl Follow {
                 },
                 polled = &mut poll, if !poll.is_terminated() => match polled {
                     Polled::Nothing => {
-                        failures += 1;
-                        next_poll = Instant::now() + RECONNECT.delay(failures, rand::random());
+                        failures.count(self.fetcher.failure().as_deref());
+                        next_poll = Instant::now() + failures.pause(rand::random());
                     }
                     Polled::Answer(change) => {
-                        failures = 0;
+                        failures = Failures::default();
                         next_poll = poll_after(self.poll_interval);
                         if let Some((before, found)) = change {
                             missed.found(&before, &found, Instant::now());
@@ -104,7 +114,12 @@ impl Follow {
                 },
                 () = sleep_until(next_poll), if poll.is_terminated() => poll.set(self.poll().fuse()),
                 () = self.fetcher.failed.notified() => {
-                    next_poll = next_poll.min(Instant::now() + RECONNECT.delay(failures + 1, rand::random()));
+                    let mut next = failures;
+                    next.count(self.fetcher.failure().as_deref());
+                    next_poll = next_poll.min(Instant::now() + next.pause(rand::random()));
+                }
+                () = self.fetcher.wanted.notified() => {
+                    next_poll = next_poll.min(Instant::now() + SHORTEST_PAUSE);
                 }
                 Some(()) = OptionFuture::from(missed.due().map(sleep_until)) => {
                     missed.admit();

@@ -13,11 +13,12 @@ use konverge_pull::{
     metrics::Metrics,
 };
 use prometheus_client::{encoding::text, registry::Registry};
+use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
     scripted::{Scene, Scripted},
-    world::holds,
+    world::{holds, is_left_alone},
 };
 
 struct World {
@@ -208,6 +209,33 @@ async fn a_refusal_wakes_once_and_its_end_wakes_again() {
     world.scene.refuse(None);
     holds("woken by the recovery", || world.wakes() > refused && hub.stated().is_some()).await;
     assert!(hub.snapshot().await.is_ok());
+}
+
+/// It was asked for again every one to four seconds without end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_environment_is_asked_for_ever_more_seldom_and_at_once_when_somebody_waits() {
+    let world = World::new(NO_POLL).await;
+    let hub = world.settled().await;
+    world.scene.refuse(Some(Status::permission_denied("no")));
+    world.scene.hang_up();
+    is_left_alone(&world.scene).await;
+    world.scene.refuse(None);
+    let wanted = Instant::now();
+    hub.retry_soon();
+    holds("it is read again", || hub.stated().is_some() && world.scene.streams() == 1).await;
+    assert!(wanted.elapsed() < Duration::from_secs(2), "{:?}", wanted.elapsed());
+}
+
+/// One refused environment fired two alerts: that its Secrets are out of sync, and that the server is silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_an_answer_and_no_silence() {
+    let world = World::new(Duration::from_millis(50)).await;
+    let _hub = world.settled().await;
+    world.scene.refuse(Some(Status::permission_denied("no")));
+    let asked = world.scene.asked();
+    holds("it is refused", || world.scene.asked() > asked).await;
+    let refused = Instant::now();
+    holds("an answer after that", || world.hubs.stalest().is_some_and(|age| age < refused.elapsed())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,12 @@
 //! A failure is reported on the Secret, takes nothing from it, and delays no other Secret.
 
+use std::time::Duration;
+
 use serde_json::json;
+use tokio::time::Instant;
 use tonic::Status;
 
-use crate::world::{World, holds};
+use crate::world::{World, holds, is_left_alone};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn incomplete_annotations_are_named_and_the_data_stays() {
@@ -73,6 +76,23 @@ async fn a_refusal_keeps_the_data_and_its_end_is_noticed() {
         scene.refuse(None);
         operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
     }
+}
+
+/// Nothing tells the operator of a role that was granted. A person who waits for it changes the Secret.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_long_refusal_a_change_of_the_secret_has_it_filled_at_once() {
+    let (world, scene, operator) = World::in_step().await;
+    scene.refuse(Some(Status::permission_denied("no")));
+    scene.hang_up();
+    world.told("backend", "PermissionDenied").await;
+    is_left_alone(&scene).await;
+    scene.set("A", "2");
+    scene.refuse(None);
+    let granted = Instant::now();
+    world.merge("backend", "somebody", json!({ "metadata": { "labels": { "tried": "again" } } })).await;
+    world.holds("backend", &[("A", "2")]).await;
+    assert!(granted.elapsed() < Duration::from_secs(3), "{:?}", granted.elapsed());
+    operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use clap::Parser;
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
+use konverge_core::outage::LONGEST_PAUSE;
 use konverge_pull::{config::Config, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
@@ -13,7 +14,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::{sync::OnceCell, task::JoinHandle};
+use tokio::{sync::OnceCell, task::JoinHandle, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::scripted::{Scene, Scripted};
@@ -233,6 +234,19 @@ impl Operator {
         })
         .await;
     }
+}
+
+/// Waits until an environment was not asked for as long as no pause of an outage lasts.
+pub(crate) async fn is_left_alone(scene: &Scene) {
+    let mut last = (scene.asked(), Instant::now());
+    holds("a pause that is longer than those of an outage", || {
+        let asked = scene.asked();
+        if asked != last.0 {
+            last = (asked, Instant::now());
+        }
+        last.1.elapsed() > LONGEST_PAUSE + Duration::from_secs(1)
+    })
+    .await;
 }
 
 /// Waits for a condition.
