@@ -83,6 +83,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.add_after(key, Duration::ZERO, priority, reason);
     }
 
+    /// [Asks](Self::add) for a run of each of these keys.
+    pub fn add_all(&self, keys: impl IntoIterator<Item = K>, priority: Priority, reason: &'static str) {
+        for key in keys {
+            self.add(key, priority, reason);
+        }
+    }
+
     /// Asks for a run after `delay`, or at the time asked for before, whichever is earlier.
     pub fn add_after(&self, key: K, delay: Duration, priority: Priority, reason: &'static str) {
         if self.0.closed.is_cancelled() {

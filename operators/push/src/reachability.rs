@@ -19,9 +19,7 @@ pub(crate) async fn follow(vault: Vault, probe: Probe, bindings: Arc<Bindings>, 
         match (probe.replace(now.clone()), now) {
             (Err(_), Ok(())) => {
                 tracing::info!("Vault can be worked with");
-                for key in bindings.failing() {
-                    queue.add(key, Priority::Normal, RECOVERED);
-                }
+                queue.add_all(bindings.failing(), Priority::Normal, RECOVERED);
             }
             (before, Err(why)) if before.as_ref() != Err(&why) => tracing::warn!("{why}"),
             _ => {}

@@ -23,7 +23,7 @@ use crate::{
     index::Index,
     messages,
     metrics::Metrics,
-    object::{SourceKind, SourceRef, WorkloadRef},
+    object::{SourceKind, SourceRef},
     time::Time,
     vault::{SecretState, Version, location, standing, whole},
     wakeups::{Queues, SOURCE},
@@ -45,15 +45,6 @@ pub struct SourceParts {
     pub announcer: Announcer,
     /// The metrics.
     pub metrics: Metrics,
-}
-
-impl SourceParts {
-    /// Wakes the users of a source.
-    pub(crate) fn wake(&self, users: impl IntoIterator<Item = WorkloadRef>, priority: Priority) {
-        for user in users {
-            self.queues.workloads.add(user, priority, SOURCE);
-        }
-    }
 }
 
 /// Follows what is used of Vault. Nothing is asked any more once it is dropped.
@@ -250,10 +241,8 @@ impl Follower {
                 parts.announcer.publish(trigger.reference(&shown.uid), &statement);
             }
         }
-        parts.wake(learned.users, Priority::High);
-        for trigger in triggers {
-            parts.queues.triggers.add(trigger, Priority::Normal, SOURCE);
-        }
+        parts.queues.workloads.add_all(learned.users, Priority::High, SOURCE);
+        parts.queues.triggers.add_all(triggers, Priority::Normal, SOURCE);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     object::{SourceKind, SourceRef},
     reasons,
     time::Time,
+    wakeups::SOURCE,
 };
 
 /// Reads sources.
@@ -64,7 +65,7 @@ impl Reconciler for Reader {
             }
             return Ok(Action::Done);
         }
-        let SourceParts { index, key, announcer, metrics, .. } = &self.parts;
+        let SourceParts { index, key, queues, announcer, metrics } = &self.parts;
         // It has no user any more.
         if !index.is_used(source) {
             return Ok(Action::Done);
@@ -81,7 +82,7 @@ impl Reconciler for Reader {
         if let Some(uid) = learned.ran_away {
             announcer.announce(source, source.reference(&uid), &messages::ran_away());
         }
-        self.parts.wake(learned.users, Priority::High);
+        queues.workloads.add_all(learned.users, Priority::High, SOURCE);
         Ok(Action::Done)
     }
 }
@@ -93,7 +94,7 @@ impl Reader {
         self.parts.metrics.unread(error.reason());
         if error.is_refused() {
             let users = self.parts.index.refuse(source, messages::refused(&source.name, &*error.source));
-            self.parts.wake(users, Priority::Normal);
+            self.parts.queues.workloads.add_all(users, Priority::Normal, SOURCE);
         }
         error
     }

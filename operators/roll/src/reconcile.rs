@@ -19,7 +19,7 @@ use crate::{
     metrics::Metrics,
     object::WorkloadRef,
     time::Time,
-    wakeups::{CONTENDED, Queues, ROOM, WORKLOAD},
+    wakeups::{CONTENDED, Queues, WORKLOAD},
     writer::{WriteError, Writer},
 };
 use attempt::{Attempt, Run};
@@ -142,15 +142,10 @@ impl Roller {
             Some(Guarded(Err(_))) => return Ok(()),
             None => self.index.forget(key),
         };
-        for source in work.sources {
-            self.queues.sources.add(source, Priority::High, CONTENDED);
-        }
-        for trigger in work.triggers {
-            self.queues.triggers.add(trigger, Priority::Normal, CONTENDED);
-        }
-        for other in work.workloads.into_iter().filter(|other| other != key) {
-            self.queues.workloads.add(other, Priority::Normal, CONTENDED);
-        }
+        let others = work.workloads.into_iter().filter(|other| other != key);
+        self.queues.sources.add_all(work.sources, Priority::High, CONTENDED);
+        self.queues.triggers.add_all(work.triggers, Priority::Normal, CONTENDED);
+        self.queues.workloads.add_all(others, Priority::Normal, CONTENDED);
         Ok(())
     }
 
@@ -158,7 +153,7 @@ impl Roller {
     fn opt_out(&self, key: &WorkloadRef) {
         let next = self.budget().done(key);
         self.index.opt_out(key);
-        self.wake(next);
+        self.queues.wake_next(next);
     }
 
     /// Reports each of these once, until the statement changes.
@@ -174,15 +169,7 @@ impl Roller {
 
     /// Has those that ask for its rollouts told how it stands.
     fn tell(&self, key: &WorkloadRef) {
-        for trigger in self.index.triggers_of(key) {
-            self.queues.triggers.add(trigger, Priority::Normal, WORKLOAD);
-        }
-    }
-
-    fn wake(&self, next: Option<WorkloadRef>) {
-        if let Some(next) = next {
-            self.queues.workloads.add(next, Priority::Normal, ROOM);
-        }
+        self.queues.triggers.add_all(self.index.triggers_of(key), Priority::Normal, WORKLOAD);
     }
 
     fn budget(&self) -> MutexGuard<'_, Budget> {

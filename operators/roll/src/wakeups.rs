@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use konverge_runtime::{Metrics, Queue};
+use konverge_runtime::{Metrics, Priority, Queue};
 
 use crate::{
     object::{SourceRef, WorkloadRef},
@@ -37,6 +37,11 @@ impl Queues {
                 .with_namespaces(|key: &TriggerRef| &key.namespace),
         }
     }
+
+    /// Wakes the workload for which the budget has room by now, if there is one.
+    pub(crate) fn wake_next(&self, next: Option<WorkloadRef>) {
+        self.workloads.add_all(next, Priority::Normal, ROOM);
+    }
 }
 
 /// An object has changed.
@@ -46,7 +51,7 @@ pub const LISTED: &str = "listed";
 /// The content of a source has changed, or it may not be read.
 pub const SOURCE: &str = "source";
 /// There is room in the budget.
-pub const ROOM: &str = "room";
+const ROOM: &str = "room";
 /// An object was changed by another client while the operator worked on it.
 pub const CONTENDED: &str = "contended";
 /// Something was reported about a workload of a trigger.

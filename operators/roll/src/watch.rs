@@ -25,7 +25,7 @@ use crate::{
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
     time::Time,
     trigger::{TriggerKind, TriggerRef, WatchedTrigger},
-    wakeups::{LISTED, OBJECT, Queues, ROOM},
+    wakeups::{LISTED, OBJECT, Queues},
 };
 
 /// Keeps the index as the watches show things.
@@ -58,7 +58,7 @@ impl Feed {
             let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
             let next = budget.seen(key, &stamp, (now.recorded(rolled), now), budget::is_over(progress));
             drop(budget);
-            self.room_for(next);
+            self.queues.wake_next(next);
         }
         self.leave(work, priority, reason);
         key.is_some()
@@ -73,13 +73,7 @@ impl Feed {
 
     fn made_room(&self, key: &WorkloadRef) {
         let next = self.budget.lock().unwrap_or_else(PoisonError::into_inner).done(key);
-        self.room_for(next);
-    }
-
-    fn room_for(&self, next: Option<WorkloadRef>) {
-        if let Some(next) = next {
-            self.queues.workloads.add(next, Priority::Normal, ROOM);
-        }
+        self.queues.wake_next(next);
     }
 
     /// On a standby, drops the key of a workload that is gone. Its place in the budget and in the waiting list is given up without a run. A

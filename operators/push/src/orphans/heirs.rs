@@ -68,9 +68,7 @@ impl Heirs {
         let cleared = self.store.clear(&cleanup, deletion).await;
         let waiting = claimed.iter().flat_map(|claimed| self.bindings.release(&claimant, claimed));
         // Perhaps only the mark kept the heir from it.
-        for key in waiting.chain(heir).collect::<BTreeSet<_>>() {
-            self.queue.add(key, Priority::Normal, WAITED);
-        }
+        self.queue.add_all(waiting.chain(heir).collect::<BTreeSet<_>>(), Priority::Normal, WAITED);
         cleared
     }
 }

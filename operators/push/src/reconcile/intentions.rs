@@ -58,9 +58,7 @@ impl Intentions {
     /// under which the operator marks its paths.
     pub(super) async fn recall(&self) -> Result<(), PushError> {
         self.store.identify().await.map_err(PushError::unidentified)?;
-        for key in self.journal.recall().await? {
-            self.queue.add(key, Priority::Normal, JOURNAL);
-        }
+        self.queue.add_all(self.journal.recall().await?, Priority::Normal, JOURNAL);
         Ok(())
     }
 
@@ -121,9 +119,7 @@ impl Intentions {
         }
         // The object may have gone while a run was claiming its paths. Nobody else would release them.
         if self.bindings.get(key).is_none() {
-            for waiting in self.bindings.release_unwanted(key, |_| false) {
-                self.queue.add(waiting, Priority::Normal, WAITED);
-            }
+            self.queue.add_all(self.bindings.release_unwanted(key, |_| false), Priority::Normal, WAITED);
         }
         for intention in intentions {
             self.clear_intended(key, intention).await?;

@@ -146,8 +146,6 @@ impl PathClaims {
 
     /// Wakes the objects that waited for a location.
     pub(super) fn wake(&self, waiting: impl IntoIterator<Item = ObjectRef>) {
-        for key in waiting {
-            self.queue.add(key, Priority::Normal, WAITED);
-        }
+        self.queue.add_all(waiting, Priority::Normal, WAITED);
     }
 }

@@ -75,9 +75,7 @@ impl Run<'_> {
         match &view.plan.verdict {
             // It is woken when what it uses was read, or when that is refused.
             None => {
-                for source in &view.plan.doubted {
-                    roller.queues.sources.add(source.clone(), Priority::High, CONTENDED);
-                }
+                roller.queues.sources.add_all(view.plan.doubted.iter().cloned(), Priority::High, CONTENDED);
                 self.say(Vec::new());
                 Ok(DONE)
             }
@@ -206,7 +204,7 @@ impl Run<'_> {
                 // Whether it was done after all is not known if the answer is not; then its place is kept until the watch tells.
                 if other.as_ref().err().is_none_or(WriteError::is_refused) {
                     let next = roller.budget().give_back(key);
-                    roller.wake(next);
+                    roller.queues.wake_next(next);
                 } else {
                     let (version, why, changed) = (view.observed().version.clone(), why.to_owned(), changed.to_vec());
                     let unacknowledged =
@@ -307,7 +305,7 @@ impl Run<'_> {
     /// It leaves its place to the next one.
     fn release_slot(&self) {
         let next = self.roller.budget().release_slot(self.key, self.view.observed().stamp.as_deref());
-        self.roller.wake(next);
+        self.roller.queues.wake_next(next);
     }
 
     /// A little late, so that it is time when it comes.
