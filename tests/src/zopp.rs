@@ -51,6 +51,11 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// Where its probes and its metrics are.
+    pub fn health_address(&self) -> String {
+        format!("127.0.0.1:{}", self.health_port)
+    }
+
     /// Its process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
@@ -88,7 +93,7 @@ impl Server {
     }
 
     async fn ready(&mut self) -> Result<()> {
-        let address = format!("127.0.0.1:{}", self.health_port);
+        let address = self.health_address();
         let asks = || async { http_get(&address, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
         Ok(self.process.ready("get ready", READY_WITHIN, asks).await?)
     }

@@ -53,16 +53,23 @@ fn choice(argument: &clap::Arg) -> String {
 
 /// A table of the series in a registry: the name that a scrape shows, and the meaning, by name.
 ///
-/// A counter is scraped with the suffix `_total`. The registry does not tell the type of a family of series that has no value yet. For the families of
+/// A counter is scraped with the suffix `_total`, and an info with `_info`. The registry does not tell the type of a family of series that has no value yet. For the families of
 /// Konverge it is known; any other family shows as a counter once it has a value.
 pub fn metrics(registry: &Registry) -> String {
     let mut page = "| Metric | Meaning |\n|---|---|\n".to_owned();
-    let counted = counted(registry);
+    let (counters, infos) = (of_type(registry, "counter"), of_type(registry, "info"));
     let is_counter = |series: &Described| {
-        series.is_counter || counted.contains(&series.name) || FAMILIES_OF_COUNTERS.contains(&series.name.as_str())
+        series.is_counter || counters.contains(&series.name) || FAMILIES_OF_COUNTERS.contains(&series.name.as_str())
     };
     let series = described(registry).into_iter().map(|series| {
-        let suffix = if is_counter(&series) { "_total" } else { "" };
+        let is_info = infos.contains(&series.name);
+        let suffix = if is_counter(&series) {
+            "_total"
+        } else if is_info {
+            "_info"
+        } else {
+            ""
+        };
         (format!("{}{suffix}", series.name), series.help)
     });
     for (name, help) in series.collect::<BTreeSet<_>>() {
@@ -94,13 +101,13 @@ const FAMILIES_OF_COUNTERS: [&str; 19] = [
     "workqueue_retries",
 ];
 
-/// The names of the counters that have a value.
-fn counted(registry: &Registry) -> BTreeSet<String> {
+/// The names of the series of this type that have a value.
+fn of_type(registry: &Registry, kind: &str) -> BTreeSet<String> {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, registry);
-    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"));
-    types.map(str::to_owned).collect()
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.rsplit_once(' '));
+    types.filter(|(_, found)| *found == kind).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// A table of words with a fixed meaning, such as the reasons of conditions and events.
@@ -167,7 +174,7 @@ fn quoted<'a>(text: &'a str, marker: &str) -> Option<(String, &'a str)> {
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
+    use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info};
 
     use super::*;
 
@@ -191,9 +198,10 @@ mod tests {
         let touched = Family::<Vec<(String, String)>, Counter>::default();
         touched.get_or_create(&vec![("result".to_owned(), "done".to_owned())]).inc();
         registry.sub_registry_with_prefix("job").register("runs", "A family with a value", touched);
+        registry.register("build", "An info", Info::new([("version", "1")]));
         let names: Vec<_> =
             metrics(&registry).lines().skip(2).map(|line| line.split('`').nth(1).unwrap().to_owned()).collect();
-        assert_eq!(names, ["job_runs_total", "one_total", "waiting", "workqueue_adds_total"]);
+        assert_eq!(names, ["build_info", "job_runs_total", "one_total", "waiting", "workqueue_adds_total"]);
     }
 
     #[cfg(feature = "cli")]

@@ -1,8 +1,8 @@
 //! A Grafana dashboard and Prometheus alerts for the series of a program.
 //!
 //! Both are made of one list of expressions. An expression whose series the program does not have is left out, so a program without
-//! webhooks has no panel of webhooks. They find the program's series by `konverge_build_info`, so they need nothing of
-//! how Prometheus is set up but its own labels `job` and `instance`; a `namespace` is kept if there is one.
+//! webhooks has no panel of webhooks. They find the program's series by `konverge_build_info`, or by a series that you name, so they need
+//! nothing of how Prometheus is set up but its own labels `job` and `instance`; a `namespace` is kept if there is one.
 
 mod alerts;
 mod dashboard;
@@ -17,6 +17,7 @@ pub use alerts::Alert;
 pub use dashboard::Panel;
 pub use expression::{Series, series_in};
 
+use self::expression::complete;
 use crate::reference;
 
 /// The series that a program has, by their names in the registry.
@@ -33,13 +34,14 @@ pub struct Watching<'a> {
     alerts: &'a [Alert],
     panels: &'a [Panel],
     runbooks: Option<&'a str>,
+    build_info: Option<&'a str>,
 }
 
 impl<'a> Watching<'a> {
     /// The panels and alerts that every program has, for a program with these series.
     #[must_use]
     pub fn new(program: &'a str, series: &'a Series) -> Self {
-        Self { program, series, time_limit: TIME_LIMIT, alerts: &[], panels: &[], runbooks: None }
+        Self { program, series, time_limit: TIME_LIMIT, alerts: &[], panels: &[], runbooks: None, build_info: None }
     }
 
     /// Sets the time limit of a run, if it is not that of the framework's controllers (5 minutes). It decides when a run counts as stuck.
@@ -70,6 +72,19 @@ impl<'a> Watching<'a> {
         self
     }
 
+    /// Sets the series that every process of the program has and no other program has, for a program without `konverge_build_info`.
+    #[must_use]
+    pub fn build_info(mut self, series: &'a str) -> Self {
+        self.build_info = Some(series);
+        self
+    }
+
+    /// Returns an expression with the program's name, and with what leaves only its series.
+    fn complete(&self, expression: &str) -> String {
+        let of_framework = format!("konverge_build_info{{program={:?}}}", self.program);
+        complete(expression, self.program, self.build_info.unwrap_or(&of_framework))
+    }
+
     /// Returns the series that the program's own alerts and panels name, and that the program does not have.
     #[must_use]
     pub fn unknown_series(&self) -> BTreeSet<&'a str> {
@@ -87,7 +102,7 @@ impl<'a> Watching<'a> {
     /// Returns the rules of the alerts.
     #[must_use]
     pub fn rules(&self) -> Vec<Value> {
-        self.chosen_alerts().map(|alert| alert.json(self.program, self.time_limit, self.runbooks)).collect()
+        self.chosen_alerts().map(|alert| alert.json(self)).collect()
     }
 
     /// Returns the alerts, for the Prometheus operator.
@@ -110,7 +125,7 @@ impl<'a> Watching<'a> {
     #[must_use]
     pub fn dashboard(&self) -> Value {
         let rows = self.panels.iter().chain(dashboard::PANELS).filter(|panel| panel.is_of(self.series));
-        let panels: Vec<Value> = rows.enumerate().map(|(number, panel)| panel.json(number, self.program)).collect();
+        let panels: Vec<Value> = rows.enumerate().map(|(number, panel)| panel.json(number, self)).collect();
         json!({
             "uid": format!("konverge-{}", self.program).chars().take(40).collect::<String>(),
             "title": self.program,
@@ -215,6 +230,22 @@ mod tests {
             urls,
             ["https://docs.example/alerts.html#testerfails", "https://docs.example/alerts.html#operatorabsent"]
         );
+    }
+
+    #[test]
+    fn a_program_without_the_build_info_of_the_framework_is_found_by_its_own() {
+        let series = Series::new(["tester_build".to_owned(), "tester_failures".to_owned()]);
+        let panels =
+            [Panel { title: "Failures", unit: "short", queries: &[("sum (tester_failures_total $mine)", "all")] }];
+        let watching =
+            Watching::new("tester", &series).alerts(&OWN[..1]).panels(&panels).build_info("tester_build_info");
+        let rules = watching.rules();
+        assert_eq!(rules.len(), 1, "it has no series of the framework: {rules:?}");
+        let mine = "and on (job, instance) tester_build_info)";
+        assert_eq!(rules[0]["expr"], format!("sum by (namespace, job) (rate(tester_failures_total[5m]) {mine} > 0"));
+        let dashboard = watching.dashboard();
+        assert_eq!(dashboard["panels"][0]["targets"][0]["expr"], format!("sum (tester_failures_total {mine}"));
+        assert!(series.has("tester_build_info"), "Prometheus adds the ending to an info");
     }
 
     /// The watchdog ends a program whose run is in flight for three times its time limit, and the kubelet needs some probes to see it.

@@ -38,13 +38,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     files.text("files/webhooks/manage.yaml", manage::file(&of_manage, "others.yaml")?);
     files.text("files/dashboards/manage.json", manage::file(&of_manage, "dashboard.json")?);
     files.objects("files/alerts/manage.yaml", &[manage::alerts(&of_manage)?])?;
-    for job in &watched::JOBS {
-        let series = job.series();
-        let watching = job.watching(&series)?;
-        let groups = json!({ "groups": [{ "name": job.program, "rules": watching.rules() }] });
-        files.objects(format!("files/alerts/{}.yaml", job.job), &[groups])?;
+    for part in watched::JOBS.iter().chain([&watched::SERVER]) {
+        let series = part.series();
+        let watching = part.watching(&series)?;
+        let groups = json!({ "groups": [{ "name": part.program, "rules": watching.rules() }] });
+        files.objects(format!("files/alerts/{}.yaml", part.job), &[groups])?;
         let dashboard = serde_json::to_string_pretty(&watching.dashboard())?;
-        files.text(format!("files/dashboards/{}.json", job.job), dashboard + "\n");
+        files.text(format!("files/dashboards/{}.json", part.job), dashboard + "\n");
     }
     Ok(destination.put(&files)?)
 }

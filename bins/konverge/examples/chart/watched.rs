@@ -1,4 +1,4 @@
-//! The alerts and panels of each job, beside those of every program.
+//! The alerts and panels of each job and of the zopp server, beside those of every operator.
 
 use std::time::Duration;
 
@@ -6,17 +6,29 @@ use konverge_gen::{
     reference,
     watching::{self, Alert, Panel, Series, Watching},
 };
+use konverge_zopp_server::metrics as zopp_server;
 use prometheus_client::registry::Registry;
 
-/// A job, and what Prometheus and Grafana are told of it.
+/// A program of the chart, and what Prometheus and Grafana are told of it.
 pub(crate) struct Watched {
+    /// The name of its part in the chart.
     pub(crate) job: &'static str,
     pub(crate) program: &'static str,
-    /// The time limit of its longest runs.
-    time_limit: Duration,
-    register: fn(&mut Registry),
+    metrics: Metrics,
     alerts: &'static [Alert],
     panels: &'static [Panel],
+}
+
+/// The series of a program.
+enum Metrics {
+    /// The job's own, beside those of every operator.
+    Operator {
+        register: fn(&mut Registry),
+        /// The time limit of its longest runs.
+        time_limit: Duration,
+    },
+    /// Those of the zopp server, and no others.
+    ZoppServer,
 }
 
 /// Stands in the rules of the chart for the address of the docs.
@@ -27,33 +39,48 @@ pub(crate) const JOBS: [Watched; 3] = [
     Watched {
         job: "pull",
         program: "zopp-operator",
-        time_limit: Duration::from_mins(1),
-        register: |registry| konverge_pull::metrics::Metrics::new(registry).synced("changed"),
+        metrics: Metrics::Operator {
+            register: |registry| konverge_pull::metrics::Metrics::new(registry).synced("changed"),
+            time_limit: Duration::from_mins(1),
+        },
         alerts: PULL_ALERTS,
         panels: PULL_PANELS,
     },
     Watched {
         job: "push",
         program: "vault-sync-operator",
-        time_limit: Duration::from_mins(10),
-        register: |registry| register_push(&konverge_push::metrics::Metrics::new(registry)),
+        metrics: Metrics::Operator {
+            register: |registry| register_push(&konverge_push::metrics::Metrics::new(registry)),
+            time_limit: Duration::from_mins(10),
+        },
         alerts: PUSH_ALERTS,
         panels: PUSH_PANELS,
     },
     Watched {
         job: "roll",
         program: "vault-rollout-operator",
-        time_limit: Duration::from_mins(1),
-        register: |registry| {
-            let metrics = konverge_roll::metrics::Metrics::new(registry);
-            metrics.rolled(konverge_workload::WorkloadKind::Deployment, "rolled");
-            metrics.held("reason");
-            metrics.unread("reason");
+        metrics: Metrics::Operator {
+            register: |registry| {
+                let metrics = konverge_roll::metrics::Metrics::new(registry);
+                metrics.rolled(konverge_workload::WorkloadKind::Deployment, "rolled");
+                metrics.held("reason");
+                metrics.unread("reason");
+            },
+            time_limit: Duration::from_mins(1),
         },
         alerts: ROLL_ALERTS,
         panels: ROLL_PANELS,
     },
 ];
+
+/// The zopp server.
+pub(crate) const SERVER: Watched = Watched {
+    job: "server",
+    program: "zopp-server",
+    metrics: Metrics::ZoppServer,
+    alerts: SERVER_ALERTS,
+    panels: SERVER_PANELS,
+};
 
 /// Gives each family of series a value, so that its type is known.
 fn register_push(metrics: &konverge_push::metrics::Metrics) {
@@ -75,39 +102,46 @@ fn register_push(metrics: &konverge_push::metrics::Metrics) {
 }
 
 impl Watched {
-    /// Returns the series of the job's program.
+    /// Returns the series of the program.
     pub(crate) fn series(&self) -> Series {
-        self.register(watching::series)
+        match self.metrics {
+            Metrics::Operator { register, .. } => self.of_operator(|registry| {
+                register(registry);
+                konverge_apply::events::EventSink::describe(registry);
+                watching::series(registry)
+            }),
+            Metrics::ZoppServer => zopp_server::described(watching::series),
+        }
     }
 
-    /// Returns the table of the job's own metrics.
+    /// Returns the table of the metrics that not every operator has.
     pub(crate) fn own_metrics(&self) -> String {
-        let mut registry = Registry::default();
-        (self.register)(&mut registry);
-        reference::metrics(&registry)
+        match self.metrics {
+            Metrics::Operator { register, .. } => {
+                let mut registry = Registry::default();
+                register(&mut registry);
+                reference::metrics(&registry)
+            }
+            Metrics::ZoppServer => zopp_server::described(reference::metrics),
+        }
     }
 
-    /// Returns the table of the metrics that every job has.
+    /// Returns the table of the metrics that every operator has.
     pub(crate) fn common_metrics(&self) -> String {
-        konverge_runtime::Metrics::new(self.program, konverge_version::VERSION)
-            .register(|registry| reference::metrics(registry))
+        self.of_operator(|registry| reference::metrics(registry))
     }
 
-    fn register<T>(&self, read: impl FnOnce(&Registry) -> T) -> T {
-        konverge_runtime::Metrics::new(self.program, konverge_version::VERSION).register(|registry| {
-            (self.register)(registry);
-            konverge_apply::events::EventSink::describe(registry);
-            read(registry)
-        })
+    fn of_operator<T>(&self, read: impl FnOnce(&mut Registry) -> T) -> T {
+        konverge_runtime::Metrics::new(self.program, konverge_version::VERSION).register(read)
     }
 
-    /// Returns the alerts and panels of the job, or the series that they name and that it does not have.
+    /// Returns the alerts and panels of the program, or the series that they name and that it does not have.
     pub(crate) fn watching<'a>(&'a self, series: &'a Series) -> Result<Watching<'a>, String> {
-        let watching = Watching::new(self.program, series)
-            .time_limit(self.time_limit)
-            .alerts(self.alerts)
-            .panels(self.panels)
-            .runbooks(RUNBOOKS);
+        let watching = Watching::new(self.program, series).alerts(self.alerts).panels(self.panels).runbooks(RUNBOOKS);
+        let watching = match self.metrics {
+            Metrics::Operator { time_limit, .. } => watching.time_limit(time_limit),
+            Metrics::ZoppServer => watching.build_info("zopp_server_build_info"),
+        };
         let unknown = watching.unknown_series();
         if unknown.is_empty() { Ok(watching) } else { Err(format!("{} has no {unknown:?}", self.program)) }
     }
@@ -116,18 +150,18 @@ impl Watched {
 const PULL_ALERTS: &[Alert] = &[
     Alert {
         name: "PullSecretsOutOfSync",
-        expression: r#"sum by (namespace, job, reason) (konverge_pull_bindings{reason!="Synced"} $mine) > 0"#,
+        expression: r#"sum by (namespace, job, reason) (konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0"#,
         since: "15m",
         severity: "warning",
         summary: "{{ $value }} Secrets are out of sync with zopp: {{ $labels.reason }}",
-        runbook: "The Secrets keep their last content. The page of reasons has the cause and the next step; `kubectl konverge status secrets -A` lists the Secrets.",
+        runbook: "The Secrets keep their last content. The page of reasons has the cause and the next step; `kubectl konverge status secrets -A` lists the Secrets. For Secrets whose server does not answer, PullSourceSilent fires instead.",
     },
     Alert {
         name: "PullSourceSilent",
         expression: "max by (namespace, job, instance) (konverge_pull_stalest_seconds $mine) > 300",
         since: "5m",
         severity: "warning",
-        summary: "{{ $labels.instance }} has not read an environment for {{ $value }} seconds",
+        summary: "The zopp server has not answered {{ $labels.instance }} about an environment for {{ $value }} seconds",
         runbook: "Changes in zopp do not arrive. Look at `/readyz?verbose`, at the zopp server and at the network between them. Raise the threshold if --poll-interval is longer than 100 seconds.",
     },
     Alert {
@@ -180,7 +214,7 @@ const PULL_PANELS: &[Panel] = &[
         ],
     },
     Panel {
-        title: "Oldest read of an environment",
+        title: "Oldest answer about an environment",
         unit: "s",
         queries: &[("max by (instance) (konverge_pull_stalest_seconds $mine)", "{{instance}}")],
     },
@@ -376,6 +410,144 @@ const ROLL_PANELS: &[Panel] = &[
         queries: &[
             ("sum (rate(konverge_roll_vault_questions_total[5m]) $mine)", "requests per second"),
             ("max (konverge_roll_vault_failing $mine)", "secrets without an answer"),
+        ],
+    },
+];
+
+const SERVER_ALERTS: &[Alert] = &[
+    Alert {
+        name: "ZoppServerAbsent",
+        expression: "absent(zopp_server_build_info)",
+        since: "10m",
+        severity: "critical",
+        summary: "No replica of $program is scraped",
+        runbook: "Nobody can read or change secrets; the Secrets in the cluster keep their content. Look at the pods of the server and at their last log lines, and at whether Prometheus finds them.",
+    },
+    Alert {
+        name: "ZoppServerCallsFail",
+        expression: r#"sum by (namespace, job, code) (rate(zopp_server_requests_total{code=~"Unavailable|Internal|Unknown|DataLoss"}[10m]) $mine) > 0"#,
+        since: "15m",
+        severity: "critical",
+        summary: "$program answers calls with {{ $labels.code }}",
+        runbook: "Unavailable: the database cannot be reached or takes no changes, such as for a full disk; `/readyz?verbose` says so, and reads may go on. Any other code: the log of the server has the cause.",
+    },
+    Alert {
+        name: "ZoppServerSlow",
+        expression: "histogram_quantile(0.99, sum by (namespace, job, le) (rate(zopp_server_request_seconds_bucket[30m]) $mine)) > 1",
+        since: "30m",
+        severity: "warning",
+        summary: "The slowest calls to $program take {{ $value }} seconds",
+        runbook: "Look at the latency of the database, at the processor and at the memory of the server. The dashboard shows which calls are slow.",
+    },
+    Alert {
+        name: "ZoppServerLimitsReached",
+        expression: "sum by (namespace, job, limit) (rate(zopp_server_limits_reached_total[10m]) $mine) > 0",
+        since: "30m",
+        severity: "warning",
+        summary: "$program refuses calls because of a limit: {{ $labels.limit }}",
+        runbook: "A client asks too often, or the limit is too low for your clients. The audit log and the log of the proxy before the server show which client it is. The page on the security of zopp has each limit and its flag.",
+    },
+    Alert {
+        name: "ZoppServerConnectionsRefused",
+        expression: "sum by (namespace, job, limit) (rate(zopp_server_connections_refused_total[10m]) $mine) > 0",
+        since: "15m",
+        severity: "warning",
+        summary: "$program closes new connections because of a limit: {{ $labels.limit }}",
+        runbook: "Clients cannot connect. Behind a proxy or a NAT gateway all clients share one address: raise --max-connections-per-address. Otherwise find the client that opens so many connections.",
+    },
+    Alert {
+        name: "ZoppServerAnswersNotTaken",
+        expression: "sum by (namespace, job) (increase(zopp_server_answers_not_taken_total[1h]) $mine) > 5",
+        since: "0m",
+        severity: "info",
+        summary: "Clients of $program did not take {{ $value }} answers in an hour",
+        runbook: "The server closed their connections, so that the answers do not fill its memory. A client hangs, or the network to it is too slow.",
+    },
+    Alert {
+        name: "ZoppServerAuditRowsLost",
+        expression: "sum by (namespace, job) (increase(zopp_server_audit_rows_lost_total[15m]) $mine) > 0",
+        since: "0m",
+        severity: "critical",
+        summary: "$program could not write {{ $value }} rows of the audit log",
+        runbook: "The database takes no rows: look at its disk and at the log of the server. Rows of changes are never lost, because a change without its row is refused. With --audit-required, reads without their row fail, too.",
+    },
+    Alert {
+        name: "ZoppServerHandshakesFail",
+        expression: "sum by (namespace, job) (rate(zopp_server_handshakes_failed_total[10m]) $mine) > 0.1",
+        since: "30m",
+        severity: "info",
+        summary: "TLS handshakes with $program fail {{ $value }} times a second",
+        runbook: "Clients do not trust the certificate, ask for another name, or have no certificate where the server demands one. A probe that opens a TCP connection and closes it counts, too.",
+    },
+    Alert {
+        name: "ZoppServerCertificateUnusable",
+        expression: r#"sum by (namespace, job, instance) (increase(zopp_server_certificate_reloads_total{result="error"}[1h]) $mine) > 0"#,
+        since: "0m",
+        severity: "warning",
+        summary: "A new certificate cannot be used by $program on {{ $labels.instance }}",
+        runbook: "New connections still get the certificate from before, until it ends. The log names the file and the fault. The alert ends an hour after the last fault, also if the files were not mended.",
+    },
+];
+
+const SERVER_PANELS: &[Panel] = &[
+    Panel {
+        title: "Calls by result",
+        unit: "reqps",
+        queries: &[("sum by (code) (rate(zopp_server_requests_total[5m]) $mine)", "{{code}}")],
+    },
+    Panel {
+        title: "Calls by method",
+        unit: "reqps",
+        queries: &[("sum by (method) (rate(zopp_server_requests_total[5m]) $mine)", "{{method}}")],
+    },
+    Panel {
+        title: "How long calls take",
+        unit: "s",
+        queries: &[
+            ("histogram_quantile(0.5, sum by (le) (rate(zopp_server_request_seconds_bucket[5m]) $mine))", "half"),
+            ("histogram_quantile(0.99, sum by (le) (rate(zopp_server_request_seconds_bucket[5m]) $mine))", "99 of 100"),
+        ],
+    },
+    Panel {
+        title: "How long calls take by method, 99 of 100",
+        unit: "s",
+        queries: &[(
+            "histogram_quantile(0.99, sum by (method, le) (rate(zopp_server_request_seconds_bucket[5m]) $mine))",
+            "{{method}}",
+        )],
+    },
+    Panel {
+        title: "Connections",
+        unit: "short",
+        queries: &[
+            ("sum by (instance) (zopp_server_connections $mine)", "{{instance}}"),
+            (
+                "sum by (limit) (increase(zopp_server_connections_refused_total[5m]) $mine)",
+                "refused in 5 minutes: {{limit}}",
+            ),
+        ],
+    },
+    Panel {
+        title: "Calls refused because of a limit",
+        unit: "ops",
+        queries: &[("sum by (limit) (rate(zopp_server_limits_reached_total[5m]) $mine)", "{{limit}}")],
+    },
+    Panel {
+        title: "Rechecks of watches",
+        unit: "ops",
+        queries: &[("sum (rate(zopp_server_watch_rechecks_total[5m]) $mine)", "rechecks")],
+    },
+    Panel {
+        title: "Faults in 5 minutes",
+        unit: "short",
+        queries: &[
+            ("sum (increase(zopp_server_answers_not_taken_total[5m]) $mine)", "answers not taken"),
+            ("sum (increase(zopp_server_audit_rows_lost_total[5m]) $mine)", "audit rows lost"),
+            ("sum (increase(zopp_server_handshakes_failed_total[5m]) $mine)", "handshakes failed"),
+            (
+                r#"sum (increase(zopp_server_certificate_reloads_total{result="error"}[5m]) $mine)"#,
+                "certificates that cannot be used",
+            ),
         ],
     },
 ];

@@ -187,7 +187,7 @@ pub(crate) fn reasons() -> Result<String, String> {
     Ok(text)
 }
 
-/// Metrics, by job, then those of all jobs.
+/// Metrics, by job and of the zopp server, then those of all jobs.
 pub(crate) fn metrics(of_manage: &Files) -> Result<String, String> {
     let mut text = format!(
         "{GENERATED}# Metrics\n\nThe names are those of a scrape. No label names an object, except in those metrics of push that have the \
@@ -200,6 +200,8 @@ pub(crate) fn metrics(of_manage: &Files) -> Result<String, String> {
     let (job, program) = MANAGE;
     let own = manage::own_metrics(of_manage, &common)?;
     let _ = write!(text, "\n## {job}\n\nOf `{program}`.\n\n{own}");
+    let server = &watched::SERVER;
+    let _ = write!(text, "\n## The zopp server\n\nOf `{}`.\n\n{}", server.program, server.own_metrics());
     let _ = write!(text, "\n## All jobs\n\nSome have a value only after the first run, request or event.\n\n{common}");
     Ok(text)
 }
@@ -250,10 +252,10 @@ impl Section {
 pub(crate) fn alerts(of_manage: &Files) -> Result<String, Box<dyn Error>> {
     let mut text = format!(
         "{GENERATED}# Alerts\n\n`prometheusRule.enabled=true` of the chart installs these alerts. Each has the labels `program` and `severity`. The alerts of one job \
-         come first, then those of every job that has the series.\n"
+         or of the zopp server come first, then those of every job that has the series.\n"
     );
     let mut sections = Vec::new();
-    for watched in &watched::JOBS {
+    for watched in watched::JOBS.iter().chain([&watched::SERVER]) {
         let series = watched.series();
         sections.extend(watched.watching(&series)?.chosen_alerts().map(Section::of));
     }

@@ -47,7 +47,7 @@ fn flags_and_variables() -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 /// Flags of kubectl, helm, cargo, Reloader and others that the pages show.
-const OTHERS: [&str; 51] = [
+const OTHERS: [&str; 52] = [
     "all-namespaces",
     "auto-annotation",
     "auto-reload-all",
@@ -91,6 +91,7 @@ const OTHERS: [&str; 51] = [
     "server-side",
     "serviceaccount",
     "set",
+    "set-json",
     "skip-tests",
     "sync-after-restart",
     "target",

@@ -78,6 +78,25 @@ const CROSSINGS: &[Crossing] = &[
             (r#"openzro_request_seconds_bucket{le="+Inf"}"#, GROWS),
         ],
     ),
+    ("ZoppServerAbsent", &[]),
+    (
+        "ZoppServerCallsFail",
+        &[(r#"zopp_server_requests_total{method="zopp.ZoppService/SetSecret",code="Unavailable"}"#, GROWS)],
+    ),
+    (
+        "ZoppServerSlow",
+        &[
+            (r#"zopp_server_request_seconds_bucket{le="1.024"}"#, "0x3000"),
+            (r#"zopp_server_request_seconds_bucket{le="2.048"}"#, GROWS),
+            (r#"zopp_server_request_seconds_bucket{le="+Inf"}"#, GROWS),
+        ],
+    ),
+    ("ZoppServerLimitsReached", &[(r#"zopp_server_limits_reached_total{limit="--max-answer-bytes"}"#, GROWS)]),
+    ("ZoppServerConnectionsRefused", &[(r#"zopp_server_connections_refused_total{limit="--max-connections"}"#, GROWS)]),
+    ("ZoppServerAnswersNotTaken", &[("zopp_server_answers_not_taken_total{}", GROWS)]),
+    ("ZoppServerAuditRowsLost", &[("zopp_server_audit_rows_lost_total{}", RISES)]),
+    ("ZoppServerHandshakesFail", &[("zopp_server_handshakes_failed_total{}", "0x10 0+60x3000")]),
+    ("ZoppServerCertificateUnusable", &[(r#"zopp_server_certificate_reloads_total{result="error"}"#, "0x9 1x3000")]),
     ("OperatorRemoteListOld", &[(r#"konverge_remote_list_age_seconds{collection="group",scope=""}"#, AGES)]),
     ("OperatorRemoteDrift", &[(r#"konverge_remote_drift_found_total{collection="group"}"#, GROWS)]),
     ("OperatorAbsent", &[]),
@@ -100,16 +119,27 @@ const CROSSINGS: &[Crossing] = &[
     ("OperatorWebhookCertificateEnds", &[("konverge_webhook_certificate_expiry_timestamp_seconds{}", "86970x3000")]),
 ];
 
-/// The rules of one operator.
+/// The rules of one program.
 struct Rules {
     program: String,
     rules: Vec<Value>,
 }
 
-/// The rules of each operator that the repository ships.
+impl Rules {
+    /// The series that says that the program runs.
+    fn build_info(&self) -> String {
+        match self.program.as_str() {
+            "zopp-server" => r#"zopp_server_build_info{version="1"}"#.to_owned(),
+            program => format!("konverge_build_info{{program=\"{program}\"}}"),
+        }
+    }
+}
+
+/// The rules of each program that the repository ships.
 fn shipped() -> Vec<Rules> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-    let files = ["pull", "push", "roll", "manage"].map(|job| format!("charts/konverge/files/alerts/{job}.yaml"));
+    let files =
+        ["pull", "push", "roll", "manage", "server"].map(|job| format!("charts/konverge/files/alerts/{job}.yaml"));
     let rules = files.into_iter().map(|file| {
         let text = fs::read_to_string(root.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         let content: Value = serde_saphyr::from_str(&text).unwrap();
@@ -153,7 +183,7 @@ fn state(state: &str, minute: u64, alerts: &[&str]) -> Value {
     })
 }
 
-/// Runs promtool's tests with the rules of one operator.
+/// Runs promtool's tests with the rules of one program.
 fn evaluate(rules: &[Value], tests: &[Value]) {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: Value| fs::write(folder.path().join(name), content.to_string()).unwrap();
@@ -167,8 +197,9 @@ fn evaluate(rules: &[Value], tests: &[Value]) {
 
 #[test]
 fn every_alert_fires_when_its_expression_has_held_for_its_time_and_not_before() {
-    for Rules { program, rules } in shipped() {
-        let tests: Vec<_> = rules
+    for shipped in shipped() {
+        let tests: Vec<_> = shipped
+            .rules
             .iter()
             .map(|rule| {
                 let alert = name(rule);
@@ -178,7 +209,7 @@ fn every_alert_fires_when_its_expression_has_held_for_its_time_and_not_before() 
                     .unwrap_or_else(|| panic!("no series that cross {alert} are known"));
                 // Without a series of its own it is about the one that says that the program runs.
                 let runs = if crossing.is_empty() { "1x9 _x3000" } else { "1x3000" };
-                let mut input = vec![series(&format!("konverge_build_info{{program=\"{program}\"}}"), runs)];
+                let mut input = vec![series(&shipped.build_info(), runs)];
                 input.extend(crossing.iter().map(|(name, values)| series(name, values)));
                 let fires = ONSET + waits(rule);
                 let before = if waits(rule) == 0 { ONSET - 1 } else { fires - 1 };
@@ -194,7 +225,7 @@ fn every_alert_fires_when_its_expression_has_held_for_its_time_and_not_before() 
                 })
             })
             .collect();
-        evaluate(&rules, &tests);
+        evaluate(&shipped.rules, &tests);
     }
 }
 

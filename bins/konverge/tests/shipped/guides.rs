@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 use crate::reader::{Reader, section, with_vault, with_zopp};
 
 const GITOPS: &str = include_str!("../../../../docs/how-to/gitops.md");
-const FROM_VAULT_SYNC_OPERATOR: &str = include_str!("../../../../docs/migrate/vault-sync-operator.md");
 const HIGH_AVAILABILITY: &str = include_str!("../../../../docs/how-to/high-availability.md");
 const INSTALL: &str = include_str!("../../../../docs/install.md");
 const MONITORING: &str = include_str!("../../../../docs/how-to/monitoring.md");
-const PULL: &str = include_str!("../../../../docs/tutorials/pull.md");
-const PUSH: &str = include_str!("../../../../docs/tutorials/push.md");
+pub(crate) const PULL: &str = include_str!("../../../../docs/tutorials/pull.md");
+pub(crate) const PUSH: &str = include_str!("../../../../docs/tutorials/push.md");
 const ROLL: &str = include_str!("../../../../docs/tutorials/roll.md");
 const TENANCY: &str = include_str!("../../../../docs/how-to/tenancy.md");
 const UNDO: &str = include_str!("../../../../docs/how-to/undo-a-secret.md");
@@ -23,17 +22,17 @@ const VAULT_LOGIN: &str = include_str!("../../../../docs/how-to/vault-login.md")
 const ZOPP_SERVER: &str = include_str!("../../../../docs/how-to/zopp-server.md");
 
 /// The steps of a page from its first one up to this number, which is not among them.
-fn steps_before(page: &'static str, number: u8) -> &'static str {
+pub(crate) fn steps_before(page: &'static str, number: u8) -> &'static str {
     page.split_once(&format!("\n{number}. ")).unwrap().0
 }
 
 /// The part of the page about the login to Vault that comes before the operator runs.
-fn login() -> &'static str {
+pub(crate) fn login() -> &'static str {
     VAULT_LOGIN.split_once("\n## 4. Check\n").unwrap().0
 }
 
 /// The same for push as the files in `deploy/` install it, under the names that the page gives.
-fn login_of_files() -> String {
+pub(crate) fn login_of_files() -> String {
     let of_chart = "names=konverge-push bound_service_account_namespaces=konverge-system";
     let of_files = "names=vault-sync-operator-controller-manager \
                     bound_service_account_namespaces=vault-sync-operator-system";
@@ -112,8 +111,15 @@ impl Reader {
         (parameters.self_signed(&key).unwrap().pem(), key.serialize_pem())
     }
 
+    /// Makes the API server know the kinds of the Prometheus operator.
+    async fn with_monitors(&mut self) {
+        for (kind, plural) in [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")] {
+            self.with_kind("monitoring.coreos.com", kind, plural).await;
+        }
+    }
+
     /// Makes the API server know a kind of others, with any content.
-    async fn with_kind(&mut self, group: &str, kind: &str, plural: &str) {
+    pub(crate) async fn with_kind(&mut self, group: &str, kind: &str, plural: &str) {
         let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
         let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1",
@@ -136,9 +142,7 @@ impl Reader {
 async fn the_guide_to_monitoring_lets_prometheus_read_and_protects_its_token() {
     let mut reader = Reader::new().await;
     reader.follow(steps_before(ROLL, 2)).await;
-    for (kind, plural) in [("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules")] {
-        reader.with_kind("monitoring.coreos.com", kind, plural).await;
-    }
+    reader.with_monitors().await;
     let (scrape, _) = MONITORING.split_once("\nWithout the Prometheus operator, scrape").unwrap();
     reader.follow(scrape).await;
     let found = "kubectl get servicemonitors,prometheusrules -n konverge-system -l release=prometheus -o name";
@@ -321,6 +325,18 @@ async fn the_guide_to_undo_a_change_of_a_secret_leads_to_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_the_installation_leads_to_a_release_that_passes_its_own_test() {
+    let mut reader = Reader::new().await;
+    reader.words.push(("REGISTRY/konverge", "konverge".to_owned()));
+    let install = section(INSTALL, "2. Install the chart");
+    assert!(install.contains("$ helm test konverge --namespace konverge-system\n"), "{install}");
+    reader.follow(install).await;
+    // The pod has ended with success, so Helm has deleted it. What it printed is left.
+    let log = fs::read_to_string(reader.plane.run_directory().path().join("konverge-test.log")).unwrap();
+    assert!(log.starts_with("http://127.0.0.1:") && log.ends_with("/readyz is ready\n"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_helm_the_files_install_each_operator_and_are_removed_as_the_pages_say() {
     let mut reader = Reader::new().await;
     let (_server, _vault) = (with_zopp(&mut reader).await, with_vault(&mut reader).await);
@@ -377,40 +393,6 @@ async fn without_helm_the_files_install_each_operator_and_are_removed_as_the_pag
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_of_vault_sync_operator_switch_as_the_page_says_and_vault_stays_as_it_is() {
-    let mut reader = Reader::new().await;
-    let _vault = with_vault(&mut reader).await;
-    reader.follow(&login_of_files()).await;
-    // The remains of the original: its Deployment, an object with its finalizer, and content without a mark.
-    let content = r#"{"data":{"password":"one"}}"#;
-    let vault = "curl --silent --fail --header \"X-Vault-Token: $VAULT_TOKEN\"";
-    for command in [
-        "kubectl create namespace vault-sync-operator-system",
-        "kubectl create deployment vault-sync-operator-controller-manager --namespace vault-sync-operator-system \
-         --image=ghcr.io/danieldonoghue/vault-sync-operator:v1",
-        "kubectl create namespace shop",
-        "kubectl create secret generic db --namespace shop --from-literal=password=one",
-        "kubectl annotate secret db --namespace shop vault-sync.io/path=secret/data/shop/db",
-        r#"kubectl patch secret db --namespace shop --patch '{"metadata":{"finalizers":["vault-sync.io/finalizer"]}}'"#,
-        &format!("{vault} --data '{content}' $VAULT_ADDR/v1/secret/data/shop/db"),
-    ] {
-        reader.run(command, &[]).await;
-    }
-    let switch = section(FROM_VAULT_SYNC_OPERATOR, "Switch");
-    assert!(switch.contains("`--existing=adopt`"), "{switch}");
-    reader.words.push(("--existing=refuse", "--existing=adopt".to_owned()));
-    reader.edit("deploy/vault-sync-operator.yaml");
-    reader.follow(switch).await;
-
-    let marked = format!("kubectl get secret db --namespace shop && {vault} $VAULT_ADDR/v1/secret/metadata/shop/db");
-    reader.run(&marked, &["…vault-sync.io/owner…"]).await;
-    reader.run("vault kv get secret/shop/db", &["version    1", "password    one"]).await;
-    let changed = r#"kubectl patch secret db --namespace shop --patch '{"stringData":{"password":"two"}}'"#;
-    reader.run(changed, &[]).await;
-    reader.run("vault kv get secret/shop/db", &["version    2", "password    two"]).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_guide_to_the_zopp_server_leads_from_tls_over_a_backup_to_its_restore() {
     let mut reader = Reader::new().await;
     let (certificate, key) = Reader::certificate(&["zopp.example.com".to_owned()]);
@@ -454,4 +436,21 @@ async fn the_guide_to_the_zopp_server_leads_from_tls_over_a_backup_to_its_restor
     let get = zopp(&reader, &format!("secret get GREETING {place}"));
     reader.run(&get, &["hello"]).await;
     assert!(fs::exists(&database).unwrap(), "the old database stays");
+
+    reader.with_monitors().await;
+    reader.follow(section(ZOPP_SERVER, "Watch")).await;
+    let found = "kubectl get configmaps,servicemonitors,prometheusrules --namespace konverge-system --output name";
+    let expected = [
+        "configmap/konverge-server-dashboard",
+        "servicemonitor.monitoring.coreos.com/konverge-server",
+        "prometheusrule.monitoring.coreos.com/konverge-server",
+    ];
+    reader.run(found, &expected).await;
+    let metrics =
+        format!("curl --silent --fail http://{}/metrics", reader.node.address("konverge-server", "http").unwrap());
+    let shown =
+        [r#"zopp_server_build_info{version="…"} 1"#, r#"zopp_server_certificate_reloads_total{result="error"} 0"#];
+    for line in shown {
+        reader.run(&metrics, &[line]).await;
+    }
 }

@@ -29,7 +29,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{arguments, chart, run, said};
+use crate::{arguments, chart, object, objects, run, said};
 
 /// Far longer than anything here takes, on a machine that does other things, too.
 const SOON: Duration = Duration::from_mins(2);
@@ -237,13 +237,30 @@ async fn an_operator_works_under_the_account_and_the_roles_of_its_release() {
     };
     until("it is rolled", stamped).await;
 
-    let probe = std::process::Command::new(env!("CARGO_BIN_EXE_konverge"))
-        .args(["probe", &format!("http://{address}/readyz")])
-        .output()
-        .unwrap();
-    assert!(probe.status.success(), "what helm test runs: {probe:?}");
+    assert_eq!(helm_test(&stage, &address, "60"), (Some(0), format!("http://{address}/readyz is ready\n")));
     process.terminate(SOON).await.unwrap();
+    let (code, said) = helm_test(&stage, &address, "1");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.starts_with(&format!("http://{address}/readyz is not ready: ")), "{said}");
     nothing_was_refused(&stage, &log, "roll").await;
+}
+
+/// Runs the command of the pod of `helm test`, with the address of the operator in place of its Service and with this timeout, as the pod does: without
+/// a token. Returns its exit code and its output.
+fn helm_test(stage: &Stage, address: &str, timeout: &str) -> (Option<i32>, String) {
+    let hooks = objects(&stage.helm(&["get", "hooks", "release"]));
+    let pod = &object(&hooks, "Pod", "release-konverge-test")["spec"];
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    let container = &pod["containers"][0];
+    assert_eq!(container["command"], json!(["/usr/bin/konverge"]));
+    let service = format!("release-konverge-roll.{}.svc:8080", stage.home);
+    let here = |argument: String| argument.replace(&service, address).replace("=60", &format!("={timeout}"));
+    let given: Vec<_> = arguments(container).into_iter().map(here).collect();
+    assert_eq!(given.last().unwrap(), &format!("http://{address}/readyz"));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_konverge"));
+    let output = command.env_clear().args(&given).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
 }
 
 /// Checks that the account of a part has sent requests, and says which of them its roles did not allow.

@@ -15,6 +15,7 @@ mod node;
 mod page;
 mod reader;
 mod rendered;
+mod switches;
 mod tutorials;
 mod values;
 mod versions;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use konverge_e2e::binary;
 use konverge_testkit::{ControlPlane, Process, ProcessSpec, eventually, free_port, http_get};
 use kube::{
@@ -115,8 +115,13 @@ impl Kubelet {
         for pod in &pods {
             let uid = uid(pod);
             if !self.running.contains_key(&uid) {
-                let started = self.run(pod).await?;
-                self.running.insert(uid.clone(), started);
+                match self.run(pod).await {
+                    Ok(started) => {
+                        self.running.insert(uid.clone(), started);
+                    }
+                    // It may wait for a Secret or for a pod behind it in the list.
+                    Err(error) => eprintln!("node: {error:#}"),
+                }
             }
             let Some(running) = self.running.get_mut(&uid).filter(|running| !running.is_reported) else { continue };
             if let Some(status) = running.status().await {
@@ -149,29 +154,32 @@ impl Kubelet {
             return Ok(Running { pod, process: None, ports: BTreeMap::new(), probe: None, is_reported: false });
         };
         let account = spec["serviceAccountName"].as_str().unwrap_or("default");
-        let kubeconfig = self.plane.service_account_kubeconfig(namespace, account).await?;
         let folder = self.plane.run_directory().path().join("pods").join(name);
         let mut ports = BTreeMap::new();
         for port in array(&container["ports"]) {
             ports.insert(port["containerPort"].to_string(), format!("127.0.0.1:{}", free_port()?));
         }
         let mounts = self.mount(namespace, &spec, &folder).await?;
-        let arguments: Vec<_> = array(&container["args"])
-            .filter_map(Value::as_str)
-            .map(|argument| argument_here(argument, &ports, &mounts))
-            .collect();
-        let mut process = ProcessSpec::new(name, binary(program)?).args(&arguments).env("KUBECONFIG", &kubeconfig);
+        let mut arguments = Vec::new();
+        for argument in array(&container["args"]).filter_map(Value::as_str) {
+            arguments.push(argument_here(&self.resolved(argument).await?, &ports, &mounts));
+        }
+        let mut process = ProcessSpec::new(name, binary(program)?).args(&arguments);
         for variable in array(&container["env"]) {
             if let (Some(name), Some(value)) = (variable["name"].as_str(), variable["value"].as_str()) {
                 process = process.env(name, value_here(value, &mounts));
             }
         }
-        // The token that a pod finds in its file system.
-        let token = folder.join("token");
-        fs::create_dir_all(&folder)?;
-        fs::write(&token, token_of(&kubeconfig)?)?;
-        for variable in ["VAULT_SYNC_VAULT_JWT_FILE", "ROLLOUT_VAULT_JWT_FILE"] {
-            process = process.env(variable, &token);
+        if spec["automountServiceAccountToken"] != json!(false) {
+            let kubeconfig = self.plane.service_account_kubeconfig(namespace, account).await?;
+            process = process.env("KUBECONFIG", &kubeconfig);
+            // The token that a pod finds in its file system.
+            let token = folder.join("token");
+            fs::create_dir_all(&folder)?;
+            fs::write(&token, token_of(&kubeconfig)?)?;
+            for variable in ["VAULT_SYNC_VAULT_JWT_FILE", "ROLLOUT_VAULT_JWT_FILE"] {
+                process = process.env(variable, &token);
+            }
         }
         for (port, variable) in UNNAMED_PORTS {
             if let Some(address) = ports.get(port) {
@@ -188,6 +196,27 @@ impl Kubelet {
             Some((port["name"].as_str()?.to_owned(), address.clone()))
         });
         Ok(Running { pod, process: Some(process), ports: named.collect(), probe, is_reported: false })
+    }
+
+    /// An argument with the address of a ready pod in place of the Service that it names, such as `http://konverge-roll.konverge-system.svc:8080/readyz`.
+    async fn resolved(&self, argument: &str) -> Result<String> {
+        let Some((host, service, namespace, port)) = service_in(argument) else { return Ok(argument.to_owned()) };
+        let found = Api::<Service>::namespaced(self.client.clone(), namespace).get(service).await;
+        let found = found.with_context(|| format!("an argument names service {namespace}/{service}"))?;
+        let spec = serde_json::to_value(&found.spec)?;
+        let port = array(&spec["ports"]).find(|known| known["port"].to_string() == port);
+        let port = port.and_then(|port| port["targetPort"].as_str()).context("the service has no such port")?;
+        let selector: BTreeMap<String, String> = serde_json::from_value(spec["selector"].clone())?;
+        let selector: Vec<_> = selector.iter().map(|(label, value)| format!("{label}={value}")).collect();
+        let selected = ListParams::default().labels(&selector.join(","));
+        let pods = Api::<Pod>::namespaced(self.client.clone(), namespace).list(&selected).await?.items;
+        let mut ready = pods
+            .iter()
+            .filter_map(|pod| self.running.get(text(pod.metadata.uid.as_ref())))
+            .filter(|running| running.is_reported);
+        let address = ready.find_map(|running| running.ports.get(port));
+        let address = address.with_context(|| format!("no pod of service {namespace}/{service} is ready"))?;
+        Ok(argument.replace(host, address))
     }
 
     /// Writes the Secrets of a pod into files, and makes the folders of its claims. Returns the folder of each mount by its path in the pod.
@@ -257,6 +286,14 @@ fn program(container: &Value) -> Option<&str> {
     let (image, _) = container["image"].as_str()?.split_once(':')?;
     let command = container["command"][0].as_str().map_or(image, |path| path.rsplit('/').next().unwrap_or(path));
     IMAGES.contains(&image).then_some(command)
+}
+
+/// The Service that an address in an argument names: the host, the name, the namespace and the port.
+fn service_in(argument: &str) -> Option<(&str, &str, &str, &str)> {
+    let host = argument.split_once("://")?.1.split('/').next()?;
+    let (name, port) = host.split_once(':')?;
+    let (service, namespace) = name.strip_suffix(".svc")?.split_once('.')?;
+    Some((host, service, namespace, port))
 }
 
 /// An argument with the ports and the files of this machine.

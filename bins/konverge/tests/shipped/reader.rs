@@ -54,6 +54,7 @@ impl Reader {
         fs::create_dir(&programs).unwrap();
         for (name, path) in [
             ("helm", helm()),
+            ("konverge", env!("CARGO_BIN_EXE_konverge").into()),
             ("kubectl", plane.kubectl().unwrap().to_owned()),
             ("kubectl-konverge", binary("kubectl-konverge").unwrap()),
             ("vault", root.join("bins/konverge/tests/shipped/vault.sh")),

@@ -1,10 +1,8 @@
 //! The alerts of every program: the condition, its meaning and the next step.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use super::expression::{Series, complete};
+use super::{Watching, expression::Series};
 
 /// An alert. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy)]
@@ -31,19 +29,19 @@ impl Alert {
         series.have(self.expression)
     }
 
-    pub(super) fn json(&self, program: &str, time_limit: Duration, runbooks: Option<&str>) -> Value {
+    pub(super) fn json(&self, of: &Watching<'_>) -> Value {
         // Half a limit later than a run may take, and well before the watchdog ends the program at three limits.
-        let stuck = (time_limit + time_limit / 2).as_secs().to_string();
-        let text = |template: &str| complete(template, program).replace("$stuck", &stuck);
+        let stuck = (of.time_limit + of.time_limit / 2).as_secs().to_string();
+        let text = |template: &str| of.complete(template).replace("$stuck", &stuck);
         let mut annotations = json!({ "summary": text(self.summary), "runbook": self.runbook });
-        if let Some(page) = runbooks {
+        if let Some(page) = of.runbooks {
             annotations["runbook_url"] = format!("{page}#{}", self.name.to_lowercase()).into();
         }
         json!({
             "alert": self.name,
             "expr": text(self.expression),
             "for": self.since,
-            "labels": { "severity": self.severity, "program": program },
+            "labels": { "severity": self.severity, "program": of.program },
             "annotations": annotations,
         })
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::expression::{Series, complete};
+use super::{Watching, expression::Series};
 
 /// A panel of the dashboard. It gets no further field, so that it can be written as a literal.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ impl Panel {
         self.queries.iter().all(|(expression, _)| series.have(expression))
     }
 
-    pub(super) fn json(&self, number: usize, program: &str) -> Value {
+    pub(super) fn json(&self, number: usize, of: &Watching<'_>) -> Value {
         let source = json!({ "type": "prometheus", "uid": "${datasource}" });
         let letters = ('A'..='Z').map(String::from);
         let targets: Vec<Value> = letters
@@ -33,7 +33,7 @@ impl Panel {
                 json!({
                     "refId": letter,
                     "datasource": source,
-                    "expr": complete(expression, program),
+                    "expr": of.complete(expression),
                     "legendFormat": legend,
                     "exemplar": expression.contains("_bucket"),
                 })

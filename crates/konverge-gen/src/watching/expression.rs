@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Default)]
 pub struct Series(BTreeSet<String>);
 
-/// The suffixes that Prometheus adds to a name: for counters, and for the parts of histograms.
-const ENDINGS: [&str; 4] = ["_total", "_bucket", "_sum", "_count"];
+/// The suffixes that a scrape adds to a name: for counters, for the parts of histograms, and for infos.
+const ENDINGS: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_info"];
 
 impl Series {
     /// These.
@@ -54,9 +54,9 @@ fn is_no_name(sign: char) -> bool {
     !(sign.is_ascii_alphanumeric() || sign == '_' || sign == ':')
 }
 
-/// With the program's name, and with what leaves only its series.
-pub(super) fn complete(expression: &str, program: &str) -> String {
-    let mine = format!("and on (job, instance) konverge_build_info{{program={program:?}}}");
+/// With the program's name, and with what leaves only its series: those of the processes that have the series `build_info`.
+pub(super) fn complete(expression: &str, program: &str, build_info: &str) -> String {
+    let mine = format!("and on (job, instance) {build_info}");
     expression.replace("$mine", &mine).replace("$program", program)
 }
 

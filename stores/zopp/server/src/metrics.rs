@@ -30,6 +30,10 @@ const STATUS: &str = "grpc-status";
 /// From a millisecond to 16 seconds.
 const BUCKETS: u16 = 15;
 
+/// Results of reading changed certificate files.
+const USABLE: &str = "success";
+const UNUSABLE: &str = "error";
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     method: String,
@@ -75,6 +79,15 @@ impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
     }
+}
+
+/// Reads the registry of the server's metrics, in which each family has a value, so that its type is known: for pages and alerts that are made of it.
+pub fn described<T>(read: impl FnOnce(&Registry) -> T) -> T {
+    let metrics = Metrics::new();
+    metrics.answered(OTHER, Code::Ok, Instant::now());
+    metrics.connection_refused(OTHER);
+    metrics.limit_reached(OTHER);
+    read(&metrics.registry)
 }
 
 fn seconds() -> Histogram {
@@ -130,6 +143,10 @@ impl Metrics {
             "Changed certificate files, by whether they could be used",
             reloads.clone(),
         );
+        // An increase is seen only of a series that was there before.
+        for result in [USABLE, UNUSABLE] {
+            reloads.get_or_create(&Loaded { result }).inc_by(0);
+        }
         registry.register("build", "The version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         Self {
             registry: Arc::new(registry),
@@ -191,7 +208,7 @@ impl Metrics {
 
     /// Certificate files changed.
     pub(crate) fn certificate_reload(&self, usable: bool) {
-        self.reloads.get_or_create(&Loaded { result: if usable { "success" } else { "error" } }).inc();
+        self.reloads.get_or_create(&Loaded { result: if usable { USABLE } else { UNUSABLE } }).inc();
     }
 
     fn answered(&self, path: &str, code: Code, since: Instant) {

@@ -70,13 +70,14 @@ impl Load {
         Ok(load)
     }
 
-    /// Where the metrics of each job are.
-    pub(crate) fn targets(&mut self) -> [(&'static str, String); 4] {
+    /// Where the metrics of each job and of the zopp server are.
+    pub(crate) fn targets(&mut self) -> [(&'static str, String); 5] {
         [
             ("pull", self.pull.metrics_address().to_owned()),
             ("push", self.push.operator().metrics_address().to_owned()),
             ("roll", self.roll.address().to_owned()),
             ("manage", self.manage.operator().metrics_address().to_owned()),
+            ("server", self.stage.server.health_address()),
         ]
     }
 

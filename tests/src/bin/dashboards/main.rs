@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 
 use crate::{load::Load, series::Range};
 
-/// The jobs, by the names of their files in the chart.
-const JOBS: [&str; 4] = ["pull", "push", "roll", "manage"];
+/// The jobs and the zopp server, by the names of their files in the chart.
+const PARTS: [&str; 5] = ["pull", "push", "roll", "manage", "server"];
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/charts/konverge/files");
 
@@ -65,13 +65,13 @@ async fn draw(length: Duration, into: &Path) -> Result<()> {
         load.step().await?;
     }
     fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
-    for job in JOBS {
-        let file = format!("{CHART}/dashboards/{job}.json");
+    for part in PARTS {
+        let file = format!("{CHART}/dashboards/{part}.json");
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
         let dashboard: Value = serde_json::from_str(&text).with_context(|| format!("{file} is no dashboard"))?;
         let panels = series::panels(prometheus.address(), &dashboard, range).await?;
         ensure!(panels.iter().any(|panel| !panel.curves.is_empty()), "{file}: Prometheus has none of its series");
-        let picture = into.join(format!("dashboard-{job}.svg"));
+        let picture = into.join(format!("dashboard-{part}.svg"));
         fs::write(&picture, picture::svg(&dashboard["title"], &panels, range))
             .with_context(|| format!("cannot write {}", picture.display()))?;
         println!("{} shows {} panels.", picture.display(), panels.len());
@@ -90,7 +90,7 @@ async fn draw(length: Duration, into: &Path) -> Result<()> {
 fn configuration(targets: &[(&'static str, String)]) -> Result<Vec<(&'static str, String)>> {
     let scrapes =
         targets.iter().map(|(job, address)| json!({ "job_name": job, "static_configs": [{ "targets": [address] }] }));
-    let names = ["pull.yaml", "push.yaml", "roll.yaml", "manage.yaml"];
+    let names = ["pull.yaml", "push.yaml", "roll.yaml", "manage.yaml", "server.yaml"];
     let configuration = json!({
         "global": { "scrape_interval": SCRAPES, "evaluation_interval": SCRAPES },
         "rule_files": names,
