@@ -24,7 +24,7 @@ mod identity_service;
 mod limit_hits;
 pub mod limits;
 mod memory;
-mod metrics;
+pub mod metrics;
 mod own_service;
 mod pieces;
 mod place;
