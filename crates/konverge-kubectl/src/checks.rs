@@ -25,12 +25,14 @@ impl Installation {
             (0, _) => Finding::wrong(
                 "operator",
                 says,
-                format!("kubectl logs deployment/{name} -n {namespace}; /readyz of a pod tells what it waits for"),
+                format!(
+                    "kubectl logs deployment/{name} -n {namespace}; /readyz?verbose of a pod shows what it waits for"
+                ),
             ),
             (ready, wanted) if ready < wanted => Finding::note(
                 "operator",
                 says,
-                Some(&format!("kubectl get pods -n {namespace}; one that is ready is enough to work")),
+                Some(&format!("kubectl get pods -n {namespace}; one ready replica is enough")),
             ),
             _ => Finding::fine("operator", says),
         }
@@ -48,7 +50,7 @@ impl Cluster {
         let next = "see the operator's pods and their log";
         if leaders.is_empty() {
             return if elects {
-                Finding::wrong("leader", format!("there is no lease {lease}, so nobody has ever led"), next)
+                Finding::wrong("leader", format!("there is no lease {lease}, so no replica has ever led"), next)
             } else {
                 Finding::note("leader", format!("there is no lease {lease}; a single process needs none"), None)
             };
@@ -64,13 +66,13 @@ impl Cluster {
         let said = leaders.iter().map(|leader| match (&leader.holder, leader.renewed) {
             (Some(holder), Some(renewed)) => {
                 format!(
-                    "nobody has renewed the lease {}/{lease} for {}; {holder} was the last",
+                    "no replica has renewed the lease {}/{lease} for {}; the last one was {holder}",
                     leader.namespace,
                     age(renewed, now)
                 )
             }
             (Some(holder), None) => format!("{holder} never renewed the lease {}/{lease}", leader.namespace),
-            (None, _) => format!("the lease {}/{lease} was given back, and nobody has taken it", leader.namespace),
+            (None, _) => format!("the lease {}/{lease} was released, and no replica has taken it", leader.namespace),
         });
         Finding::wrong("leader", said.collect::<Vec<_>>().join("; "), next)
     }

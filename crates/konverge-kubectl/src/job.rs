@@ -226,7 +226,7 @@ pub struct Difference {
 pub enum Fate {
     /// It holds what it should.
     Same,
-    /// It would be made.
+    /// It would be created.
     Created,
     /// It would be changed.
     Changed,

@@ -155,7 +155,10 @@ fn words(report: &Report) -> String {
     let count = report.objects.len();
     text.push_str(&match (count, losing) {
         (0, _) => format!("No object uses {}.", report.tool),
+        (1, 0) => format!("1 object uses {}. It loses no feature.", report.tool),
+        (1, _) => format!("1 object uses {}. It loses a feature.", report.tool),
         (_, 0) => format!("{count} objects use {}. None of them loses a feature.", report.tool),
+        (_, 1) => format!("{count} objects use {}. 1 of them loses a feature.", report.tool),
         _ => format!("{count} objects use {}. {losing} of them lose a feature.", report.tool),
     });
     text.push_str(&format!(" Nothing was written. {} has the steps.\n", report.page));
@@ -194,9 +197,16 @@ mod tests {
             words(&report(vec![row("web", &["a pattern"]), row("api", &[])])),
             "deployment/web in namespace shop\n  becomes  followed\n  LOST     a pattern\n\n\
              deployment/api in namespace shop\n  becomes  followed\n\n\
-             2 objects use reloader. 1 of them lose a feature. Nothing was written. docs/migrate/reloader.md has the steps.\n"
+             2 objects use reloader. 1 of them loses a feature. Nothing was written. docs/migrate/reloader.md has the steps.\n"
         );
-        assert!(words(&report(vec![row("api", &[])])).contains("None of them loses a feature."));
+        for (objects, expected) in [
+            (vec![row("api", &[])], "1 object uses reloader. It loses no feature."),
+            (vec![row("api", &["x"])], "1 object uses reloader. It loses a feature."),
+            (vec![row("api", &[]), row("web", &[])], "2 objects use reloader. None of them loses a feature."),
+            (vec![row("api", &["x"]), row("web", &["x"])], "2 objects use reloader. 2 of them lose a feature."),
+        ] {
+            assert!(words(&report(objects)).contains(expected), "{expected}");
+        }
         assert!(words(&report(Vec::new())).starts_with("No object uses reloader."));
     }
 

@@ -120,7 +120,7 @@ pub async fn findings<O: Operator>(job: &O, cluster: &Cluster, namespace: Option
     match &installations {
         Err(failure) => findings.push(Finding::unknown("operator", failure)),
         Ok(found) if found.is_empty() && !is_requested => {
-            return vec![Finding::note("operator", "it is not installed, and nothing asks for it", None)];
+            return vec![Finding::note("operator", "it is not installed, and no object needs it", None)];
         }
         Ok(found) if found.is_empty() => {
             findings.push(Finding::note("operator", Installation::missing(job), Some(job.how_to_install())));

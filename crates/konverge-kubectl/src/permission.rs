@@ -186,7 +186,7 @@ impl Cluster {
         match self.lacking(installation, needed).await {
             Err(failure) => Finding::unknown("permissions", &failure),
             Ok(lacking) if lacking.is_empty() => {
-                Finding::fine("permissions", format!("service account {account} may do all that it has to"))
+                Finding::fine("permissions", format!("service account {account} has all permissions that it needs"))
             }
             Ok(lacking) => {
                 let words: Vec<String> = lacking.iter().map(Permission::to_string).collect();

@@ -37,18 +37,18 @@ impl Target {
             [kind, name] if !kind.contains('/') && !name.contains('/') => (&**kind, Some(&**name)),
             _ => {
                 return Err(Failure::Usage(format!(
-                    "{:?} is no object; write TYPE/NAME, such as deployment/web",
+                    "{:?} does not name an object; write TYPE/NAME, such as deployment/web",
                     words.join(" ")
                 )));
             }
         };
         let known = kinds.iter().find(|known| known.is_called(kind)).ok_or_else(|| {
             let all: Vec<String> = kinds.iter().map(Kind::singular).collect();
-            Failure::Usage(format!("there is no job for {kind:?}; there is one for {}", all.join(", ")))
+            Failure::Usage(format!("no job works on {kind:?}; the known types are {}", all.join(", ")))
         })?;
         if let Some(name) = name.filter(|name| !is_name(name)) {
             return Err(Failure::Usage(format!(
-                "{name:?} is no name of a {}; write TYPE/NAME, such as {}/web",
+                "{name:?} is not a valid name of a {}; write TYPE/NAME, such as {}/web",
                 known.singular(),
                 known.singular()
             )));
@@ -120,16 +120,16 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused_with_what_to_write() {
         for (text, says) in [
-            ("pod/web", "there is one for deployment, secret"),
-            ("deployments.batch/web", "there is no job for \"deployments.batch\""),
-            ("web", "there is no job for \"web\""),
-            ("/web", "there is no job for \"\""),
-            ("deploy/", "is no name of a deployment"),
-            ("deploy/a/b", "is no name of a deployment"),
-            ("deploy/..", "is no name of a deployment"),
-            ("deploy/Web", "is no name of a deployment"),
-            ("deploy/web other", "is no object"),
-            ("deploy/web secret/db", "is no object"),
+            ("pod/web", "the known types are deployment, secret"),
+            ("deployments.batch/web", "no job works on \"deployments.batch\""),
+            ("web", "no job works on \"web\""),
+            ("/web", "no job works on \"\""),
+            ("deploy/", "is not a valid name of a deployment"),
+            ("deploy/a/b", "is not a valid name of a deployment"),
+            ("deploy/..", "is not a valid name of a deployment"),
+            ("deploy/Web", "is not a valid name of a deployment"),
+            ("deploy/web other", "does not name an object"),
+            ("deploy/web secret/db", "does not name an object"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

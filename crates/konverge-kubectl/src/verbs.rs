@@ -104,7 +104,7 @@ fn asking<'a>(
     let concerned = concerned(jobs, one, object);
     if concerned.is_empty() {
         return Err(Failure::Failed(format!(
-            "{one}{} asks for nothing; kubectl konverge why {one} tells how it would",
+            "{one}{} has not opted in; kubectl konverge why {one} shows how to opt in",
             one.kind.place(&cluster.namespace)
         )));
     }

@@ -74,7 +74,7 @@ impl Job for Manage {
     }
 
     fn how_to_ask(&self, kind: &Kind, _: &str) -> String {
-        format!("Every {} asks.", kind.resource.kind)
+        format!("The operator follows every {}.", kind.resource.kind)
     }
 
     async fn explain(&self, _: &Cluster, _: &Kind, object: &DynamicObject) -> Vec<Fact> {
@@ -163,7 +163,7 @@ impl Operator for Manage {
         } else {
             // The value of a variable that comes from a Secret is not in the Deployment.
             let text = format!(
-                "openZro at {}; the token is on the command line or in a variable, where other processes may read it, and a new one needs a restart",
+                "openZro at {}; the token is an argument or a variable, which other processes may read, and a new token needs a restart",
                 config.openzro_management_url
             );
             findings.push(Finding::note("settings", text, Some("mount the Secret and use --openzro-api-key-file")));

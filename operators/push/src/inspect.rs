@@ -61,7 +61,7 @@ impl Job for Push {
 
     fn how_to_ask(&self, kind: &konverge_kubectl::Kind, name: &str) -> String {
         if kind.resource.kind == Kind::VaultPush.name() {
-            return "Every VaultPush asks.".to_owned();
+            return "The operator follows every VaultPush.".to_owned();
         }
         let what =
             if kind.resource.kind == Kind::Secret.name() { "all its keys" } else { "each Secret that its pods use" };
@@ -91,7 +91,7 @@ impl Job for Push {
     fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
         let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
         if !is_vault_push && parse_spec(object.annotations()).is_none() {
-            return Err(Failure::Failed(format!("it does not ask for a push any more; set {PATH} first")));
+            return Err(Failure::Failed(format!("it has no {PATH} any more; set it first")));
         }
         let (annotation, value) = match wish {
             Wish::Sync(token) => (SYNC_NOW, token.clone().into()),

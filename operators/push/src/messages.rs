@@ -52,7 +52,9 @@ pub fn not_allowed(namespace: &str, location: &str) -> Statement {
 pub fn claimed(location: &str, holder: &ObjectRef) -> Statement {
     problem(
         reasons::OWNED_BY_ANOTHER,
-        format!("{location} is kept for {holder}. It stays as that wants it; choose another path for one of the two"),
+        format!(
+            "{location} is kept for {holder}. It stays as that object requests; choose another path for one of the two"
+        ),
     )
 }
 
@@ -91,8 +93,8 @@ pub fn claimed_key(location: &str, key: &str, owner: &str) -> Statement {
     problem(
         reasons::OWNED_BY_ANOTHER,
         format!(
-            "the key {key} of {location} is kept for {owner}. None of ours is written there; give the key another name, or take \
-             it out of the other"
+            "the key {key} of {location} is kept for {owner}. This object's key is not written there; rename the key, or \
+             remove it from the other object"
         ),
     )
 }
@@ -120,7 +122,7 @@ pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
         Lack::Secret { name, optional: true } => notice(
             reasons::SECRET_NOT_FOUND,
             format!(
-                "secret {name:?} is not there, which the pods can do without; {location} stays as it is until it comes"
+                "secret {name:?} does not exist, and is optional for the pods; {location} stays as it is until it exists"
             ),
         ),
         Lack::Secret { name, optional: false } => problem(
@@ -133,7 +135,7 @@ pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
         Lack::Key { secret, key, available } => problem(
             reasons::KEY_NOT_FOUND,
             format!(
-                "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or mend {}",
+                "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or correct {}",
                 few(available),
                 kind.setting(annotations::SECRETS)
             ),
@@ -148,8 +150,8 @@ pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
         Lack::Binary { key } => problem(
             reasons::BINARY_VALUE,
             format!(
-                "the value of {key:?} is no text, which is all that Vault keeps; {location} stays as it is. Set {}: {} to \
-                 have it encoded",
+                "the value of {key:?} is not valid UTF-8, and Vault keeps text only; {location} stays as it is. Set {}: {} to \
+                  store it in base64",
                 kind.setting(annotations::BINARY),
                 kind.policy(BinaryPolicy::Base64)
             ),
@@ -173,7 +175,7 @@ pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
 
 /// Values were encoded.
 pub fn encoded(location: &str, keys: &[String]) -> Statement {
-    notice(reasons::ENCODED, format!("no text, and therefore in base64 at {location}: {}", few(keys)))
+    notice(reasons::ENCODED, format!("not valid UTF-8, so stored in base64 at {location}: {}", few(keys)))
 }
 
 /// The path has new content without a mark, which its writer may be about to mark.
@@ -181,7 +183,7 @@ pub fn awaited(location: &str) -> Statement {
     problem(
         reasons::JUST_WRITTEN,
         format!(
-            "{location} was written moments ago by somebody who has not marked it as theirs yet. It is looked at again in a few \
+            "{location} was written moments ago by a client that has not marked it yet. The operator looks again in a few \
              seconds"
         ),
     )
@@ -213,7 +215,7 @@ pub fn adopted_keys(location: &str, keys: &[String]) -> Statement {
 pub fn drifted(location: &str) -> Statement {
     notice(
         reasons::DRIFT_CORRECTED,
-        format!("{location} was changed or deleted by somebody else; it holds what the cluster says again"),
+        format!("{location} was changed or deleted by another client; the operator has restored it"),
     )
 }
 
@@ -222,7 +224,7 @@ pub fn unmarked(location: &str, error: &VaultError) -> Statement {
     notice(
         reasons::UNMARKED,
         format!(
-            "{location} is written, and its owner could not be noted there: {error}. Without that nobody else can tell whose it \
+            "{location} is written without a mark of its owner: {error}. Other operators cannot tell whose it \
              is; allow patch, or read and update, on the metadata path"
         ),
     )
@@ -235,9 +237,9 @@ pub fn record_taken(kind: Kind) -> Statement {
         Severity::Warning,
         reasons::RECORD_TAKEN,
         format!(
-            "somebody takes {what} away or sets it back, again and again, so it is written later and later. What changes still reaches \
-             Vault, but what was written may be left there if the operator is stopped or the object deleted meanwhile; find out who \
-             does it: metadata.managedFields name them"
+            "another client keeps removing {what} or setting it back, so the operator restores it with growing pauses. Changes still reach \
+             Vault, but content may stay there if the operator is stopped or the object deleted meanwhile; find the client: \
+             metadata.managedFields names it"
         ),
     )
 }
@@ -263,7 +265,7 @@ pub fn paused(kind: Kind) -> Statement {
 
 /// Paths that the object no longer requests were cleared.
 pub fn dropped(locations: &[String]) -> Statement {
-    notice(reasons::CLEARED, format!("not asked for any more and deleted in Vault: {}", few(locations)))
+    notice(reasons::CLEARED, format!("no longer requested, and deleted in Vault: {}", few(locations)))
 }
 
 /// Content at a dropped path may be ours and is not known to be.
@@ -287,16 +289,15 @@ pub fn cleared(locations: &[String]) -> Statement {
 pub fn released(locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Statement {
     let then = match orphans {
         Some(orphans) => format!(
-            "They are cleared when Vault serves again; until then they are in the ConfigMap {orphans}. The last error: {}",
+            "The operator clears them when Vault serves again; until then the ConfigMap {orphans} lists them. The last error: {}",
             in_one_line(error)
         ),
-        None => format!(
-            "That could not be remembered, so nobody clears them but you. The last error: {}",
-            in_one_line(error)
-        ),
+        None => {
+            format!("That could not be recorded, so only you can clear them. The last error: {}", in_one_line(error))
+        }
     };
     let left = few(locations);
-    problem(reasons::RELEASED, format!("let go after its deadline; still in Vault: {left}. {then}"))
+    problem(reasons::RELEASED, format!("released after its deadline; still in Vault: {left}. {then}"))
 }
 
 #[cfg(test)]

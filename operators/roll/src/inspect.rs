@@ -82,11 +82,13 @@ impl Job for Roll {
         let annotate = format!("kubectl annotate {} {name}", kind.singular());
         match what(kind) {
             Some(What::Source(_)) => {
-                format!("To have whoever uses it rolled when its content changes:\n  {annotate} {ROLL_USERS}=true")
+                format!(
+                    "To restart the workloads that use it when its content changes:\n  {annotate} {ROLL_USERS}=true"
+                )
             }
-            Some(What::Trigger(kind)) => format!("Every {} asks.", kind.name()),
+            Some(What::Trigger(kind)) => format!("The operator follows every {}.", kind.name()),
             _ => format!(
-                "To have it rolled when the content of what its pods use changes:\n  {annotate} {ON_CHANGE}=true"
+                "To restart it when a Secret or ConfigMap that its pods use changes:\n  {annotate} {ON_CHANGE}=true"
             ),
         }
     }
@@ -117,14 +119,14 @@ impl Job for Roll {
         let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
         if let Some(kind) = trigger::kind_of(kind) {
             let how = match kind {
-                TriggerKind::VaultRollout => "spec.suspend of it has nothing rolled for its sake",
-                TriggerKind::VaultSyncStatus => "its workload can be paused, or be asked by a VaultRollout instead",
+                TriggerKind::VaultRollout => "set its spec.suspend instead",
+                TriggerKind::VaultSyncStatus => "pause its workload, or use a VaultRollout instead",
             };
-            return Err(Failure::Failed(format!("roll is asked on workloads, and this is none; {how}")));
+            return Err(Failure::Failed(format!("roll pauses and resumes only workloads; {how}")));
         }
         if KINDS.into_iter().all(|known| known.name() != kind) {
             return Err(Failure::Failed(format!(
-                "roll is asked on workloads, and this is none; {}=true has nobody rolled for it",
+                "roll pauses and resumes only workloads; with {}=true nothing restarts for this object",
                 crate::declarations::IGNORE
             )));
         }
@@ -135,8 +137,8 @@ impl Job for Roll {
             Wish::Sync(_) => {
                 let restart = format!("kubectl rollout restart {}/{}", kind.to_ascii_lowercase(), object.name_any());
                 return Err(Failure::Failed(format!(
-                    "roll cannot be asked: it looks at each change by itself, and what it holds back is told by why. To restart its pods now, \
-                     whatever changed: {restart}"
+                    "roll needs no request: it handles each change by itself, and why shows what it holds back. To restart its pods now, \
+                     without a change: {restart}"
                 )));
             }
         };
@@ -190,7 +192,7 @@ impl Operator for Roll {
         let note = several.then(|| {
             let wanted = installation.wanted;
             let text = format!(
-                "{wanted} processes work at the same time; that rolls nothing twice, and costs each request twice"
+                "{wanted} processes work at the same time; nothing restarts twice, but each request is sent twice"
             );
             Finding::note("settings", text, Some("give it --leader-elect"))
         });

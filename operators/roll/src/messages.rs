@@ -64,7 +64,7 @@ pub fn rolled_user(user: &WorkloadRef) -> Statement {
 pub fn ran_away() -> Statement {
     problem(
         reasons::RAN_AWAY,
-        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nobody for it until it is quiet; find the client \
+        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nothing for it until it is quiet; find the client \
          that writes it: metadata.managedFields names it"
             .to_owned(),
     )
@@ -74,7 +74,7 @@ pub fn ran_away() -> Statement {
 pub fn vault_ran_away() -> Statement {
     problem(
         reasons::RAN_AWAY,
-        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nobody for it until it is quiet; Vault's audit log \
+        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nothing for it until it is quiet; Vault's audit log \
          names the client that writes it"
             .to_owned(),
     )
@@ -126,11 +126,14 @@ pub fn refused(source: &SourceName, error: &impl std::error::Error) -> Statement
 /// It waits. `changed` is what for.
 pub fn held(hold: BlockedBy, changed: &str) -> Statement {
     let why = match hold {
-        BlockedBy::Asked => "its annotation says to pause".to_owned(),
+        BlockedBy::Asked => "its annotation pauses it".to_owned(),
         BlockedBy::Paused => "its rollout is paused; resume it to have it rolled".to_owned(),
         BlockedBy::Debounce(until) => format!("more changes may come until {}", second(until.wall())),
         BlockedBy::Interval(until) => {
-            format!("it was rolled a short while ago; the next time is {} at the earliest", second(until.wall()))
+            format!(
+                "the minimum interval has not passed; the next rollout is at {} at the earliest",
+                second(until.wall())
+            )
         }
     };
     let reason = match hold {
@@ -144,14 +147,15 @@ pub fn held(hold: BlockedBy, changed: &str) -> Statement {
 pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Statement> {
     match deferral {
         Deferral::RanAway(_) => {
-            let text = format!("{changed} too often, and it is not rolled for that before the source is quiet");
+            let text = format!("{changed} too often, and it is not rolled before the source is quiet");
             Some(notice(reasons::BREAKER, text))
         }
         Deferral::Suspended | Deferral::Awaited(_, None) => None,
         Deferral::Awaited(secret, Some(until)) => {
             let until = second(until.wall());
-            let text =
-                format!("{changed}, and it is not rolled yet: {secret} has to follow, and is waited for until {until}");
+            let text = format!(
+                "{changed}, and it is not rolled yet: it waits for {secret} to follow, until {until} at the latest"
+            );
             Some(notice(reasons::AWAITED, text))
         }
         Deferral::Overdue(secret, until) => {
@@ -175,7 +179,7 @@ pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<State
         WaveGate::Halted(other) => {
             let text = format!(
                 "{changed}, and it is not rolled: {other} of an earlier wave is first, and cannot be rolled or does not become ready. Its \
-                 events tell why. Mend that, or change the content again"
+                 events tell why. Fix that, or change the content again"
             );
             Some(problem(reasons::HALTED, text))
         }
@@ -194,15 +198,19 @@ pub fn spent(spent: &Spent, changed: &str) -> Statement {
 /// Names the changed sources, and the annotation by which each counts.
 pub fn because<'a>(changed: impl IntoIterator<Item = (&'a SourceName, &'a Use)>) -> String {
     let all: Vec<_> = changed.into_iter().map(|(source, used)| format!("{source} changed ({})", used.rule)).collect();
-    if all.is_empty() { "what it uses is not what its pods were rolled for".to_owned() } else { few(all) }
+    if all.is_empty() {
+        "the content that it uses differs from the content that its pods were rolled for".to_owned()
+    } else {
+        few(all)
+    }
 }
 
 /// Names the way to roll a workload that runs the pod template of another one.
 pub(crate) fn template_elsewhere(other: &TemplateOf) -> String {
     let TemplateOf { kind, name } = other;
     format!(
-        "its pods are made of the template of {kind} {name}, which spec.workloadRef names, so it is not rolled itself; ask for that one, which rolls \
-         these pods"
+        "its pods are made of the template of {kind} {name}, which spec.workloadRef names, so it is not rolled itself; annotate that one, which rolls \
+          these pods"
     )
 }
 

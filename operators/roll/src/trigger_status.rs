@@ -157,7 +157,7 @@ fn conditions(
         last.filter(|(in_step, _)| in_step.rolled >= before.last_rollout_time)
     {
         let time = in_step.rolled.map(second).unwrap_or_default();
-        let because = in_step.because.as_deref().unwrap_or("why is not recorded");
+        let because = in_step.because.as_deref().unwrap_or("the cause is not recorded");
         let text = format!("{workload} was rolled at {time} for {}: {because}", what(source, &in_step.version));
         conditions.set(ROLLED_OUT, ConditionStatus::True, &reason(reasons::ROLLED_USER), &text, moment);
     }

@@ -147,6 +147,15 @@ spec:
     spec: {containers: [{name: web, image: "registry.k8s.io/pause:3.10", envFrom: [{secretRef: {name: db}}]}]}
 "#;
 
+/// The command that shows the revision of a pod template. The generation of a Deployment also counts changes of its annotations.
+fn revision_of(workload: &str) -> String {
+    let path = match workload.split_once('/') {
+        Some(("deployment", _)) => r"{.metadata.annotations.deployment\.kubernetes\.io/revision}",
+        _ => "{.metadata.generation}",
+    };
+    format!("kubectl get {workload} --namespace shop --output jsonpath='{path}'")
+}
+
 impl Reader {
     async fn run_all(&mut self, commands: &[&str]) {
         for command in commands {
@@ -160,10 +169,9 @@ impl Reader {
         self.run("kubectl apply -f before.yaml", &[]).await;
     }
 
-    /// Waits until the spec of a workload has been changed so often that it has this generation.
-    async fn is_of_generation(&mut self, workload: &str, generation: &str) {
-        let look = format!("kubectl get {workload} --namespace shop --output jsonpath='{{.metadata.generation}}'");
-        self.run(&look, &[generation]).await;
+    /// Waits until the pod template of a workload has this revision: 1 until its first restart.
+    async fn is_of_revision(&mut self, workload: &str, revision: &str) {
+        self.run(&revision_of(workload), &[revision]).await;
     }
 
     /// Changes a value of the Secret `db`, and waits until the workload `web` is rolled for it.
@@ -205,7 +213,7 @@ async fn users_of_reloader_switch_as_the_page_says_and_exactly_their_workloads_r
         "daemonset/searching",
     ];
     for workload in all {
-        reader.is_of_generation(workload, "1").await;
+        reader.is_of_revision(workload, "1").await;
     }
     for (change, restarted) in [
         (r#"configmap settings --patch '{"data":{"colour":"red"}}'"#, &["deployment/web", "statefulset/named"][..]),
@@ -218,14 +226,13 @@ async fn users_of_reloader_switch_as_the_page_says_and_exactly_their_workloads_r
     ] {
         reader.run(&format!("kubectl patch --namespace shop {change}"), &[]).await;
         for workload in restarted {
-            reader.is_of_generation(workload, "2").await;
+            reader.is_of_revision(workload, "2").await;
         }
     }
     for workload in all {
         let once = if workload == "deployment/untouched" { "1" } else { "2" };
-        let (_, generation) = reader
-            .shell(&format!("kubectl get {workload} --namespace shop --output jsonpath='{{.metadata.generation}}'"));
-        assert_eq!(generation, once, "{workload}");
+        let (_, revision) = reader.shell(&revision_of(workload));
+        assert_eq!(revision, once, "{workload}");
     }
 }
 
@@ -251,7 +258,7 @@ async fn users_of_wave_switch_as_the_page_says_and_what_it_left_holds_nothing_up
 
     reader.follow(section(WAVE, "Look first")).await;
     reader.follow(section(WAVE, "Switch")).await;
-    reader.is_of_generation("deployment/web", "1").await;
+    reader.is_of_revision("deployment/web", "1").await;
     reader.rolls_for_the_secret().await;
     reader.run("kubectl delete deployment web --namespace shop --timeout=60s", &[]).await;
     let (found, owners) =
@@ -431,8 +438,8 @@ async fn users_of_vault_sync_status_switch_as_the_page_says_and_nothing_restarts
     reader.follow(section(VAULT_SYNC_STATUS, "Switch")).await;
     let (_, left) = reader.shell("kubectl get vaultsyncstatus web --namespace shop --output yaml");
     assert!(!left.contains("kopf"), "{left}");
-    reader.is_of_generation("deployment/web", "1").await;
+    reader.is_of_revision("deployment/web", "1").await;
     reader.run(&write("two"), &[]).await;
-    reader.is_of_generation("deployment/web", "2").await;
+    reader.is_of_revision("deployment/web", "2").await;
     reader.run("kubectl delete vaultsyncstatus web --namespace shop --timeout=60s", &[]).await;
 }

@@ -39,10 +39,12 @@ async fn each_job_of_one_process_is_found_with_its_own_settings() {
         ("push", "ok settings one rule says who may write where: *=secret/data/{namespace}/* "),
         (
             "roll",
-            "ok settings each workload once in 1m at most, at most 100 rollouts per minute, 25 concurrent rollouts ",
+            "ok settings each workload at most once in 1m, at most 100 rollouts per minute, 25 concurrent rollouts ",
         ),
     ] {
-        found.says(&[&format!("{job} {operator} {settings}ok permissions service account {home}/konverge may do all")]);
+        found.says(&[&format!(
+            "{job} {operator} {settings}ok permissions service account {home}/konverge has all permissions"
+        )]);
     }
     // Each elects, and none of them has run.
     found.says(&["there is no lease zopp-operator,", "there is no lease vault-sync-operator.io,"]);

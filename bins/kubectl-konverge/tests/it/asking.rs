@@ -19,7 +19,7 @@ async fn a_sync_that_is_waited_for_has_been_answered_when_it_ends() {
         world.run("sync secret/db --wait").await.ends(0).says(&["secret/db: Synced"]);
         assert_eq!(world.held(&world.path("db")).await["password"], VALUES[0], "it was put right before the answer");
     }
-    world.run("sync secret/db").await.ends(0).says(&["is asked for"]);
+    world.run("sync secret/db").await.ends(0).says(&["a sync is requested"]);
 
     world.secret("far", &[("a", "b")], json!({ "vault-sync.io/path": "secret/data/elsewhere/x" })).await;
     world.run("sync secret/far --wait").await.ends(1).says(&["secret/far: PathNotAllowed", "may not write"]);
@@ -27,7 +27,7 @@ async fn a_sync_that_is_waited_for_has_been_answered_when_it_ends() {
     assert_eq!((&answer["asked"], &answer["state"]), (&json!("sync"), &json!("PathNotAllowed")));
 
     world.secret("silent", &[("a", "b")], json!({})).await;
-    world.run("sync secret/silent --wait").await.ends(2).says(&["asks for nothing"]);
+    world.run("sync secret/silent --wait").await.ends(2).says(&["has not opted in"]);
 
     drop(operator);
     world.until("secret/db", "Synced").await;
@@ -48,20 +48,20 @@ async fn what_is_paused_is_left_alone_until_it_is_resumed() {
     let world = Stage::shared().await.world().await;
     let _operator = world.operator(&[]).await;
     settled(&world).await;
-    world.run("pause secret/db").await.ends(0).says(&["left alone from now on"]);
+    world.run("pause secret/db").await.ends(0).says(&["is paused for push"]);
     world.until("secret/db", "Paused").await;
     // docs/reference/kubectl.md states these exit codes.
     world.run("status secret/db").await.ends(1);
     world.run("why secret/db").await.ends(1);
     world.write(&world.path("db"), &[("password", VALUES[2])]).await;
-    world.run("sync secret/db").await.ends(2).says(&["is left alone", "kubectl konverge resume secret/db"]);
+    world.run("sync secret/db").await.ends(2).says(&["is paused: ", "kubectl konverge resume secret/db"]);
     world.run("diff secret/db").await.ends(1).says(&["~ password changed"]);
     assert_eq!(world.held(&world.path("db")).await["password"], VALUES[2]);
-    world.run("resume secret/db").await.ends(0).says(&["is worked on again"]);
+    world.run("resume secret/db").await.ends(0).says(&["is resumed for push"]);
     world.until("secret/db", "Synced").await;
     assert_eq!(world.held(&world.path("db")).await["password"], VALUES[0]);
     world.secret("silent", &[("a", "b")], json!({})).await;
-    world.run("pause secret/silent").await.ends(2).says(&["asks for nothing"]);
+    world.run("pause secret/silent").await.ends(2).says(&["has not opted in"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,9 +80,9 @@ async fn a_vault_push_is_asked_as_all_others_are() {
     world.run("sync vpush/db --wait").await.ends(0).says(&["vaultpush/db: Synced"]);
     let held = world.held(&path).await;
     assert_eq!((held["password"].as_str(), held["theirs"].as_str()), (VALUES[0], VALUES[1]));
-    world.run("pause vpush/db").await.ends(0).says(&["left alone from now on"]);
+    world.run("pause vpush/db").await.ends(0).says(&["is paused for push"]);
     world.until("vpush/db", "Paused").await;
-    world.run("resume vpush/db").await.ends(0).says(&["is worked on again"]);
+    world.run("resume vpush/db").await.ends(0).says(&["is resumed for push"]);
     world.until("vpush/db", "Synced").await;
     world.run("status").await.ends(0).says(&["vaultpush/db"]);
 }

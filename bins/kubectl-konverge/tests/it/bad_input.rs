@@ -9,9 +9,9 @@ use crate::stage::{Ran, Stage, World, ran};
 async fn what_is_wrong_is_told_with_what_to_do_instead() {
     let world = Stage::shared().await.world().await;
     for (line, code, says) in [
-        ("why pod/web", 2, "there is one for deployment"),
+        ("why pod/web", 2, "the known types are deployment"),
         ("why secret", 2, "which secret? write secret/NAME"),
-        ("why secret/", 2, "no name of a secret"),
+        ("why secret/", 2, "not a valid name of a secret"),
         ("why", 2, "required"),
         ("status deploy/web -A", 2, "leave out -A"),
         ("sync secret/db --timeout never", 2, "such as 30s"),
@@ -21,7 +21,7 @@ async fn what_is_wrong_is_told_with_what_to_do_instead() {
         ("pause deploy/nobody", 2, "there is no deployment/nobody in namespace"),
         ("--context nowhere status", 2, "nowhere"),
         ("--kubeconfig /nowhere/config status", 2, "/nowhere/config"),
-        ("status", 0, "asks for anything"),
+        ("status", 0, "has opted in"),
         ("--help", 0, "doctor"),
         ("--version", 0, "konverge"),
     ] {
@@ -78,7 +78,11 @@ async fn what_may_not_be_seen_hides_nothing_else() {
     ran.says(&["secret/db push Synced", "warning: you may not list deployments"]);
     // Events and the operator's settings are not theirs to see.
     let ran = as_person(&world, plane, some, "why secret/db").await.ends(0);
-    ran.says(&["state Synced since", "may not known: you may not list deployments", "events you may not list events"]);
+    ran.says(&[
+        "state Synced since",
+        "allowed not known: you may not list deployments",
+        "events you may not list events",
+    ]);
     as_person(&world, plane, some, "pause secret/db").await.ends(2).says(&["you may not annotate secret/db"]);
     let ran = as_person(&world, plane, some, "doctor").await;
     ran.says(&["unknown operator you may not list deployments"]);

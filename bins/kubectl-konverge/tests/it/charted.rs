@@ -54,7 +54,7 @@ async fn each_part_of_a_release_is_found_with_its_own_settings_and_permissions()
         let operator = format!("{home}/release-konverge-{part}");
         found.says(&[
             &format!("{job} ok operator {operator}: 2 of 2 ready"),
-            &format!("ok permissions service account {operator} may do all"),
+            &format!("ok permissions service account {operator} has all permissions"),
         ]);
     }
     found.says(&["one rule says who may write where: *=secret/data/{namespace}/*"]);

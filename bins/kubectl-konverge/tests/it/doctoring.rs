@@ -30,7 +30,7 @@ async fn each_trouble_is_found_with_its_next_step() {
     doctor()
         .await
         .ends(1)
-        .says(&["there is no Deployment labelled", "would let these go when they are deleted: secret/db"]);
+        .says(&["there is no Deployment labelled", "would release these objects when they are deleted: secret/db"]);
 
     stage.deploy(2).await;
     let well = doctor().await.ends(0);
@@ -69,7 +69,7 @@ async fn each_trouble_is_found_with_its_next_step() {
         .patch("vault-sync-operator-orphans", &PatchParams::apply("test").force(), &Patch::Apply(&list))
         .await
         .unwrap();
-    doctor().await.ends(1).says(&["WRONG orphans of 1 deleted objects"]);
+    doctor().await.ends(1).says(&["WRONG orphans deleted objects with content left in Vault: 1"]);
     orphans.delete("vault-sync-operator-orphans", &DeleteParams::default()).await.unwrap();
     doctor().await.ends(0);
 
@@ -99,7 +99,7 @@ async fn each_trouble_is_found_with_its_next_step() {
     let leases = Api::<Lease>::namespaced(client.clone(), &stage.home);
     let old = Patch::Merge(json!({ "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } }));
     leases.patch("vault-sync-operator.io", &PatchParams::default(), &old).await.unwrap();
-    doctor().await.ends(1).says(&["WRONG leader nobody has renewed the lease"]);
+    doctor().await.ends(1).says(&["WRONG leader no replica has renewed the lease"]);
     leases.delete("vault-sync-operator.io", &DeleteParams::default()).await.unwrap();
     doctor().await.ends(1).says(&["WRONG leader there is no lease"]);
     let deployments = Api::<Deployment>::namespaced(client.clone(), &stage.home);

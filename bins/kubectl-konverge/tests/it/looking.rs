@@ -82,7 +82,7 @@ async fn status_and_why_tell_how_each_object_stands() {
         ]
     );
     world.run("status deploy").await.ends(0).says(&["deployment/web", &world.path("web/db")]);
-    world.run("status secret/silent").await.ends(0).says(&["Nothing in namespace"]);
+    world.run("status secret/silent").await.ends(0).says(&["No object in namespace"]);
     world.run("status -A").await.ends(1).says(&["NAMESPACE", &world.namespace]);
     let names = world.run("status -o name").await.ends(1);
     assert_eq!(names.out, "deployment/web\nsecret/db\nsecret/far\nsecret/idle\n");
@@ -116,12 +116,12 @@ async fn status_and_why_tell_how_each_object_stands() {
         "PathNotAllowed since",
         "no: none of the rules of",
         "Warning PathNotAllowed: as above",
-        "next mend it",
+        "next fix the cause",
     ]);
     let paused = world.run("why secret/idle").await.ends(1);
     paused.says(&["Paused since", "yes, by vault-sync.io/pause", "kubectl konverge resume secret/idle"]);
     let silent = world.run("why secret/silent").await.ends(0);
-    silent.says(&["It asks for nothing", "kubectl annotate secret silent vault-sync.io/path=", "zopp.dev/sync=true"]);
+    silent.says(&["It has not opted in", "kubectl annotate secret silent vault-sync.io/path=", "zopp.dev/sync=true"]);
     let page = world.run("why secret/db -o json").await.ends(0).json();
     assert_eq!(page["jobs"][0]["events"][0]["reason"], "Synced", "{page}");
 }
@@ -140,9 +140,9 @@ async fn what_pull_tells_is_what_the_secret_shows() {
     world.run("why secret/half").await.ends(1).says(&["annotation missing or empty: zopp.dev/workspace"]);
     world.run("why secret/bound").await.ends(1).says(&["its keys none yet"]);
     for (line, says) in [
-        ("sync secret/bound", "pull cannot be asked"),
+        ("sync secret/bound", "pull needs no request"),
         ("pause secret/bound", "pull cannot be paused"),
-        ("diff secret/bound", "opens with the operator's keys alone"),
+        ("diff secret/bound", "only the operator's keys decrypt"),
     ] {
         world.run(line).await.ends(2).says(&[says]);
     }
@@ -154,17 +154,17 @@ async fn diff_compares_with_vault_and_shows_names_alone() {
     let operator = world.operator(&[]).await;
     people(&world).await;
     let path = world.path("db");
-    world.run("diff secret/db").await.ends(0).says(&["is as it should be", "password same", "user same"]);
-    world.run("diff deployment/web").await.ends(0).says(&[&world.path("web/db"), "is as it should be"]);
-    world.run("diff secret/idle").await.ends(1).says(&["would be made", "+ password added"]);
+    world.run("diff secret/db").await.ends(0).says(&["is in sync", "password same", "user same"]);
+    world.run("diff deployment/web").await.ends(0).says(&[&world.path("web/db"), "is in sync"]);
+    world.run("diff secret/idle").await.ends(1).says(&["would be created", "+ password added"]);
 
     // Nobody puts right what is done from here on.
     drop(operator);
     world.deployment("web", "db", &world.path("away")).await;
     let moved = world.run("diff deployment/web").await.ends(1);
     moved.says(&[
-        &format!("{} would be made", world.path("away/db")),
-        &format!("{} would be cleared: it is not asked for any more", world.path("web/db")),
+        &format!("{} would be created", world.path("away/db")),
+        &format!("{} would be cleared: it is no longer requested", world.path("web/db")),
         "- password removed",
     ]);
     world.write(&path, &[("password", VALUES[2]), ("old", VALUES[2])]).await;
@@ -179,7 +179,7 @@ async fn diff_compares_with_vault_and_shows_names_alone() {
     let lacking = json!({ "vault-sync.io/path": world.path("lack"), "vault-sync.io/secrets": "[{\"name\":\"none\",\"keys\":[\"a\"]}]" });
     world.secret("lack", &[("a", "b")], lacking).await;
     world.run("diff secret/lack").await.ends(1).says(&["would stay as it is", "secret \"none\" not found"]);
-    world.run("diff secret/silent").await.ends(2).says(&["asks for nothing"]);
+    world.run("diff secret/silent").await.ends(2).says(&["has not opted in"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,7 +195,7 @@ async fn diff_uses_the_access_of_vaults_own_program() {
     diff(&|command| command.env_remove("VAULT_ADDR")).await.ends(2).says(&["set VAULT_ADDR"]);
     diff(&|command| command.env_remove("VAULT_TOKEN")).await.ends(2).says(&["neither VAULT_TOKEN nor ~/.vault-token"]);
     fs::write(world.home.path().join(".vault-token"), world.stage.server.root_token()).unwrap();
-    diff(&|command| command.env_remove("VAULT_TOKEN")).await.ends(1).says(&["would be made", "+ password added"]);
+    diff(&|command| command.env_remove("VAULT_TOKEN")).await.ends(1).says(&["would be created", "+ password added"]);
     diff(&|command| command.env("VAULT_TOKEN", "nobody's")).await.ends(2).says(&["cannot compare with Vault"]);
     diff(&|command| command.env("VAULT_ADDR", "http://127.0.0.1:1")).await.ends(2).says(&["cannot compare with Vault"]);
 }
@@ -273,7 +273,7 @@ async fn objects_are_chosen_by_their_labels_and_shown_as_yaml() {
     }
     let ran = world.run("status -l team=one").await.ends(1);
     assert!(ran.out.contains("secret/db") && !ran.out.contains("secret/app"), "{ran:?}");
-    world.run("status secrets -l team=three").await.ends(0).says(&["Nothing in namespace"]);
+    world.run("status secrets -l team=three").await.ends(0).says(&["No object in namespace"]);
     world.run("status -l ===").await.ends(2);
     world.run("status secret/db -l team=one").await.ends(2).says(&["leave out -l, or the name"]);
     world.run("status secret/db -o yaml").await.ends(1).says(&["objects:", "job: push", "name: db"]);

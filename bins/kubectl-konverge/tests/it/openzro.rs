@@ -306,7 +306,7 @@ async fn a_group_is_explained_adopted_and_released() {
     // The operator writes the event after the status.
     eventually(SOON, async || stage.run("why group/devs").await.out.contains("Adopted").then_some(())).await.unwrap();
     stage.run("why group/devs").await.ends(0).says(&[&format!("group devs ({theirs}), adopted")]);
-    stage.run("diff group/devs").await.ends(0).says(&["is as it should be"]);
+    stage.run("diff group/devs").await.ends(0).says(&["is in sync"]);
     stage.delete(&groups, "devs").await;
 
     // A group that was made for its object stays after a release.
@@ -352,19 +352,19 @@ async fn each_kind_shows_the_plan_of_its_items() {
         });
         assert!(found.await.is_ok(), "{object}: {:?}", stage.run(&format!("diff {object}")).await);
     };
-    ends("ozresource/db", 1, "network resource db would be made").await;
-    ends("setupkey/pods", 1, "setup key pods would be made").await;
-    ends("ozsetupkey/ci", 1, "setup key ci would be made").await;
-    ends("networkrouter/edge", 1, "network edge would be made").await;
+    ends("ozresource/db", 1, "network resource db would be created").await;
+    ends("setupkey/pods", 1, "setup key pods would be created").await;
+    ends("ozsetupkey/ci", 1, "setup key ci would be created").await;
+    ends("networkrouter/edge", 1, "network edge would be created").await;
     ends("ozroutingpeer/router", 2, "waits for OZGroup").await;
     ends("networkresource/web", 2, "waits for NetworkRouter").await;
 
-    // All is as it should be.
+    // All is in sync.
     let operator = stage.start().await;
     let settled = async |object: &str, items: &[&str]| {
         let found = eventually(SOON, async || {
             let ran = stage.run(&format!("diff {object}")).await;
-            let kept: Vec<_> = ran.out.lines().filter_map(|line| line.strip_suffix(" is as it should be")).collect();
+            let kept: Vec<_> = ran.out.lines().filter_map(|line| line.strip_suffix(" is in sync")).collect();
             let is_all = items.iter().all(|item| kept.iter().any(|kept| kept.starts_with(item)));
             (ran.code == 0 && is_all).then_some(())
         });
@@ -393,7 +393,7 @@ async fn each_kind_shows_the_plan_of_its_items() {
     edit(&key, "pods", json!({ "allowExtraDNSLabels": true })).await;
     stage.run("diff setupkey/pods").await.ends(1).says(&["would replace the setup key pods"]);
     edit(&resource("v1", "OZRoutingPeer"), "router", json!({ "routes": ["10.2.0.0/16"] })).await;
-    let other = format!("network resource kubernetes {}/router 10.2.0.0/16 would be made", stage.namespace);
+    let other = format!("network resource kubernetes {}/router 10.2.0.0/16 would be created", stage.namespace);
     stage.run("diff ozroutingpeer/router").await.ends(1).says(&[&other, &format!("{route} would be cleared")]);
     stage.api(&db).delete("db", &DeleteParams::default()).await.unwrap();
     stage.run("diff ozresource/db").await.ends(1).says(&["network resource db would be cleared"]);
@@ -407,7 +407,7 @@ async fn a_policy_is_compared_paused_and_synced() {
     let spec = json!({ "name": "web", "sourceGroups": ["All"], "destinationGroups": ["All"], "protocols": ["tcp"], "ports": [80] });
     stage.create(&policies, "web", spec).await;
     stage.until("ozpolicy/web", "Reconciled").await;
-    stage.run("diff ozpolicy/web").await.ends(0).says(&["policy web TCP is as it should be"]);
+    stage.run("diff ozpolicy/web").await.ends(0).says(&["policy web TCP is in sync"]);
 
     // Nothing is done while it is paused, and the plan shows what would be.
     stage.run("pause ozpolicy/web").await.ends(0);
@@ -424,7 +424,7 @@ async fn a_policy_is_compared_paused_and_synced() {
     assert!(synced.annotations().contains_key("konverge.dev/reconcile-at"));
 
     // Code 2: the plugin could not do it.
-    stage.run("sync ozpolicy/web --wait").await.ends(2).says(&["leave it out"]);
+    stage.run("sync ozpolicy/web --wait").await.ends(2).says(&["leave --wait out"]);
     stage.run("diff ozpolicy/nobody").await.ends(2).says(&["there is no ozpolicy/nobody"]);
     stage.run("convert ozpolicy/web").await.ends(2).says(&["v1alpha1 has no kind for policies"]);
     let mut without_token = stage.plugin();
@@ -495,13 +495,13 @@ async fn the_objects_of_a_tenant_are_compared_with_its_own_account() {
         ran(command.env_remove("OPENZRO_MANAGEMENT_URL").args(["-n", &tenant]).args(line.split(' '))).await
     };
     let asked = format!("{} is asked as the account of namespace {tenant}", stage.double.url());
-    run("diff ozgroup/devs").await.ends(0).says(&[&asked, "group Developers is as it should be"]);
+    run("diff ozgroup/devs").await.ends(0).says(&[&asked, "group Developers is in sync"]);
     let spec = json!({ "name": "web", "sourceGroups": ["Developers"], "destinationGroups": ["All"], "protocols": ["tcp"], "ports": [80] });
     let policy = stage.create(&policies, "web", spec).await;
     let annotation = Patch::Merge(json!({ "metadata": { "annotations": { "konverge.dev/account": tenant } } }));
     stage.api(&policies).patch(&policy.name_any(), &PatchParams::default(), &annotation).await.unwrap();
     stage.until("ozpolicy/web", "Reconciled").await;
-    run("diff ozpolicy/web").await.ends(0).says(&[&asked, "policy web TCP is as it should be"]);
+    run("diff ozpolicy/web").await.ends(0).says(&[&asked, "policy web TCP is in sync"]);
 
     // Leftovers are those of the account of the namespace.
     let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(stage.client.clone());

@@ -145,25 +145,29 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
     world.until("status deploy/web", "roll Noted ConfigMap/app and 1 more").await.ends(0);
     world.run("why deploy/web").await.ends(0).says(&[
         "Noted",
-        "rolled for Secret/db, of it password: roll.konverge.dev/on-change asks for it",
-        "rolled for ConfigMap/app, all of it: roll.konverge.dev/on-change asks for it",
-        "last rolled never, since it is looked after",
-        "now its pods run with what there is",
+        "rolled for Secret/db, keys password: requested by roll.konverge.dev/on-change",
+        "rolled for ConfigMap/app, all keys: requested by roll.konverge.dev/on-change",
+        "last rolled never since it opted in",
+        "now its pods run with the current content",
         "at most once in 1h, by --min-interval",
         "paths ConfigMap/app, digest",
         "nothing to do",
     ]);
-    world.run("diff deploy/web").await.ends(0).says(&["Secret/db is as it should be", "these count of it: password"]);
+    world.run("diff deploy/web").await.ends(0).says(&["Secret/db is in sync", "these of its keys count: password"]);
     world.run("status").await.ends(1).says(&["deployment/wrong roll InvalidAnnotation"]);
     let wrong = world.run("why deploy/wrong").await.ends(1);
-    wrong.says(&["the annotation roll.konverge.dev/on-change is \"db\"", "Warning InvalidAnnotation", "next mend it"]);
+    wrong.says(&[
+        "the annotation roll.konverge.dev/on-change is \"db\"",
+        "Warning InvalidAnnotation",
+        "next fix the cause",
+    ]);
     let silent = world.run("why deploy/silent").await.ends(0);
-    silent.says(&["It asks for nothing", "kubectl annotate deployment silent roll.konverge.dev/on-change=true"]);
+    silent.says(&["It has not opted in", "kubectl annotate deployment silent roll.konverge.dev/on-change=true"]);
     world
         .run("sync deploy/web")
         .await
         .ends(2)
-        .says(&["roll cannot be asked", "kubectl rollout restart deployment/web"]);
+        .says(&["roll needs no request", "kubectl rollout restart deployment/web"]);
 
     world.secret("db", VALUES[2], json!({})).await;
     world.until("status deploy/web", "roll RolledOut").await.ends(0);
@@ -176,15 +180,15 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
     world.secret("db", VALUES[0], json!({})).await;
     let held = world.until("why deploy/web", "Normal WaitingForInterval").await;
     held.says(&[
-        "now Secret/db changed (roll.konverge.dev/on-change): to be rolled",
+        "now Secret/db changed (roll.konverge.dev/on-change): a restart is due",
         "held back until 20",
-        "it was rolled a short while ago",
+        "the minimum interval has not passed",
     ]);
     let differs = world.run("diff deploy/web").await.ends(1);
     differs.says(&[
-        "Secret/db is not what is in use: recorded digest",
+        "Secret/db differs from the content in use: recorded digest",
         "now digest",
-        "ConfigMap/app is as it should be",
+        "ConfigMap/app is in sync",
     ]);
     let shown = world.run("diff deploy/web -o json").await.ends(1).json();
     assert_eq!(shown["paths"][0]["fate"], "differs", "{shown}");
@@ -201,12 +205,12 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
     world.plane.apply(&role).await.unwrap();
     let person = world.plane.service_account_kubeconfig(&world.namespace, "person").await.unwrap();
     world.run_as(&person, "why deploy/web").await.ends(0).says(&[
-        "unknown which sources ask for it: you may not list secrets",
-        "rolled for Secret/db, of it password",
+        "unknown which sources request its restart: you may not list secrets",
+        "rolled for Secret/db, keys password",
         "last rolled not known",
         "now not compared with what is recorded: you may not",
     ]);
-    world.run_as(&person, "diff deploy/web").await.ends(2).says(&["to compare them takes their key and the content"]);
+    world.run_as(&person, "diff deploy/web").await.ends(2).says(&["comparing them needs their key and the content"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,14 +244,14 @@ async fn r21_a_vault_rollout_tells_how_it_stands_and_a_workload_who_asks_for_it(
     world.run("why vroll/all").await.ends(0).says(&[
         "rolls for Vault/secret:app",
         &format!("rolls {web}"),
-        "in sync 1/1 workloads run with what is in Vault",
+        "in sync 1 of 1 workloads run with the content of Vault",
     ]);
     world.run("why deploy/web").await.ends(0).says(&[
-        "rolled for Vault/secret:app, all of it: VaultRollout asks for it",
-        &format!("asks VaultRollout {}/all, which says InSync", world.namespace),
-        "now its pods run with what there is",
+        "rolled for Vault/secret:app, all keys: requested by VaultRollout",
+        &format!("trigger VaultRollout {}/all: InSync", world.namespace),
+        "now its pods run with the current content",
     ]);
-    world.run("pause vroll/all").await.ends(2).says(&["spec.suspend of it has nothing rolled for its sake"]);
+    world.run("pause vroll/all").await.ends(2).says(&["set its spec.suspend instead"]);
 
     write(VALUES[2]).await;
     let page = world.until("why vroll/all", "last rolled Deployment").await;
@@ -269,44 +273,38 @@ async fn it_is_paused_and_resumed_and_a_source_tells_who_is_rolled_for_it() {
     world.run("status secrets").await.ends(0).says(&["secret/db roll Asks"]);
     let page = world.run("why secret/db").await.ends(0);
     page.says(&[
-        "whoever uses it is rolled when its content changes",
+        "workloads that use it restart when its content changes",
         "deployment/other by roll.konverge.dev/roll-users, deployment/web by roll.konverge.dev/roll-users",
     ]);
     world.run("why deploy/other").await.ends(0).says(&[
-        "rolled for Secret/db, of it password: roll.konverge.dev/roll-users asks for it",
+        "rolled for Secret/db, keys password: requested by roll.konverge.dev/roll-users",
         "not for ConfigMap/app, which its pods use, too",
     ]);
-    world.run("pause secret/db").await.ends(2).says(&["roll is asked on workloads"]);
+    world.run("pause secret/db").await.ends(2).says(&["roll pauses and resumes only workloads"]);
 
     // Push, which nobody runs here, is asked, too.
-    world.run("pause deploy/web").await.ends(0).says(&["left alone from now on by push and roll"]);
+    world.run("pause deploy/web").await.ends(0).says(&["is paused for push and roll"]);
     world.until("status deploy/web", "roll Paused").await;
     world.config_map("app", "two").await;
     let held = world.until("why deploy/web", "Normal RolloutPaused").await.ends(1);
-    held.says(&[
-        "held back until its annotation that says to pause goes",
-        "next kubectl konverge resume deployment/web",
-    ]);
-    world.run("resume deploy/web").await.ends(0).says(&["worked on again by push and roll"]);
+    held.says(&["held back until it is resumed", "next kubectl konverge resume deployment/web"]);
+    world.run("resume deploy/web").await.ends(0).says(&["is resumed for push and roll"]);
     world.until("status deploy/web", "roll RolledOut").await;
 
     // Nobody rolls what changes from here on.
     drop(operator);
     let gone = Api::<ConfigMap>::namespaced(world.client.clone(), &world.namespace);
     gone.delete("app", &DeleteParams::default()).await.unwrap();
-    world
-        .run("diff deploy/web")
-        .await
-        .says(&["ConfigMap/app would stay as it is: it is gone, and nobody is restarted"]);
+    world.run("diff deploy/web").await.says(&["ConfigMap/app would stay as it is: it is gone, and nothing restarts"]);
     let scaled = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
     let deployments = Api::<Deployment>::namespaced(world.client.clone(), &world.namespace);
     deployments.patch("other", &PatchParams::default(), &scaled).await.unwrap();
     world.secret("db", VALUES[2], json!({ "roll.konverge.dev/roll-users": "true" })).await;
     let empty = world.run("diff deploy/other").await.ends(1);
-    empty.says(&["Secret/db would be noted: there are no pods that would have to be rolled"]);
-    world.run("why deploy/other").await.says(&["there are no pods: what changed is still to be noted"]);
+    empty.says(&["Secret/db would be recorded: it has no pods that a restart would concern"]);
+    world.run("why deploy/other").await.says(&["it has no pods: the change is still to be recorded"]);
     world.deployment("new", json!({ ALL: "secret/db:user" })).await;
-    world.run("diff deploy/new").await.ends(1).says(&["Secret/db would be noted: it is seen for the first time"]);
+    world.run("diff deploy/new").await.ends(1).says(&["Secret/db would be recorded: it is seen for the first time"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -316,7 +314,7 @@ async fn the_doctor_finds_each_trouble_of_roll() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-konverge"));
         ran(command.env_clear().env("KUBECONFIG", world.plane.kubeconfig()).arg("doctor")).await
     };
-    doctor().await.ends(0).says(&["roll note operator it is not installed, and nothing asks for it"]);
+    doctor().await.ends(0).says(&["roll note operator it is not installed, and no object needs it"]);
 
     world.secret("db", VALUES[0], json!({})).await;
     world.config_map("app", "one").await;
@@ -333,9 +331,9 @@ async fn the_doctor_finds_each_trouble_of_roll() {
     doctor().await.ends(0).says(&[
         "ok operator",
         "2 of 2 ready",
-        "ok settings each workload once in 1m at most, at most 100 rollouts per minute, 25 concurrent rollouts",
+        "ok settings each workload at most once in 1m, at most 100 rollouts per minute, 25 concurrent rollouts",
         "ok permissions",
-        "ok key digests are made with that in the secret",
+        "ok key the key of digests is in the secret",
         "ok leader",
         "ok watches secrets, configmaps, deployments, statefulsets, daemonsets, cronjobs, rollouts",
         "ok objects 1 of 1 in sync",
@@ -343,21 +341,24 @@ async fn the_doctor_finds_each_trouble_of_roll() {
 
     world.deploy(&["--max-concurrent-rollouts=3", "--max-rollouts-per-minute=60", "--reloader-annotations"]).await;
     doctor().await.says(&[
-        "60 rollouts per minute, 3 concurrent rollouts, the words of Stakater Reloader",
+        "60 rollouts per minute, 3 concurrent rollouts, annotations of Stakater Reloader",
         "2 processes work at the same time",
     ]);
     world.deployment("theirs", json!({ "reloader.stakater.com/auto": "true" })).await;
     world.deploy(&shipped).await;
-    doctor().await.says(&["note settings", "to which nobody listens: deployment/theirs"]);
+    doctor().await.says(&["note settings", "which the operator does not follow: deployment/theirs"]);
     world.deployment("wrong", json!({ ALL: "yes" })).await;
     doctor()
         .await
         .ends(1)
         .says(&["WRONG objects InvalidAnnotation: deployment/wrong", "kubectl konverge why deployment/wrong"]);
     world.deploy(&["--leader-elect", "--kinds=statefulsets"]).await;
-    doctor().await.ends(1).says(&["WRONG watches nobody watches these, which ask: deployment/"]);
+    doctor()
+        .await
+        .ends(1)
+        .says(&["WRONG watches the operator does not watch these objects, which have opted in: deployment/"]);
     world.deploy(&["--leader-elect", "--namespace=elsewhere"]).await;
-    doctor().await.ends(1).says(&["WRONG watches nobody watches these"]);
+    doctor().await.ends(1).says(&["WRONG watches the operator does not watch these"]);
     world.deploy(&["--min-interval=soon"]).await;
     doctor().await.ends(1).says(&["WRONG settings", "soon"]);
     world.deploy(&shipped).await;

@@ -43,22 +43,22 @@ pub(super) async fn sync(
     let token = Timestamp::now().to_string();
     let wish = Wish::Sync(token.clone());
     if let Some((job, _)) = concerned.iter().find(|(job, _)| limit.is_some() && !job.does_answer()) {
-        let message = format!("{} does not answer, so --wait has nothing to wait for; leave it out", job.name());
+        let message = format!("{} reports no result of a sync, so leave --wait out", job.name());
         return Err(Failure::Usage(message));
     }
     let (able, unable): (Vec<_>, Vec<_>) = concerned.into_iter().partition(|(job, _)| job.ask(&object, &wish).is_ok());
     let concerned = if able.is_empty() { unable } else { able };
     if let Some((_, standing)) = concerned.iter().find(|(_, standing)| standing.grade == Grade::Paused) {
         let why = standing.message.as_deref().unwrap_or_default();
-        return Err(Failure::Failed(format!("{one} is left alone: {why}. First: kubectl konverge resume {one}")));
+        return Err(Failure::Failed(format!("{one} is paused: {why}. Resume it first: kubectl konverge resume {one}")));
     }
     let Some(job) = ask(cluster, one, &object, concerned.into_iter().take(1), &wish).await?.pop() else {
-        return Err(Failure::Failed(format!("{one} asks for nothing")));
+        return Err(Failure::Failed(format!("{one} has not opted in, so no operator works on it")));
     };
     let Some(limit) = limit else {
         let report = Report { job: job.name(), asked: "sync", standing: None };
         print(form, &report, || {
-            format!("{one} is asked for; --wait would wait for the answer, kubectl konverge why {one} shows it")
+            format!("{one}: a sync is requested; --wait waits for its result, and kubectl konverge why {one} shows it")
         })?;
         return Ok(true);
     };
@@ -67,8 +67,8 @@ pub(super) async fn sync(
         Ok(answered) => answered?,
         Err(_) => {
             return Err(Failure::Failed(format!(
-                "the operator has not answered for {one} within {} seconds; the wish stays, and kubectl konverge doctor tells whether an \
-                 operator is there",
+                "{one}: the operator has not answered within {} seconds; the request stays, and kubectl konverge doctor shows whether \
+                 an operator runs",
                 limit.as_secs()
             )));
         }
@@ -98,15 +98,15 @@ pub(super) async fn wish(
     let by = names.join(" and ");
     print(form, &Asked { jobs: &names, asked: wish.verb() }, || match wish {
         Wish::Pause => {
-            format!("{one} is left alone from now on by {by}; kubectl konverge resume {one} ends that")
+            format!("{one} is paused for {by}; kubectl konverge resume {one} ends that")
         }
-        Wish::Resume | Wish::Sync(_) => format!("{one} is worked on again by {by}"),
+        Wish::Resume | Wish::Sync(_) => format!("{one} is resumed for {by}"),
         Wish::Adopt(id) => {
             let item =
                 id.as_ref().map_or_else(|| "the only item of its name".to_owned(), |id| format!("the item {id}"));
-            format!("{one} takes over {item} by {by}; kubectl konverge why {one} shows the outcome")
+            format!("{one} is to take over {item}, by {by}; kubectl konverge why {one} shows the outcome")
         }
-        Wish::Release => format!("the item of {one} stays when the object is deleted, says {by} from now on"),
+        Wish::Release => format!("{by} will keep the item of {one} when the object is deleted"),
     })?;
     Ok(true)
 }
@@ -132,7 +132,9 @@ async fn ask<'a>(
         }
     }
     if asked.is_empty() {
-        return Err(refused.unwrap_or_else(|| Failure::Failed(format!("{one} asks for nothing"))));
+        return Err(
+            refused.unwrap_or_else(|| Failure::Failed(format!("{one} has not opted in, so no operator works on it")))
+        );
     }
     cluster.annotate(one, object, &Value::Object(annotations)).await?;
     Ok(asked)
@@ -172,5 +174,5 @@ async fn answered(
             }
         }
     }
-    Err(Failure::Failed(format!("{one} was deleted, or asks for nothing any more, before the operator answered")))
+    Err(Failure::Failed(format!("{one} was deleted or has opted out before the operator answered")))
 }

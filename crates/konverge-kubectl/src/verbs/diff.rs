@@ -36,7 +36,7 @@ pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, for
     }
     print(form, &report, || words(&report.paths))?;
     if !report.errors.is_empty() {
-        return Err(Failure::Failed("not everything could be compared; the warnings say what".to_owned()));
+        return Err(Failure::Failed("not everything could be compared; the warnings name the rest".to_owned()));
     }
     Ok(report.paths.iter().all(|path| path.fate == Fate::Same))
 }
@@ -45,13 +45,13 @@ fn words(paths: &[Difference]) -> String {
     let mut text = String::new();
     for Difference { path, fate, note, keys } in paths {
         let fate = match fate {
-            Fate::Same => "is as it should be",
-            Fate::Created => "would be made",
+            Fate::Same => "is in sync",
+            Fate::Created => "would be created",
             Fate::Changed => "would be changed",
             Fate::Cleared => "would be cleared",
             Fate::Left => "would stay as it is",
-            Fate::Differs => "is not what is in use",
-            Fate::Noted => "would be noted",
+            Fate::Differs => "differs from the content in use",
+            Fate::Noted => "would be recorded",
         };
         let note = note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
         text.push_str(&format!("{} {fate}{}\n", harmless(path), harmless(&note)));
@@ -66,7 +66,7 @@ fn words(paths: &[Difference]) -> String {
         }
     }
     if text.is_empty() {
-        text.push_str("It asks for no path.\n");
+        text.push_str("It requests no path.\n");
     }
     text
 }

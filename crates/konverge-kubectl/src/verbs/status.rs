@@ -170,7 +170,7 @@ fn words(report: &Report, namespace: Option<&str>, now: Timestamp, form: Form) -
     let all_namespaces = namespace.is_none();
     if report.objects.is_empty() {
         let place = if all_namespaces { " in any namespace".to_owned() } else { of_namespace(namespace) };
-        return format!("Nothing{place} asks for anything.");
+        return format!("No object{place} has opted in.");
     }
     let mut head = vec!["OBJECT", "JOB", "STATE", "SINCE", "PATHS", "MESSAGE"];
     if all_namespaces {
@@ -262,6 +262,6 @@ mod tests {
         );
         assert!(words(&report, None, now, Form::Text).starts_with("NAMESPACE   OBJECT"));
         let nothing = Report { objects: Vec::new(), errors: Vec::new() };
-        assert_eq!(words(&nothing, Some("shop"), now, Form::Text), "Nothing in namespace shop asks for anything.");
+        assert_eq!(words(&nothing, Some("shop"), now, Form::Text), "No object in namespace shop has opted in.");
     }
 }

@@ -78,12 +78,12 @@ fn next(one: &One, standing: &Standing, sync: Option<&str>) -> String {
     match standing.grade {
         Grade::InStep => "nothing to do".to_owned(),
         Grade::Paused => format!("kubectl konverge resume {one}"),
-        Grade::Waiting => "kubectl konverge doctor tells whether an operator is there to answer".to_owned(),
+        Grade::Waiting => "kubectl konverge doctor shows whether an operator runs".to_owned(),
         Grade::Wrong => match sync {
             Some(flags) => format!(
-                "mend it as said above; the operator sees that by itself, and kubectl konverge sync {one}{flags} has it try at once"
+                "fix the cause that is named above; the operator notices it by itself, and kubectl konverge sync {one}{flags} makes it try at once"
             ),
-            None => "mend it as said above; the operator sees that by itself".to_owned(),
+            None => "fix the cause that is named above; the operator notices it by itself".to_owned(),
         },
     }
 }
@@ -91,7 +91,7 @@ fn next(one: &One, standing: &Standing, sync: Option<&str>) -> String {
 fn words(one: &One, page: &Page, now: Timestamp) -> String {
     let mut text = format!("{one}{}\n", one.kind.place(&page.namespace));
     if page.jobs.is_empty() {
-        text.push_str("\nIt asks for nothing, and no operator of Konverge works on it.\n");
+        text.push_str("\nIt has not opted in, so no operator of Konverge works on it.\n");
         for could in &page.could {
             text.push('\n');
             for line in could.lines() {
@@ -126,7 +126,7 @@ fn words(one: &One, page: &Page, now: Timestamp) -> String {
         match events_error {
             Some(error) => say(&mut text, "events", error),
             None if events.is_empty() => {
-                say(&mut text, "events", "none that are still kept; the cluster forgets them, usually after an hour");
+                say(&mut text, "events", "none; the cluster usually deletes events after an hour");
             }
             None => {}
         }

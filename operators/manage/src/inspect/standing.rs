@@ -36,15 +36,15 @@ pub(super) fn standing(object: &DynamicObject) -> Standing {
         return stalled.unwrap_or_else(|| Standing { since: Some(deleted.0), ..waiting("Deleting", &message) });
     }
     if object.annotations().get(PAUSED).is_some_and(|paused| paused == "true") {
-        let message = format!("the annotation {PAUSED} has it left alone");
+        let message = format!("the annotation {PAUSED} pauses it");
         return Standing { paths: places(object), ..Standing::new("Paused", Grade::Paused, message) };
     }
     if conditions.is_empty() {
-        return waiting("Pending", "the operator has not taken note of it yet");
+        return waiting("Pending", "the operator has not seen it yet");
     }
     let observed = conditions.iter().filter_map(|known| known.observed_generation).max();
     if observed.is_none_or(|observed| Some(observed) < object.metadata.generation) {
-        return waiting("Pending", "it was changed, and the operator has not answered yet");
+        return waiting("Pending", "it has changed, and the operator has not handled the change yet");
     }
     let stalled = is("Stalled").map(|known| of(known, Grade::Wrong));
     let reconciling = is("Reconciling").map(|known| of(known, Grade::Waiting));
@@ -88,10 +88,10 @@ pub(super) fn facts(object: &DynamicObject) -> Vec<Fact> {
             "" => String::new(),
             namespace => format!(", in the account of namespace {namespace}"),
         };
-        facts.push(Fact::new("stands for", format!("the {part} {}{id}, {origin}{account}", entry.name)));
+        facts.push(Fact::new("item", format!("the {part} {}{id}, {origin}{account}", entry.name)));
     }
     if object.annotations().contains_key(RECORD) && record.is_none() {
-        facts.push(Fact::new("record", "it is of another object, so it counts for nothing"));
+        facts.push(Fact::new("record", "it belongs to another object, so it is ignored"));
     }
     let fate = match annotations::deletion(object.annotations(), false) {
         DeletionPolicy::Orphan => "its items stay in openZro, by its annotation",
@@ -174,9 +174,9 @@ mod tests {
         let own = said(json!({ RECORD: text("u"), "konverge.dev/deletion": "orphan" }));
         assert_eq!(
             own,
-            "stands for: the group devs (g1), adopted, in the account of namespace shop\nin the end: its items stay in openZro, by its annotation"
+            "item: the group devs (g1), adopted, in the account of namespace shop\nin the end: its items stay in openZro, by its annotation"
         );
-        assert!(said(json!({ RECORD: text("copy") })).starts_with("record: it is of another object"));
+        assert!(said(json!({ RECORD: text("copy") })).starts_with("record: it belongs to another object"));
         assert!(said(json!({})).starts_with("in the end: items that were made for it are deleted"));
     }
 }

@@ -111,24 +111,24 @@ impl Side<'_> {
         let found = self.read(location).await?;
         let held = content(&found);
         let (fate, keys, why) = match (deletion, &written.keys) {
-            (None, _) => (Fate::Same, Vec::new(), "it is not asked for any more, and stays as the policy keep says"),
+            (None, _) => (Fate::Same, Vec::new(), "it is no longer requested, and stays as the policy keep says"),
             (Some(_), Some(keys)) => {
                 let is_there = |key: &&String| held.is_some_and(|held| held.get(key).is_some());
                 let keys: Vec<String> = keys.iter().filter(is_there).cloned().collect();
                 match part(found, &self.owner, written, None, false).content {
-                    None => (Fate::Same, Vec::new(), "it is not asked for any more, and holds no key of this object"),
-                    Some(left) if left.is_empty() => (Fate::Cleared, keys, "it is not asked for any more"),
-                    Some(_) => (Fate::Changed, keys, "it is not asked for any more; keys of others stay"),
+                    None => (Fate::Same, Vec::new(), "it is no longer requested, and holds no key of this object"),
+                    Some(left) if left.is_empty() => (Fate::Cleared, keys, "it is no longer requested"),
+                    Some(_) => (Fate::Changed, keys, "it is no longer requested; keys of others stay"),
                 }
             }
             (Some(deletion), None) => {
                 match plan_deletion(&found, &self.owner, Claim::recorded(written), None, deletion) {
                     DeletionPlan::Delete => {
                         let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
-                        (Fate::Cleared, keys, "it is not asked for any more")
+                        (Fate::Cleared, keys, "it is no longer requested")
                     }
                     DeletionPlan::Forget | DeletionPlan::Tell | DeletionPlan::Unmark => {
-                        (Fate::Same, Vec::new(), "it is not asked for any more, and holds nothing of this object")
+                        (Fate::Same, Vec::new(), "it is no longer requested, and holds nothing of this object")
                     }
                 }
             }
@@ -139,7 +139,7 @@ impl Side<'_> {
 
     fn lacking(&self, location: &Location, lack: &Lack) -> Difference {
         let path = location.to_string();
-        // That a Secret is missing which the pods can do without is as it should be.
+        // That a Secret is missing which the pods can do without is in sync.
         let fate = if matches!(lack, Lack::Secret { optional: true, .. }) { Fate::Same } else { Fate::Left };
         let note = Some(messages::lacking(self.kind, &path, lack).text);
         Difference { path, fate, note, keys: BTreeMap::new() }
@@ -219,7 +219,7 @@ async fn sources(cluster: &Cluster, namespace: &str, names: &BTreeSet<&str>) -> 
     let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
     let mut sources = Sources::new();
     for name in names {
-        let act = format!("get secret {name} in namespace {namespace}, of which values would be compared");
+        let act = format!("get secret {name} in namespace {namespace}, whose values are to be compared");
         let secret = api.get_opt(name).await.map_err(|error| Failure::of(&act, &error))?;
         sources.insert((*name).to_owned(), secret.map(secrets::values));
     }

@@ -44,8 +44,8 @@ pub(super) fn deserted(objects: &[Objects], installations: Option<&[Installation
     }
     Some(Finding::wrong(
         "finalizers",
-        format!("no Deployment of the operator would let these go when they are deleted: {}", few(&held)),
-        "install the operator, or let all go with deploy/vault-sync-operator-drain.yaml; Vault stays as it is then",
+        format!("no Deployment of the operator would release these objects when they are deleted: {}", few(&held)),
+        "install the operator, or release all with deploy/vault-sync-operator-drain.yaml; Vault then stays as it is",
     ))
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn orphans(cluster: &Cluster) -> Finding {
                 Finding::wrong(
                     "orphans",
                     format!(
-                        "of {left} deleted objects there is still something in Vault; it is cleared when Vault lets the operator"
+                        "deleted objects with content left in Vault: {left}; the operator clears it when Vault allows it"
                     ),
                     format!("kubectl get configmap {CONFIG_MAP} -n {namespace} -o yaml"),
                 )
@@ -84,7 +84,7 @@ pub(super) async fn vault_serves() -> Finding {
     match vault.health().await {
         Ok(health) => serves(&health),
         Err(error) => {
-            Finding::wrong("vault", in_one_line(&error), "check VAULT_ADDR and the way there with: vault status")
+            Finding::wrong("vault", in_one_line(&error), "check VAULT_ADDR and the network with: vault status")
         }
     }
 }

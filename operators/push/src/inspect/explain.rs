@@ -29,20 +29,20 @@ pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicOb
     let mut facts = Vec::new();
     let push = wanted.map(|wanted| Push { spec: spec.clone(), wanted });
     match &push {
-        Ok(push) => facts.push(Fact::new("asks for", wish(push))),
-        Err(failure) => facts.push(Fact::new("asks for", format!("{}; {failure}", spec.path))),
+        Ok(push) => facts.push(Fact::new("requests", wish(push))),
+        Err(failure) => facts.push(Fact::new("requests", format!("{}; {failure}", spec.path))),
     }
     facts.extend(spec.notes.iter().map(|note| Fact::new("note", note.clone())));
-    facts.push(Fact::new("may", may(key, push.as_ref().ok(), operator.as_ref())));
+    facts.push(Fact::new("allowed", may(key, push.as_ref().ok(), operator.as_ref())));
     match spec.update {
         UpdatePolicy::Replace => {}
         UpdatePolicy::Merge => facts.push(Fact::new("written", "its own keys; those of others stay".to_owned())),
-        UpdatePolicy::IfNotExists => facts.push(Fact::new("written", "where nothing is, and then no more".to_owned())),
+        UpdatePolicy::IfNotExists => facts.push(Fact::new("written", "only where Vault has nothing yet".to_owned())),
     }
     facts.push(Fact::new("compared", compared(key.kind, &spec)));
     if let Some(Record { state, verified: Some(verified), .. }) = record_of(object) {
-        let what = if state == SYNCED { "all of it" } else { "what is not wrong with it was looked at and there" };
-        facts.push(Fact::new("in Vault", format!("{what} at {verified}, as was known at the last note on the object")));
+        let what = if state == SYNCED { "all of it" } else { "all of it that is not named as wrong" };
+        facts.push(Fact::new("in Vault", format!("{what} at {verified}, by the record on the object")));
     }
     facts.push(Fact::new("in the end", deletion(&spec, operator.as_ref().ok().and_then(Option::as_ref))));
     facts.push(Fact::new(
@@ -87,7 +87,7 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
     let operator = match operator {
         Ok(Some(operator)) => operator,
         Ok(None) => {
-            return "not known: there is no Deployment of the operator that could be read for its rules".to_owned();
+            return "not known: no Deployment of the operator was found whose rules could be read".to_owned();
         }
         Err(failure) => return format!("not known: {failure}"),
     };
@@ -101,7 +101,7 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
     let mut allowing: Vec<String> = Vec::new();
     for target in push.wanted.targets() {
         let Some(location) = location(push, operator.config.push.cluster(), target) else {
-            return "no: that is no path".to_owned();
+            return "no: that is not a path".to_owned();
         };
         let rule: Option<&Rule> = rules.iter().find(|rule| is_allowed(std::slice::from_ref(*rule), &place, &location));
         match rule.map(ToString::to_string) {
@@ -111,7 +111,7 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
         }
     }
     if allowing.is_empty() {
-        return "there is nothing to be allowed".to_owned();
+        return "it requests no path".to_owned();
     }
     format!("yes, by {} of {whose}", allowing.join(" and "))
 }
@@ -126,13 +126,13 @@ fn location(push: &Push, cluster: Option<&str>, target: &str) -> Option<Location
 
 fn compared(kind: Kind, spec: &PushSpec) -> String {
     match (spec.always, spec.every) {
-        (true, _) => "with Vault at each look".to_owned(),
+        (true, _) => "with Vault at each run".to_owned(),
         (false, Some(every)) => {
-            format!("with Vault every {} seconds, besides each change in the cluster", every.as_secs())
+            format!("with Vault every {} seconds, and at each change in the cluster", every.as_secs())
         }
         (false, None) => {
             let setting = kind.setting(RECONCILE);
-            format!("when something changes in the cluster; {setting} would have it compared from time to time")
+            format!("at each change in the cluster; {setting} sets an interval")
         }
     }
 }
@@ -143,7 +143,7 @@ fn deletion(spec: &PushSpec, operator: Option<&Installed<Config>>) -> String {
         Some(DeletionPolicy::Soft | DeletionPolicy::Destroy | DeletionPolicy::Metadata)
             if spec.update == UpdatePolicy::Merge =>
         {
-            "its own keys are taken out of the path; where they are all that is there, the path goes"
+            "its own keys are removed from the path; a path without other keys is deleted"
         }
         Some(DeletionPolicy::Soft) => {
             "the newest version is deleted in Vault; older ones stay readable by their number"
@@ -151,7 +151,7 @@ fn deletion(spec: &PushSpec, operator: Option<&Installed<Config>>) -> String {
         Some(DeletionPolicy::Destroy) => "the data of all versions are destroyed in Vault",
         Some(DeletionPolicy::Metadata) => "all of it is removed from Vault",
         Some(DeletionPolicy::Keep) => "it stays in Vault",
-        None => return "as --default-deletion-policy of the operator says".to_owned(),
+        None => return "by --default-deletion-policy of the operator".to_owned(),
     };
     format!("{text} ({})", policy.map(|policy| policy.to_string()).unwrap_or_default())
 }

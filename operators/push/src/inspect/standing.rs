@@ -50,38 +50,42 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
     }
     let says = |what: String| Some(what);
     Some(match (spec, record) {
-        (None, _) => {
-            standing("Clearing", Grade::Waiting, says(format!("{PATH} has gone; what was written is to be cleared")))
-        }
+        (None, _) => standing(
+            "Clearing",
+            Grade::Waiting,
+            says(format!("{PATH} was removed; the written paths are to be cleared")),
+        ),
         (Some(Err(invalid)), _) => {
             let Statement { reason, text, .. } = messages::invalid(&invalid);
             standing(reason, Grade::Wrong, Some(text))
         }
-        (Some(Ok(_)), None) => {
-            standing(PENDING, Grade::Waiting, says("the operator has not taken note of it yet".to_owned()))
-        }
+        (Some(Ok(_)), None) => standing(PENDING, Grade::Waiting, says("the operator has not seen it yet".to_owned())),
         (Some(Ok(_)), Some(record)) if record.generation.is_some() && record.generation != metadata.generation => {
-            standing(PENDING, Grade::Waiting, says("it was changed, and the operator has not answered yet".to_owned()))
+            standing(
+                PENDING,
+                Grade::Waiting,
+                says("it has changed, and the operator has not handled the change yet".to_owned()),
+            )
         }
         (Some(Ok(spec)), Some(record)) => match (&*record.state, spec.paused) {
             (reasons::PAUSED, true) => standing(reasons::PAUSED, Grade::Paused, message),
             (reasons::PAUSED, false) => standing(
                 PENDING,
                 Grade::Waiting,
-                says("it is not to pause any more, and the operator has not answered yet".to_owned()),
+                says("it was resumed, and the operator has not handled that yet".to_owned()),
             ),
             (_, true) => standing(
                 PENDING,
                 Grade::Waiting,
-                says("it is to pause, and the operator has not answered yet".to_owned()),
+                says("it was paused, and the operator has not handled that yet".to_owned()),
             ),
             (SYNCED, false) if record.answered != spec.sync_now && spec.sync_now.is_some() => standing(
                 PENDING,
                 Grade::Waiting,
-                says(format!("{SYNC_NOW} is set, and the operator has not answered yet")),
+                says(format!("{SYNC_NOW} is set, and the operator has not handled it yet")),
             ),
             (SYNCED, false) => standing(SYNCED, Grade::InStep, message),
-            (PENDING, false) => standing(PENDING, Grade::Waiting, says("the operator is at work on it".to_owned())),
+            (PENDING, false) => standing(PENDING, Grade::Waiting, says("the operator is working on it".to_owned())),
             (state, false) => standing(state, Grade::Wrong, message),
         },
     })

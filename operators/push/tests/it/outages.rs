@@ -261,7 +261,7 @@ async fn w8_an_object_is_let_go_though_there_is_no_room_to_remember_what_it_left
     world.delete(Kind::Secret, "db").await;
     world.gone(Kind::Secret, "db").await;
     let told = world.event("db", "ReleasedWithOrphans").await;
-    assert!(told.contains(&path) && told.contains("could not be remembered"), "{told}");
+    assert!(told.contains(&path) && told.contains("could not be recorded"), "{told}");
 }
 
 #[tokio::test]

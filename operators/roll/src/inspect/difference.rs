@@ -27,7 +27,7 @@ pub(super) async fn differences(cluster: &Cluster, key: &WorkloadRef) -> Result<
     }
     if let Some(failure) = look.incomparable {
         return Err(Failure::Failed(format!(
-            "what its pods run with is recorded by digests, and to compare them takes their key and the content: {failure}"
+            "the record holds digests; comparing them needs their key and the content: {failure}"
         )));
     }
     Ok(view.uses().iter().map(|(source, used)| difference(&look, view, source, used)).collect())
@@ -47,17 +47,17 @@ fn difference(look: &Look, view: &View, source: &SourceName, used: &Use) -> Diff
         Keys::All => "all its keys count".to_owned(),
         Keys::Some(keys) => {
             let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-            format!("these count of it: {}", keys.join(", "))
+            format!("these of its keys count: {}", keys.join(", "))
         }
     };
     let (fate, note) = match (recorded, now) {
         _ if is_changed && view.snapshot.pods.rollout.empty => {
-            (Fate::Noted, "there are no pods that would have to be rolled".to_owned())
+            (Fate::Noted, "it has no pods that a restart would concern".to_owned())
         }
         _ if is_changed => (Fate::Differs, format!("recorded {}, now {}", shown(recorded), shown(now))),
         (None, now) => (Fate::Noted, format!("it is seen for the first time, now {}", shown(now))),
         (Some(recorded), Some(now)) if recorded.selection != now.selection => {
-            (Fate::Noted, "other keys of it count than before".to_owned())
+            (Fate::Noted, "other keys of it count now".to_owned())
         }
         (Some(recorded), Some(now)) if recorded.content != now.content => {
             (Fate::Noted, format!("now {}", shown(Some(now))))
@@ -66,7 +66,7 @@ fn difference(look: &Look, view: &View, source: &SourceName, used: &Use) -> Diff
     };
     let gone = look.gone.contains(source) && matches!(fate, Fate::Same);
     let (fate, note) = if gone && matches!(recorded.map(|entry| &entry.content), Some(Content::Digest(_))) {
-        (Fate::Left, "it is gone, and nobody is restarted for that".to_owned())
+        (Fate::Left, "it is gone, and nothing restarts for that".to_owned())
     } else {
         (fate, note)
     };

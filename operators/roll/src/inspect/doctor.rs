@@ -19,8 +19,8 @@ pub(super) fn settings(config: &Config) -> String {
     };
     let others = [(config.tools.reloader_annotations, "Stakater Reloader"), (config.tools.wave_annotations, "wave")];
     let others: Vec<_> = others.into_iter().filter(|(given, _)| *given).map(|(_, whose)| whose).collect();
-    let others = if others.is_empty() { String::new() } else { format!(", the words of {}", others.join(" and ")) };
-    format!("each workload once in {:#} at most, {budget}{others}", config.pace.min_interval)
+    let others = if others.is_empty() { String::new() } else { format!(", annotations of {}", others.join(" and ")) };
+    format!("each workload at most once in {:#}, {budget}{others}", config.pace.min_interval)
 }
 
 /// The Secret with the key of digests.
@@ -33,16 +33,16 @@ pub(super) async fn key(cluster: &Cluster, installation: &Installation, config: 
             "key",
             format!("there is no secret {home}/{name} yet"),
             Some(
-                "the operator makes it when it starts; if one was deleted, all content is noted anew and nothing is rolled",
+                "the operator creates it at its start; if one was deleted, all baselines are recorded anew, and nothing restarts",
             ),
         ),
         Ok(Some(secret)) => match stored_key::of(secret) {
-            Some(_) => Finding::fine("key", format!("digests are made with that in the secret {home}/{name}")),
+            Some(_) => Finding::fine("key", format!("the key of digests is in the secret {home}/{name}")),
             None => Finding::wrong(
                 "key",
                 format!("the secret {home}/{name} holds no key of digests, so the operator does nothing"),
                 format!(
-                    "kubectl delete secret {name} -n {home}; then all content is noted anew, and nothing is rolled for that"
+                    "kubectl delete secret {name} -n {home}; then all baselines are recorded anew, and nothing restarts"
                 ),
             ),
         },
@@ -81,13 +81,16 @@ pub(super) fn watched(objects: &[Objects], operators: &[Installed<Config>]) -> V
     findings.push(if unseen.is_empty() {
         Finding::fine("watches", format!("secrets, configmaps, {}", kinds.join(", ")))
     } else {
-        let text = format!("nobody watches these, which ask: {}", few(&unseen));
+        let text = format!("the operator does not watch these objects, which have opted in: {}", few(&unseen));
         Finding::wrong("watches", text, "see --kinds, --namespace and --vault-addr of the operator")
     });
     if !unheard.is_empty() {
         findings.push(Finding::note(
             "settings",
-            format!("these ask in the words of Stakater Reloader or wave, to which nobody listens: {}", few(&unheard)),
+            format!(
+                "these have annotations of Stakater Reloader or wave, which the operator does not follow: {}",
+                few(&unheard)
+            ),
             Some("give the operator --reloader-annotations or --wave-annotations"),
         ));
     }

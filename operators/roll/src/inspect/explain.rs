@@ -35,10 +35,11 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
     let mut facts = Vec::new();
     facts.extend(look.unseen.iter().map(|text| Fact::new("unknown", text.clone())));
     if let Err(failure) = &look.operator {
-        facts.push(Fact::new("unknown", format!("how the operator is set, so its defaults count here: {failure}")));
+        facts
+            .push(Fact::new("unknown", format!("the settings of the operator, so its defaults count here: {failure}")));
     }
     let Some(view) = &look.view else {
-        facts.push(Fact::new("rolled for", "nothing: nobody asks for anything that its pods use"));
+        facts.push(Fact::new("rolled for", "nothing: no annotation and no trigger requests it"));
         return facts;
     };
     if let Some(other) = &view.observed().template_of {
@@ -46,7 +47,7 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
         return facts;
     }
     facts.extend(rolled_for(&look, view));
-    facts.extend(look.asking.iter().map(|(trigger, shown)| Fact::new("asks", word_of(trigger, shown))));
+    facts.extend(look.asking.iter().map(|(trigger, shown)| Fact::new("trigger", word_of(trigger, shown))));
     facts.push(Fact::new("last rolled", last(view, &look)));
     facts.push(Fact::new("now", now(view, &look)));
     if let Some(held) = held(view, &look) {
@@ -77,9 +78,9 @@ fn rolled_for(look: &Look, view: &View) -> Vec<Fact> {
 fn word_of(trigger: &TriggerRef, shown: &WatchedTrigger) -> String {
     let said = match shown.status.conditions.get(READY) {
         Some(ready) => format!("{}: {}", ready.reason, ready.message),
-        None => "the operator has not taken note of it".to_owned(),
+        None => "the operator has not seen it".to_owned(),
     };
-    format!("{trigger}, which says {said}")
+    format!("{trigger}: {said}")
 }
 
 fn is_ready(shown: &WatchedTrigger) -> bool {
@@ -89,26 +90,27 @@ fn is_ready(shown: &WatchedTrigger) -> bool {
 /// A source, what counts of it, and who asked.
 fn wish(source: &SourceName, used: &Use) -> String {
     let keys = match &used.keys {
-        Keys::All => "all of it".to_owned(),
-        Keys::Some(keys) => format!("of it {}", keys.iter().cloned().collect::<Vec<_>>().join(", ")),
+        Keys::All => "all keys".to_owned(),
+        Keys::Some(keys) => format!("keys {}", keys.iter().cloned().collect::<Vec<_>>().join(", ")),
     };
     if !used.counts {
-        return format!("{source}, which has to follow before: {} waits for it", used.rule);
+        return format!("{source}, which must change first: {} waits for it", used.rule);
     }
     let optional = if used.need == Need::Optional { ", optional" } else { "" };
-    format!("{source}, {keys}{optional}: {} asks for it", used.rule)
+    format!("{source}, {keys}{optional}: requested by {}", used.rule)
 }
 
 fn last(view: &View, look: &Look) -> String {
     match &view.plan.record {
-        None if look.incomparable.is_some() => "not known: it cannot be told whether the record is its own".to_owned(),
-        None => "never: no record is its own, so what there is now will be noted, and rolls nothing".to_owned(),
+        None if look.incomparable.is_some() => "not known: whether the record is its own cannot be checked".to_owned(),
+        None => "never: it has no record of its own, so the current content becomes its baseline, and nothing restarts"
+            .to_owned(),
         Some(record) => match (record.rolled, &record.because) {
             (Some(rolled), because) => {
-                let because = because.as_deref().unwrap_or("why is not recorded");
+                let because = because.as_deref().unwrap_or("the cause is not recorded");
                 format!("{}: {because}", when(rolled, look.now.wall()))
             }
-            (None, _) => "never, since it is looked after".to_owned(),
+            (None, _) => "never since it opted in".to_owned(),
         },
     }
 }
@@ -125,16 +127,18 @@ fn now(view: &View, look: &Look) -> String {
         None => "not compared with what is recorded".to_owned(),
         Some(Verdict::Nothing) => match look.asking.iter().find(|(_, shown)| !is_ready(shown)) {
             // The content of Vault is known from triggers, and not read here.
-            Some((trigger, _)) => format!(
-                "its pods run with what is known; {trigger} does not know what it asks for, or waits: see above"
-            ),
-            None => "its pods run with what there is".to_owned(),
+            Some((trigger, _)) => {
+                format!("its pods are up to date as far as is known; {trigger} has no result yet, or waits: see above")
+            }
+            None => "its pods run with the current content".to_owned(),
         },
-        Some(Verdict::Note(_)) => "what there is is still to be noted, and rolls nothing".to_owned(),
-        Some(Verdict::Roll { .. }) if view.snapshot.pods.rollout.empty => {
-            "there are no pods: what changed is still to be noted, and those that start read what there is".to_owned()
+        Some(Verdict::Note(_)) => {
+            "the current content is still to be recorded as the baseline; nothing restarts".to_owned()
         }
-        Some(Verdict::Roll { changed, .. }) => format!("{}: to be rolled", reason(view, changed)),
+        Some(Verdict::Roll { .. }) if view.snapshot.pods.rollout.empty => {
+            "it has no pods: the change is still to be recorded, and new pods read the current content".to_owned()
+        }
+        Some(Verdict::Roll { changed, .. }) => format!("{}: a restart is due", reason(view, changed)),
     }
 }
 
@@ -161,30 +165,29 @@ fn held(view: &View, look: &Look) -> Option<String> {
         pending: None,
     };
     Some(match candidate.blocked_by(look.now) {
-        Some(BlockedBy::Asked) => {
-            "until its annotation that says to pause goes; kubectl konverge resume takes it away".to_owned()
-        }
-        Some(BlockedBy::Paused) => "until its rollout, which somebody has paused, is resumed".to_owned(),
+        Some(BlockedBy::Asked) => "until it is resumed; kubectl konverge resume removes the annotation".to_owned(),
+        Some(BlockedBy::Paused) => "until its paused rollout is resumed: kubectl rollout resume".to_owned(),
         Some(BlockedBy::Interval(until)) => {
-            format!("until {}: it was rolled a short while ago", second(until.wall()))
+            format!("until {}: the minimum interval has not passed", second(until.wall()))
         }
         Some(BlockedBy::Debounce(_)) | None => {
-            "by nothing that stands on it; whether it waits for others, or for quiet, the events tell".to_owned()
+            "by nothing on the object; the events show whether it waits for a wave, the budget or the debounce"
+                .to_owned()
         }
     })
 }
 
 fn pods(rollout: Rollout) -> String {
     if rollout.empty {
-        return "none: what changes is noted, and those that are started read it".to_owned();
+        return "none: changes are recorded, and new pods read them".to_owned();
     }
     let paused = if rollout.paused { "; its rollout is paused" } else { "" };
     let progress = match rollout.progress {
         Progress::Unknown => "no controller has looked at it yet",
         Progress::Running => "a rollout is under way",
-        Progress::Unready => "all of the newest template, not all available",
-        Progress::Ready => "all of the newest template and available",
-        Progress::Failed => "its controller has given up the rollout",
+        Progress::Unready => "all have the newest template, not all are available",
+        Progress::Ready => "all have the newest template and are available",
+        Progress::Failed => "its controller gave up the rollout",
     };
     format!("{progress}{paused}")
 }
@@ -196,7 +199,7 @@ fn limits(spec: &WorkloadSpec, look: &Look) -> String {
     };
     let wave = match spec.wave {
         0 => String::new(),
-        wave => format!("; wave {wave}, after those of a smaller one that use the same"),
+        wave => format!("; wave {wave}, after smaller waves that use the same source"),
     };
     format!("once in {least:#}, by {whose}{wave}")
 }
@@ -235,7 +238,7 @@ pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &Ob
             is_rolled(workload, &classes, &source, &spec).map(|rule| format!("{shown} by {rule}"))
         }));
     }
-    let rolls = if users.is_empty() { "nobody, so far".to_owned() } else { users.join(", ") };
+    let rolls = if users.is_empty() { "no workload so far".to_owned() } else { users.join(", ") };
     facts.push(Fact::new("rolls", rolls));
     facts
 }

@@ -67,9 +67,10 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     let others = known.map_or(Others::ALL, |operator| operator.config.others());
     let index = Index::new(others, settings);
     let unseen = show_sources(cluster, &index, &key.namespace).await;
-    let mut unseen: Vec<_> = unseen.iter().map(|failure| format!("which sources ask for it: {failure}")).collect();
+    let mut unseen: Vec<_> =
+        unseen.iter().map(|failure| format!("which sources request its restart: {failure}")).collect();
     let (triggers, hidden) = trigger::all(cluster, &key.namespace, &config).await;
-    unseen.extend(hidden.iter().map(|failure| format!("which objects ask for it: {failure}")));
+    unseen.extend(hidden.iter().map(|failure| format!("which objects request its restart: {failure}")));
     for (trigger, shown) in triggers {
         index.show_trigger(trigger, shown);
     }

@@ -54,27 +54,31 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
         }
     };
     if asks.never {
-        let text = format!("{ON_CHANGE} is false: it is rolled for nothing, whoever asks");
+        let text = format!("{ON_CHANGE} is false: nothing restarts it");
         return Some(standing("Never", Grade::InStep, &text));
     }
     Some(match record {
         None if asks_otherwise(object) => standing(
             "Pending",
             Grade::Waiting,
-            "it asks in the words of Stakater Reloader or wave, and the operator has not taken note of it; it listens to them with \
-             --reloader-annotations and --wave-annotations",
+            "it has annotations of Stakater Reloader or wave, which the operator follows only with --reloader-annotations or \
+             --wave-annotations",
         ),
         None if !asks.requests_rollouts() => return None,
-        None => standing("Pending", Grade::Waiting, "the operator has not taken note of it yet"),
+        None => standing("Pending", Grade::Waiting, "the operator has not seen it yet"),
         Some(_) if asks.paused => {
-            let text = format!("{PAUSE} says so; what changes meanwhile is rolled once when that goes");
+            let text = format!("{PAUSE} is set; changes meanwhile cause one rollout once it is removed");
             standing("Paused", Grade::Paused, &text)
         }
         Some(Record { rolled: Some(rolled), because, .. }) => {
-            let because = because.unwrap_or_else(|| "why is not recorded".to_owned());
+            let because = because.unwrap_or_else(|| "the cause is not recorded".to_owned());
             Standing { since: Some(rolled), ..standing("RolledOut", Grade::InStep, &because) }
         }
-        Some(_) => standing("Noted", Grade::InStep, "with what its pods run is recorded; it has never been rolled"),
+        Some(_) => standing(
+            "Noted",
+            Grade::InStep,
+            "the baseline is recorded: the content that its pods use; it has never been restarted",
+        ),
     })
 }
 
@@ -88,14 +92,16 @@ pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
         }
     };
     if asks.ignored {
-        let text = "nobody is rolled for it, whoever asks";
+        let text = "no workload restarts for it";
         return Some(Standing::new("Ignored", Grade::InStep, text.to_owned()));
     }
     let whom = match (asks.users, &asks.selector) {
         (false, None) => return None,
-        (true, None) => "whoever uses it is rolled when its content changes",
-        (false, Some(_)) => "those with certain labels are rolled when its content changes",
-        (true, Some(_)) => "whoever uses it, and those with certain labels, are rolled when its content changes",
+        (true, None) => "workloads that use it restart when its content changes",
+        (false, Some(_)) => "workloads with the labels that it names restart when its content changes",
+        (true, Some(_)) => {
+            "workloads that use it, and those with the labels that it names, restart when its content changes"
+        }
     };
     Some(Standing::new("Asks", Grade::InStep, whom.to_owned()))
 }

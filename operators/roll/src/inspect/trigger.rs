@@ -79,10 +79,10 @@ pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Stan
     let (_, shown) = read(kind, object, DEFAULTS)?;
     let pending = |message: &str| Standing::new("Pending", Grade::Waiting, message.to_owned());
     let Some(ready) = shown.status.conditions.get(READY) else {
-        return Some(pending("the operator has not taken note of it; it does so where it is told an address of Vault"));
+        return Some(pending("the operator has not seen it; it follows this kind only with an address of Vault"));
     };
     if shown.status.observed_generation != shown.generation {
-        return Some(pending("it was changed, and the operator has not answered yet"));
+        return Some(pending("it has changed, and the operator has not handled the change yet"));
     }
     let grade = match (&*ready.status, &*ready.reason) {
         ("True", _) => Grade::InStep,
@@ -102,10 +102,10 @@ pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
     let Some((_, shown)) = read(kind, object, DEFAULTS) else { return Vec::new() };
     let mut facts = match &shown.spec {
         Ok(spec) => asked(spec),
-        Err(refusal) => vec![Fact::new("rolls", format!("nobody: {}", refusal.text))],
+        Err(refusal) => vec![Fact::new("rolls", format!("no workload: {}", refusal.text))],
     };
     if let Some((in_sync, all)) = shown.status.in_sync_workloads.zip(shown.status.workloads) {
-        facts.push(Fact::new("in sync", format!("{in_sync}/{all} workloads run with what is in Vault")));
+        facts.push(Fact::new("in sync", format!("{in_sync} of {all} workloads run with the content of Vault")));
     }
     let told = |about, condition: &str| Some(Fact::new(about, shown.status.conditions.get(condition)?.message.clone()));
     facts.extend(told("last rolled", ROLLED_OUT));
@@ -121,7 +121,7 @@ fn asked(spec: &TriggerSpec) -> Vec<Fact> {
             Keys::All => Fact::new("rolls for", source.to_string()),
             Keys::Some(keys) => {
                 let keys = keys.iter().cloned().collect::<Vec<_>>();
-                Fact::new("rolls for", format!("{source}, of it {}", keys.join(", ")))
+                Fact::new("rolls for", format!("{source}, keys {}", keys.join(", ")))
             }
         })
         .collect();
@@ -130,7 +130,7 @@ fn asked(spec: &TriggerSpec) -> Vec<Fact> {
         facts.push(Fact::new("rolls", few(&named)));
     }
     for choice in &spec.choices {
-        let kind = choice.kind.map_or("whatever", |kind| kind.name());
+        let kind = choice.kind.map_or("any kind", |kind| kind.name());
         facts.push(Fact::new("rolls", format!("{kind} in namespace {} with {}", choice.namespace, choice.labels)));
     }
     facts

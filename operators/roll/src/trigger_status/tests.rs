@@ -219,7 +219,7 @@ fn of_ours() -> TriggerRef {
 }
 
 fn held(until: i64) -> TargetState {
-    let said = Statement::new(Severity::Notice, reasons::INTERVAL, "it was rolled a short while ago");
+    let said = Statement::new(Severity::Notice, reasons::INTERVAL, "the minimum interval has not passed");
     TargetState::PendingRollout(PendingRollout { said: Some(said), until: Some(Time::at(until)) })
 }
 
@@ -258,7 +258,7 @@ fn r21_conditions_tell_what_when_why_and_until_when() {
         let told = status_update(&key, &shown(Status::default()), &both, Time::at(100)).unwrap();
         let expected = "RolloutTriggered: Deployment shop/web-0001 was rolled at 1970-01-01T00:01:35Z for version 2 of Vault/secret:app: why";
         assert_eq!(condition(&told, ROLLED_OUT).as_deref(), Some(expected));
-        let expected = "WaitingForInterval: Deployment shop/web-0000: it was rolled a short while ago; not before 1970-01-01T00:02:30Z";
+        let expected = "WaitingForInterval: Deployment shop/web-0000: the minimum interval has not passed; not before 1970-01-01T00:02:30Z";
         assert_eq!(condition(&told, HELD).as_deref(), Some(expected));
         assert_eq!(told.again, Some(Duration::from_secs(50)), "it may be another time then");
         // The last rollout stays reported after a rollout for another source. A hold that is over does not.

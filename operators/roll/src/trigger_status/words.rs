@@ -68,8 +68,8 @@ fn word(key: &TriggerRef, target_statuses: &TargetStatus) -> Option<Word> {
             How::Waiting,
             reasons::WORKLOAD_MISSING,
             format!(
-                "{workload} is not there, or not watched: its name may be wrong, or --kinds and --namespace leave it out. It is waited for, and what \
-                 is in Vault when it comes rolls nothing"
+                "{workload} does not exist or is not watched: its name may be wrong, or --kinds and --namespace leave it out. The operator waits for it, and \
+                 the content of Vault at that time rolls nothing"
             ),
         ),
         TargetState::NotAllowed => Word::new(
@@ -91,15 +91,15 @@ fn word(key: &TriggerRef, target_statuses: &TargetStatus) -> Option<Word> {
         TargetState::Invalid(cause) => Word::new(
             How::Stalled,
             reasons::INVALID_ANNOTATION,
-            format!("on {workload} {cause}. It is not rolled before that is mended"),
+            format!("on {workload} {cause}. It is not rolled before that is fixed"),
         ),
         TargetState::Vault(state) => of_secret(source, state),
         TargetState::Older { told, noted } => Word::new(
             How::Going,
             reasons::OLDER_VERSION,
             format!(
-                "Vault tells of version {} of {source}, and the pods of {workload} run with version {}, which is newer. Nothing is rolled before \
-                 there is a newer one still",
+                "Vault states version {} of {source}, and the pods of {workload} run with version {}, which is newer. Nothing is rolled before \
+                 Vault has a newer one",
                 told.number, noted.number
             ),
         ),
@@ -123,7 +123,7 @@ fn word(key: &TriggerRef, target_statuses: &TargetStatus) -> Option<Word> {
 fn of_secret(source: &SourceName, state: &SecretState) -> Word {
     match state {
         SecretState::Failing { reason, text } => {
-            Word::new(How::Waiting, reason, format!("{text}. Nothing is rolled, and it is asked again"))
+            Word::new(How::Waiting, reason, format!("{text}. Nothing is rolled; the operator asks again"))
         }
         SecretState::Deleted => Word::new(
             How::Waiting,
@@ -135,7 +135,7 @@ fn of_secret(source: &SourceName, state: &SecretState) -> Word {
         _ => Word::new(
             How::Waiting,
             reasons::SECRET_NOT_FOUND,
-            format!("there is no {source}; write it, or mend the path. Nothing is rolled"),
+            format!("there is no {source}; create it, or correct the path. Nothing is rolled"),
         ),
     }
 }
