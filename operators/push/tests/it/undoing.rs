@@ -70,7 +70,7 @@ async fn who_takes_the_record_again_and_again_is_told_once_and_answered_less_and
             } => {}
         }
         let notes = world.notes(name).await;
-        assert_eq!(notes.iter().filter(|note| note.contains("again and again")).count(), 1, "{notes:?}");
+        assert_eq!(notes.iter().filter(|note| note.contains("keeps removing")).count(), 1, "{notes:?}");
         // It is let be.
         world.says(kind, name, "Synced").await;
         assert_eq!(world.versions(&path).await, 2, "{name}");
