@@ -25,8 +25,9 @@ use crate::annotations::ACCOUNT;
 const ENDPOINT: &str = "openzro";
 /// How soon an object is tried again that something on the server stands against, such as a link. Nothing tells when it goes.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
-/// How long one list of networks serves the collections that only need to know which network an item belongs to.
-const NETWORKS_COUNT: Duration = Duration::from_secs(2);
+/// How long one list of networks serves all collections that need it: that of the networks, and those that need to know which network an item belongs
+/// to. Own writes end it sooner. So a list of networks may have begun earlier than its collection asked for it, by at most this.
+pub(crate) const NETWORKS_COUNT: Duration = Duration::from_secs(2);
 
 /// One account on the server. Clones share its client, and with it limits and breaker.
 #[derive(Clone)]
@@ -151,23 +152,19 @@ impl Account {
         })
     }
 
-    /// Lists all networks now.
-    pub(crate) async fn list_networks(&self) -> Result<Arc<Vec<Network>>, Failure> {
+    /// Returns all networks, from a list that is at most [`NETWORKS_COUNT`] old.
+    pub(crate) async fn networks(&self) -> Result<Arc<Vec<Network>>, Failure> {
         // Held during the call, so that the collections that need the networks at the same time share it.
         let mut known = self.0.networks.lock().await;
+        if let Some((begun, networks)) = &*known
+            && begun.elapsed() < NETWORKS_COUNT
+        {
+            return Ok(Arc::clone(networks));
+        }
         let begun = Instant::now();
         let networks: Arc<Vec<Network>> = Arc::new(self.list(&Collection::Networks).await?);
         *known = Some((begun, Arc::clone(&networks)));
         Ok(networks)
-    }
-
-    /// Returns all networks, from a list that is at most a moment old.
-    pub(crate) async fn networks(&self) -> Result<Arc<Vec<Network>>, Failure> {
-        let known = self.0.networks.lock().await.clone();
-        match known {
-            Some((at, networks)) if at.elapsed() < NETWORKS_COUNT => Ok(networks),
-            _ => self.list_networks().await,
-        }
     }
 
     /// Returns the ids of the networks of these items, such as of its routers: `inside` are those of a network. An item that no network has is newer than
@@ -250,9 +247,32 @@ fn failure_of_create(error: &OpenZroError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use konverge::remote::{Mark, Remote};
+    use konverge_openzro::{Credential, OpenZroConfig};
+    use konverge_openzro_testing::Double;
+    use konverge_testkit_stores::HttpFront;
     use serde_json::json;
 
     use super::*;
+    use crate::remote::{DesiredNetwork, Networks, Routers};
+
+    #[tokio::test]
+    async fn a_list_of_networks_serves_all_collections_until_one_of_them_writes() {
+        let double = Double::start().await.unwrap();
+        let front = HttpFront::start(double.url()).await.unwrap();
+        let token = Credential::value(SecretValue::from(double.account().tokens["admin"].clone()));
+        let account = Account::new(OpenZro::new(&OpenZroConfig::new(&front.url(), token).unwrap()));
+        let (networks, routers) = (Networks::new(account.clone()), Routers::new(account));
+        let lists =
+            || front.journal().iter().filter(|seen| seen.path == "/api/networks" && seen.method == "GET").count();
+        assert_eq!(routers.list("").await.unwrap(), []);
+        assert_eq!(networks.list("").await.unwrap(), []);
+        assert_eq!(lists(), 1);
+        let desired = DesiredNetwork { name: "net".to_owned() };
+        let made = networks.create("", &desired, &Mark::new("cluster", "uid", "")).await.unwrap();
+        assert_eq!(networks.list("").await.unwrap(), [made]);
+        assert_eq!(lists(), 2);
+    }
 
     #[test]
     fn w9_only_the_group_is_put_into_the_settings_or_taken_out() {

@@ -415,7 +415,7 @@ mod tests {
         let config = config.map_err(|error| error.to_string()).unwrap();
         assert!(config.to_string().contains("openzro-ca-file=/nowhere/ca.crt"));
         let account = config.account(&Metrics::default()).unwrap().unwrap();
-        let failure = account.list_networks().await.unwrap_err();
+        let failure = account.networks().await.unwrap_err();
         assert!(failure.to_string().contains("/nowhere/ca.crt"), "{failure}");
         assert_eq!(failure.reason(), "CredentialUnusable");
         let url = "https://127.0.0.1:1";

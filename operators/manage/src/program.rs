@@ -15,7 +15,7 @@ use konverge::{
 use konverge_jobs::{Program, ProgramError, run_program, run_task};
 
 use crate::{
-    account::Account,
+    account::{Account, NETWORKS_COUNT},
     api,
     collections::Collections,
     config::{Config, Task},
@@ -122,11 +122,16 @@ pub fn operator(config: &Config, account: Option<Account>, metrics: Metrics) -> 
         if config.enable_webhooks { operator.webhooks(webhook::webhooks((&*settings).into())) } else { operator };
     let Some(account) = account else { return operator };
     let remote = config.remote();
+    // The list of networks is shared, and can be a little older than its collection knows.
+    let of_networks = Collecting {
+        account: account.clone(),
+        settings: remote.clone().with(|settings| settings.settle = NETWORKS_COUNT),
+    };
     let of = Collecting { account, settings: remote };
     let operator = of.with(operator, &collections.groups, Groups::new);
     let operator = of.with(operator, &collections.policies, Policies::new);
     let operator = of.with(operator, &collections.setup_keys, SetupKeys::new);
-    let operator = of.with(operator, &collections.networks, Networks::new);
+    let operator = of_networks.with(operator, &collections.networks, Networks::new);
     let operator = of.with(operator, &collections.routers, Routers::new);
     let operator = of.with(operator, &collections.resources, Resources::new);
     let operator = of.with(operator, &collections.records, Records::new);

@@ -60,7 +60,7 @@ impl Remote for Networks {
     const NAMES_ARE_UNIQUE: bool = false;
 
     async fn list(&self, scope: &str) -> Result<Vec<NetworkItem>, Failure> {
-        let networks = self.0.of(scope)?.list_networks().await?;
+        let networks = self.0.of(scope)?.networks().await?;
         Ok(networks.iter().cloned().map(Into::into).collect())
     }
 
