@@ -40,7 +40,7 @@ async fn r17_it_waits_for_the_secret_also_over_a_restart_and_rolls_when_it_has_f
         let (world, operator) = settled(kind, json!({ "secret": "db", "timeout": "1h" })).await;
         world.write("app", "2").await;
         let told = world.condition(kind, "one", "Held", "WaitingForSecret").await;
-        assert!(told.contains("Secret/db has to follow") && told.contains("not before 20"), "{told}");
+        assert!(told.contains("waits for Secret/db to follow") && told.contains("not before 20"), "{told}");
         world.world.event("web", "WaitingForSecret").await;
         // Nothing of its content.
         world.world.secret_with("db", &json!({ "k": "one" }), &json!({ "example.com/a": "b" })).await;
