@@ -46,7 +46,7 @@ const EDITS: usize = 5;
 /// Faults end with a round, and pauses after them last up to two minutes.
 const SETTLED: Duration = Duration::from_mins(5);
 
-/// Numbers of a seed (SplitMix64).
+/// Numbers of a seed (`SplitMix64`).
 struct Random(u64);
 
 impl Random {

@@ -185,7 +185,7 @@ async fn a_client_that_sets_an_item_back_again_and_again_is_told_and_answered_wi
 async fn without_the_lease_nothing_is_created_changed_or_deleted() {
     let (server, remotes, object, binding, item) = stage().await;
     let before = server.lock().items.clone();
-    object.world.lock().is_deposed = true;
+    let object = Object { is_deposed: true, ..object };
     let changed = object.reconcile(&remotes, &binding, &want("a", 2)).await.unwrap_err();
     let deleted = object.delete(&remotes, &binding).await.unwrap_err();
     assert_eq!((changed.reason(), deleted.reason()), ("NotLeading", "NotLeading"));

@@ -72,8 +72,6 @@ pub(crate) struct World {
     pub(crate) faults: Vec<(usize, Fault)>,
     pub(crate) is_dead: bool,
     pub(crate) does_ignore_updates: bool,
-    /// Whether another replica leads.
-    pub(crate) is_deposed: bool,
     pub(crate) news: Vec<News>,
 }
 
@@ -249,11 +247,14 @@ pub(crate) struct Object {
     pub(crate) uid: &'static str,
     pub(crate) deleting_for: Duration,
     pub(crate) is_dry_run: bool,
+    /// Whether another replica leads.
+    pub(crate) is_deposed: bool,
 }
 
 impl Object {
     pub(crate) fn new(world: &Shared) -> Self {
-        Self { world: world.clone(), name: "a", uid: "u-1", deleting_for: Duration::ZERO, is_dry_run: false }
+        let (name, uid, deleting_for) = ("a", "u-1", Duration::ZERO);
+        Self { world: world.clone(), name, uid, deleting_for, is_dry_run: false, is_deposed: false }
     }
 
     /// Tells the interest of the object, as its watch does.
@@ -323,7 +324,7 @@ impl Ledger for Object {
     }
 
     fn check_lease(&self) -> Result<(), Failure> {
-        if self.world.lock().is_deposed { Err(Failure::permanent("NotLeading", "another leads")) } else { Ok(()) }
+        if self.is_deposed { Err(Failure::permanent("NotLeading", "another leads")) } else { Ok(()) }
     }
 
     fn is_dry_run(&self) -> bool {
