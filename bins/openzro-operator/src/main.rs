@@ -2,9 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 #[tokio::main]
 async fn main() -> ExitCode {
-    konverge_manage::run(konverge_manage::config::Config::parse()).await
+    konverge_manage::run(konverge_manage::config::Config::of_line(std::env::args_os())).await
 }

@@ -5,10 +5,12 @@
 //! ```
 //!
 //! Read in this order: [`Program`], the parts of a single operator's program; [`Job`], what an operator's crate says about itself; [`Shared`], which of
-//! its flags are another matter among others; `lines`, how a command line becomes jobs; [`Run`], the command.
+//! its flags are another matter among others; [`go_flags`], for operators whose original takes Go's flags; `lines`, how a command line becomes jobs;
+//! [`Run`], the command.
 //!
 //! Guarantee: what is wrong with a command line is told by the name of its job, without the line, which may hold credentials.
 
+pub mod go_flags;
 mod job;
 mod lines;
 mod metrics;

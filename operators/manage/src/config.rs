@@ -5,13 +5,13 @@ use std::{
     sync::Arc, time::Duration,
 };
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
 use konverge::{
     LogFormat, Options,
     runtime::{container, http_server::Listen},
 };
 use konverge_core::SecretValue;
-use konverge_jobs::MetricsOptions;
+use konverge_jobs::{MetricsOptions, go_flags};
 use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig, TlsSettings};
 
 use crate::{account::Account, metrics::Metrics, settings::Settings};
@@ -25,7 +25,7 @@ const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 
 /// Keeps openZro as custom resources of Kubernetes say.
 ///
-/// The flags are those of openzro-operator. Flags of ours are marked.
+/// The flags are those of openzro-operator. Flags of ours are marked. Flags take one dash or two, and a value behind `=` or a blank.
 #[derive(Clone, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "openzro-operator", version = konverge_version::line(), args_override_self = true)]
@@ -206,13 +206,15 @@ fn labels(text: &str) -> Result<Labels, String> {
 }
 
 impl Config {
+    /// The settings of the command line and the environment. Prints the help or the version if a flag requests it, and an error if there is one. Then it
+    /// ends the program.
+    pub fn of_line(line: impl IntoIterator<Item = OsString>) -> Self {
+        Self::parse_from(go_flags::normalised(&Self::command(), line))
+    }
+
     /// The settings of a container with these arguments and variables.
     pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
-        let matches = container::matches(&Self::command(), variables, |added| {
-            let given = arguments.iter().map(OsString::from);
-            [OsString::from("openzro-operator")].into_iter().chain(added).chain(given).collect()
-        });
-        Self::from_arg_matches(&matches?)
+        container::settings(arguments, variables, go_flags::normalised)
     }
 
     /// The account, or `None` without a token. Nothing is sent.
@@ -369,6 +371,18 @@ mod tests {
         assert!(!config.leader_elect && config.enable_webhooks && config.webhook_cert_path.is_none());
         assert_eq!((&*config.webhook_cert_name, &*config.webhook_cert_key), ("tls.crt", "tls.key"));
         assert!(config.default_labels.is_empty());
+    }
+
+    #[test]
+    fn flags_are_taken_as_go_takes_them() {
+        let given = ["-leader-elect", "-cluster-name", "prod", "-enable-webhooks=false", "-zap-devel", "drain"];
+        for config in [
+            Config::of_line(["openzro-operator"].iter().chain(&given).map(OsString::from)),
+            Config::of_container(&given.map(str::to_owned), &BTreeMap::new()).ok().unwrap(),
+        ] {
+            assert!(config.leader_elect && !config.enable_webhooks);
+            assert_eq!((&*config.cluster_name, config.task), ("prod", Task::Drain));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
-use konverge_jobs::{Job, Ready, Shared};
+use konverge_jobs::{Job, Ready, Shared, go_flags};
 
 use crate::{
     config::{Config, Task},
@@ -26,6 +26,7 @@ impl Job for Manage {
     }
 
     fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error> {
+        let line = go_flags::normalised(&Config::command(), line);
         let config = Config::from_arg_matches(&SHARED.matches(self.name(), Config::command(), line)?)?;
         if config.task == Task::Drain {
             let cause = "drain is no job but ends; run openzro-operator drain";

@@ -1,7 +1,6 @@
 //! The operator's settings: the original's flags under their names and with their defaults, and ours; each with a variable.
 
 mod container;
-mod go_flags;
 mod log;
 mod server;
 mod values;
@@ -10,7 +9,7 @@ mod vault;
 use std::{ffi::OsString, fmt, time::Duration};
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ErrorKind};
-use konverge_jobs::Shared;
+use konverge_jobs::{Shared, go_flags};
 use konverge_runtime::{http_server::Listen, watch::namespace};
 pub use konverge_vault::environment::AuthMethod;
 use konverge_vault::{boundaries::Rule, environment::boolean};
@@ -24,6 +23,9 @@ use crate::{
     object::Kind,
     spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
 };
+
+/// The name of the lease: that of the original.
+pub(crate) const LEASE: &str = "vault-sync-operator.io";
 
 /// Keeps Vault and OpenBao equal to Kubernetes Secrets, as annotations on workloads and Secrets ask for.
 ///

@@ -9,10 +9,10 @@ use kube::{Client, ResourceExt};
 
 use crate::{
     annotations::{FINALIZER, STATUS},
+    config::LEASE,
     journal::{self, JournalError, PREFIX},
     ledger::{Ledger, LedgerError},
     object::{Kind, ObjectRef},
-    run::LEASE,
 };
 
 /// How often one object is tried that other clients change at the same time.

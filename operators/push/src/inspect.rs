@@ -29,10 +29,9 @@ use serde_json::Value;
 pub use self::{permissions::needed, standing::record_of};
 use crate::{
     annotations::{PATH, PAUSE, SYNC_NOW, parse_spec},
-    config::Config,
+    config::{Config, LEASE},
     desired::Wanted,
     object::{Kind, ObjectRef},
-    run::LEASE,
     secrets,
     spec::{Invalid, PushSpec},
     vault_push,

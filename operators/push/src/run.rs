@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use crate::{
     bindings::Bindings,
     cluster_identity::identity,
-    config::{Config, Task},
+    config::{Config, LEASE, Task},
     drain,
     journal::Journal,
     metrics::Metrics,
@@ -39,9 +39,6 @@ use crate::{
 
 /// The program's name in metrics, events and errors: that of the original.
 const PROGRAM: &str = "vault-sync-operator";
-
-/// The name of the lease: that of the original.
-pub(crate) const LEASE: &str = "vault-sync-operator.io";
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]

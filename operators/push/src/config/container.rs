@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use konverge_jobs::go_flags;
 use konverge_runtime::container;
 
-use super::{Config, go_flags};
+use super::Config;
 
 impl Config {
     /// The settings of an operator with these arguments and variables. An error if it would not start with them.

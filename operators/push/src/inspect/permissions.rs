@@ -3,7 +3,11 @@
 use konverge_apply::ledger::CLUSTER_NAMESPACE;
 use konverge_kubectl::Permission;
 
-use crate::{config::Config, object::Kind, orphans::CONFIG_MAP, run::LEASE};
+use crate::{
+    config::{Config, LEASE},
+    object::Kind,
+    orphans::CONFIG_MAP,
+};
 
 /// Returns every permission that an operator with these settings uses. `home` is its own namespace.
 pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
