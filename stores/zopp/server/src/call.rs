@@ -64,6 +64,19 @@ pub(crate) struct Call {
     _share: Option<Arc<Share>>,
 }
 
+/// The names of the environment that a request is about, if the table of calls says that there are any.
+macro_rules! names {
+    ($request:ident) => {
+        None
+    };
+    ($request:ident environment) => {{
+        let message = $request.get_ref();
+        Some([message.workspace_name.as_str(), message.project_name.as_str(), message.environment_name.as_str()])
+    }};
+}
+
+pub(crate) use names;
+
 /// How a workspace is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -74,14 +87,16 @@ pub(crate) enum Access {
 }
 
 impl Call {
-    /// Verifies the caller of a call of the contract.
+    /// Verifies the caller of a call of the contract. With the names of an environment, [`Call::environment_with_role`] has its place without
+    /// another look at the database.
     pub(crate) async fn open<M: Message>(
         state: &Arc<State>,
         request: &Request<M>,
         name: &str,
         record: Record,
+        names: Option<[&str; 3]>,
     ) -> Result<Self, Status> {
-        Self::open_at(state, request, &method_path(name), record).await
+        Self::open_at(state, request, &method_path(name), record, names).await
     }
 
     /// Verifies the caller of the call with this full path.
@@ -90,12 +105,13 @@ impl Call {
         request: &Request<M>,
         method: &str,
         record: Record,
+        names: Option<[&str; 3]>,
     ) -> Result<Self, Status> {
         let repeat = if matches!(record, Record::Change(..)) { Repeat::Refused } else { Repeat::Allowed };
         let (Record::Lookup(action, resource_type)
         | Record::Read(action, resource_type)
         | Record::Change(action, resource_type)) = record;
-        let caller = match auth::authenticate(state, method, request, repeat).await {
+        let caller = match auth::authenticate(state, method, request, repeat, names).await {
             Ok(caller) => caller,
             Err(Refused { status, principal: Some(principal) }) => {
                 let row = row_of(&principal, request, action, resource_type);
@@ -314,20 +330,25 @@ impl Call {
         let valid =
             validate::lookup("environment name", names[2]).and_then(|()| validate::lookup("project name", names[1]));
         let bounded = if valid.is_ok() { names } else { [names[0], "", ""] };
-        let located = locate(&self.state.store, &self.caller.principal, bounded).await?;
+        let located = match self.caller.place.take() {
+            // It was looked up together with the caller.
+            Some((names, located)) if names.each_ref().map(String::as_str) == bounded => located,
+            _ => locate(&self.state.store, &self.caller.principal, bounded).await?,
+        };
         if let Some(located) = &located {
             self.row.workspace_id = Some(located.workspace.id.clone());
             self.row.project_id.clone_from(&located.project_id);
             self.row.environment_id = located.environment.as_ref().map(|environment| environment.id.clone());
             valid?;
         }
+        let grants = located.as_ref().map(|located| located.grants).unwrap_or_default();
         if let Some(located) = &located {
             self.content = located.content.clone();
         }
         let (place, environment) = admitted(located, names, role)?;
         self.row.authority.add(Need::Member(place.workspace.id.clone()));
         self.rely_on_generation(&place.workspace.id);
-        self.row.authority.add(Need::Role(place.scope.clone(), role));
+        self.row.authority.add(Need::Role(place.scope.clone(), role, grants));
         Ok((place, environment))
     }
 
@@ -344,7 +365,7 @@ impl Call {
         if !grants.allow(role) {
             return Err(denied(role));
         }
-        self.row.authority.add(Need::Role(place.scope.clone(), role));
+        self.row.authority.add(Need::Role(place.scope.clone(), role, grants));
         Ok(())
     }
 }

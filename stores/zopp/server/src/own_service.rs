@@ -5,7 +5,7 @@ macro_rules! own_service {
     (
         $(#[$doc:meta])*
         $service:ident: $package:ident, $server:ident::$interface:ident {
-            $($method:ident($request:ident) -> $answer:ident = $name:literal, $record:expr, $handler:path;)*
+            $($method:ident($request:ident) -> $answer:ident = $name:literal, $record:expr, $handler:path $(, in $place:ident)?;)*
         }
     ) => {
         $(#[$doc])*
@@ -30,7 +30,8 @@ macro_rules! own_service {
                 ) -> Result<tonic::Response<konverge_zopp_proto::$package::$answer>, tonic::Status> {
                     let record: crate::call::Record = $record;
                     let path = konverge_zopp_proto::$package::method_path($name);
-                    let mut call = crate::call::Call::open_at(&self.state, &request, &path, record).await?;
+                    let names = crate::call::names!(request $($place)?);
+                    let mut call = crate::call::Call::open_at(&self.state, &request, &path, record, names).await?;
                     let result = $handler(&mut call, request.into_inner()).await;
                     call.answer(result).await
                 }

@@ -11,14 +11,14 @@ own_service! {
     /// The gRPC service `konverge.zopp.secrets.v1.Secrets`.
     SecretsService: secrets, secrets_server::Secrets {
         read_environment(ReadEnvironmentRequest) -> ReadEnvironmentResponse = "ReadEnvironment",
-            Read(Action::SecretList, "environment"), changes::read_environment;
+            Read(Action::SecretList, "environment"), changes::read_environment, in environment;
         read_secret(ReadSecretRequest) -> ReadEnvironmentResponse = "ReadSecret",
-            Read(Action::SecretRead, "secret"), changes::read_secret;
+            Read(Action::SecretRead, "secret"), changes::read_secret, in environment;
         change_secrets(ChangeSecretsRequest) -> ChangeSecretsResponse = "ChangeSecrets",
-            Change(Action::SecretUpdate, "environment"), changes::change;
+            Change(Action::SecretUpdate, "environment"), changes::change, in environment;
         read_secret_history(ReadSecretHistoryRequest) -> ReadSecretHistoryResponse = "ReadSecretHistory",
-            Read(Action::SecretHistory, "secret"), history::read;
+            Read(Action::SecretHistory, "secret"), history::read, in environment;
         forget_secret_history(ForgetSecretHistoryRequest) -> ForgetSecretHistoryResponse = "ForgetSecretHistory",
-            Change(Action::SecretForget, "secret"), history::forget;
+            Change(Action::SecretForget, "secret"), history::forget, in environment;
     }
 }

@@ -6,7 +6,7 @@ use konverge_zopp_proto::{self as proto, zopp_service_server::ZoppService};
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use crate::{
-    call::{Call, Record},
+    call::{Call, Record, names},
     handlers::{
         accounts, audit, effective, environments, exports, groups, invites, permissions, principals, projects, secrets,
         watch, workspaces,
@@ -31,7 +31,7 @@ impl Service {
 /// Writes the `ZoppService` implementation: signed calls from the table, the others as given.
 macro_rules! service {
     (
-        signed { $($method:ident($request:ident) -> $answer:ident = $name:literal, $record:expr, $handler:path;)* }
+        signed { $($method:ident($request:ident) -> $answer:ident = $name:literal, $record:expr, $handler:path $(, in $place:ident)?;)* }
         others { $($others:tt)* }
     ) => {
         #[tonic::async_trait]
@@ -41,7 +41,8 @@ macro_rules! service {
                     &self,
                     request: Request<proto::$request>,
                 ) -> Result<Response<proto::$answer>, Status> {
-                    let mut call = Call::open(&self.state, &request, $name, $record).await?;
+                    let names = names!(request $($place)?);
+                    let mut call = Call::open(&self.state, &request, $name, $record, names).await?;
                     let result = $handler(&mut call, request.into_inner()).await;
                     call.answer(result).await
                 }
@@ -104,12 +105,12 @@ service! {
             Change(Action::EnvironmentDelete, "environment"), environments::delete;
 
         upsert_secret(UpsertSecretRequest) -> Empty = "UpsertSecret",
-            Change(Action::SecretUpdate, "secret"), secrets::upsert;
-        get_secret(GetSecretRequest) -> Secret = "GetSecret", Read(Action::SecretRead, "secret"), secrets::get;
+            Change(Action::SecretUpdate, "secret"), secrets::upsert, in environment;
+        get_secret(GetSecretRequest) -> Secret = "GetSecret", Read(Action::SecretRead, "secret"), secrets::get, in environment;
         list_secrets(ListSecretsRequest) -> SecretList = "ListSecrets",
-            Read(Action::SecretList, "environment"), secrets::list;
+            Read(Action::SecretList, "environment"), secrets::list, in environment;
         delete_secret(DeleteSecretRequest) -> Empty = "DeleteSecret",
-            Change(Action::SecretDelete, "secret"), secrets::delete;
+            Change(Action::SecretDelete, "secret"), secrets::delete, in environment;
 
         set_workspace_permission(SetWorkspacePermissionRequest) -> Empty = "SetWorkspacePermission",
             Change(Action::PermissionSetWorkspace, "principal"), permissions::principal_workspace::set;
@@ -277,6 +278,8 @@ service! {
                 &request,
                 "WatchSecrets",
                 Read(Action::SecretWatch, "environment"),
+                // The place is looked up once losses are listened to.
+                None,
             )
             .await?;
             let message = request.into_inner();

@@ -32,6 +32,7 @@ pub(crate) fn from_store(error: StoreError) -> Status {
         StoreError::Revoked(Revoked::Key) => Status::aborted(
             "the workspace's key was replaced meanwhile, and this request was made with the former one; try again",
         ),
+        StoreError::RightsChanged => Status::aborted("your rights changed again and again meanwhile; try again"),
         StoreError::Limit(reached) => exhausted(&reached, None),
         StoreError::Outage(_) => {
             tracing::error!(

@@ -19,7 +19,8 @@ use crate::{
     limits::Reached,
     state::State,
     status::{disabled, exhausted, from_store, replayed},
-    store::{PrincipalRow, Store},
+    store::{KnownCaller, Located, PrincipalRow, Store},
+    validate,
 };
 
 /// A principal that proved to be the one calling.
@@ -29,6 +30,8 @@ pub(crate) struct Caller {
     pub principal: PrincipalRow,
     /// The signature that the call used up, if it may not be repeated.
     pub used: Option<SignatureDigest>,
+    /// The place that was looked up together with the principal: its names, and what the principal sees there.
+    pub place: Option<([String; 3], Option<Located>)>,
 }
 
 impl Caller {
@@ -76,12 +79,14 @@ pub(crate) fn is_signed(metadata: &MetadataMap) -> bool {
     metadata.contains_key(signature::SIGNATURE_KEY)
 }
 
-/// Verifies that `request` was signed for the call with this full path by a principal that exists and is not disabled, recently.
+/// Verifies that `request` was signed for the call with this full path by a principal that exists and is not disabled, recently. The names of the
+/// workspace, the project and the environment that the call is about, if any, save a look at the database.
 pub(crate) async fn authenticate<M: Message>(
     state: &State,
     method: &str,
     request: &Request<M>,
     repeat: Repeat,
+    names: Option<[&str; 3]>,
 ) -> Result<Caller, Refused> {
     let metadata = request.metadata();
     let principal_id = uuid::Uuid::try_parse(text(metadata, signature::PRINCIPAL_ID_KEY)?)
@@ -103,7 +108,10 @@ pub(crate) async fn authenticate<M: Message>(
     }
     // Encoded anew: what the handler will see is what must have been signed. The bytes, which may be megabytes, are gone before anything is waited for.
     let request_hash = signature::request_hash(method, &request.get_ref().encode_to_vec());
-    verify(&state.store, &state.replays, &principal_id, (method, request_hash), &signed, repeat).await
+    // The database takes no text with this character.
+    let names =
+        names.filter(|names| names.iter().all(|name| validate::lookup("name", name).is_ok() && !name.contains('\0')));
+    verify(&state.store, &state.replays, (&principal_id, names), (method, request_hash), &signed, repeat).await
 }
 
 /// The calls of the first generation that are signed.
@@ -154,7 +162,7 @@ fn admit_first_generation(state: &State, method: &str) -> Result<(), Status> {
 async fn verify(
     store: &Store,
     replays: &ReplayCache,
-    principal_id: &str,
+    (principal_id, names): (&str, Option<[&str; 3]>),
     (method, request_hash): (&str, [u8; 32]),
     signed: &Signed,
     repeat: Repeat,
@@ -166,8 +174,8 @@ async fn verify(
     }
     // One answer for an unknown principal and for a wrong key: ids are not for guessing.
     let refused = || Status::unauthenticated("principal is unknown or its signature does not match");
-    let found = store.principal_and_restore(principal_id).await.map_err(from_store)?;
-    let (principal, restored_at) = found.ok_or_else(refused)?;
+    let known = store.caller(principal_id, names).await.map_err(from_store)?;
+    let KnownCaller { principal, restored_at, located } = known.ok_or_else(refused)?;
     let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
     signature::verify_hashed(signed.profile(), &public, method, &request_hash, signed).map_err(|_| refused())?;
     if principal.disabled_at.is_some() {
@@ -207,7 +215,7 @@ async fn verify(
             }
         }
     }
-    Ok(Caller { principal, used })
+    Ok(Caller { principal, used, place: names.map(|names| (names.map(str::to_owned), located)) })
 }
 
 /// Verifies the signature that a `Login` carries in its own fields: over the message with its signature left out.
@@ -222,7 +230,7 @@ pub(crate) async fn verify_login(
     let method = method_path("Login");
     let request_hash = signature::request_hash(&method, &message.encode_to_vec());
     let signed = Signed { timestamp: message.timestamp, signature, request_hash: Some(request_hash) };
-    Ok(verify(store, replays, &principal.id, (&method, request_hash), &signed, Repeat::Refused).await?)
+    Ok(verify(store, replays, (&principal.id, None), (&method, request_hash), &signed, Repeat::Refused).await?)
 }
 
 /// Checks the proof, if there is one, that the registering client holds the private half of `public_key`. Stock clients send none.

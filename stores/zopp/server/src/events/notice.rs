@@ -69,6 +69,14 @@ pub(crate) fn of_event(environment_id: &str, event: &Event) -> Option<Notice> {
     }
 }
 
+/// The channel of a changed key, and the payload before and after the version of the environment.
+pub(crate) fn around_version(environment_id: &str, key: &str, deleted: bool, timestamp: i64) -> (String, [String; 2]) {
+    let event_type = if deleted { ChangeType::Deleted } else { ChangeType::Updated };
+    let (event_type, key) = (json(&event_type), json(&key));
+    let before = format!(r#"{{"event_type":{event_type},"key":{key},"version":"#);
+    (channel(environment_id), [before, format!(r#","timestamp":{timestamp}}}"#)])
+}
+
 /// The notices of losses.
 pub(crate) fn of_losses(principal_ids: &[String]) -> impl Iterator<Item = Notice> + '_ {
     principal_ids.chunks(IDS).map(|ids| own(&Own::Lost(ids.to_vec())))
@@ -161,6 +169,9 @@ mod tests {
         fn a_change_is_heard_as_it_was_told(key in ".*", version: i64, timestamp: i64, deleted: bool) {
             let event = Event::Changed { key, version, deleted, timestamp };
             let notice = of_event(ID, &event).unwrap();
+            let Event::Changed { key, .. } = &event else { unreachable!() };
+            let (channel, [before, after]) = around_version(ID, key, deleted, timestamp);
+            prop_assert_eq!((&channel, format!("{before}{version}{after}")), (&notice.channel, notice.payload.clone()));
             prop_assert_eq!(parse(&notice.channel, &notice.payload), Some(Heard::Event(ID.into(), event)));
         }
     }

@@ -93,7 +93,7 @@ pub(crate) async fn register(
 ) -> Result<Response<proto::RegisterResponse>, Status> {
     if request.get_ref().is_service {
         let record = Record::Change(Action::PrincipalCreate, "principal");
-        let mut call = Call::open(state, &request, "Register", record).await?;
+        let mut call = Call::open(state, &request, "Register", record, None).await?;
         let result = match prove_key(state, "Register", &request, &request.get_ref().public_key) {
             Ok(()) => register_service(&mut call, request.into_inner()).await,
             Err(status) => Err(status),
@@ -220,7 +220,7 @@ async fn proven_caller<M: Message>(
         return Ok(None);
     }
     let method = method_path(call);
-    let caller = auth::authenticate(state, &method, request, Repeat::Refused).await?;
+    let caller = auth::authenticate(state, &method, request, Repeat::Refused, None).await?;
     row.signature = caller.used;
     row.authority = Authority::of(&caller.principal.id, caller.principal.user_id.as_deref());
     Ok(Some(caller))

@@ -205,6 +205,57 @@ pub enum AuditWrite {
     },
 }
 
+/// The statement that inserts a row, with what stands for its action. Where that needs more values, they come behind those of the row.
+macro_rules! insertion {
+    ($action:literal) => {
+        concat!(
+            "INSERT INTO audit_logs (id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, \
+             project_id, environment_id, result, reason, details, client_ip) VALUES (?1, ?2, ?3, ?4, ",
+            $action,
+            ", ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+        )
+    };
+}
+
+/// The statement that writes a row of now.
+pub(super) fn insertion(row: &AuditRow) -> Query<'_> {
+    insertion_of(new_id(), clock::now_milliseconds(), row)
+}
+
+/// The same for a change that sets a key, before it does: the action is that of a new key if there is none of that name.
+pub(super) fn insertion_of_set<'q>(row: &'q AuditRow, environment_id: &'q str, key: &'q str) -> Query<'q> {
+    let insertion = insertion!(
+        "CASE WHEN EXISTS (SELECT 1 FROM secrets WHERE env_id = ?15 AND key_name = ?16) THEN ?5 ELSE ?17 END"
+    );
+    with_values(insertion, (new_id(), clock::now_milliseconds()), Action::SecretUpdate, row)
+        .bind(environment_id)
+        .bind(key)
+        .bind(Action::SecretCreate.as_str())
+}
+
+fn insertion_of(id: String, at: i64, row: &AuditRow) -> Query<'_> {
+    with_values(insertion!("?5"), (id, at), row.action, row)
+}
+
+fn with_values<'q>(insertion: &'static str, (id, at): (String, i64), action: Action, row: &'q AuditRow) -> Query<'q> {
+    sql::query(insertion)
+        .bind(id)
+        .bind(at)
+        .bind(&row.principal_id)
+        .bind(&row.user_id)
+        .bind(action.as_str())
+        .bind(row.resource_type)
+        // A caller can name what no name can be; PostgreSQL takes no text with this character.
+        .bind(row.resource_id.replace('\0', "\u{fffd}"))
+        .bind(&row.workspace_id)
+        .bind(&row.project_id)
+        .bind(&row.environment_id)
+        .bind(row.outcome.as_str())
+        .bind(&row.reason)
+        .bind(&row.details)
+        .bind(&row.client_ip)
+}
+
 impl Store {
     /// Writes rows that belong to no change: reads and refusals, and how often they were repeated.
     pub async fn record(&self, writes: &[AuditWrite]) -> Result<(), StoreError> {
@@ -250,31 +301,4 @@ pub(super) async fn commit_with(mut transaction: Transaction, row: &AuditRow) ->
 pub(super) async fn insert(connection: &mut Connection, row: &AuditRow) -> Result<(), StoreError> {
     insertion(row).execute(connection).await?;
     Ok(())
-}
-
-/// The statement that writes a row of now.
-pub(super) fn insertion(row: &AuditRow) -> Query<'_> {
-    insertion_of(new_id(), clock::now_milliseconds(), row)
-}
-
-fn insertion_of(id: String, at: i64, row: &AuditRow) -> Query<'_> {
-    sql::query(
-        "INSERT INTO audit_logs (id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, \
-         project_id, environment_id, result, reason, details, client_ip) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(id)
-    .bind(at)
-    .bind(&row.principal_id)
-    .bind(&row.user_id)
-    .bind(row.action.as_str())
-    .bind(row.resource_type)
-    // A caller can name what no name can be; PostgreSQL takes no text with this character.
-    .bind(row.resource_id.replace('\0', "\u{fffd}"))
-    .bind(&row.workspace_id)
-    .bind(&row.project_id)
-    .bind(&row.environment_id)
-    .bind(row.outcome.as_str())
-    .bind(&row.reason)
-    .bind(&row.details)
-    .bind(&row.client_ip)
 }

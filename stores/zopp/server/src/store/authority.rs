@@ -3,12 +3,15 @@
 //! A handler looks a place up and asks for a role with one connection, and writes with another. In between, another call may take
 //! the right away and be acknowledged. So [`Store::write`](super::Store::write) begins each transaction with a check of the
 //! caller's rights, which its audit row carries. So every change obeys each revocation that was committed before it.
+//!
+//! A change that is one round trip cannot wait for a decision here. It depends on the facts by which the decision was made: if they are not what
+//! they were, nothing is written, and whoever made the change decides again.
 
 use super::{
     Scope, StoreError, grants,
-    sql::{self, Connection, Query, Row},
+    sql::{self, Connection, Query, Row, Step},
 };
-use crate::rbac::Role;
+use crate::rbac::{Grants, Role};
 
 /// A caller, and the rights by which its change was allowed. The default stands for a caller without an identity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,8 +29,8 @@ pub enum Need {
     Member(String),
     /// The caller holds the key of the workspace of this id.
     KeyHolder(String),
-    /// The caller has at least this role at this place.
-    Role(Scope, Role),
+    /// The caller has at least this role at this place, by these grants when it was looked at last.
+    Role(Scope, Role, Grants),
     /// The key of the workspace of this ID is of this generation: the request carries something that was made of it.
     Generation(String, u32),
 }
@@ -59,20 +62,32 @@ impl Authority {
         }
     }
 
-    /// Fails unless the caller has all the rights right now.
-    pub(super) async fn check(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        let Some((principal_id, user_id)) = &self.caller else { return Ok(()) };
-        let enabled = sql::query("SELECT 1 FROM principals WHERE id = ? AND disabled_at IS NULL").bind(principal_id);
-        let needs = self.needs.iter().map(|need| match (need, user_id) {
-            (Need::Member(workspace_id), Some(user_id)) => (FOUND, is_member(workspace_id, user_id, principal_id)),
-            (Need::Member(workspace_id) | Need::KeyHolder(workspace_id), _) => {
-                (FOUND, holds_key(workspace_id, principal_id))
-            }
-            (Need::Role(scope, _), user_id) => (GRANTS, grants::question(principal_id, user_id.as_deref(), scope)),
-            (Need::Generation(workspace_id, generation), _) => (FOUND, is_of_generation(workspace_id, *generation)),
+    /// Are the grants by which the roles were looked at last enough for them? Only then may a change depend on these grants alone.
+    pub(super) fn is_decided(&self) -> bool {
+        self.needs.iter().all(|need| !matches!(need, Need::Role(_, role, seen) if !seen.allow(*role)))
+    }
+
+    /// Refuses a change if the caller has not all the rights, or has them by other grants than when they were looked at.
+    pub(super) fn step(&self) -> Option<Step<'_>> {
+        let (principal_id, user_id) = self.caller.as_ref()?;
+        let questions = self.needs.iter().map(|need| match need {
+            Need::Role(scope, _, seen) => grants::same(principal_id, user_id.as_deref(), scope, seen),
+            need => need.question(principal_id, user_id.as_deref()),
+        });
+        let questions = std::iter::once(is_enabled(principal_id)).chain(questions);
+        Some(Step::must_find(Query::all_find(questions.collect()), StoreError::RightsChanged))
+    }
+
+    /// Fails unless the caller has all the rights right now. Returns the same rights with the grants of now.
+    pub(super) async fn check(&self, connection: &mut Connection) -> Result<Self, StoreError> {
+        let mut now = self.clone();
+        let Some((principal_id, user_id)) = &self.caller else { return Ok(now) };
+        let needs = self.needs.iter().map(|need| {
+            let columns = if matches!(need, Need::Role(..)) { GRANTS } else { FOUND };
+            (columns, need.question(principal_id, user_id.as_deref()))
         });
         // One question for all, because each takes a round trip. The number of the right is in each row of its answer.
-        let questions = std::iter::once((FOUND, enabled)).chain(needs).enumerate();
+        let questions = std::iter::once((FOUND, is_enabled(principal_id))).chain(needs).enumerate();
         let questions = questions.map(|(number, (columns, query))| (format!("{number} AS number, {columns}"), query));
         let rows = Query::union_all(questions.collect()).fetch_all(connection).await?;
         let mut answers: Vec<Vec<&Row>> = vec![Vec::new(); self.needs.len() + 1];
@@ -83,12 +98,12 @@ impl Authority {
         if answers[0].is_empty() {
             return Err(StoreError::Revoked(Revoked::Principal));
         }
-        for (need, answer) in self.needs.iter().zip(&answers[1..]) {
+        for (need, answer) in now.needs.iter_mut().zip(&answers[1..]) {
             let (fulfilled, revoked) = match need {
                 Need::Member(_) | Need::KeyHolder(_) => (!answer.is_empty(), Revoked::Workspace),
-                Need::Role(_, role) => {
-                    let grants = grants::from_rows(answer.iter().copied(), user_id.is_some())?;
-                    (grants.allow(*role), Revoked::Role(*role))
+                Need::Role(_, role, seen) => {
+                    *seen = grants::from_rows(answer.iter().copied(), user_id.is_some())?;
+                    (seen.allow(*role), Revoked::Role(*role))
                 }
                 Need::Generation(..) => (!answer.is_empty(), Revoked::Key),
             };
@@ -96,7 +111,18 @@ impl Authority {
                 return Err(StoreError::Revoked(revoked));
             }
         }
-        Ok(())
+        Ok(now)
+    }
+}
+
+impl Need {
+    fn question<'q>(&'q self, principal_id: &'q str, user_id: Option<&'q str>) -> Query<'q> {
+        match (self, user_id) {
+            (Self::Member(workspace_id), Some(user_id)) => is_member(workspace_id, user_id, principal_id),
+            (Self::Member(workspace_id) | Self::KeyHolder(workspace_id), _) => holds_key(workspace_id, principal_id),
+            (Self::Role(scope, ..), user_id) => grants::question(principal_id, user_id, scope),
+            (Self::Generation(workspace_id, generation), _) => is_of_generation(workspace_id, *generation),
+        }
     }
 }
 
@@ -104,6 +130,10 @@ impl Authority {
 const FOUND: &str = "CAST(NULL AS TEXT) AS kind, 0 AS level, CAST(NULL AS TEXT) AS role";
 /// The columns of the question for grants.
 const GRANTS: &str = "kind, level, role";
+
+fn is_enabled(principal_id: &str) -> Query<'_> {
+    sql::query("SELECT 1 FROM principals WHERE id = ? AND disabled_at IS NULL").bind(principal_id)
+}
 
 fn is_member<'q>(workspace_id: &'q str, user_id: &'q str, principal_id: &'q str) -> Query<'q> {
     let query = "SELECT 1 FROM workspaces WHERE id = ?1 AND (owner_user_id = ?2 \

@@ -5,9 +5,10 @@ use futures::TryStreamExt;
 use super::{
     Action, AuditRow, SecretRow, Store, StoreError,
     audit::insert,
-    history::{Ending, erase},
-    secrets::{Counted, Setting, changed, count_up, former, put, remove, tag},
-    sql,
+    history::{erase, erase_oldest},
+    new_id,
+    secrets::{KeyChange, NewValue, Outcome, changed, counting_up, tag},
+    sql::{self, Connection, Procedures, Step},
 };
 use crate::events::Event;
 
@@ -133,25 +134,29 @@ impl Store {
         {
             return Ok(Attempt::Outdated { version: before });
         }
-        let steps = i64::from(change.counts());
-        let Counted { version, tag } = count_up(&mut transaction, environment_id, steps).await?;
-        // First: a change that replaces keys may need their room.
+        let (steps, change_id) = (i64::from(change.counts()), new_id());
+        counting_up(environment_id, &change_id, steps).execute(&mut *transaction).await?;
+        let version = before + steps;
+        let tag = tag(environment_id, version, &change_id);
+        // Values that a former key encrypted are erased below, together with all that is kept.
         let by = audit.principal_id.as_str();
+        let mut procedures = Procedures::default();
+        let key_change = |key, keeps_former| KeyChange { environment_id, key, by, keeps_former };
+        // First: a change that replaces keys may need their room.
         for key in &change.delete {
-            let ending = Ending { version, by, deleted: true };
-            let former = former(&mut transaction, environment_id, key).await?;
+            let key_change = key_change(key.as_str(), true);
             let row = AuditRow { action: Action::SecretDelete, ..of_key(audit, key) };
-            remove(&mut transaction, environment_id, (key, former), ending, &self.limits, &row).await?;
+            let steps = key_change.delete(&self.limits, &row);
+            self.change_key_in(&mut transaction, &mut procedures, (&key_change, None), steps).await?;
         }
         let mut all_existed = true;
         for secret in &change.set {
-            // Values that a former key encrypted are erased below, together with all that is kept.
-            let former = former(&mut transaction, environment_id, &secret.key).await?;
-            let setting = Setting { workspace_id, version, by, keeps_former: change.new_dek.is_none(), former };
+            let key_change = key_change(secret.key.as_str(), change.new_dek.is_none());
             let details = change.rollback_to.map(|version| serde_json::json!({ "rollback_to": version }).to_string());
-            let row = AuditRow { action: setting.action(), details, ..of_key(audit, &secret.key) };
-            put(&mut transaction, environment_id, secret, &setting, &self.limits, &row).await?;
-            all_existed &= former.is_some();
+            let (row, id) = (AuditRow { details, ..of_key(audit, &secret.key) }, new_id());
+            let steps = key_change.set(NewValue { workspace_id, secret, id: &id }, &self.limits, &row);
+            let changed = self.change_key_in(&mut transaction, &mut procedures, (&key_change, Some(&id)), steps);
+            all_existed &= !changed.await?.created;
         }
         if let Some((dek_wrapped, dek_nonce)) = &change.new_dek {
             let replace = "UPDATE environments SET dek_wrapped = ?1, dek_nonce = ?2, \
@@ -182,6 +187,19 @@ impl Store {
         }
         transaction.commit().await?;
         Ok(Attempt::Done { version, tag })
+    }
+
+    /// Changes one key inside of a transaction that changes several. `id` is that of a new key's row, if one is set.
+    async fn change_key_in(
+        &self,
+        connection: &mut Connection,
+        procedures: &mut Procedures,
+        (change, id): (&KeyChange<'_>, Option<&str>),
+        steps: Vec<Step<'_>>,
+    ) -> Result<Outcome, StoreError> {
+        let outcome = Outcome::of(&sql::take(connection, procedures, steps, change.outcome(id)).await?)?;
+        erase_oldest(connection, change.environment_id, outcome.history, &self.limits).await?;
+        Ok(outcome)
     }
 
     /// Reads an environment, all of one moment; `None` if it is gone. With the tag that the reader knows, the content is left out while

@@ -1,6 +1,6 @@
 //! Why the store did not do what it was asked.
 
-use super::Revoked;
+use super::{Revoked, open::connection_lost};
 use crate::limits::Reached;
 
 /// Why the store did not do what it was asked.
@@ -18,6 +18,9 @@ pub enum StoreError {
     /// A right by which the change was allowed is gone.
     #[error("the right to do it was taken away")]
     Revoked(Revoked),
+    /// The rights of the caller are not those by which the change was decided. It may still be allowed.
+    #[error("the rights of the caller changed again and again meanwhile")]
+    RightsChanged,
     /// The request took effect before.
     #[error("this very request took effect before")]
     Replayed,
@@ -42,7 +45,10 @@ impl From<sqlx::Error> for StoreError {
             // A row that a foreign key points to is gone: deleted between the check and the write.
             Some(sqlx::error::ErrorKind::ForeignKeyViolation) => Self::Missing,
             _ if is_no_text(&error) => Self::Missing,
-            _ if is_outage(&error) => Self::Outage(error),
+            _ if is_outage(&error) => {
+                connection_lost();
+                Self::Outage(error)
+            }
             _ => Self::Database(error),
         }
     }

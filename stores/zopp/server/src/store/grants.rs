@@ -7,14 +7,14 @@ use super::{
 };
 use crate::rbac::{Grants, Holdings, Level, Node, Role};
 
-/// The grants that count for a principal (`?4`) and its user (`?5`) at the place with these ids: kind, level, role.
+/// The grants that count for a principal (`?4`) and its user at the place with these ids: kind, level, role.
 macro_rules! grants_at {
-    ($workspace:literal, $project:literal, $environment:literal) => {
+    ($workspace:literal, $project:literal, $environment:literal, $user:literal) => {
         concat!(
             "SELECT 'barred' AS kind, 0 AS level, 'read' AS role \
                 WHERE NOT EXISTS (SELECT 1 FROM principals WHERE id = ?4 AND disabled_at IS NULL) \
                 OR EXISTS (SELECT 1 FROM workspace_bars WHERE workspace_id = ", $workspace, " AND principal_id = ?4) \
-            UNION ALL SELECT 'owner', 0, 'admin' FROM workspaces WHERE id = ", $workspace, " AND owner_user_id = ?5 \
+            UNION ALL SELECT 'owner', 0, 'admin' FROM workspaces WHERE id = ", $workspace, " AND owner_user_id = ", $user, " \
             UNION ALL SELECT 'principal', 0, role FROM workspace_permissions \
                 WHERE workspace_id = ", $workspace, " AND principal_id = ?4 \
             UNION ALL SELECT 'principal', 1, role FROM project_permissions \
@@ -22,27 +22,68 @@ macro_rules! grants_at {
             UNION ALL SELECT 'principal', 2, role FROM environment_permissions \
                 WHERE environment_id = ", $environment, " AND principal_id = ?4 \
             UNION ALL SELECT 'user', 0, role FROM user_workspace_permissions \
-                WHERE workspace_id = ", $workspace, " AND user_id = ?5 \
+                WHERE workspace_id = ", $workspace, " AND user_id = ", $user, " \
             UNION ALL SELECT 'user', 0, s.value FROM settings s \
-                JOIN workspace_members m ON m.workspace_id = ", $workspace, " AND m.user_id = ?5 \
+                JOIN workspace_members m ON m.workspace_id = ", $workspace, " AND m.user_id = ", $user, " \
                 WHERE s.name = 'member_role' \
             UNION ALL SELECT 'user', 1, role FROM user_project_permissions \
-                WHERE project_id = ", $project, " AND user_id = ?5 \
+                WHERE project_id = ", $project, " AND user_id = ", $user, " \
             UNION ALL SELECT 'user', 2, role FROM user_environment_permissions \
-                WHERE environment_id = ", $environment, " AND user_id = ?5 \
+                WHERE environment_id = ", $environment, " AND user_id = ", $user, " \
             UNION ALL SELECT 'group', 0, p.role FROM group_workspace_permissions p JOIN group_members m USING (group_id) \
-                WHERE p.workspace_id = ", $workspace, " AND m.user_id = ?5 \
+                WHERE p.workspace_id = ", $workspace, " AND m.user_id = ", $user, " \
             UNION ALL SELECT 'group', 1, p.role FROM group_project_permissions p JOIN group_members m USING (group_id) \
-                WHERE p.project_id = ", $project, " AND m.user_id = ?5 \
+                WHERE p.project_id = ", $project, " AND m.user_id = ", $user, " \
             UNION ALL SELECT 'group', 2, p.role FROM group_environment_permissions p JOIN group_members m USING (group_id) \
-                WHERE p.environment_id = ", $environment, " AND m.user_id = ?5"
+                WHERE p.environment_id = ", $environment, " AND m.user_id = ", $user
         )
     };
 }
 
 pub(super) use grants_at;
 
-const GRANTS: &str = grants_at!("?1", "?2", "?3");
+const GRANTS: &str = grants_at!("?1", "?2", "?3", "?5");
+
+/// Finds a row if the grants are those that have the [`number`] `?6`.
+const SAME: &str = concat!(
+    "SELECT 1 FROM (SELECT coalesce(max(CASE kind WHEN 'barred' THEN 1 END), 0) + coalesce(max(CASE kind WHEN 'owner' THEN 4 END), 0) \
+        + coalesce(max(CASE WHEN kind = 'principal' AND level = 0 THEN 16 * weight END), 0) \
+        + coalesce(max(CASE WHEN kind = 'principal' AND level = 1 THEN 64 * weight END), 0) \
+        + coalesce(max(CASE WHEN kind = 'principal' AND level = 2 THEN 256 * weight END), 0) \
+        + coalesce(max(CASE kind WHEN 'user' THEN 1024 * weight END), 0) \
+        + coalesce(max(CASE kind WHEN 'group' THEN 4096 * weight END), 0) AS number \
+        FROM (SELECT kind, level, CASE role WHEN 'admin' THEN 3 WHEN 'write' THEN 2 ELSE 1 END AS weight FROM (",
+    grants_at!("?1", "?2", "?3", "?5"),
+    ") held) weighed) counted WHERE number = ?6"
+);
+
+/// All that a role depends on, as a number: two bits for each part.
+pub(super) fn number(grants: &Grants) -> i64 {
+    let weight = |role: &Option<Role>| match role {
+        None => 0,
+        Some(Role::Read) => 1,
+        Some(Role::Write) => 2,
+        Some(Role::Admin) => 3,
+    };
+    let Grants { barred, owner, principal, user, group, human: _ } = grants;
+    let parts = [i64::from(*barred), i64::from(*owner)].into_iter();
+    let parts = parts.chain(principal.iter().chain([user, group]).map(weight));
+    parts.enumerate().map(|(place, part)| part << (2 * place)).sum()
+}
+
+/// Finds a row if the role at a place depends on the same grants as those.
+pub(super) fn same<'q>(principal_id: &'q str, user_id: Option<&'q str>, scope: &'q Scope, seen: &Grants) -> Query<'q> {
+    match user_id {
+        Some(user_id) if seen.owner && !seen.barred => {
+            sql::query(STILL_OWNER).bind(&scope.workspace_id).bind(user_id).bind(principal_id)
+        }
+        _ => asking(SAME, principal_id, user_id, scope).bind(number(seen)),
+    }
+}
+
+/// Finds a row if a user owns a workspace, and the device is not barred from it. The role of an owner depends on no grant.
+const STILL_OWNER: &str = "SELECT 1 FROM workspaces WHERE id = ?1 AND owner_user_id = ?2 \
+    AND id NOT IN (SELECT workspace_id FROM workspace_bars WHERE principal_id = ?3)";
 
 impl Store {
     /// The grants that apply to a principal (of a user, or a service's) at a place. An error is an error, never "no grants".
@@ -103,7 +144,11 @@ pub(super) async fn load(
 
 /// The question for the grants that apply to a principal (of a user, or a service's) at a place: kind, level, role.
 pub(super) fn question<'q>(principal_id: &'q str, user_id: Option<&'q str>, scope: &'q Scope) -> Query<'q> {
-    sql::query(GRANTS)
+    asking(GRANTS, principal_id, user_id, scope)
+}
+
+fn asking<'q>(sql: &'static str, principal_id: &'q str, user_id: Option<&'q str>, scope: &'q Scope) -> Query<'q> {
+    sql::query(sql)
         .bind(&scope.workspace_id)
         .bind(&scope.project_id)
         .bind(&scope.environment_id)

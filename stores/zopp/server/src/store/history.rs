@@ -3,7 +3,7 @@
 use futures::TryStreamExt;
 
 use super::{
-    AuditRow, Store, StoreError,
+    AuditRow, BESIDE, SQLITE_BEGIN, Store, StoreError,
     audit::commit_with,
     sql::{self, Connection, Query, Row},
 };
@@ -11,16 +11,6 @@ use crate::{clock, limits::Limits};
 
 /// The size of an earlier value beside its ciphertext, as the limit counts it: its row, and its places in two indexes.
 pub(super) const ROW_BYTES: i64 = 256;
-
-/// The change by which a value ends.
-pub(super) struct Ending<'a> {
-    /// The version of the environment from then on.
-    pub(super) version: i64,
-    /// The principal that made the change.
-    pub(super) by: &'a str,
-    /// Whether the key is deleted with it.
-    pub(super) deleted: bool,
-}
 
 /// The versions of a secret that a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +106,14 @@ impl Store {
         Ok(erased.len() as u64)
     }
 
+    /// Erases the oldest earlier values of an environment, if it has more than the limit allows.
+    pub(super) async fn trim_history(&self, environment_id: &str) -> Result<(), StoreError> {
+        let mut transaction = self.writer.begin(SQLITE_BEGIN, BESIDE).await?;
+        let bytes = add_bytes(&mut transaction, environment_id, 0).await?;
+        erase_oldest(&mut transaction, environment_id, bytes, &self.limits).await?;
+        Ok(transaction.commit().await?)
+    }
+
     /// Erases earlier values beyond the limits, which may be lower than when the values were kept.
     pub async fn trim_histories(&self) -> Result<(), StoreError> {
         let mut transaction = self.begin().await?;
@@ -140,30 +138,26 @@ impl Store {
     }
 }
 
-/// The statement that keeps the value of a key that is about to end. The environment's row must be locked.
-pub(super) fn keeping<'q>(environment_id: &'q str, key: &'q str, ending: &Ending<'q>) -> Query<'q> {
+/// The statement that keeps the value, if there is one, which a key has until the version that the environment has now. A principal (`by`) sets or
+/// deletes the key. The environment's row must be locked.
+pub(super) fn keeping<'q>(environment_id: &'q str, key: &'q str, by: &'q str, deleted: bool) -> Query<'q> {
     // A conflict means that versions were counted anew by other means than a restore. The change is worth more than the history.
     let keep = "INSERT INTO secret_versions (env_id, key_name, version, nonce, ciphertext, set_at, set_by, ended_version, ended_at, ended_by, \
-                deleted) SELECT env_id, key_name, version, nonce, ciphertext, updated_at, set_by, ?, ?, ?, ? FROM secrets \
-                WHERE env_id = ? AND key_name = ? ON CONFLICT (env_id, key_name, version) DO NOTHING";
-    sql::query(keep)
-        .bind(ending.version)
-        .bind(clock::now())
-        .bind(ending.by)
-        .bind(i64::from(ending.deleted))
-        .bind(environment_id)
-        .bind(key)
+                deleted) SELECT s.env_id, s.key_name, s.version, s.nonce, s.ciphertext, s.updated_at, s.set_by, e.version, ?, ?, ? \
+                FROM secrets s JOIN environments e ON e.id = s.env_id \
+                WHERE s.env_id = ? AND s.key_name = ? ON CONFLICT (env_id, key_name, version) DO NOTHING";
+    sql::query(keep).bind(clock::now()).bind(by).bind(i64::from(deleted)).bind(environment_id).bind(key)
 }
 
-/// By how many bytes the earlier values of an environment grow by [`keeping`] one and [`trimming`] afterwards, as an expression between the two.
-/// Parameters from `?4` on: environment, key, the version at which the value ended, [`ROW_BYTES`], the number of earlier values of a key.
+/// By how many bytes the earlier values of an environment grow by [`keeping`] one and [`trimming`] afterwards, as an expression between the two in
+/// a statement about the environment's row. Parameters from `?3` on: environment, key, [`ROW_BYTES`], the number of earlier values of a key.
 macro_rules! growth {
     () => {
-        "(SELECT CAST(coalesce(sum(length(ciphertext) + ?7), 0) AS BIGINT) FROM secret_versions \
-            WHERE env_id = ?4 AND key_name = ?5 AND ended_version = ?6) \
-         - (SELECT CAST(coalesce(sum(length(ciphertext) + ?7), 0) AS BIGINT) FROM secret_versions \
-            WHERE env_id = ?4 AND key_name = ?5 AND version NOT IN (SELECT version FROM secret_versions \
-                WHERE env_id = ?4 AND key_name = ?5 ORDER BY version DESC LIMIT ?8))"
+        "(SELECT CAST(coalesce(sum(length(ciphertext) + ?5), 0) AS BIGINT) FROM secret_versions \
+            WHERE env_id = ?3 AND key_name = ?4 AND ended_version = environments.version) \
+         - (SELECT CAST(coalesce(sum(length(ciphertext) + ?5), 0) AS BIGINT) FROM secret_versions \
+            WHERE env_id = ?3 AND key_name = ?4 AND version NOT IN (SELECT version FROM secret_versions \
+                WHERE env_id = ?3 AND key_name = ?4 ORDER BY version DESC LIMIT ?6))"
     };
 }
 

@@ -3,7 +3,8 @@
 use super::{
     AuditRow, KeyWrap, Store, StoreError,
     audit::commit_with,
-    secrets::count_up,
+    new_id,
+    secrets::counting_up,
     sql::{self, Connection, from_row},
     workspaces::insert_key_wrap,
 };
@@ -246,7 +247,11 @@ impl Store {
         }
         for (environment_id, dek_wrapped, dek_nonce) in &rotation.environments {
             // With another tag: a change that brings a new key of the environment, wrapped with the former one, comes too late.
-            count_up(&mut transaction, environment_id, 0).await?;
+            let change_id = new_id();
+            let counted = counting_up(environment_id, &change_id, 0).execute(&mut *transaction).await?;
+            if counted.rows_affected() == 0 {
+                return Err(StoreError::Missing);
+            }
             sql::query("UPDATE environments SET dek_wrapped = ?, dek_nonce = ? WHERE id = ?")
                 .bind(dek_wrapped)
                 .bind(dek_nonce)

@@ -15,6 +15,8 @@
 //!   take before their first statement. On PostgreSQL, changes of secrets share that lock, and the row of their environment, which
 //!   they change first, orders those of one environment. So no change fails half-way for what another one does, and none is repeated.
 //!
+//! - A change of one key is one round trip to PostgreSQL (`sql::change`), so that its environment is locked only while PostgreSQL works on it.
+//!
 //! - Readers have connections of their own and see committed states only, never wait for a writer.
 //!
 //! - What was acknowledged survives a crash of the process and of the machine: on SQLite by a write-ahead log that is synced at each
@@ -78,7 +80,7 @@ pub use lifecycle::{Decision, DeletedWorkspace, Kept, Removed};
 pub use location::{Location, LocationError, PostgresAddress};
 pub use open::OpenError;
 pub use permissions::{Changed, Grant, HolderKind, Removal, RevokedAll, Scope, Target};
-pub use place::{ContentSize, Located};
+pub use place::{ContentSize, KnownCaller, Located};
 pub use principals::{NewPrincipal, PrincipalRow, ServicePrincipalRow};
 pub use projects::ProjectRow;
 pub use secrets::{Change, SecretRow, Snapshot};
@@ -100,8 +102,10 @@ const SQLITE_BEGIN: &str = "BEGIN IMMEDIATE";
 /// How PostgreSQL begins a change that decides anything: alone among all changes, as on SQLite. The lock is taken before the first
 /// statement looks at anything, and each statement sees what was committed before it.
 const ALONE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(8821962840116625409)";
-/// How PostgreSQL begins a change of secrets: beside others of its kind, but beside no change that decides. The row of the
+/// How PostgreSQL lets a change of secrets be beside others of its kind, but beside no change that decides. The row of the
 /// environment orders those of one environment.
+const BESIDE_OTHERS: &str = "SELECT pg_advisory_xact_lock_shared(8821962840116625409)";
+/// How PostgreSQL begins such a change.
 const BESIDE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared(8821962840116625409)";
 /// How PostgreSQL begins a transaction that neither decides anything nor touches what others decide by.
 const APART: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";

@@ -6,7 +6,7 @@ use super::{
     bound,
     grants::role_from_text,
     new_id,
-    sql::{self, Connection, FromRow, from_row},
+    sql::{self, Connection, from_row},
     workspaces::insert_key_wrap,
 };
 use crate::{clock, limits::Reached, rbac::Role};
@@ -54,6 +54,16 @@ pub struct ServicePrincipalRow {
     pub grants: Vec<(String, Option<String>, Role)>,
 }
 
+/// The columns of a principal, and when the database was last restored.
+macro_rules! caller {
+    () => {
+        "SELECT id, user_id, name, public_key, x25519_public_key, disabled_at, \
+            (SELECT value FROM settings WHERE name = 'restored_at') AS restored_at FROM principals"
+    };
+}
+
+pub(super) use caller;
+
 const SELECT_BY_ID: &str =
     "SELECT id, user_id, name, public_key, x25519_public_key, disabled_at FROM principals WHERE id = ?";
 
@@ -61,16 +71,6 @@ impl Store {
     /// The principal of that id.
     pub async fn principal(&self, id: &str) -> Result<Option<PrincipalRow>, StoreError> {
         Ok(sql::query_as(SELECT_BY_ID).bind(id).fetch_optional(&self.readers).await?)
-    }
-
-    /// The principal of that id, with the Unix second in which the database was last restored.
-    pub async fn principal_and_restore(&self, id: &str) -> Result<Option<(PrincipalRow, Option<i64>)>, StoreError> {
-        let query = "SELECT id, user_id, name, public_key, x25519_public_key, disabled_at, \
-                     (SELECT value FROM settings WHERE name = 'restored_at') AS restored_at FROM principals WHERE id = ?";
-        let Some(row) = sql::query(query).bind(id).fetch_optional(&self.readers).await? else { return Ok(None) };
-        let restored_at = row.try_get::<Option<String>>("restored_at")?;
-        let restored_at = restored_at.map(|text| text.parse().map_err(|_| StoreError::Corrupt("restored_at")));
-        Ok(Some((PrincipalRow::from_row(&row)?, restored_at.transpose()?)))
     }
 
     /// The principals of a user, by name.

@@ -3,17 +3,20 @@
 use futures::TryStreamExt;
 
 use super::{
-    Action, AuditRow, Store, StoreError,
-    audit::insertion,
-    history::{Ending, ROW_BYTES, erase_oldest, growth, keeping, trimming},
-    new_id,
-    sql::{self, Connection, Query, Row},
+    AuditRow, BESIDE_OTHERS, SQLITE_BEGIN, Store, StoreError,
+    audit::{insertion, insertion_of_set},
+    history::{ROW_BYTES, growth, keeping, trimming},
+    new_id, signatures,
+    sql::{self, Answer, Query, Row, Step},
 };
 use crate::{
     clock,
     events::Event,
     limits::{Limits, Reached},
 };
+
+/// A change is decided so often, if the rights of its caller change each time before it is made.
+const DECISIONS: u32 = 10;
 
 /// One secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,26 +56,67 @@ impl Store {
         secret: &SecretRow,
         audit: &AuditRow,
     ) -> Result<Change, StoreError> {
-        let mut transaction = self.write_secret(audit).await?;
-        let (Counted { version, .. }, former) = count_one(&mut transaction, environment_id, &secret.key).await?;
-        let setting = Setting { workspace_id, version, by: &audit.principal_id, keeps_former: true, former };
-        let audit = AuditRow { action: setting.action(), ..audit.clone() };
-        put(&mut transaction, environment_id, secret, &setting, &self.limits, &audit).await?;
-        self.announce(&mut transaction, environment_id, &changed(&secret.key, version, false)).await?;
-        transaction.commit().await?;
-        Ok(Change { version, created: former.is_none() })
+        let change = KeyChange::of(environment_id, &secret.key, audit);
+        let id = new_id();
+        let set = || change.set(NewValue { workspace_id, secret, id: &id }, &self.limits, audit);
+        let Outcome { version, created, .. } = self.change_key(&change, set, Some(&id), audit).await?;
+        Ok(Change { version, created })
     }
 
     /// Deletes one key; [`StoreError::Missing`] changes nothing. Returns the new version.
     pub async fn delete_secret(&self, environment_id: &str, key: &str, audit: &AuditRow) -> Result<i64, StoreError> {
-        let mut transaction = self.write_secret(audit).await?;
-        // The environment first, as each change of its secrets does: none waits for one that waits for it.
-        let (Counted { version, .. }, former) = count_one(&mut transaction, environment_id, key).await?;
-        let ending = Ending { version, by: &audit.principal_id, deleted: true };
-        remove(&mut transaction, environment_id, (key, former), ending, &self.limits, audit).await?;
-        self.announce(&mut transaction, environment_id, &changed(key, version, true)).await?;
-        transaction.commit().await?;
-        Ok(version)
+        let change = KeyChange::of(environment_id, key, audit);
+        let delete = || change.delete(&self.limits, audit);
+        Ok(self.change_key(&change, delete, None, audit).await?.version)
+    }
+
+    /// Changes one key in a transaction of its own, which is one round trip to PostgreSQL. `id` is that of a new key's row, if one is set.
+    async fn change_key<'a>(
+        &self,
+        change: &KeyChange<'a>,
+        steps: impl Fn() -> Vec<Step<'a>>,
+        id: Option<&'a str>,
+        audit: &'a AuditRow,
+    ) -> Result<Outcome, StoreError> {
+        let change_id = new_id();
+        let mut authority = audit.authority.clone();
+        let mut attempt = 0;
+        loop {
+            if !authority.is_decided() {
+                authority = authority.check(&mut self.readers.acquire().await?).await?;
+            }
+            attempt += 1;
+            let count_up = counting_up(change.environment_id, &change_id, 1);
+            let mut whole = vec![Step::of_postgres(sql::query(BESIDE_OTHERS))];
+            whole.extend(authority.step());
+            whole.extend(signatures::step(audit));
+            // The environment first, as each change of its secrets does: none waits for one that waits for it.
+            whole.push(Step::must_write(count_up, StoreError::Missing));
+            whole.extend(steps());
+            whole.extend(self.announcing_change(change.environment_id, change.key, id.is_none()));
+            match self.writer.change(SQLITE_BEGIN, whole, change.outcome(id)).await {
+                Err(StoreError::RightsChanged) if attempt < DECISIONS => {}
+                changed => {
+                    let outcome = Outcome::of(&changed?)?;
+                    self.trim_history_beyond(change.environment_id, outcome.history).await;
+                    return Ok(outcome);
+                }
+            }
+            authority = authority.check(&mut self.readers.acquire().await?).await?;
+        }
+    }
+
+    /// Erases the oldest earlier values of an environment that has more than the limit allows. If that fails, the next change or start does it.
+    async fn trim_history_beyond(&self, environment_id: &str, bytes: i64) {
+        if bytes > i64::from(self.limits.history_bytes)
+            && let Err(error) = self.trim_history(environment_id).await
+        {
+            tracing::warn!(
+                environment = environment_id,
+                error = &error as &dyn std::error::Error,
+                "earlier values beyond --max-history-bytes could not be erased; the next change of the environment tries again"
+            );
+        }
     }
 
     /// One secret.
@@ -108,238 +152,157 @@ impl Store {
     }
 }
 
-/// The change that sets a value.
-pub(super) struct Setting<'a> {
-    pub(super) workspace_id: &'a str,
-    /// The version of the environment from then on.
-    pub(super) version: i64,
-    /// The principal.
-    pub(super) by: &'a str,
-    /// Whether the value that it replaces is kept as an earlier one.
-    pub(super) keeps_former: bool,
-    /// The length of the value that it replaces; `None` for a new key.
-    pub(super) former: Option<i64>,
-}
-
-impl Setting<'_> {
-    /// The name of the change in the audit log.
-    pub(super) fn action(&self) -> Action {
-        if self.former.is_some() { Action::SecretUpdate } else { Action::SecretCreate }
-    }
-}
-
-/// Sets one key, and records that. Fails if the environment would grow beyond its limits.
-pub(super) async fn put(
-    connection: &mut Connection,
-    environment_id: &str,
-    secret: &SecretRow,
-    setting: &Setting<'_>,
-    limits: &Limits,
-    audit: &AuditRow,
-) -> Result<(), StoreError> {
-    let length = i64::try_from(secret.ciphertext.len()).unwrap_or(i64::MAX);
-    let Setting { version, by, keeps_former, former, .. } = *setting;
-    let ending = (keeps_former && former.is_some()).then_some(Ending { version, by, deleted: false });
-    let growth = Growth { keys: i64::from(former.is_none()), bytes: length - former.unwrap_or(0) };
-    let place = (environment_id, secret.key.as_str());
-    let write = writing(environment_id, secret, setting);
-    let Size { keys, bytes, history } = change(connection, place, growth, (write, ending), limits, audit).await?;
-    if former.is_none() && keys > i64::from(limits.environment_keys) {
-        let limit = limits.environment_keys;
-        return Err(Reached { what: "keys in an environment", limit, flag: "--max-environment-keys" }.into());
-    }
-    // A write that shrinks an environment is accepted even above the limit.
-    if former.is_none_or(|former| length > former) && bytes > i64::from(limits.environment_bytes) {
-        let limit = limits.environment_bytes;
-        return Err(Reached {
-            what: "bytes of encrypted values in an environment",
-            limit,
-            flag: "--max-environment-bytes",
-        }
-        .into());
-    }
-    erase_oldest(connection, environment_id, history, limits).await
-}
-
-/// The statement that sets a key.
-fn writing<'q>(environment_id: &'q str, secret: &'q SecretRow, setting: &Setting<'q>) -> Query<'q> {
-    let now = clock::now();
-    if setting.former.is_some() {
-        let update = "UPDATE secrets SET nonce = ?, ciphertext = ?, updated_at = ?, version = ?, set_by = ? \
-                      WHERE env_id = ? AND key_name = ?";
-        return sql::query(update)
-            .bind(&secret.nonce)
-            .bind(&secret.ciphertext)
-            .bind(now)
-            .bind(setting.version)
-            .bind(setting.by)
-            .bind(environment_id)
-            .bind(&secret.key);
-    }
-    let insert = "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at, version, set_by) \
-                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9)";
-    sql::query(insert)
-        .bind(new_id())
-        .bind(setting.workspace_id)
-        .bind(environment_id)
-        .bind(&secret.key)
-        .bind(&secret.nonce)
-        .bind(&secret.ciphertext)
-        .bind(now)
-        .bind(setting.version)
-        .bind(setting.by)
-}
-
-/// Deletes one key, whose value has the `former` length, and records that. Fails if it is not there.
-pub(super) async fn remove(
-    connection: &mut Connection,
-    environment_id: &str,
-    (key, former): (&str, Option<i64>),
-    ending: Ending<'_>,
-    limits: &Limits,
-    audit: &AuditRow,
-) -> Result<(), StoreError> {
-    let length = former.ok_or(StoreError::Missing)?;
-    let growth = Growth { keys: -1, bytes: -length };
-    let delete = sql::query("DELETE FROM secrets WHERE env_id = ? AND key_name = ?").bind(environment_id).bind(key);
-    let place = (environment_id, key);
-    let Size { history, .. } = change(connection, place, growth, (delete, Some(ending)), limits, audit).await?;
-    erase_oldest(connection, environment_id, history, limits).await
-}
-
-/// Changes one key by a statement, keeps its value if that is `ending`, counts, and records the change. Returns how large the environment is now.
-async fn change<'q>(
-    connection: &mut Connection,
-    (environment_id, key): (&'q str, &'q str),
-    growth: Growth,
-    (statement, ending): (Query<'q>, Option<Ending<'q>>),
-    limits: &Limits,
-    audit: &'q AuditRow,
-) -> Result<Size, StoreError> {
-    let mut statements = Vec::with_capacity(5);
-    let ending = ending.filter(|_| limits.history_versions > 0);
-    let count = if let Some(ending) = &ending {
-        statements.extend([
-            keeping(environment_id, key, ending),
-            growth.with_kept(environment_id, key, ending, limits),
-            trimming(environment_id, key, limits),
-        ]);
-        1
-    } else {
-        statements.push(growth.statement(environment_id));
-        0
+/// Counts keys (`?1`) and bytes (`?2`) in the place of those that an environment (`?3`) has of a key (`?4`).
+macro_rules! count {
+    () => {
+        "key_count = key_count + ?1 - (SELECT count(*) FROM secrets WHERE env_id = ?3 AND key_name = ?4), \
+         byte_count = byte_count + ?2 - (SELECT CAST(coalesce(sum(length(ciphertext)), 0) AS BIGINT) FROM secrets \
+            WHERE env_id = ?3 AND key_name = ?4)"
     };
-    statements.extend([statement, insertion(audit)]);
-    let answers = sql::batch(connection, statements).await?;
-    let row = answers.get(count).and_then(|rows| rows.first()).ok_or(StoreError::Missing)?;
-    Ok(Size { keys: row.try_get(0)?, bytes: row.try_get(1)?, history: row.try_get(2)? })
 }
 
-/// By how much a change makes an environment larger, besides its earlier values.
+/// A change of one key. The statements of it come after the environment is counted up, which locks the environment's row.
+pub(super) struct KeyChange<'a> {
+    pub(super) environment_id: &'a str,
+    pub(super) key: &'a str,
+    /// The principal that makes it.
+    pub(super) by: &'a str,
+    /// Whether the value that ends is kept as an earlier one.
+    pub(super) keeps_former: bool,
+}
+
+/// A value to be set.
 #[derive(Clone, Copy)]
-struct Growth {
-    keys: i64,
-    bytes: i64,
+pub(super) struct NewValue<'a> {
+    pub(super) workspace_id: &'a str,
+    pub(super) secret: &'a SecretRow,
+    /// The identifier of its row, if the key is new.
+    pub(super) id: &'a str,
 }
 
-/// How large an environment is after a change.
-struct Size {
-    keys: i64,
-    bytes: i64,
-    /// Of its earlier values.
-    history: i64,
-}
-
-impl Growth {
-    /// The statement that counts it.
-    fn statement(self, environment_id: &str) -> Query<'_> {
-        let update = "UPDATE environments SET key_count = key_count + ?, byte_count = byte_count + ? WHERE id = ? \
-                      RETURNING key_count, byte_count, history_bytes";
-        sql::query(update).bind(self.keys).bind(self.bytes).bind(environment_id)
+impl<'a> KeyChange<'a> {
+    /// By the principal of an audit row, with the value that ends kept.
+    fn of(environment_id: &'a str, key: &'a str, audit: &'a AuditRow) -> Self {
+        Self { environment_id, key, by: &audit.principal_id, keeps_former: true }
     }
 
-    /// The same, together with an earlier value that was just kept.
-    fn with_kept<'q>(self, environment_id: &'q str, key: &'q str, ending: &Ending<'_>, limits: &Limits) -> Query<'q> {
-        let update = concat!(
-            "UPDATE environments SET key_count = key_count + ?1, byte_count = byte_count + ?2, history_bytes = history_bytes + ",
+    /// Sets the key, and records that: `audit` as a creation or an update, whichever it is. Refused if the environment would grow beyond its limits.
+    pub(super) fn set(&self, value: NewValue<'a>, limits: &Limits, audit: &'a AuditRow) -> Vec<Step<'a>> {
+        let Self { environment_id, key, .. } = *self;
+        let length = i64::try_from(value.secret.ciphertext.len()).unwrap_or(i64::MAX);
+        let mut steps = self.count(1, length, false, limits);
+        steps.extend([
+            Step::must_find(has_room_for_key(environment_id, key, limits), too_many_keys(limits)),
+            Step::must_find(has_room_for_bytes(environment_id, key, length, limits), too_many_bytes(limits)),
+            Step::write(insertion_of_set(audit, environment_id, key)),
+            Step::write(self.setting(value)),
+        ]);
+        steps
+    }
+
+    /// Deletes the key, and records that. Refused if it is not there.
+    pub(super) fn delete(&self, limits: &Limits, audit: &'a AuditRow) -> Vec<Step<'a>> {
+        let Self { environment_id, key, .. } = *self;
+        let delete = sql::query("DELETE FROM secrets WHERE env_id = ? AND key_name = ?").bind(environment_id).bind(key);
+        let mut steps = self.count(0, 0, true, limits);
+        steps.extend([Step::must_write(delete, StoreError::Missing), Step::write(insertion(audit))]);
+        steps
+    }
+
+    /// Keeps the value that ends, and counts by how much the environment grows with so many keys and bytes in its place.
+    fn count(&self, keys: i64, bytes: i64, deleted: bool, limits: &Limits) -> Vec<Step<'a>> {
+        let Self { environment_id, key, by, .. } = *self;
+        if !self.keeps_former || limits.history_versions == 0 {
+            let count = concat!("UPDATE environments SET ", count!(), " WHERE id = ?3");
+            return vec![Step::write(sql::query(count).bind(keys).bind(bytes).bind(environment_id).bind(key))];
+        }
+        let count = concat!(
+            "UPDATE environments SET ",
+            count!(),
+            ", history_bytes = history_bytes + ",
             growth!(),
-            " WHERE id = ?3 RETURNING key_count, byte_count, history_bytes"
+            " WHERE id = ?3"
         );
-        sql::query(update)
-            .bind(self.keys)
-            .bind(self.bytes)
-            .bind(environment_id)
-            .bind(environment_id)
-            .bind(key)
-            .bind(ending.version)
-            .bind(ROW_BYTES)
-            .bind(limits.history_versions)
+        let count = sql::query(count).bind(keys).bind(bytes).bind(environment_id).bind(key).bind(ROW_BYTES);
+        vec![
+            Step::write(keeping(environment_id, key, by, deleted)),
+            Step::write(count.bind(limits.history_versions)),
+            Step::write(trimming(environment_id, key, limits)),
+        ]
+    }
+
+    fn setting(&self, value: NewValue<'a>) -> Query<'a> {
+        let set = "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at, version, set_by) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, (SELECT version FROM environments WHERE id = ?3), ?8) \
+                   ON CONFLICT (workspace_id, env_id, key_name) DO UPDATE SET nonce = excluded.nonce, ciphertext = excluded.ciphertext, \
+                   updated_at = excluded.updated_at, version = excluded.version, set_by = excluded.set_by";
+        sql::query(set)
+            .bind(value.id)
+            .bind(value.workspace_id)
+            .bind(self.environment_id)
+            .bind(self.key)
+            .bind(&value.secret.nonce)
+            .bind(&value.secret.ciphertext)
+            .bind(clock::now())
+            .bind(self.by)
+    }
+
+    /// The question for the environment after the change. `id` is that of a new key's row, if one is set.
+    pub(super) fn outcome(&self, id: Option<&'a str>) -> Answer<'a> {
+        let query = "SELECT version, history_bytes, (SELECT count(*) FROM secrets WHERE id = ?2) AS created FROM environments WHERE id = ?1";
+        Answer { query: sql::query(query).bind(self.environment_id).bind(id), columns: 3 }
     }
 }
 
-/// The question for the length of a key's value.
-fn former_length<'q>(environment_id: &'q str, key: &'q str) -> Query<'q> {
-    let query = "SELECT length(ciphertext) FROM secrets WHERE env_id = ? AND key_name = ?";
-    sql::query(query).bind(environment_id).bind(key)
+/// An environment after a change of one key.
+pub(super) struct Outcome {
+    pub(super) version: i64,
+    /// Bytes of its earlier values.
+    pub(super) history: i64,
+    /// Was the key new?
+    pub(super) created: bool,
 }
 
-/// The length of a key's value, if there is one. The environment's row must be locked: nobody sets or deletes the key meanwhile.
-pub(super) async fn former(
-    connection: &mut Connection,
-    environment_id: &str,
-    key: &str,
-) -> Result<Option<i64>, StoreError> {
-    let row = former_length(environment_id, key).fetch_optional(connection).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+impl Outcome {
+    pub(super) fn of(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self { version: row.try_get(0)?, history: row.try_get(1)?, created: row.try_get::<i64>(2)? > 0 })
+    }
+}
+
+/// Finds a row if the environment has room for the key, which is counted already, or has the key.
+fn has_room_for_key<'q>(environment_id: &'q str, key: &'q str, limits: &Limits) -> Query<'q> {
+    let query = "SELECT 1 FROM environments WHERE id = ?1 AND (key_count <= ?2 \
+                 OR EXISTS (SELECT 1 FROM secrets WHERE env_id = ?1 AND key_name = ?3))";
+    sql::query(query).bind(environment_id).bind(limits.environment_keys).bind(key)
+}
+
+/// Finds a row if the environment has room for the bytes of the key, which are counted already. A write that makes an environment no larger is accepted even above
+/// the limit.
+fn has_room_for_bytes<'q>(environment_id: &'q str, key: &'q str, length: i64, limits: &Limits) -> Query<'q> {
+    let query = "SELECT 1 FROM environments WHERE id = ?1 AND (byte_count <= ?2 \
+                 OR EXISTS (SELECT 1 FROM secrets WHERE env_id = ?1 AND key_name = ?3 AND length(ciphertext) >= ?4))";
+    sql::query(query).bind(environment_id).bind(limits.environment_bytes).bind(key).bind(length)
+}
+
+fn too_many_keys(limits: &Limits) -> StoreError {
+    let limit = limits.environment_keys;
+    Reached { what: "keys in an environment", limit, flag: "--max-environment-keys" }.into()
+}
+
+fn too_many_bytes(limits: &Limits) -> StoreError {
+    let limit = limits.environment_bytes;
+    Reached { what: "bytes of encrypted values in an environment", limit, flag: "--max-environment-bytes" }.into()
 }
 
 pub(super) fn changed(key: &str, version: i64, deleted: bool) -> Event {
     Event::Changed { key: key.to_owned(), version, deleted, timestamp: clock::now() }
 }
 
-/// The state of an environment after a change.
-pub(super) struct Counted {
-    pub(super) version: i64,
-    pub(super) tag: String,
-}
-
-/// Counts a change of an environment by `steps`, which may be none. The first statement of every change: it orders them.
-pub(super) async fn count_up(
-    connection: &mut Connection,
-    environment_id: &str,
-    steps: i64,
-) -> Result<Counted, StoreError> {
-    let change_id = new_id();
-    let row = counting_up(environment_id, &change_id, steps).fetch_optional(connection).await?;
-    Counted::of(environment_id, &change_id, row.as_ref())
-}
-
-/// The same for a change of one key, with the length of the value that the key has.
-async fn count_one(
-    connection: &mut Connection,
-    environment_id: &str,
-    key: &str,
-) -> Result<(Counted, Option<i64>), StoreError> {
-    let change_id = new_id();
-    let statements = vec![counting_up(environment_id, &change_id, 1), former_length(environment_id, key)];
-    let answers = sql::batch(connection, statements).await?;
-    let mut firsts = answers.iter().map(|rows| rows.first());
-    let counted = Counted::of(environment_id, &change_id, firsts.next().flatten())?;
-    let former = firsts.next().flatten().map(|row| row.try_get(0)).transpose()?;
-    Ok((counted, former))
-}
-
-fn counting_up<'q>(environment_id: &'q str, change_id: &'q str, steps: i64) -> Query<'q> {
-    let update =
-        "UPDATE environments SET version = version + ?, change_id = ?, updated_at = ? WHERE id = ? RETURNING version";
+/// The statement that counts a change of an environment by `steps`, which may be none. The first statement of every change: it locks the row, and so
+/// orders them.
+pub(super) fn counting_up<'q>(environment_id: &'q str, change_id: &'q str, steps: i64) -> Query<'q> {
+    let update = "UPDATE environments SET version = version + ?, change_id = ?, updated_at = ? WHERE id = ?";
     sql::query(update).bind(steps).bind(change_id).bind(clock::now()).bind(environment_id)
-}
-
-impl Counted {
-    fn of(environment_id: &str, change_id: &str, row: Option<&Row>) -> Result<Self, StoreError> {
-        let version = row.ok_or(StoreError::Missing)?.try_get(0)?;
-        Ok(Self { version, tag: tag(environment_id, version, change_id) })
-    }
 }
 
 /// Stands for the content of an environment. The version alone does not: a restore of the database brings old ones back.

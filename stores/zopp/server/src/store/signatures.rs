@@ -2,7 +2,7 @@
 
 use super::{
     AuditRow, Store, StoreError,
-    sql::{self, Connection},
+    sql::{self, Connection, Query, Step},
 };
 use crate::clock;
 
@@ -36,14 +36,20 @@ impl Store {
 
 /// Uses up the signature of the request that a row is about, if it has one. Returns `false` if it was used before.
 pub(super) async fn use_up(connection: &mut Connection, row: &AuditRow) -> Result<bool, StoreError> {
-    let Some(digest) = &row.signature else { return Ok(true) };
-    let used = sql::query(
+    let Some(using_up) = using_up(row) else { return Ok(true) };
+    Ok(using_up.execute(connection).await?.rows_affected() == 1)
+}
+
+/// The same as a part of a change, which is refused if the signature was used before.
+pub(super) fn step(row: &AuditRow) -> Option<Step<'_>> {
+    using_up(row).map(|using_up| Step::must_write(using_up, StoreError::Replayed))
+}
+
+/// The statement that writes nothing if the signature was used before.
+fn using_up(row: &AuditRow) -> Option<Query<'_>> {
+    let digest = row.signature.as_ref()?;
+    let using_up = sql::query(
         "INSERT INTO used_signatures (digest, principal_id, used_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-    )
-    .bind(digest.as_slice())
-    .bind(&row.principal_id)
-    .bind(clock::now())
-    .execute(connection)
-    .await?;
-    Ok(used.rows_affected() == 1)
+    );
+    Some(using_up.bind(digest.as_slice()).bind(&row.principal_id).bind(clock::now()))
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::clock;
 
+mod authority;
 mod backup;
 mod concurrency;
 mod erasure;

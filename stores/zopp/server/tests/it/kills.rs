@@ -4,7 +4,7 @@
 //! a kill neither undoes a write of the system nor ends it half-way. PostgreSQL leaves what was committed when the connections went. So each
 //! change is cut after each write of the log, and after each statement. `crash.rs` kills processes, at some moments.
 
-mod severing;
+pub(crate) mod severing;
 mod steps;
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -259,7 +259,12 @@ async fn a_kill_after_any_statement_leaves_no_half_of_a_change_in_postgres() {
                 continue;
             }
             assert_eq!(alike(&left), expected, "{}, killed after statement {attempt}", step.path);
-            assert!(attempt > 4, "{} is done by {attempt} statements: too few were counted", step.path);
+            let is_one_statement = ["/UpsertSecret", "/DeleteSecret"].iter().any(|call| step.path.ends_with(call));
+            assert!(
+                attempt > 4 || is_one_statement,
+                "{} is done by {attempt} statements: too few were counted",
+                step.path
+            );
             if !was_cut {
                 made.unwrap_or_else(|status| panic!("{}: {status}", step.path));
             }

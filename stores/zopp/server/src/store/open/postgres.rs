@@ -1,8 +1,15 @@
 //! A PostgreSQL database, shared by all replicas of the server.
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
+use sqlx::{
+    Connection,
+    postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode},
+};
 
 use super::{ACQUIRE_TIMEOUT, MadeBy, OpenError, made_by, not_migrated};
 use crate::store::{location::PostgresAddress, migrations, sql::Pool};
@@ -13,19 +20,57 @@ const WRITERS: u32 = 8;
 const READERS: u32 = 8;
 /// Server-side limits, in milliseconds. A replica that was frozen in the middle of a change holds its locks for no longer than the
 /// idle limit; a change waits for others no longer than the lock limit.
-const SESSION: [(&str, &str); 3] =
-    [("lock_timeout", "10000"), ("idle_in_transaction_session_timeout", "10000"), ("statement_timeout", "60000")];
+/// Each statement of a procedure sees what was committed before it.
+const SESSION: [(&str, &str); 4] = [
+    ("lock_timeout", "10000"),
+    ("idle_in_transaction_session_timeout", "10000"),
+    ("statement_timeout", "60000"),
+    ("default_transaction_isolation", "read committed"),
+];
+/// A connection that nobody used for so long is asked whether it is still there. That is a round trip, which a busy server saves.
+const TRUSTED: Duration = Duration::from_millis(100);
+/// When a statement of this process last failed because its connection was gone. Those that nobody has used for long since may be gone as well.
+static LOST: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// The next step for a database that takes no changes.
 pub(super) const WHERE_CHANGES_ARE_TAKEN: &str =
     "give the address of the primary, not of a standby, and turn default_transaction_read_only off";
+
+/// Notes that the connection of a statement was gone.
+pub(in crate::store) fn connection_lost() {
+    *lost() = Some(Instant::now());
+}
+
+fn lost() -> MutexGuard<'static, Option<Instant>> {
+    LOST.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The connections of writers and of readers.
 pub(super) async fn open(address: &PostgresAddress) -> Result<(PgPool, PgPool), OpenError> {
     let connect_error = |source| OpenError::ConnectPostgres { address: address.to_string(), source };
     let options = address.options().map_err(connect_error)?.options(SESSION).application_name("zopp-server");
     warn_without_tls(address, &options);
-    let pool = || PgPoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+    let pool = || {
+        PgPoolOptions::new()
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .test_before_acquire(false)
+            .before_acquire(|connection, used| {
+                Box::pin(async move {
+                    let lost = *lost();
+                    if used.idle_for > TRUSTED || lost.is_some_and(|lost| used.idle_for + TRUSTED >= lost.elapsed()) {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
+            // A value of megabytes would leave its room with each connection.
+            .after_release(|connection, _| {
+                Box::pin(async move {
+                    connection.shrink_buffers();
+                    Ok(true)
+                })
+            })
+    };
 
     let writer = pool().max_connections(WRITERS).connect_with(options.clone()).await.map_err(connect_error)?;
     if made_by(&Pool::Postgres(writer.clone())).await.map_err(connect_error)? == MadeBy::Original {

@@ -2,7 +2,12 @@
 
 /// Returns the statement with PostgreSQL's placeholders: `?1` becomes `$1`, and each bare `?` the next number.
 pub(super) fn postgres(sql: &str) -> String {
-    let mut translated = String::with_capacity(sql.len() + 16);
+    renumbered(sql, '$', 0)
+}
+
+/// Returns the statement with placeholders that have another mark than `?`, and numbers that are higher by `offset`.
+pub(super) fn renumbered(sql: &str, mark: char, offset: usize) -> String {
+    let mut translated = String::with_capacity(sql.len() + 32);
     let mut bare = 0;
     let mut quoted = false;
     let mut characters = sql.chars().peekable();
@@ -13,11 +18,17 @@ pub(super) fn postgres(sql: &str) -> String {
                 translated.push(character);
             }
             '?' if !quoted => {
-                translated.push('$');
-                if !characters.peek().is_some_and(char::is_ascii_digit) {
-                    bare += 1;
-                    translated.push_str(&bare.to_string());
+                let mut number = 0;
+                while let Some(digit) = characters.peek().and_then(|next| next.to_digit(10)) {
+                    number = number * 10 + digit as usize;
+                    characters.next();
                 }
+                if number == 0 {
+                    bare += 1;
+                    number = bare;
+                }
+                translated.push(mark);
+                translated.push_str(&(offset + number).to_string());
             }
             _ => translated.push(character),
         }
@@ -51,6 +62,7 @@ mod tests {
         ] {
             assert_eq!(postgres(shared), translated);
         }
+        assert_eq!(renumbered("SELECT ?2, '?', ?, ?", '?', 7), "SELECT ?9, '?', ?8, ?9");
     }
 
     #[test]

@@ -11,13 +11,16 @@
 //! - No functions of time or JSON: both are done in Rust.
 
 mod batch;
+mod change;
 mod connection;
 mod dialect;
+mod procedure;
 mod query;
 mod row;
 
-pub(super) use batch::batch;
+pub(super) use change::{Answer, Step, take};
 pub(super) use connection::{Connection, Pool, Source, Transaction};
 pub(super) use dialect::postgres_schema;
+pub(super) use procedure::Procedures;
 pub(super) use query::{Query, QueryAs, Value, query, query_as, query_made};
 pub(super) use row::{FromRow, Row, from_row};

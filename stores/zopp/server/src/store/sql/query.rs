@@ -11,6 +11,7 @@ use super::{
 };
 
 /// A statement with its values.
+#[derive(Clone)]
 pub(in crate::store) struct Query<'q> {
     sql: Cow<'static, str>,
     values: Vec<Value<'q>>,
@@ -132,6 +133,26 @@ impl<'q> Query<'q> {
             sql += &number.to_string();
         }
         Self { sql: Cow::Owned(sql), values }
+    }
+
+    /// A query that finds a row if each of these does.
+    pub(in crate::store) fn all_find(queries: Vec<Self>) -> Self {
+        let (mut sql, mut values) = ("SELECT 1 WHERE ".to_owned(), Vec::new());
+        for (number, query) in queries.into_iter().enumerate() {
+            sql += if number == 0 { "EXISTS (" } else { " AND EXISTS (" };
+            sql += &dialect::renumbered(&query.sql, '?', values.len());
+            sql += ")";
+            values.extend(query.values);
+        }
+        Self { sql: Cow::Owned(sql), values }
+    }
+
+    pub(super) fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    pub(super) fn values(&self) -> &[Value<'q>] {
+        &self.values
     }
 
     /// Adds the statement to a text, and its values to those of the text: one for each place at which one stands.
@@ -267,6 +288,14 @@ mod tests {
             "SELECT 1, NULL FROM (SELECT 1 WHERE ? = ?) part_0 UNION ALL SELECT 2, q FROM (SELECT ? AS q) part_1"
         );
         assert_eq!(texts(&values), ["a", "a", "b"]);
+    }
+
+    #[test]
+    fn queries_that_must_all_find_something_share_the_numbers_of_their_values() {
+        let queries = vec![query("SELECT ?1, ?1").bind("a"), query("SELECT ? FROM t WHERE x = ?").bind("b").bind("c")];
+        let Query { sql, values } = Query::all_find(queries);
+        assert_eq!(sql, "SELECT 1 WHERE EXISTS (SELECT ?1, ?1) AND EXISTS (SELECT ?2 FROM t WHERE x = ?3)");
+        assert_eq!(texts(&values), ["a", "b", "c"]);
     }
 
     fn texts<'a>(values: &'a [Value<'_>]) -> Vec<&'a str> {

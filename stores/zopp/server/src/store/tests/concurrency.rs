@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::rbac::Role;
+use crate::rbac::{Grants, Role};
 
 on_both! {
     versions_are_contiguous_whoever_writes,
@@ -143,7 +143,7 @@ async fn no_change_follows_an_acknowledged_revocation(database: Database) {
 
     let mut authority = Authority::of(&id, None);
     authority.add(Need::KeyHolder(workspace_id.clone()));
-    authority.add(Need::Role(scope.clone(), Role::Write));
+    authority.add(Need::Role(scope.clone(), Role::Write, Grants::default()));
     let audit = Arc::new(AuditRow { authority, ..row(Action::SecretUpdate) });
     let mut writers = JoinSet::new();
     for store in &replicas {

@@ -19,16 +19,27 @@ const SOCKET: &str = ".s.PGSQL.5432";
 /// In the first message of a connection of the server's pools.
 const OF_POOL: &[u8] = b"application_name\0zopp-server\0";
 
-/// It counts the statements of changes, which take a lock as they begin, and those that write outside of a transaction. The server learns nothing
+/// It keeps what passes, and counts the statements of changes, which take a lock as they begin, and those that write outside of a transaction. The server learns nothing
 /// of the one at which it is cut off. The records of refusals, which follow some time later and take no lock, do not count.
-pub(super) struct Severing {
+pub(crate) struct Severing {
     address: String,
     plan: Arc<Plan>,
     _directory: TempDir,
     _accepting: AbortOnDropHandle<()>,
 }
 
+/// One way of a connection of the server's pools to the database and back.
+#[derive(Debug)]
+pub(crate) struct Trip {
+    /// The kinds of the statements; none if the server only asks whether the connection is there.
+    pub(crate) statements: Vec<String>,
+    /// Whether a transaction, and with it each lock, goes on until the next one.
+    pub(crate) is_open: bool,
+}
+
 struct Plan {
+    /// What the server asked since it was looked at last.
+    trips: Mutex<Vec<Trip>>,
     /// The statements until the cut.
     left: Mutex<Option<u32>>,
     cuts: watch::Sender<u32>,
@@ -36,20 +47,25 @@ struct Plan {
 
 impl Severing {
     /// In front of the database of that address.
-    pub(super) fn before(address: &str) -> Self {
+    pub(crate) fn before(address: &str) -> Self {
         let (database, host) = address.split_once("?host=").expect("an address with the folder of a socket");
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join(SOCKET)).unwrap();
         let address = format!("{database}?host={}&sslmode=disable", directory.path().display());
-        let plan = Arc::new(Plan { left: Mutex::default(), cuts: watch::channel(0).0 });
+        let plan = Arc::new(Plan { trips: Mutex::default(), left: Mutex::default(), cuts: watch::channel(0).0 });
         let accepting = accept(listener, Path::new(host).join(SOCKET), Arc::clone(&plan));
         let accepting = AbortOnDropHandle::new(tokio::spawn(accepting));
         Self { address, plan, _directory: directory, _accepting: accepting }
     }
 
     /// Where the server finds it.
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The ways of the server to the database and back since this was asked last.
+    pub(crate) fn trips(&self) -> Vec<Trip> {
+        std::mem::take(&mut self.plan.trips.lock().unwrap())
     }
 
     /// Cuts the server off after so many statements from now on.
@@ -124,7 +140,13 @@ async fn pass(mut client: UnixStream, database: &Path, plan: &Plan) -> io::Resul
                     if has("BEGIN") {
                         in_change = has("SELECT");
                     }
-                    let writes_alone = !was_in_transaction && ["INSERT", "UPDATE", "DELETE"].into_iter().any(has);
+                    let writes_alone =
+                        !was_in_transaction && ["INSERT", "UPDATE", "DELETE", "CALL"].into_iter().any(has);
+                    if is_pool && is_in {
+                        let text = |tag: &Vec<u8>| String::from_utf8_lossy(tag).trim_end_matches('\0').to_owned();
+                        let statements = completed.iter().map(text).collect();
+                        plan.trips.lock().unwrap().push(Trip { statements, is_open: in_transaction });
+                    }
                     if is_pool && is_in && (in_change || writes_alone) && plan.is_last() {
                         return Ok::<(), io::Error>(());
                     }
