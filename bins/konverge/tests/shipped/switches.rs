@@ -374,7 +374,7 @@ async fn users_of_vault_sync_operator_switch_as_the_page_says_and_vault_stays_as
 }
 
 /// The original's definition.
-const DEFINITION: &str = r#"
+const DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: vaultsyncstatus.stable.example.com}
@@ -400,7 +400,7 @@ spec:
                 secretPath: {type: string}
                 timeStamp: {type: string}
             status: {type: object, x-kubernetes-preserve-unknown-fields: true}
-"#;
+";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn users_of_vault_sync_status_switch_as_the_page_says_and_nothing_restarts_but_for_a_change() {
