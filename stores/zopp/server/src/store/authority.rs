@@ -71,7 +71,7 @@ impl Authority {
     pub(super) fn step(&self) -> Option<Step<'_>> {
         let (principal_id, user_id) = self.caller.as_ref()?;
         let questions = self.needs.iter().map(|need| match need {
-            Need::Role(scope, _, seen) => grants::same(principal_id, user_id.as_deref(), scope, seen),
+            Need::Role(scope, _, seen) => grants::same(principal_id, user_id.as_deref(), scope, *seen),
             need => need.question(principal_id, user_id.as_deref()),
         });
         let questions = std::iter::once(is_enabled(principal_id)).chain(questions);

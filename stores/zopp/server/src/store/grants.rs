@@ -58,21 +58,21 @@ const SAME: &str = concat!(
 );
 
 /// All that a role depends on, as a number: two bits for each part.
-pub(super) fn number(grants: &Grants) -> i64 {
-    let weight = |role: &Option<Role>| match role {
+pub(super) fn number(grants: Grants) -> i64 {
+    let weight = |role: Option<Role>| match role {
         None => 0,
         Some(Role::Read) => 1,
         Some(Role::Write) => 2,
         Some(Role::Admin) => 3,
     };
     let Grants { barred, owner, principal, user, group, human: _ } = grants;
-    let parts = [i64::from(*barred), i64::from(*owner)].into_iter();
-    let parts = parts.chain(principal.iter().chain([user, group]).map(weight));
+    let parts = [i64::from(barred), i64::from(owner)].into_iter();
+    let parts = parts.chain(principal.into_iter().chain([user, group]).map(weight));
     parts.enumerate().map(|(place, part)| part << (2 * place)).sum()
 }
 
 /// Finds a row if the role at a place depends on the same grants as those.
-pub(super) fn same<'q>(principal_id: &'q str, user_id: Option<&'q str>, scope: &'q Scope, seen: &Grants) -> Query<'q> {
+pub(super) fn same<'q>(principal_id: &'q str, user_id: Option<&'q str>, scope: &'q Scope, seen: Grants) -> Query<'q> {
     match user_id {
         Some(user_id) if seen.owner && !seen.barred => {
             sql::query(STILL_OWNER).bind(&scope.workspace_id).bind(user_id).bind(principal_id)

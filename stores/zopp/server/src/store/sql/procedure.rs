@@ -119,9 +119,10 @@ fn definition(name: &str, steps: &[Step<'_>], answer: &Answer<'_>) -> String {
         }
         body += ";\n";
         if matches!(kind, Kind::MustFind(_) | Kind::MustWrite(_)) {
-            body += &format!(
+            let refuse = format!(
                 "IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{REFUSED}', MESSAGE = '{REFUSED_AT}{number}'; END IF;\n"
             );
+            body += &refuse;
         }
     }
     let answered = dialect::renumbered(answer.query.sql(), '$', parameters.len());

@@ -37,7 +37,7 @@ fn each_part_of_the_grants_is_in_their_number() {
     {
         let grants = Grants { user, group, principal: [workspace, project, environment], ..Grants::default() };
         for (barred, owner) in [(false, false), (false, true), (true, false), (true, true)] {
-            numbers.insert(number(&Grants { barred, owner, ..grants }));
+            numbers.insert(number(Grants { barred, owner, ..grants }));
         }
     }
     assert_eq!(numbers.len(), 4096);
@@ -72,15 +72,15 @@ async fn the_database_knows_the_grants_by_which_was_decided_from_all_others(data
         sql::query_made(step.clone()).execute(&store.writer).await.unwrap();
         for user in [Some(user_id.as_str()), None] {
             let seen = store.grants(&device, user, &scope).await.unwrap();
-            let found = async |grants: &Grants| {
+            let found = async |grants: Grants| {
                 same(&device, user, &scope, grants).fetch_optional(&store.readers).await.unwrap().is_some()
             };
-            assert!(found(&seen).await, "{step}: {seen:?}");
+            assert!(found(seen).await, "{step}: {seen:?}");
             // The role of an owner depends on no grant.
-            let is_owner = |grants: &Grants| grants.human && grants.owner && !grants.barred;
+            let is_owner = |grants: Grants| grants.human && grants.owner && !grants.barred;
             for other in others(seen) {
-                let is_same = is_owner(&seen) && is_owner(&other);
-                assert_eq!(found(&other).await, is_same, "{step}: {other:?} in the place of {seen:?}");
+                let is_same = is_owner(seen) && is_owner(other);
+                assert_eq!(found(other).await, is_same, "{step}: {other:?} in the place of {seen:?}");
             }
         }
     }
