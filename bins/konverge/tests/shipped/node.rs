@@ -204,7 +204,7 @@ impl Kubelet {
         let found = Api::<Service>::namespaced(self.client.clone(), namespace).get(service).await;
         let found = found.with_context(|| format!("an argument names service {namespace}/{service}"))?;
         let spec = serde_json::to_value(&found.spec)?;
-        let port = array(&spec["ports"]).find(|known| known["port"].to_string() == port);
+        let port = array(&spec["ports"]).find(|known| known["port"].as_u64() == port.parse().ok());
         let port = port.and_then(|port| port["targetPort"].as_str()).context("the service has no such port")?;
         let selector: BTreeMap<String, String> = serde_json::from_value(spec["selector"].clone())?;
         let selector: Vec<_> = selector.iter().map(|(label, value)| format!("{label}={value}")).collect();
