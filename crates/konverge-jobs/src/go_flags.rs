@@ -23,8 +23,14 @@ pub fn normalised(command: &Command, arguments: impl IntoIterator<Item = OsStrin
             continue;
         };
         let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
-        if matches!(name, "h" | "help") {
-            normalised.push("--help".into());
+        let of_program = match name {
+            "h" | "help" => Some("--help"),
+            // clap's own.
+            "V" => Some("--version"),
+            _ => None,
+        };
+        if let Some(spelled) = of_program {
+            normalised.push(spelled.into());
             continue;
         }
         let mut spelled = OsString::from(format!("--{name}"));
@@ -91,6 +97,7 @@ mod tests {
             (&["drain", "-vault-addr", "x"], &["drain", "--vault-addr=x"]),
             (&["-h"], &["--help"]),
             (&["-help"], &["--help"]),
+            (&["-V"], &["--version"]),
             (&["-unknown", "x"], &["--unknown", "x"]),
             (&["--", "-vault-addr", "x"], &["--", "-vault-addr", "x"]),
             (&["-"], &["-"]),

@@ -180,7 +180,8 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// Returns an error that names what is not released, or who still runs. All else is released then, and the drain can be repeated.
+    /// Returns an error that names what is not released, or who still runs. Nothing is released if the lease cannot be had; else all but what is named. The
+    /// drain can be repeated.
     pub async fn drain(&self, client: &Client, options: &Options) -> Result<(), DrainError> {
         let mut drain = Drain::new(client, options.namespaces.iter().map(String::as_str));
         let mut release = async |client: Client| {

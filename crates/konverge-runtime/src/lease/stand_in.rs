@@ -17,8 +17,11 @@ use super::{
 /// How long to wait for a lease: longer than an operator takes to stop in a pod, which is less than a minute, and than its lease takes to run out.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// After this time each candidate has looked at a lease that is free: they look every one to two and a half seconds.
-const SUCCESSION: Duration = Duration::from_secs(3);
+/// After the lease has run out, a stand-in tries to take it every one to two and a half seconds.
+const MARGIN: Duration = Duration::from_secs(15);
+
+/// After this time each candidate has looked at a lease that is free: every one to two and a half seconds with our settings, and 4.4 with those of client-go.
+const SUCCESSION: Duration = Duration::from_secs(5);
 
 /// The program whose place is to be taken still runs, or whether it does is unknown.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +63,9 @@ pub enum StandInError {
         limit: Duration,
     },
     /// The lease was lost while the work was under way, which was broken off.
-    #[error("{0}, so the work was broken off. Stop the operator: scale its Deployment to 0, or end its process")]
+    #[error(
+        "{0}, so the work was broken off. If the operator still runs, scale its Deployment to 0 or end its process, and repeat this"
+    )]
     Lost(#[from] LeaseLost),
     /// A candidate took the lease when the work was done.
     #[error(
@@ -75,8 +80,8 @@ pub enum StandInError {
     },
 }
 
-/// Does the work of a task while this process holds the lease of a program that has to be over. It waits up to `limit` for the lease, says for whom,
-/// and gives it up at the end. The work gets a client that writes only while the lease is held, and is broken off if the lease is lost.
+/// Does the work of a task while this process holds the lease of a program that has to be over. It waits up to `limit` for the lease, and at least until the
+/// lease of a program that was killed has run out. It says for whom it waits, and gives the lease up at the end. The work gets a client that writes only while the lease is held, and is broken off if the lease is lost.
 ///
 /// Where there is no such lease, or where this role may not read it, the program elects no leader. Then nobody can see here whether it runs, and the work
 /// is done at once.
@@ -92,10 +97,11 @@ pub async fn stand_in(
 ) -> Result<(), StandInError> {
     let identity = lease.identity.clone();
     let object = LeaseObject::new(client.clone(), lease.namespace.clone(), lease.name.clone());
-    let Some(holder) = look(&object).await? else {
+    let Some(Holder { name: holder, duration }) = look(&object).await? else {
         work(client.clone()).await;
         return Ok(());
     };
+    let limit = limit.max(duration + MARGIN);
     if !holder.is_empty() {
         tracing::warn!(
             lease = %full_name(&object),
@@ -111,10 +117,12 @@ pub async fn stand_in(
     let release = CancellationToken::new();
     let mut held = pin!(elector.run(release.clone()));
     tokio::select! {
+        // Whoever has the lease works, also at the last moment.
+        biased;
         lost = &mut held => lost?,
         () = leadership.acquired() => {}
         () = sleep(limit) => {
-            let (lease, holder) = (full_name(&object), look(&object).await?.unwrap_or_default());
+            let (lease, holder) = (full_name(&object), look(&object).await?.unwrap_or_default().name);
             let is_free = holder.is_empty();
             return Err(if is_free { StandInError::Untaken { lease, limit } } else { StandInError::Held { lease, holder, limit } });
         }
@@ -127,17 +135,30 @@ pub async fn stand_in(
     held.await?;
     sleep(SUCCESSION).await;
     match look(&object).await? {
-        Some(holder) if !holder.is_empty() && holder != identity => {
+        Some(Holder { name: holder, .. }) if !holder.is_empty() && holder != identity => {
             Err(StandInError::Taken { lease: full_name(&object), holder })
         }
         _ => Ok(()),
     }
 }
 
-/// The holder of the lease, which is empty if nobody holds it. `None` if there is no lease to take.
-async fn look(object: &LeaseObject) -> Result<Option<String>, StandInError> {
+/// The holder of a lease.
+#[derive(Default)]
+struct Holder {
+    /// Empty if nobody holds it.
+    name: String,
+    /// How long after its last renewal the lease runs out.
+    duration: Duration,
+}
+
+/// The holder of the lease. `None` if there is no lease to take.
+async fn look(object: &LeaseObject) -> Result<Option<Holder>, StandInError> {
     let why = match object.read().await {
-        Ok(Some((spec, _))) => return Ok(Some(spec.holder_identity.unwrap_or_default())),
+        Ok(Some((spec, _))) => {
+            let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            let duration = Duration::from_secs(seconds.unwrap_or_default());
+            return Ok(Some(Holder { name: spec.holder_identity.unwrap_or_default(), duration }));
+        }
         Ok(None) => "there is no such lease",
         Err(CallError::Kube(error)) if matches!(&*error, kube::Error::Api(status) if status.code == 403) => {
             "this role may not read the lease"

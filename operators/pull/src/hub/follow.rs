@@ -50,7 +50,10 @@ impl Follow {
             }
             // A server that ends a good stream without an error wants it opened anew, and changes may be waiting.
             if failures.in_a_row() > 1 || ended.is_err() {
-                self.pause(failures.pause(rand::random())).await;
+                let pause = failures.pause(rand::random());
+                // An environment that can be read but not watched is polled as often as all others.
+                let is_readable = self.fetcher.failure().is_none();
+                self.pause(if is_readable { pause.min(self.poll_interval) } else { pause }).await;
             }
         }
     }
@@ -118,7 +121,8 @@ impl Follow {
                     next.count(self.fetcher.failure().as_deref());
                     next_poll = next_poll.min(Instant::now() + next.pause(rand::random()));
                 }
-                () = self.fetcher.wanted.notified() => {
+                // A poll that is under way may miss what changed; the wish waits until it has ended.
+                () = self.fetcher.wanted.notified(), if poll.is_terminated() => {
                     next_poll = next_poll.min(Instant::now() + SHORTEST_PAUSE);
                 }
                 Some(()) = OptionFuture::from(missed.due().map(sleep_until)) => {

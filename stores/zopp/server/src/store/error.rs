@@ -1,6 +1,6 @@
 //! Why the store did not do what it was asked.
 
-use super::{Revoked, open::connection_lost};
+use super::{Revoked, lost};
 use crate::limits::Reached;
 
 /// Why the store did not do what it was asked.
@@ -46,7 +46,7 @@ impl From<sqlx::Error> for StoreError {
             Some(sqlx::error::ErrorKind::ForeignKeyViolation) => Self::Missing,
             _ if is_no_text(&error) => Self::Missing,
             _ if is_outage(&error) => {
-                connection_lost();
+                lost::note();
                 Self::Outage(error)
             }
             _ => Self::Database(error),

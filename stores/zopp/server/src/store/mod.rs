@@ -41,6 +41,7 @@ mod invites;
 mod key_rotation;
 mod lifecycle;
 mod location;
+mod lost;
 mod migrations;
 mod open;
 mod partial;

@@ -14,8 +14,6 @@ use super::{
 };
 use crate::limits::Limits;
 
-pub(super) use postgres::connection_lost;
-
 /// How long another process (an `invite` command) may hold the write lock of a SQLite file before a write here fails.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request may wait for a connection; longer than any transaction, shorter than a caller's patience.

@@ -130,7 +130,14 @@ impl Store {
                 sql::query(LOCATE_FOR).bind(workspace).bind(project).bind(environment)
             }
         };
-        let rows = query.bind(principal_id).fetch_all(&self.readers).await?;
+        let query = query.bind(principal_id);
+        let rows = match query.clone().fetch_all(&self.readers).await.map_err(StoreError::from) {
+            // Most calls begin here, so this one finds out that a connection is gone, and tries another one.
+            Err(StoreError::Outage(error)) if !matches!(error, sqlx::Error::PoolTimedOut) => {
+                query.fetch_all(&self.readers).await?
+            }
+            rows => rows?,
+        };
         let Some(first) = rows.first() else { return Ok(None) };
         let principal = PrincipalRow::from_row(first)?;
         let restored_at = first.try_get::<Option<String>>("restored_at")?;

@@ -233,7 +233,7 @@ impl<'a> KeyChange<'a> {
 
     fn setting(&self, value: NewValue<'a>) -> Query<'a> {
         let set = "INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at, version, set_by) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, (SELECT version FROM environments WHERE id = ?3), ?8) \
+                   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, version, ?8 FROM environments WHERE id = ?3 \
                    ON CONFLICT (workspace_id, env_id, key_name) DO UPDATE SET nonce = excluded.nonce, ciphertext = excluded.ciphertext, \
                    updated_at = excluded.updated_at, version = excluded.version, set_by = excluded.set_by";
         sql::query(set)

@@ -153,6 +153,9 @@ async fn every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not
         std::slice::from_ref(&environment.id)
     );
     assert_eq!(store.environment_version(&environment.id).await.unwrap(), None);
+    // As for a caller who looked the environment up before.
+    let late = set().await;
+    assert!(matches!(late, Err(StoreError::Missing)), "{late:?}");
 }
 
 /// A workspace, a project and an environment in it, whose id is returned with that of the workspace.

@@ -1,10 +1,6 @@
 //! A PostgreSQL database, shared by all replicas of the server.
 
-use std::{
-    net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::net::IpAddr;
 
 use sqlx::{
     Connection,
@@ -12,7 +8,7 @@ use sqlx::{
 };
 
 use super::{ACQUIRE_TIMEOUT, MadeBy, OpenError, made_by, not_migrated};
-use crate::store::{location::PostgresAddress, migrations, sql::Pool};
+use crate::store::{location::PostgresAddress, lost, migrations, sql::Pool};
 
 /// Changes in parallel. Reads have connections of their own, so changes that wait for each other never hold up a read.
 const WRITERS: u32 = 8;
@@ -27,23 +23,10 @@ const SESSION: [(&str, &str); 4] = [
     ("statement_timeout", "60000"),
     ("default_transaction_isolation", "read committed"),
 ];
-/// A connection that nobody used for so long is asked whether it is still there. That is a round trip, which a busy server saves.
-const TRUSTED: Duration = Duration::from_millis(100);
-/// When a statement of this process last failed because its connection was gone. Those that nobody has used for long since may be gone as well.
-static LOST: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// The next step for a database that takes no changes.
 pub(super) const WHERE_CHANGES_ARE_TAKEN: &str =
     "give the address of the primary, not of a standby, and turn default_transaction_read_only off";
-
-/// Notes that the connection of a statement was gone.
-pub(in crate::store) fn connection_lost() {
-    *lost() = Some(Instant::now());
-}
-
-fn lost() -> MutexGuard<'static, Option<Instant>> {
-    LOST.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The connections of writers and of readers.
 pub(super) async fn open(address: &PostgresAddress) -> Result<(PgPool, PgPool), OpenError> {
@@ -56,8 +39,7 @@ pub(super) async fn open(address: &PostgresAddress) -> Result<(PgPool, PgPool), 
             .test_before_acquire(false)
             .before_acquire(|connection, used| {
                 Box::pin(async move {
-                    let lost = *lost();
-                    if used.idle_for > TRUSTED || lost.is_some_and(|lost| used.idle_for + TRUSTED >= lost.elapsed()) {
+                    if lost::is_doubtful(used.idle_for) {
                         connection.ping().await?;
                     }
                     Ok(true)

@@ -17,10 +17,12 @@ mod dialect;
 mod procedure;
 mod query;
 mod row;
+mod step;
 
-pub(super) use change::{Answer, Step, take};
+pub(super) use change::take;
 pub(super) use connection::{Connection, Pool, Source, Transaction};
 pub(super) use dialect::postgres_schema;
 pub(super) use procedure::Procedures;
 pub(super) use query::{Query, QueryAs, Value, query, query_as, query_made};
 pub(super) use row::{FromRow, Row, from_row};
+pub(super) use step::{Answer, Step};

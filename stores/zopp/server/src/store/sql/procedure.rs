@@ -12,9 +12,8 @@ use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
 use super::{
-    Query, Row, Source, Value,
-    change::{Answer, Kind, Step},
-    dialect, query, query_made,
+    Query, Row, Source, Value, dialect, query, query_made,
+    step::{Answer, Kind, Step},
 };
 use crate::store::StoreError;
 
@@ -22,6 +21,12 @@ use crate::store::StoreError;
 const REFUSED: &str = "ZP001";
 /// The message of that, before the number of the statement.
 const REFUSED_AT: &str = "the change is refused at statement ";
+/// The form of all procedures: what stands in them around the statements of a change.
+const FORM: u8 = 1;
+/// Each statement sees what was committed before it began, such as a revocation that it waited for. A session that a pooler opened without our settings may
+/// be another one.
+const ISOLATED: &str = "IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE EXCEPTION \
+                        'a change needs the isolation level read committed: let the pooler pass the settings of a session on'; END IF;\n";
 /// PostgreSQL's code for a procedure that does not exist.
 const UNDEFINED: &str = "42883";
 /// How a procedure is made: not by two at the same time.
@@ -87,9 +92,10 @@ fn calling<'q>(name: &str, steps: &[Step<'q>], answer: &Answer<'q>) -> Query<'q>
     values.into_iter().fold(call, Query::bind)
 }
 
-/// The name of a procedure, which is another one if anything in it is.
+/// The name of a procedure, which is another one if anything in it is. Change [`FORM`] together with the form of [`definition`].
 fn name(steps: &[Step<'_>], answer: &Answer<'_>) -> String {
     let mut digest = Sha256::new();
+    digest.update([FORM]);
     for step in steps {
         digest.update([match step.kind {
             Kind::Write => 0_u8,
@@ -108,7 +114,7 @@ fn name(steps: &[Step<'_>], answer: &Answer<'_>) -> String {
 }
 
 fn definition(name: &str, steps: &[Step<'_>], answer: &Answer<'_>) -> String {
-    let (mut parameters, mut body) = (Vec::new(), String::new());
+    let (mut parameters, mut body) = (Vec::new(), ISOLATED.to_owned());
     for (number, Step { query, kind }) in steps.iter().enumerate() {
         let statement = dialect::renumbered(query.sql(), '$', parameters.len());
         parameters.extend(query.values().iter().map(value_type));
@@ -199,7 +205,7 @@ mod tests {
             made,
             format!(
                 "CREATE OR REPLACE PROCEDURE zopp_change_x(TEXT, TEXT, BIGINT, BOOLEAN, BYTEA, TEXT, INOUT zopp_answer_1 BIGINT, \
-                 INOUT zopp_answer_2 BIGINT) LANGUAGE plpgsql AS $zopp$\nBEGIN\nPERFORM f($1);\n\
+                 INOUT zopp_answer_2 BIGINT) LANGUAGE plpgsql AS $zopp$\nBEGIN\n{ISOLATED}PERFORM f($1);\n\
                  PERFORM 1 FROM t WHERE x = $2 AND y = $2 AND z = $3;\n{}INSERT INTO t VALUES ($4, '?');\nUPDATE t SET x = $5;\n{}\
                  SELECT * INTO zopp_answer_1, zopp_answer_2 FROM (SELECT v, w FROM t WHERE x = $6) answered;\nEND\n$zopp$",
                 refused(1),
