@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(lists(), 2);
         let one = create("one").await;
         assert_eq!(routers.list("").await.unwrap(), []);
-        assert_eq!(networks.list("").await.unwrap(), [one.clone()]);
+        assert_eq!(networks.list("").await.unwrap(), std::slice::from_ref(&one));
         assert_eq!(lists(), 3);
         let two = create("two").await;
         let mut found = networks.list("").await.unwrap();
