@@ -1,7 +1,7 @@
 //! A change as a list of statements, between which nobody decides: what they depend on are statements themselves, which must have an effect.
 //!
 //! So the way to the database and back is not in between, while others wait for a row. SQLite gets all that write together inside of a transaction,
-//! PostgreSQL gets all as one [procedure](super::procedure).
+//! PostgreSQL gets all as one [`procedure`].
 
 use super::{
     Connection, Pool, Row, Source,
