@@ -55,6 +55,11 @@ impl Record {
         record.filter(|record| record.cluster == cluster && record.uid == uid).ok_or(ForeignRecord)
     }
 
+    /// Whether the text is the record of the object with this uid, in whatever cluster.
+    pub fn is_of(text: &str, uid: &str) -> bool {
+        serde_json::from_str::<Self>(text).is_ok_and(|record| record.uid == uid)
+    }
+
     /// The text to write on the object.
     pub fn text(&self) -> String {
         // Strings in maps cannot fail to be JSON.
@@ -101,5 +106,6 @@ mod tests {
             assert_eq!(Record::read(Some(text), cluster, uid), Err(ForeignRecord), "{text} {cluster} {uid}");
         }
         assert_eq!(Record::read(None, "c", "u"), Ok(Record::new("c", "u")));
+        assert!(Record::is_of(&text, "u") && !Record::is_of(&text, "copy") && !Record::is_of("{}", "u"));
     }
 }

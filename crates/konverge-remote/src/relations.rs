@@ -37,7 +37,8 @@ pub struct Interest {
     pub uid: String,
     /// When the object was created, in seconds since 1970. Of two objects that claim one item, the older keeps it.
     pub created: i64,
-    /// Whether the object has a record of an item. Of two objects that were created in the same second, it keeps the item.
+    /// Whether the object has a record of its own, and not a copy of another object's. Of two objects that were created in the same second, it keeps
+    /// the item.
     pub is_recorded: bool,
     /// Whether the object is being deleted.
     pub is_deleting: bool,

@@ -16,7 +16,7 @@ use konverge_core::{
 };
 use konverge_gen::Access;
 use konverge_remote::{
-    Binding, Failure, Finalized, Interest, Ledger, News, Remote, Remotes, Settings, Standing, Step, Subject,
+    Binding, Failure, Finalized, Interest, Ledger, News, Record, Remote, Remotes, Settings, Standing, Step, Subject,
 };
 use konverge_runtime::{
     cache::Store,
@@ -111,7 +111,7 @@ fn subject(key: &ObjectKey, kind: String) -> Subject {
     Subject { kind, namespace: key.namespace.clone(), name: key.name.clone() }
 }
 
-/// Adds to an interest what every object says of itself: its uid and age, whether it has a [`RECORD`], and whether it is being deleted.
+/// Adds to an interest what every object says of itself: its uid and age, whether it has a [`RECORD`] of its own, and whether it is being deleted.
 ///
 /// A controller does this by itself. A tool beside it, such as one that shows the plan of the next run, needs it to tell the interests.
 #[must_use]
@@ -119,7 +119,8 @@ pub fn interest_of<K: Resource>(object: &K, mut interest: Interest) -> Interest 
     let metadata = object.meta();
     interest.uid = metadata.uid.clone().unwrap_or_default();
     interest.created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
-    interest.is_recorded = metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(RECORD));
+    let record = metadata.annotations.as_ref().and_then(|annotations| annotations.get(RECORD));
+    interest.is_recorded = record.is_some_and(|record| Record::is_of(record, &interest.uid));
     interest.is_deleting = metadata.deletion_timestamp.is_some();
     interest
 }

@@ -198,7 +198,6 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "an open defect: a copy is not always refused by the claim of the older object; see the closing note"]
 async fn an_object_copied_with_its_annotations_and_status_has_no_claim_on_the_item() {
     let stage = Stage::set().await;
     let operator = stage.start(&[]).await;
@@ -214,17 +213,8 @@ async fn an_object_copied_with_its_annotations_and_status_has_no_claim_on_the_it
 
     let _operator = stage.start(&[]).await;
     // The older object stands for the item.
+    stage.says(&objects.resources, "copy", "Stalled", "Claimed").await;
     stage.says(&objects.groups, "copy", "Stalled", "Claimed").await;
-    // The claim of a resource is known when its network is. If the copy is looked at before, the mark of the item tells whose it is.
-    stage
-        .until("the copy of the resource is refused", async || {
-            let copy = serde_json::to_value(objects.resources.get("copy").await.unwrap()).unwrap();
-            let conditions = copy["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            conditions.iter().any(|known| {
-                known["type"] == "Stalled" && (known["reason"] == "Claimed" || known["reason"] == "NotOurs")
-            })
-        })
-        .await;
     // Policies may have one name twice, so the copy has one of its own, or none.
     stage.delete(&objects.groups, "copy").await;
     stage.delete(&objects.resources, "copy").await;
