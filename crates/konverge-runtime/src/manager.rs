@@ -64,11 +64,11 @@ pub struct Manager {
 /// The tasks of a program, by the replicas that run them and by what they wait for at the end.
 #[derive(Default)]
 struct Tasks {
-    /// Those that run from start to stop.
+    /// They run from start to stop.
     all_along: Vec<BoxedTask>,
     /// The servers that others call.
     servers: Vec<BoxedTask>,
-    /// Those that wait for the lease.
+    /// They wait for the lease.
     leader: Vec<BoxedTask>,
 }
 

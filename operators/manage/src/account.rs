@@ -163,7 +163,7 @@ impl Account {
         }
         let begun = Instant::now();
         let networks: Arc<Vec<Network>> = Arc::new(self.list(&Collection::Networks).await?);
-        // An empty answer after one with networks is asked for again, by whoever got it.
+        // An empty list may be wrong. A collection that had items asks again.
         *known = (!networks.is_empty()).then(|| (begun, Arc::clone(&networks)));
         Ok(networks)
     }

@@ -331,7 +331,7 @@ async fn the_page_of_the_installation_leads_to_a_release_that_passes_its_own_tes
     let install = section(INSTALL, "2. Install the chart");
     assert!(install.contains("$ helm test konverge --namespace konverge-system\n"), "{install}");
     reader.follow(install).await;
-    // The pod has ended with success, so Helm has deleted it. What it printed is left.
+    // The pod has ended with success, so Helm has deleted it. Its log is left.
     let log = fs::read_to_string(reader.plane.run_directory().path().join("konverge-test.log")).unwrap();
     assert!(log.starts_with("http://127.0.0.1:") && log.ends_with("/readyz is ready\n"), "{log}");
 }

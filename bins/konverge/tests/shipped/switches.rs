@@ -174,11 +174,27 @@ impl Reader {
         self.run(&revision_of(workload), &[revision]).await;
     }
 
-    /// Changes a value of the Secret `db`, and waits until the workload `web` is rolled for it.
-    async fn rolls_for_the_secret(&mut self) {
-        self.is_recorded().await;
+    /// Changes the value of the Secret `db`.
+    async fn change_the_secret(&mut self) {
         let patch = r#"kubectl patch secret db --namespace shop --patch '{"stringData":{"password":"two"}}'"#;
         self.run(patch, &[]).await;
+    }
+
+    /// Waits until the content of the Secret `db` in Vault has the mark of push.
+    async fn is_marked(&mut self) {
+        let look = format!("kubectl get secret db --namespace shop && {VAULT} $VAULT_ADDR/v1/secret/metadata/shop/db");
+        self.run(&look, &["…vault-sync.io/owner…"]).await;
+    }
+
+    /// Changes the value of the Secret `db`, and waits until the workload `web` is rolled for it.
+    async fn rolls_for_the_secret(&mut self) {
+        self.is_recorded().await;
+        self.change_the_secret().await;
+        self.is_rolled().await;
+    }
+
+    /// Waits until the workload `web` is rolled.
+    async fn is_rolled(&mut self) {
         let events = "kubectl get events --namespace shop --field-selector reason=RolledOut";
         self.run(events, &["… Normal RolledOut deployment/web …"]).await;
     }
@@ -304,8 +320,7 @@ metadata:
     reader.is_recorded().await;
     reader.run("printf two | zopp secret set password - -w acme -p backend -e production", &[]).await;
     reader.run(keys, &[r#"{"password":"dHdv"}"#]).await;
-    let events = "kubectl get events --namespace shop --field-selector reason=RolledOut";
-    reader.run(events, &["… Normal RolledOut deployment/web …"]).await;
+    reader.is_rolled().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -331,11 +346,9 @@ async fn users_of_push_secret_switch_as_the_page_says_and_vault_keeps_what_it_ha
     reader.follow(steps_before(PUSH, 2)).await;
 
     reader.follow(section(PUSH_SECRET, "Switch")).await;
-    let marked = format!("kubectl get secret db --namespace shop && {VAULT} $VAULT_ADDR/v1/secret/metadata/shop/db");
-    reader.run(&marked, &["…vault-sync.io/owner…"]).await;
+    reader.is_marked().await;
     reader.run("vault kv get secret/shop/api", &["key    one"]).await;
-    let changed = r#"kubectl patch secret db --namespace shop --patch '{"stringData":{"password":"two"}}'"#;
-    reader.run(changed, &[]).await;
+    reader.change_the_secret().await;
     reader.run("vault kv get secret/shop/db", &["version    2", "password    two"]).await;
 }
 
@@ -346,30 +359,27 @@ async fn users_of_vault_sync_operator_switch_as_the_page_says_and_vault_stays_as
     reader.follow(&login_of_files()).await;
     // The remains of the original: its Deployment, an object with its finalizer, and content without a mark.
     let content = r#"{"data":{"password":"one"}}"#;
-    let vault = "curl --silent --fail --header \"X-Vault-Token: $VAULT_TOKEN\"";
-    for command in [
-        "kubectl create namespace vault-sync-operator-system",
-        "kubectl create deployment vault-sync-operator-controller-manager --namespace vault-sync-operator-system \
-         --image=ghcr.io/danieldonoghue/vault-sync-operator:v1",
-        "kubectl create namespace shop",
-        "kubectl create secret generic db --namespace shop --from-literal=password=one",
-        "kubectl annotate secret db --namespace shop vault-sync.io/path=secret/data/shop/db",
-        r#"kubectl patch secret db --namespace shop --patch '{"metadata":{"finalizers":["vault-sync.io/finalizer"]}}'"#,
-        &format!("{vault} --data '{content}' $VAULT_ADDR/v1/secret/data/shop/db"),
-    ] {
-        reader.run(command, &[]).await;
-    }
+    reader
+        .run_all(&[
+            "kubectl create namespace vault-sync-operator-system",
+            "kubectl create deployment vault-sync-operator-controller-manager --namespace vault-sync-operator-system \
+             --image=ghcr.io/danieldonoghue/vault-sync-operator:v1",
+            "kubectl create namespace shop",
+            "kubectl create secret generic db --namespace shop --from-literal=password=one",
+            "kubectl annotate secret db --namespace shop vault-sync.io/path=secret/data/shop/db",
+            r#"kubectl patch secret db --namespace shop --patch '{"metadata":{"finalizers":["vault-sync.io/finalizer"]}}'"#,
+            &format!("{VAULT} --data '{content}' $VAULT_ADDR/v1/secret/data/shop/db"),
+        ])
+        .await;
     let switch = section(VAULT_SYNC_OPERATOR, "Switch");
     assert!(switch.contains("`--existing=adopt`"), "{switch}");
     reader.words.push(("--existing=refuse", "--existing=adopt".to_owned()));
     reader.edit("deploy/vault-sync-operator.yaml");
     reader.follow(switch).await;
 
-    let marked = format!("kubectl get secret db --namespace shop && {vault} $VAULT_ADDR/v1/secret/metadata/shop/db");
-    reader.run(&marked, &["…vault-sync.io/owner…"]).await;
+    reader.is_marked().await;
     reader.run("vault kv get secret/shop/db", &["version    1", "password    one"]).await;
-    let changed = r#"kubectl patch secret db --namespace shop --patch '{"stringData":{"password":"two"}}'"#;
-    reader.run(changed, &[]).await;
+    reader.change_the_secret().await;
     reader.run("vault kv get secret/shop/db", &["version    2", "password    two"]).await;
 }
 

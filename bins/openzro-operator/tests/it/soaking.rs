@@ -22,6 +22,7 @@ use kube::{
     api::ListParams,
     core::{ApiResource, DynamicObject},
 };
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -46,36 +47,16 @@ const EDITS: usize = 5;
 /// Faults end with a round, and pauses after them last up to two minutes.
 const SETTLED: Duration = Duration::from_mins(5);
 
-/// Numbers of a seed (`SplitMix64`).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-}
-
 /// The faults of requests, while the weather is bad.
 struct Weather {
     is_bad: AtomicBool,
-    random: Mutex<Random>,
+    random: Mutex<SmallRng>,
 }
 
 impl Weather {
     fn fault(&self, seen: &Seen) -> Option<Fault> {
         let mut random = self.random.lock().unwrap();
-        if !self.is_bad.load(Ordering::SeqCst) || !random.one_in(6) {
+        if !self.is_bad.load(Ordering::SeqCst) || !random.random_ratio(1, 6) {
             return None;
         }
         let of_any = [
@@ -90,8 +71,7 @@ impl Weather {
         // A list that is `null` is an empty one: a server that lies about all it has.
         let of_writes = [Trouble::Null];
         let troubles: Vec<_> = of_any.iter().chain(of_writes.iter().filter(|_| seen.method != "GET")).collect();
-        let index = random.below(troubles.len() as u64);
-        troubles[usize::try_from(index).unwrap()].fault(seen)
+        troubles[random.random_range(0..troubles.len())].fault(seen)
     }
 }
 
@@ -148,7 +128,7 @@ impl Kind {
 /// The declared state: the object and the content of each slot that is taken.
 struct Plan<'a> {
     world: &'a World,
-    random: Random,
+    random: SmallRng,
     declared: BTreeMap<(Kind, u64), (String, u64)>,
     count: u64,
 }
@@ -162,8 +142,8 @@ impl Plan<'_> {
 
     /// Creates, edits or deletes an object.
     async fn change(&mut self) {
-        let kind = Kind::ALL[usize::from(self.random.one_in(3))];
-        let (slot, content) = ((kind, self.random.below(SLOTS)), self.fresh());
+        let kind = Kind::ALL[usize::from(self.random.random_ratio(1, 3))];
+        let (slot, content) = ((kind, self.random.random_range(0..SLOTS)), self.fresh());
         let resource = kind.resource();
         match self.declared.get(&slot).map(|(object, _)| object.clone()) {
             None => {
@@ -172,7 +152,7 @@ impl Plan<'_> {
                 self.world.create(&resource, &object, kind.spec(&object, content)).await;
                 self.declared.insert(slot, (object, content));
             }
-            Some(object) if self.random.one_in(4) => {
+            Some(object) if self.random.random_ratio(1, 4) => {
                 self.world.delete(&resource, &object).await;
                 self.declared.remove(&slot);
             }
@@ -190,7 +170,7 @@ impl Plan<'_> {
         let items = self.world.items(&kind.collection()).await;
         let item = items.iter().find(|item| kind.shown(item) == expected).unwrap();
         let place = kind.collection().place(item["id"].as_str().unwrap());
-        if kind == Kind::Group && self.random.one_in(2) {
+        if kind == Kind::Group && self.random.random_ratio(1, 2) {
             let name = format!("meddled {}", self.count);
             dashboard.modify(&place, |body| drop(body.insert("name".to_owned(), name.into()))).await.unwrap();
         } else {
@@ -312,11 +292,12 @@ async fn f37_random_plans_under_faults_end_as_declared_and_figures_stay_flat() {
     let world = stage.world().await;
     by_hand(&world).await;
     let before = of_people(&world).await;
-    let weather = Arc::new(Weather { is_bad: AtomicBool::new(false), random: Mutex::new(Random(!seed)) });
+    let weather =
+        Arc::new(Weather { is_bad: AtomicBool::new(false), random: Mutex::new(SmallRng::seed_from_u64(!seed)) });
     let decides = Arc::clone(&weather);
     world.front.plan(move |seen| decides.fault(seen));
     let mut operator = stage.start(&world);
-    let mut plan = Plan { world: &world, random: Random(seed), declared: BTreeMap::new(), count: 0 };
+    let mut plan = Plan { world: &world, random: SmallRng::seed_from_u64(seed), declared: BTreeMap::new(), count: 0 };
     let (mut figures, mut round) = (Figures::default(), 0);
     let begun = Instant::now();
     let half = Duration::from_secs(seconds) / 2;
@@ -326,9 +307,9 @@ async fn f37_random_plans_under_faults_end_as_declared_and_figures_stay_flat() {
         weather.is_bad.store(true, Ordering::SeqCst);
         for _ in 0..STEPS {
             plan.change().await;
-            sleep(Duration::from_millis(plan.random.below(60))).await;
-            if is_first_half && plan.random.one_in(20) {
-                if plan.random.one_in(2) {
+            sleep(Duration::from_millis(plan.random.random_range(0..60))).await;
+            if is_first_half && plan.random.random_ratio(1, 20) {
+                if plan.random.random_ratio(1, 2) {
                     operator.kill();
                 } else {
                     operator.terminate(LIMIT).await.unwrap();

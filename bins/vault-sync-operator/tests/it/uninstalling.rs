@@ -45,6 +45,15 @@ impl Installation {
         self.begin(|spec| spec.args(arguments), self.stage.server.address())
     }
 
+    /// Starts the operator, and waits until Vault has the Secret `db`. It is at the path `whole`.
+    async fn with_secret(&self, arguments: &[&str]) -> Process {
+        let (view, whole) = (&self.view, self.view.path("whole"));
+        let operator = self.start(arguments);
+        view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
+        until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
+        operator
+    }
+
     /// Starts a drain, which needs neither Vault nor a port.
     fn begin_drain(&self) -> Process {
         self.begin(|spec| spec.arg("drain"), "http://127.0.0.1:1")
@@ -100,10 +109,7 @@ async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
 async fn a_drain_waits_until_the_operator_has_stopped() {
     let installed = Installation::new("drain-early").await;
     let view = &installed.view;
-    let whole = view.path("whole");
-    let mut operator = installed.start(&["-leader-elect"]);
-    view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
-    until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
+    let mut operator = installed.with_secret(&["-leader-elect"]).await;
     let mut drain = installed.begin_drain();
     // The log is that of all processes.
     let lease = format!("lease={}/", installed.home);
@@ -116,17 +122,14 @@ async fn a_drain_waits_until_the_operator_has_stopped() {
     assert_eq!(installed.finalizers("Secret", "db").await, None);
     view.delete("Secret", "db").await.unwrap();
     assert!(view.is_gone("Secret", "db").await.unwrap());
-    assert!(view.holds(&whole, "n", "1").await.unwrap());
+    assert!(view.holds(&view.path("whole"), "n", "1").await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_names_what_an_operator_without_a_lease_has_taken_up_again() {
     let installed = Installation::new("drain-beside").await;
     let view = &installed.view;
-    let whole = view.path("whole");
-    let mut operator = installed.start(&[]);
-    view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
-    until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
+    let mut operator = installed.with_secret(&[]).await;
     let (succeeded, said) = installed.drain().await;
     let named = format!("Secret {}/db was released, and the operator has taken it up again", view.namespace);
     assert!(!succeeded && said.contains(&named) && said.contains("stop it"), "{said}");
@@ -178,11 +181,7 @@ async fn under_the_originals_role_all_is_drained_that_was_written_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_may_not_be_listed_and_may_have_been_written_on_makes_drain_fail_when_the_others_are_released() {
     let installed = Installation::new("drain-some").await;
-    let view = &installed.view;
-    let whole = view.path("whole");
-    let mut operator = installed.start(&[]);
-    view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
-    until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
+    let mut operator = installed.with_secret(&[]).await;
     operator.terminate(SOON).await.unwrap();
     let without = |manifest: String| manifest.replace("deployments, statefulsets", "statefulsets");
     let (_, kubeconfig) = installed.stage.another(without).await;

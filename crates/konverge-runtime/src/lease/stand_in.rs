@@ -117,7 +117,7 @@ pub async fn stand_in(
     let release = CancellationToken::new();
     let mut held = pin!(elector.run(release.clone()));
     tokio::select! {
-        // Whoever has the lease works, also at the last moment.
+        // A lease that comes at the last moment counts.
         biased;
         lost = &mut held => lost?,
         () = leadership.acquired() => {}

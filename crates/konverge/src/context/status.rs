@@ -5,7 +5,7 @@ use konverge_core::reasons;
 
 use crate::report::{AnyStatus, Verdict};
 
-/// What a run has said of its object until now.
+/// The verdict and the status of a run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) status: Option<Box<dyn AnyStatus>>,

@@ -8,7 +8,7 @@
 //! unmaps a large block, which gives locked memory back as well. Only the start of a program can tell glibc what is large, so the program starts
 //! itself once more.
 
-/// What the start of the program tells glibc.
+/// The variables by which the start of the program configures glibc.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const SETTINGS: [(&str, &str); 2] = [
     // Blocks of 256 KiB and more are large.

@@ -222,7 +222,7 @@ pub(super) fn insertion(row: &AuditRow) -> Query<'_> {
     insertion_of(new_id(), clock::now_milliseconds(), row)
 }
 
-/// The same for a change that sets a key, before it does: the action is that of a new key if there is none of that name.
+/// The statement that writes a row before a change sets a key. The action is that of a new key if the environment has no key of that name.
 pub(super) fn insertion_of_set<'q>(row: &'q AuditRow, environment_id: &'q str, key: &'q str) -> Query<'q> {
     let insertion = insertion!(
         "CASE WHEN EXISTS (SELECT 1 FROM secrets WHERE env_id = ?15 AND key_name = ?16) THEN ?5 ELSE ?17 END"

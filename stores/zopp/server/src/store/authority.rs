@@ -5,7 +5,7 @@
 //! caller's rights, which its audit row carries. So every change obeys each revocation that was committed before it.
 //!
 //! A change that is one round trip cannot wait for a decision here. It depends on the facts by which the decision was made: if they are not what
-//! they were, nothing is written, and whoever made the change decides again.
+//! they were, nothing is written, and the store decides again.
 
 use super::{
     Scope, StoreError, grants,

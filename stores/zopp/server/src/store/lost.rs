@@ -1,4 +1,4 @@
-//! When a connection to PostgreSQL was last found gone. Those that nobody has used for long since may be gone as well.
+//! When a connection to PostgreSQL was last found gone. Connections that have been idle since then may be gone as well.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},

@@ -105,9 +105,14 @@ const SQLITE_BEGIN: &str = "BEGIN IMMEDIATE";
 const ALONE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(8821962840116625409)";
 /// How PostgreSQL lets a change of secrets be beside others of its kind, but beside no change that decides. The row of the
 /// environment orders those of one environment.
-const BESIDE_OTHERS: &str = "SELECT pg_advisory_xact_lock_shared(8821962840116625409)";
+macro_rules! beside_others {
+    () => {
+        "SELECT pg_advisory_xact_lock_shared(8821962840116625409)"
+    };
+}
+const BESIDE_OTHERS: &str = beside_others!();
 /// How PostgreSQL begins such a change.
-const BESIDE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared(8821962840116625409)";
+const BESIDE: &str = concat!("BEGIN ISOLATION LEVEL READ COMMITTED; ", beside_others!());
 /// How PostgreSQL begins a transaction that neither decides anything nor touches what others decide by.
 const APART: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// How PostgreSQL begins to read more than once of the same moment.

@@ -39,7 +39,7 @@ pub struct ContentSize {
     pub history_bytes: i64,
 }
 
-/// What there is by the names of a workspace, a project and an environment (`?1` to `?3`), for a principal (`?4`) and its user.
+/// Finds a workspace, a project and an environment by their names (`?1` to `?3`), as a principal (`?4`) and its user see them.
 /// Users see a workspace by ownership or membership, unless the device is barred from it. Services see it by holding its key.
 macro_rules! place {
     ($user:literal) => {
@@ -87,7 +87,7 @@ const LOCATE_FOR: &str = concat!(
     ") held ON place.workspace_id IS NOT NULL"
 );
 
-/// Who calls, as far as the database knows.
+/// The caller, as far as the database knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownCaller {
     /// The principal.

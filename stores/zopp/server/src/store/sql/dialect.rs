@@ -7,6 +7,15 @@ pub(super) fn postgres(sql: &str) -> String {
 
 /// Returns the statement with placeholders that have another mark than `?`, and numbers that are higher by `offset`.
 pub(super) fn renumbered(sql: &str, mark: char, offset: usize) -> String {
+    with_placeholders(sql, |translated, number| {
+        translated.push(mark);
+        translated.push_str(&(offset + number).to_string());
+    })
+}
+
+/// Returns the statement with each placeholder as `write` writes it. It gets the text so far, and the number of the value: that of `?2`, or the next for a
+/// bare `?`.
+pub(super) fn with_placeholders(sql: &str, mut write: impl FnMut(&mut String, usize)) -> String {
     let mut translated = String::with_capacity(sql.len() + 32);
     let mut bare = 0;
     let mut quoted = false;
@@ -27,8 +36,7 @@ pub(super) fn renumbered(sql: &str, mark: char, offset: usize) -> String {
                     bare += 1;
                     number = bare;
                 }
-                translated.push(mark);
-                translated.push_str(&(offset + number).to_string());
+                write(&mut translated, number);
             }
             _ => translated.push(character),
         }

@@ -157,24 +157,10 @@ impl<'q> Query<'q> {
 
     /// Adds the statement to a text, and its values to those of the text: one for each place at which one stands.
     fn append(&self, sql: &mut String, values: &mut Vec<Value<'q>>) {
-        let (mut bare, mut quoted) = (0, false);
-        let mut characters = self.sql.chars().peekable();
-        while let Some(character) = characters.next() {
-            sql.push(character);
-            quoted ^= character == '\'';
-            if character == '?' && !quoted {
-                let mut number = 0;
-                while let Some(digit) = characters.peek().and_then(|next| next.to_digit(10)) {
-                    number = number * 10 + digit as usize;
-                    characters.next();
-                }
-                if number == 0 {
-                    bare += 1;
-                    number = bare;
-                }
-                values.extend(self.values.get(number - 1).cloned());
-            }
-        }
+        *sql += &dialect::with_placeholders(&self.sql, |sql, number| {
+            sql.push('?');
+            values.extend(self.values.get(number - 1).cloned());
+        });
     }
 
     pub(super) fn sqlite(self) -> sqlx::query::Query<'static, Sqlite, SqliteArguments> {
