@@ -383,9 +383,11 @@ impl Applier {
                 if is_read_by_caller || matches!(refusal, ApplyError::Conflict { .. }) {
                     return Err(refusal);
                 }
-                Err(match still_there(&self.client, object, &requests, uid).await? {
-                    Some(now) => annotation_sizes::explained(refusal, &now, body),
-                    None => target.gone(),
+                Err(match still_there(&self.client, object, &requests, uid).await {
+                    Ok(Some(now)) => annotation_sizes::explained(refusal, &now, body),
+                    Ok(None) => target.gone(),
+                    // The refusal says more than the failure to find out its cause.
+                    Err(_) => refusal,
                 })
             }
             _ => Err(answer.refusal(&target.object)),

@@ -127,12 +127,8 @@ impl Applier {
         let request = target.requests().patch(target.name(), &parameters, &Patch::<()>::Json(patch));
         let answer = send(self.client(), &target.object, target.asking(request)).await?;
         match answer.code {
-            StatusCode::NOT_FOUND => {
-                if let Some(writing) = writing {
-                    writing.deleted(uid);
-                }
-                Err(target.gone())
-            }
+            // Somebody else deleted it, which the watch is to show.
+            StatusCode::NOT_FOUND => Err(target.gone()),
             // Of all that the API server could find wrong with such a patch, only a failed test is left.
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY => Err(target.out_of_date()),
             _ => {

@@ -58,7 +58,7 @@ pub struct Context<K: Object>(Arc<Inner<K>>);
 struct Inner<K: Object> {
     shared: Arc<Shared<K>>,
     object: Arc<K>,
-    is_cached: bool,
+    known_from: KnownFrom,
     attempt: u32,
     reasons: BTreeSet<&'static str>,
     said: Mutex<Said>,
@@ -66,6 +66,17 @@ struct Inner<K: Object> {
     written: Mutex<Option<Arc<K>>>,
     /// Set once the finalizer is there.
     held: OnceCell<()>,
+}
+
+/// How a run knows its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KnownFrom {
+    /// The cache has it.
+    Cache,
+    /// The API server has it, and the cache does not. Writes of the run must not bring it in there.
+    ApiServer,
+    /// It is gone, and this is its last state.
+    Memory,
 }
 
 impl<K: Object> Clone for Context<K> {
@@ -76,25 +87,30 @@ impl<K: Object> Clone for Context<K> {
 
 impl<K: Object> Context<K> {
     pub(crate) fn new(shared: Arc<Shared<K>>, object: Arc<K>, attempt: u32, reasons: BTreeSet<&'static str>) -> Self {
-        Self::of(shared, object, true, attempt, reasons)
+        Self::of(shared, object, KnownFrom::Cache, attempt, reasons)
     }
 
-    /// A run for an object that is not in the cache. Its writes must not bring it in there.
-    pub(crate) fn uncached(shared: Arc<Shared<K>>, object: K, request: Request<ObjectKey>) -> Self {
-        Self::of(shared, Arc::new(object), false, request.attempt, request.reasons)
+    /// A run for an object that is not in the cache.
+    pub(crate) fn uncached(shared: Arc<Shared<K>>, object: K, request: &Request<ObjectKey>) -> Self {
+        Self::of(shared, Arc::new(object), KnownFrom::ApiServer, request.attempt, request.reasons.clone())
+    }
+
+    /// A run for an object that is gone, to clean up what was made for it.
+    pub(crate) fn gone(shared: Arc<Shared<K>>, object: Arc<K>, request: &Request<ObjectKey>) -> Self {
+        Self::of(shared, object, KnownFrom::Memory, request.attempt, request.reasons.clone())
     }
 
     fn of(
         shared: Arc<Shared<K>>,
         object: Arc<K>,
-        is_cached: bool,
+        known_from: KnownFrom,
         attempt: u32,
         reasons: BTreeSet<&'static str>,
     ) -> Self {
         Self(Arc::new(Inner {
             shared,
             object,
-            is_cached,
+            known_from,
             attempt,
             reasons,
             said: Mutex::default(),
@@ -130,7 +146,13 @@ impl<K: Object> Context<K> {
 
     /// For writing what is neither a child nor the status.
     pub fn applier(&self) -> &Applier {
-        if self.0.is_cached { &self.0.shared.applier } else { &self.0.shared.applier_past_cache }
+        let Shared { applier, applier_past_cache, .. } = &*self.0.shared;
+        if self.0.known_from == KnownFrom::Cache { applier } else { applier_past_cache }
+    }
+
+    /// Whether the object is gone, so that nothing can be written to it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.known_from == KnownFrom::Memory
     }
 
     /// The cache of the controller's own kind.

@@ -57,6 +57,16 @@ pub(crate) struct Deselected<K: Object> {
     pub(crate) keys: Mutex<HashMap<ObjectKey, Option<String>>>,
 }
 
+/// An object of a name that the cache does not have.
+pub(crate) enum Found<K> {
+    /// There is none, as far as anybody asked.
+    Nothing,
+    /// It is no business of this process. The uid tells which object it is.
+    Other(Option<String>),
+    /// It is to be cleaned up and released.
+    ToRelease(K),
+}
+
 /// The decision about an object that is not in the cache and has the finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -104,18 +114,23 @@ impl<K: Object> Deselected<K> {
         self.lock().remove(key);
     }
 
-    /// Returns the object if it is to be released. Sends nothing unless the object [left](Self::left).
-    pub(crate) async fn find(&self, key: &ObjectKey) -> Result<Option<K>, Error> {
+    /// Looks for the object of this name. Sends nothing unless it [left](Self::left).
+    pub(crate) async fn find(&self, key: &ObjectKey) -> Result<Found<K>, Error> {
         if !self.has(key) {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
         let api = self.api(key.namespace.as_deref());
         let name = format!("metadata.name={}", key.name);
         let mut found = api.list(&ListParams::default().fields(&name)).await?.items;
-        let Some(object) = found.pop().filter(|object| self.finalizers.hold(object)) else {
+        let Some(object) = found.pop() else {
             self.forget(key);
-            return Ok(None);
+            return Ok(Found::Nothing);
         };
+        let uid = object.meta().uid.clone();
+        if !self.finalizers.hold(&object) {
+            self.forget(key);
+            return Ok(Found::Other(uid));
+        }
         let matching = self.matching(Some(&name));
         let matches = match &matching {
             Some(parameters) => !api.list_metadata(parameters).await?.items.is_empty(),
@@ -123,10 +138,10 @@ impl<K: Object> Deselected<K> {
         };
         if matches {
             self.forget(key);
-            return Ok(None);
+            return Ok(Found::Other(uid));
         }
-        self.lock().insert(key.clone(), object.meta().uid.clone());
-        Ok(Some(object))
+        self.lock().insert(key.clone(), uid);
+        Ok(Found::ToRelease(object))
     }
 
     /// Looks for objects that left the selection while no process saw it, at once and after each `period`, which is an hour at most. Never

@@ -61,6 +61,7 @@ mod controller;
 mod crds;
 mod deselected;
 mod error;
+mod escaped;
 mod exit;
 mod finalizers;
 mod flags;

@@ -264,6 +264,10 @@ impl<K: Object + Writable> Ledger for ObjectLedger<'_, K> {
 impl<K: Object + Writable> ObjectLedger<'_, K> {
     async fn write_record(&self, record: &str, hold: bool) -> Result<(), Error> {
         let (context, object) = (self.context, self.context.written());
+        if context.is_gone() {
+            // A record protects what the next run would need to know, and lives on the object.
+            return Ok(());
+        }
         let applier = context.applier();
         let after = if hold {
             let finalizer =

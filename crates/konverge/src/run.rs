@@ -28,7 +28,8 @@ use crate::{
     annotations::{PAUSED, is_paused},
     context::{Context, Shared},
     controller::{Controller, How, Retry},
-    deselected::Deselected,
+    deselected::{Deselected, Found},
+    escaped::Escaped,
     finalizers::Finalizers,
     inventory::{FormerChildren, Inventory},
     leading::Leading,
@@ -120,8 +121,9 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     let caching = caching.field_manager(writes.applier.manager());
     let base = Base::begin(name, &kind, &caching, selection, how.rest, setup);
     let deselected = finalizers.clone().and_then(|finalizers| base.deselected(&kind, finalizers, &writes, setup));
+    let escaped = finalizers.clone().map(|finalizers| base.escaped(finalizers));
     let has_children = !owned.is_empty();
-    let waker = Arc::new(base.waker(how.debounce, has_children, deselected.clone()));
+    let waker = Arc::new(base.waker(how.debounce, has_children, deselected.clone(), escaped.clone()));
     let subscriber = waker.follow(predicate, only.clone(), finalizers.clone());
     let inventory = has_children.then(|| base.inventory(&owned, &writes, Arc::clone(&waker)));
     let Base { name, cache, selection, leading, .. } = base;
@@ -157,7 +159,7 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     });
     let standard = shared.report.as_ref().map(|report| report.standard);
     crate::metrics::measure(&setup.metrics, &setup.series.objects, &shared.name, &shared.cache.store, standard);
-    let engine = Engine { shared, reconciler, only, retry, told: Told::default(), deselected };
+    let engine = Engine { shared, reconciler, only, retry, told: Told::default(), deselected, escaped };
     let synced = join_all(synced).map(|_all| ()).boxed();
     Ok(Prepared { engine, waker, inventory, leading, synced, elector: writes.elector, how })
 }
@@ -222,10 +224,21 @@ impl<K: Object + Writable> Base<K> {
         })
     }
 
-    fn waker(&self, debounce: Duration, has_children: bool, deselected: Option<Arc<Deselected<K>>>) -> Waker<K> {
+    fn escaped(&self, finalizers: Finalizers) -> Arc<Escaped<K>> {
+        let (queue, leading) = (self.queue.clone(), self.leading.clone());
+        Arc::new(Escaped { queue, finalizers, leading, objects: Mutex::default() })
+    }
+
+    fn waker(
+        &self,
+        debounce: Duration,
+        has_children: bool,
+        deselected: Option<Arc<Deselected<K>>>,
+        escaped: Option<Arc<Escaped<K>>>,
+    ) -> Waker<K> {
         let store = self.cache.store.clone();
         let by_uid = has_children.then(|| store.index(|object: &K| object.uid().into_iter().collect()));
-        Waker { store, queue: self.queue.clone(), debounce, by_uid, deselected }
+        Waker { store, queue: self.queue.clone(), debounce, by_uid, deselected, escaped }
     }
 
     /// The record of the kinds of children.
@@ -306,6 +319,8 @@ pub(crate) struct Engine<K: Object, R> {
     told: Told,
     /// None if no object can leave the selection with our finalizer.
     deselected: Option<Arc<Deselected<K>>>,
+    /// None without a finalizer.
+    escaped: Option<Arc<Escaped<K>>>,
 }
 
 impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
@@ -321,8 +336,19 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
             return Ok(Action::Done);
         }
         self.told.forget(&request.key);
-        let Some(object) = self.shared.cache.store.get(&request.key) else {
-            return self.release_deselected(request).await;
+        let cached = self.shared.cache.store.get(&request.key);
+        let found = match &self.deselected {
+            Some(deselected) if cached.is_none() => deselected.find(&request.key).await?,
+            _ => Found::Nothing,
+        };
+        let action = self.clean_up_after_escaped(&request, cached.as_deref(), &found).await?;
+        if action != Action::Done {
+            return Ok(action);
+        }
+        let Some(object) = cached else {
+            let Found::ToRelease(object) = found else { return Ok(Action::Done) };
+            self.shared.children.load_key().await?;
+            return self.release(Context::uncached(Arc::clone(&self.shared), object, &request)).await;
         };
         let is_ours = self.only.as_ref().is_none_or(|only| only(&object));
         let context = |object| Context::new(Arc::clone(&self.shared), object, request.attempt, request.reasons.clone());
@@ -414,6 +440,9 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
             self.report(&context, Some(Failure::of(&error))).await?;
             return Err(error);
         }
+        if context.is_gone() {
+            return Ok(Action::Done);
+        }
         let claim = context.claim()?;
         if self.shared.children.has_any(&claim)? {
             // The last of them wakes us when it goes.
@@ -430,16 +459,42 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         Ok(Action::Done)
     }
 
-    /// Lets go of an object that the cache does not have, if it is one that left the selection.
-    async fn release_deselected(&self, request: Request<ObjectKey>) -> Result<Action, RunError<R::Error>> {
-        let Some(deselected) = &self.deselected else { return Ok(Action::Done) };
-        let Some(object) = deselected.find(&request.key).await? else { return Ok(Action::Done) };
-        self.shared.children.load_key().await?;
-        self.release(Context::uncached(Arc::clone(&self.shared), object, request)).await
+    /// Cleans up after objects of this name that went past the finalizer. `cached` and `found` are the object of the name as it is now.
+    async fn clean_up_after_escaped(
+        &self,
+        request: &Request<ObjectKey>,
+        cached: Option<&K>,
+        found: &Found<K>,
+    ) -> Result<Action, RunError<R::Error>> {
+        let Some(escaped) = &self.escaped else { return Ok(Action::Done) };
+        let there = match found {
+            Found::Nothing => cached.and_then(ResourceExt::uid),
+            Found::Other(uid) => uid.clone(),
+            Found::ToRelease(object) => object.uid(),
+        };
+        while let Some(object) = escaped.first(&request.key) {
+            // Else it only left the selection.
+            if object.uid() != there {
+                tracing::warn!(
+                    "the API server deleted the object past its finalizer; cleaning up what was made for it"
+                );
+                self.shared.children.load_key().await?;
+                let context = Context::gone(Arc::clone(&self.shared), Arc::clone(&object), request);
+                let action = self.release(context).await?;
+                if action != Action::Done {
+                    return Ok(action);
+                }
+            }
+            escaped.forget(&request.key, &object);
+        }
+        Ok(Action::Done)
     }
 
     /// Reports the end of the run in the status, and in an event if it is news or a refusal goes on.
     async fn report(&self, context: &Context<K>, failure: Option<Failure>) -> Result<(), ApplyError> {
+        if context.is_gone() {
+            return Ok(());
+        }
         let verdict = match &failure {
             Some(failure) => failure.verdict(),
             None => context.said().verdict().unwrap_or_else(Verdict::success),

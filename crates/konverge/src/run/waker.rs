@@ -13,6 +13,7 @@ use kube::{Resource, ResourceExt};
 use crate::{
     annotations::RECONCILE_AT,
     deselected::{Deselected, exists},
+    escaped::Escaped,
     finalizers::Finalizers,
     only::Only,
     owned::WakeOwner,
@@ -28,12 +29,15 @@ pub(crate) struct Waker<K: Object> {
     /// Finds owners by their uid. Made only where there are children, since it costs something for each object.
     pub(super) by_uid: Option<Index<K, String>>,
     pub(super) deselected: Option<Arc<Deselected<K>>>,
+    pub(super) escaped: Option<Arc<Escaped<K>>>,
 }
 
 impl<K: Object> Waker<K> {
     /// Whether there is an object of this name to work on.
     pub(super) fn is_there(&self, key: &ObjectKey) -> bool {
-        exists(&self.store, key) || self.deselected.as_ref().is_some_and(|deselected| deselected.has(key))
+        exists(&self.store, key)
+            || self.deselected.as_ref().is_some_and(|deselected| deselected.has(key))
+            || self.escaped.as_ref().is_some_and(|escaped| escaped.has(key))
     }
 
     /// Others may name objects that do not exist. A key without an object would stay in the queue of a standby, which no worker empties.
@@ -80,6 +84,9 @@ impl<K: Object> Waker<K> {
                 // An object that is gone needs no run: the garbage collector deletes its children, or they were deleted before the finalizer was
                 // removed.
                 waker.queue.remove_unless(key, || waker.is_there(key));
+                if let Some(escaped) = &waker.escaped {
+                    escaped.left(key, change);
+                }
                 if let Some(deselected) = &waker.deselected {
                     deselected.left(key, change);
                 }

@@ -10,6 +10,7 @@ mod cleaning;
 mod definitions;
 mod deselecting;
 mod dry_run;
+mod escaping;
 mod failing;
 mod faults;
 #[path = "../helm/mod.rs"]
