@@ -197,7 +197,10 @@ impl<R: Remote> Remotes<R> {
                 Step::Wait(reason, message) => return Err(Failure::after(LOOK_WHILE_DELETING, reason, message)),
                 Step::Refuse(failure) => return Err(failure),
                 step if ledger.is_dry_run() => return Err(dry(&step.describe::<R>(binding))),
-                Step::Record(entry) => run.write(entry).await?,
+                Step::Record(entry) => {
+                    run.write(entry).await?;
+                    lock(&self.0.memory).intent_counts(&run.mark);
+                }
                 Step::Create => {
                     let item = Arc::new(self.create(&mut run, desired).await?);
                     return Ok(Standing { item, origin: Origin::Made });
@@ -379,7 +382,11 @@ impl<R: Remote> Remotes<R> {
     }
 
     fn run<'a, L: Ledger>(&'a self, ledger: &'a L, binding: &'a Binding) -> Result<Run<'a, R, L>, Failure> {
-        Ok(Run::new(self.begun()?, ledger, binding))
+        let mut run = Run::new(self.begun()?, ledger, binding);
+        if lock(&self.0.memory).is_intent_void(&run.mark) {
+            run.forget_intent();
+        }
+        Ok(run)
     }
 
     /// Decides, after all reads that the decision needs.
@@ -445,9 +452,12 @@ impl<R: Remote> Remotes<R> {
             Err(failure) => {
                 if !failure.may_have_taken_effect() {
                     lock(&self.0.memory).forget_create(&run.mark);
-                    if !R::IS_MARKED {
-                        // Nothing was made, so no item of this name may count as made.
-                        run.retract().await?;
+                    // Nothing was made, so no item of this name may count as made.
+                    if !R::IS_MARKED
+                        && let Err(error) = run.retract().await
+                    {
+                        tracing::warn!(object = %run.subject, "cannot take back the record of a create that was refused: {error}");
+                        lock(&self.0.memory).intent_is_void(&run.mark);
                     }
                 }
                 Err(failure)

@@ -1,7 +1,7 @@
 //! The memory of a process about the items of a collection.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -31,6 +31,8 @@ pub struct LeftBehind {
 pub(crate) struct Memory {
     /// When the last create ended that may have taken effect.
     creates: HashMap<Mark, Instant>,
+    /// Objects that bear the intent of a create that the server refused, because it could not be taken back.
+    void: HashSet<Mark>,
     /// By scope and id: the fields that were written last, and how often they were undone.
     contests: HashMap<(String, String), (Vec<&'static str>, Contest, Instant)>,
     left: VecDeque<LeftBehind>,
@@ -45,6 +47,21 @@ impl Memory {
     /// Forgets a create whose effect is known.
     pub(crate) fn forget_create(&mut self, mark: &Mark) {
         self.creates.remove(mark);
+    }
+
+    /// Remembers that the recorded intent stands for nothing.
+    pub(crate) fn intent_is_void(&mut self, mark: &Mark) {
+        self.void.insert(mark.clone());
+    }
+
+    /// Remembers that the record was written anew.
+    pub(crate) fn intent_counts(&mut self, mark: &Mark) {
+        self.void.remove(mark);
+    }
+
+    /// Whether the recorded intent stands for nothing.
+    pub(crate) fn is_intent_void(&self, mark: &Mark) -> bool {
+        self.void.contains(mark)
     }
 
     /// Returns how often these fields will have been written in a row; `None` if others set them back so often that the write has to wait.

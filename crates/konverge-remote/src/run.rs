@@ -121,6 +121,14 @@ impl<'a, R: Remote, L: Ledger> Run<'a, R, L> {
         Ok(())
     }
 
+    /// Decides as if an intent were not recorded.
+    pub(crate) fn forget_intent(&mut self) {
+        let key = self.key();
+        if self.record.part(&key).is_some_and(|entry| entry.id.is_none()) {
+            self.record.set(&key, None);
+        }
+    }
+
     /// Takes the entry of the part out of the record.
     pub(crate) async fn retract(&mut self) -> Result<(), Failure> {
         self.record.set(&self.key(), None);

@@ -284,7 +284,6 @@ async fn settled(plan: &Plan<'_>, operator: &Process, round: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "an open defect: in one of four runs, beside other tests, a group of an object that was deleted or renamed stayed on the server"]
 async fn f37_random_plans_under_faults_end_as_declared_and_figures_stay_flat() {
     let seconds = setting("KONVERGE_SOAK_SECONDS").unwrap_or(SHORT);
     let seed = setting("KONVERGE_SOAK_SEED").unwrap_or(37);
@@ -335,7 +334,12 @@ async fn f37_random_plans_under_faults_end_as_declared_and_figures_stay_flat() {
     settled(&plan, &operator, round).await;
     assert_eq!(of_people(&world).await, before);
     let (growth, slowdown, changes) = (figures.growth(), figures.slowdown(), plan.count);
-    eprintln!("{changes} changes in {round} rounds of seed {seed}: memory x {growth:.2}, latency x {slowdown:.2}");
+    // The API server deletes an object now and then just as it gets its finalizer.
+    let escaped = operator.logged().matches("deleted the object past its finalizer").count();
+    eprintln!(
+        "{changes} changes in {round} rounds of seed {seed}, {escaped} objects past their finalizer: memory x {growth:.2}, \
+         latency x {slowdown:.2}"
+    );
     // Other tests share the machine with a short run.
     let (most_growth, most_slowdown) = if seconds < LONG { (1.3, 10.0) } else { (1.1, 1.1) };
     assert!(growth <= most_growth, "{:?}", figures.resident);

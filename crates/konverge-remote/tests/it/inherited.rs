@@ -1,10 +1,11 @@
 //! Items of a former operator, and the object that keeps an item that two want.
 
 use konverge_remote::{Adoption, Binding, Finalized, Interest, Ledger, Mark, Origin, Remotes};
+use tokio::time::sleep;
 
 use crate::{
     sharing::{Marked, object, reason, want},
-    world::{CLUSTER, FORMER, Object, Server, Shared, process},
+    world::{CLUSTER, FORMER, Fault, INTERVAL, Object, Server, Shared, process},
 };
 
 /// An object whose status has the id of this item.
@@ -209,4 +210,30 @@ async fn an_adopted_item_is_not_written_when_it_is_handed_over() {
     assert_eq!(remotes.hand_over(&first, &binding).await, Ok(Finalized::Done));
     let world = server.lock();
     assert_eq!((world.writes, world.items[&id].content), (writes, 7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_appears_after_a_refused_create_is_not_ours_even_if_the_record_could_not_be_taken_back() {
+    for is_made_by_others in [true, false] {
+        let server = Shared::default();
+        server.lock().faults = vec![(1, Fault::Refused)];
+        let remotes: Remotes<Server<false, true>> = process(&server);
+        let (one, binding) = (object("one", "u-1"), Binding::new("one"));
+        // The object changes between the create and the write that takes the record back.
+        one.world.lock().faults = vec![(1, Fault::Unreachable)];
+        assert_eq!(reason(one.reconcile(&remotes, &binding, &want("one", 1)).await), "Refused", "the create's own");
+        assert_ne!(one.world.lock().record, None);
+        let theirs = is_made_by_others.then(|| server.make_foreign("one", None));
+        sleep(3 * INTERVAL).await;
+        let again = one.reconcile(&remotes, &binding, &want("one", 1)).await;
+        if let Some(id) = &theirs {
+            assert_eq!(reason(again), "NameTaken");
+            let world = server.lock();
+            assert_eq!(world.items[id], world.foreign[id]);
+        } else {
+            assert_eq!(again.unwrap().content, 1);
+        }
+        assert_eq!(one.delete(&remotes, &binding).await, Ok(Finalized::Done));
+        assert_eq!(server.lock().items.len(), usize::from(is_made_by_others));
+    }
 }
