@@ -28,7 +28,9 @@ use crate::{
     shares::Share,
     state::State,
     status::{denied, exhausted, from_store},
-    store::{Action, AuditRow, Authority, ContentSize, EnvironmentRow, Need, PrincipalRow, ProjectRow, Scope},
+    store::{
+        Action, AuditRow, Authority, ContentSize, EnvironmentRow, Need, PrincipalRow, ProjectRow, Scope, StoreError,
+    },
     validate,
 };
 
@@ -349,7 +351,22 @@ impl Call {
         self.row.authority.add(Need::Member(place.workspace.id.clone()));
         self.rely_on_generation(&place.workspace.id);
         self.row.authority.add(Need::Role(place.scope.clone(), role, grants));
+        if let Some(remembered) = &self.caller.remembered {
+            self.row.authority.add(Need::Restored(remembered.restored_at));
+        }
         Ok((place, environment))
+    }
+
+    /// Looks up anew what was remembered for the call, if that is why the change was not made. Then the call begins anew.
+    pub(crate) async fn look_again(&mut self, error: &StoreError) -> Result<bool, Status> {
+        if self.caller.remembered.is_none() || !matches!(error, StoreError::Revoked(_) | StoreError::Missing) {
+            return Ok(false);
+        }
+        self.caller.look_again(&self.state).await?;
+        let principal = &self.caller.principal;
+        self.row.authority = Authority::of(&principal.id, principal.user_id.as_deref());
+        (self.row.workspace_id, self.row.project_id, self.row.environment_id) = (None, None, None);
+        Ok(true)
     }
 
     /// Refuses a caller whose role at the place is too low; a change is refused as well if the role is too low when it is written. A

@@ -3,8 +3,16 @@
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    audit::AuditQueue, auth::replay::ReplayCache, events::EventBus, guesses::GuessLimit, limit_hits::LimitHits,
-    policy::Policy, rechecks::Rechecks, revocations::Revocations, shares::Shares, store::Store,
+    audit::AuditQueue,
+    auth::{known::KnownCallers, replay::ReplayCache},
+    events::EventBus,
+    guesses::GuessLimit,
+    limit_hits::LimitHits,
+    policy::Policy,
+    rechecks::Rechecks,
+    revocations::Revocations,
+    shares::Shares,
+    store::Store,
 };
 
 /// The state that all calls share.
@@ -16,6 +24,8 @@ pub(crate) struct State {
     pub events: EventBus,
     /// The signatures that were received before.
     pub replays: ReplayCache,
+    /// What was looked up for changes of secrets.
+    pub known: KnownCallers,
     /// How often an address may guess a code.
     pub guesses: GuessLimit,
     /// Open watches of each principal.

@@ -32,6 +32,9 @@ pub(crate) fn from_store(error: StoreError) -> Status {
         StoreError::Revoked(Revoked::Key) => Status::aborted(
             "the workspace's key was replaced meanwhile, and this request was made with the former one; try again",
         ),
+        StoreError::Revoked(Revoked::Restored) => Status::aborted(
+            "the server's database was restored meanwhile; sign the request again, with a clock that is right",
+        ),
         StoreError::RightsChanged => Status::aborted("your rights changed again and again meanwhile; try again"),
         StoreError::Limit(reached) => exhausted(&reached, None),
         StoreError::Outage(_) => {
@@ -43,7 +46,7 @@ pub(crate) fn from_store(error: StoreError) -> Status {
                 "the server's database cannot be reached or written for now; try again later; the server's log says why",
             )
         }
-        StoreError::Corrupt(_) | StoreError::Database(_) => {
+        StoreError::Procedure { .. } | StoreError::Corrupt(_) | StoreError::Database(_) => {
             tracing::error!(error = &error as &dyn std::error::Error, "a request failed in the database");
             Status::internal("the server could not complete the request; its log says why")
         }

@@ -3,6 +3,7 @@
 //! The order of the checks is part of the contract: metadata, time, request hash, principal, signature, replay. Nothing about
 //! who exists is told to a caller who has not proven anything.
 
+pub(crate) mod known;
 pub(crate) mod replay;
 
 use konverge_zopp_crypto::{
@@ -13,7 +14,10 @@ use konverge_zopp_proto::method_path;
 use prost::Message;
 use tonic::{Request, Status, metadata::MetadataMap};
 
-use self::replay::{Admission, ReplayCache, SignatureDigest};
+use self::{
+    known::KnownCallers,
+    replay::{Admission, ReplayCache, SignatureDigest},
+};
 use crate::{
     clock,
     limits::Reached,
@@ -32,9 +36,36 @@ pub(crate) struct Caller {
     pub used: Option<SignatureDigest>,
     /// The place that was looked up together with the principal: its names, and what the principal sees there.
     pub place: Option<([String; 3], Option<Located>)>,
+    /// What the change depends on if all that was looked up is remembered from an earlier call.
+    pub remembered: Option<Remembered>,
+}
+
+/// What a change depends on that makes no look at the database of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Remembered {
+    /// The names of the place.
+    names: [String; 3],
+    /// When the request was signed (Unix seconds).
+    signed_at: i64,
+    /// The Unix second in which the database was last restored.
+    pub restored_at: Option<i64>,
 }
 
 impl Caller {
+    /// Looks up anew what was remembered, and refuses a principal that is none any more. Without anything remembered, does nothing.
+    pub(crate) async fn look_again(&mut self, state: &State) -> Result<(), Status> {
+        let Some(Remembered { names, signed_at, .. }) = self.remembered.take() else { return Ok(()) };
+        let by_name = names.each_ref().map(String::as_str);
+        state.known.forget(&self.principal.id, by_name);
+        let known = state.store.caller(&self.principal.id, Some(by_name)).await.map_err(from_store)?;
+        let known = known.ok_or_else(refused)?;
+        known_to_be_good(&known, signed_at, Repeat::Refused)?;
+        state.known.remember(by_name, &known);
+        self.principal = known.principal;
+        self.place = Some((names, known.located));
+        Ok(())
+    }
+
     /// The id of the user it belongs to; a service is refused.
     pub(crate) fn user_id(&self) -> Result<&str, Status> {
         self.principal
@@ -111,7 +142,8 @@ pub(crate) async fn authenticate<M: Message>(
     // The database takes no text with this character.
     let names =
         names.filter(|names| names.iter().all(|name| validate::lookup("name", name).is_ok() && !name.contains('\0')));
-    verify(&state.store, &state.replays, (&principal_id, names), (method, request_hash), &signed, repeat).await
+    let known = known::CALLS.iter().any(|call| method_path(call) == method).then_some(&state.known);
+    verify((&state.store, known), &state.replays, (&principal_id, names), (method, request_hash), &signed, repeat).await
 }
 
 /// The calls of the first generation that are signed.
@@ -160,7 +192,7 @@ fn admit_first_generation(state: &State, method: &str) -> Result<(), Status> {
 
 /// Verifies the signature of a request, which is a method with the hash of both it and its body, by the rules of its generation.
 async fn verify(
-    store: &Store,
+    (store, callers): (&Store, Option<&KnownCallers>),
     replays: &ReplayCache,
     (principal_id, names): (&str, Option<[&str; 3]>),
     (method, request_hash): (&str, [u8; 32]),
@@ -172,24 +204,18 @@ async fn verify(
     if signed.request_hash.is_some_and(|signed| signed != request_hash) {
         return Err(Status::unauthenticated(VerifyError::RequestHashMismatch.to_string()).into());
     }
-    // One answer for an unknown principal and for a wrong key: ids are not for guessing.
-    let refused = || Status::unauthenticated("principal is unknown or its signature does not match");
-    let known = store.caller(principal_id, names).await.map_err(from_store)?;
-    let KnownCaller { principal, restored_at, located } = known.ok_or_else(refused)?;
+    let remembered = callers.zip(names).and_then(|(callers, names)| callers.get(principal_id, names));
+    let is_remembered = remembered.is_some();
+    let known = match remembered {
+        Some(known) => known,
+        None => store.caller(principal_id, names).await.map_err(from_store)?.ok_or_else(refused)?,
+    };
+    let principal = &known.principal;
     let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
     signature::verify_hashed(signed.profile(), &public, method, &request_hash, signed).map_err(|_| refused())?;
-    if principal.disabled_at.is_some() {
-        return Err(disabled().into());
-    }
+    known_to_be_good(&known, signed.timestamp, repeat)?;
     let mut used = None;
     if repeat == Repeat::Refused {
-        // It may have taken effect after the backup was made, and the restored database does not know.
-        if restored_at.is_some_and(|restored_at| signed.timestamp < restored_at) {
-            return Err(Status::unauthenticated(
-                "this change was signed before the server's database was restored; sign it again, with a clock that is right",
-            )
-            .into());
-        }
         let digest = match signed.profile() {
             // All requests of a second have the same signature.
             Profile::V1 => replay::digest_of_request(principal_id, &signed.signature, &request_hash),
@@ -215,7 +241,33 @@ async fn verify(
             }
         }
     }
-    Ok(Caller { principal, used, place: names.map(|names| (names.map(str::to_owned), located)) })
+    if let (Some(callers), Some(names), false) = (callers, names, is_remembered) {
+        callers.remember(names, &known);
+    }
+    let KnownCaller { principal, restored_at, located } = known;
+    let names = names.map(|names| names.map(str::to_owned));
+    let remembered = names.clone().filter(|_| is_remembered);
+    let remembered = remembered.map(|names| Remembered { names, signed_at: signed.timestamp, restored_at });
+    Ok(Caller { principal, used, place: names.map(|names| (names, located)), remembered })
+}
+
+/// Refuses a principal that is disabled, and a change that was signed before the database was restored.
+fn known_to_be_good(known: &KnownCaller, signed_at: i64, repeat: Repeat) -> Result<(), Status> {
+    if known.principal.disabled_at.is_some() {
+        return Err(disabled());
+    }
+    // It may have taken effect after the backup was made, and the restored database does not know.
+    if repeat == Repeat::Refused && known.restored_at.is_some_and(|restored_at| signed_at < restored_at) {
+        return Err(Status::unauthenticated(
+            "this change was signed before the server's database was restored; sign it again, with a clock that is right",
+        ));
+    }
+    Ok(())
+}
+
+/// One answer for an unknown principal and for a wrong key: ids are not for guessing.
+fn refused() -> Status {
+    Status::unauthenticated("principal is unknown or its signature does not match")
 }
 
 /// Verifies the signature that a `Login` carries in its own fields: over the message with its signature left out.
@@ -230,7 +282,7 @@ pub(crate) async fn verify_login(
     let method = method_path("Login");
     let request_hash = signature::request_hash(&method, &message.encode_to_vec());
     let signed = Signed { timestamp: message.timestamp, signature, request_hash: Some(request_hash) };
-    Ok(verify(store, replays, (&principal.id, None), (&method, request_hash), &signed, Repeat::Refused).await?)
+    Ok(verify((store, None), replays, (&principal.id, None), (&method, request_hash), &signed, Repeat::Refused).await?)
 }
 
 /// Checks the proof, if there is one, that the registering client holds the private half of `public_key`. Stock clients send none.

@@ -42,11 +42,6 @@ pub(crate) async fn rotate(
 ) -> Result<proto::RotateWorkspaceKeyResponse, Status> {
     let place = admin(call, &message.workspace_name).await?;
     let workspace_id = place.workspace.id;
-    let outdated = || {
-        Status::aborted(
-            "the key of the workspace, its holders or its environments were changed meanwhile; read them again",
-        )
-    };
     let KeyState { generation, holders, .. } = current(call, &workspace_id).await?;
     if generation != message.expected_generation {
         return Err(outdated());
@@ -61,24 +56,18 @@ pub(crate) async fn rotate(
     if !message.wraps.iter().any(|wrap| wrap.principal_id == *own_id) {
         return Err(Status::invalid_argument("the new key must be wrapped for the caller as well"));
     }
-    let mut wraps = Vec::with_capacity(message.wraps.len());
-    for wrap in message.wraps {
+    let wraps = message.wraps.into_iter().map(|wrap| {
         let recipient = holders.iter().find(|holder| holder.id == wrap.principal_id).ok_or_else(outdated)?;
         let fields = key_wrap(&wrap.ephemeral_pub, &wrap.kek_wrapped, &wrap.kek_nonce)?;
-        let signed = signed_by_caller(
-            call,
-            Some(wrap.signature),
-            fields,
-            &workspace_id,
-            recipient.x25519_public_key.as_deref(),
-        )?;
-        wraps.push((wrap.principal_id, signed));
-    }
-    let mut environments = Vec::with_capacity(message.environments.len());
-    for proto::RewrappedDek { environment_id, dek_wrapped, dek_nonce } in message.environments {
-        let wrapped = validate::wrapped_key("dek_wrapped", &dek_wrapped)?;
-        environments.push((environment_id, wrapped, validate::nonce("dek_nonce", &dek_nonce)?));
-    }
+        let key = recipient.x25519_public_key.as_deref();
+        Ok((wrap.principal_id, signed_by_caller(call, Some(wrap.signature), fields, &workspace_id, key)?))
+    });
+    let wraps = wraps.collect::<Result<Vec<_>, Status>>()?;
+    let environments = message.environments.into_iter().map(|dek| {
+        let wrapped = validate::wrapped_key("dek_wrapped", &dek.dek_wrapped)?;
+        Ok((dek.environment_id, wrapped, validate::nonce("dek_nonce", &dek.dek_nonce)?))
+    });
+    let environments = environments.collect::<Result<Vec<_>, Status>>()?;
     let generation = link.generation;
     let rotation = KeyRotation {
         expected_generation: message.expected_generation,
@@ -105,6 +94,10 @@ pub(crate) async fn rotate(
         }
     };
     Ok(proto::RotateWorkspaceKeyResponse { generation, invites_revoked: u32::try_from(invites).unwrap_or(u32::MAX) })
+}
+
+fn outdated() -> Status {
+    Status::aborted("the key of the workspace, its holders or its environments were changed meanwhile; read them again")
 }
 
 /// How the key of a workspace was replaced.

@@ -22,37 +22,46 @@ use crate::{
 /// Sets one key.
 pub(crate) async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest) -> Result<proto::Empty, Status> {
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
-    let (place, environment) = resolve(call, names, Role::Write).await?;
-    let secret = SecretRow {
+    let (mut place, mut environment) = resolve(call, names, Role::Write).await?;
+    let secret = Arc::new(SecretRow {
         key: validate::secret_key(&message.key)?.to_owned(),
         nonce: validate::nonce("nonce", &message.nonce)?,
         // Moved, not copied: it may have megabytes.
         ciphertext: ciphertext(call, message.ciphertext)?,
-    };
-    let audit = call.audit(&secret.key);
-    let (key, workspace_id) = (secret.key.clone(), place.workspace.id);
-    let environment_id = environment.id.clone();
-    let changed = publishing(&call.state, environment.id, move |state| async move {
-        let change = state.store.upsert_secret(&workspace_id, &environment_id, &secret, &audit).await?;
-        Ok(((), Some(changed(key, change.version, false))))
     });
-    changed.await.map_err(or_missing("environment", &environment.name))?;
-    Ok(proto::Empty {})
+    loop {
+        let (audit, secret) = (call.audit(&secret.key), Arc::clone(&secret));
+        let (workspace_id, environment_id) = (place.workspace.id, environment.id.clone());
+        let changed = publishing(&call.state, environment.id, move |state| async move {
+            let change = state.store.upsert_secret(&workspace_id, &environment_id, &secret, &audit).await?;
+            Ok(((), Some(changed(secret.key.clone(), change.version, false))))
+        });
+        let Err(error) = changed.await else { return Ok(proto::Empty {}) };
+        if !call.look_again(&error).await? {
+            return Err(or_missing("environment", &environment.name)(error));
+        }
+        (place, environment) = resolve(call, names, Role::Write).await?;
+    }
 }
 
 /// Deletes one key.
 pub(crate) async fn delete(call: &mut Call, message: proto::DeleteSecretRequest) -> Result<proto::Empty, Status> {
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
-    let (_, environment) = resolve(call, names, Role::Write).await?;
+    let (_, mut environment) = resolve(call, names, Role::Write).await?;
     validate::lookup("secret key", &message.key)?;
-    let audit = call.audit(&message.key);
-    let (key, environment_id) = (message.key.clone(), environment.id.clone());
-    let changed = publishing(&call.state, environment.id, move |state| async move {
-        let version = state.store.delete_secret(&environment_id, &key, &audit).await?;
-        Ok(((), Some(changed(key, version, true))))
-    });
-    changed.await.map_err(or_missing("secret", &message.key))?;
-    Ok(proto::Empty {})
+    loop {
+        let audit = call.audit(&message.key);
+        let (key, environment_id) = (message.key.clone(), environment.id.clone());
+        let changed = publishing(&call.state, environment.id, move |state| async move {
+            let version = state.store.delete_secret(&environment_id, &key, &audit).await?;
+            Ok(((), Some(changed(key, version, true))))
+        });
+        let Err(error) = changed.await else { return Ok(proto::Empty {}) };
+        if !call.look_again(&error).await? {
+            return Err(or_missing("secret", &message.key)(error));
+        }
+        (_, environment) = resolve(call, names, Role::Write).await?;
+    }
 }
 
 /// One secret.

@@ -29,7 +29,10 @@ use self::{health::Probes, intake::Intake};
 use crate::{
     address::{Addresses, TrustedProxy},
     audit::{AuditOptions, AuditQueue},
-    auth::replay::{LIFETIME_SECONDS, ReplayCache},
+    auth::{
+        known::KnownCallers,
+        replay::{LIFETIME_SECONDS, ReplayCache},
+    },
     events::{EventBus, Listener},
     guesses::GuessLimit,
     identity_service::IdentityService,
@@ -232,23 +235,9 @@ impl Server {
         let addresses = Addresses::new(&self.trusted_proxies);
         let memory = Memory::new(&limits);
         let intake = Intake::new(addresses.clone(), memory.clone());
-        let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));
-        let identity = identity.max_decoding_message_size(MAXIMUM_REQUEST);
-        let identity = InterceptedService::new(identity, addresses.clone());
-        let secrets = SecretsServer::new(SecretsService::new(Arc::clone(&state)));
-        let secrets = InterceptedService::new(secrets.max_decoding_message_size(MAXIMUM_CHANGE), addresses.clone());
-        let service = ZoppServiceServer::new(Service::new(state)).max_decoding_message_size(MAXIMUM_REQUEST);
-        let service = InterceptedService::new(service, addresses);
         tokio::spawn(memory.end_late_connections(metrics.clone(), finished.clone()));
-        let mut transport = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(PING_EVERY))
-            .http2_keepalive_timeout(Some(PING_TIMEOUT))
-            // A client has one connection for all that its principal may have open. Without a word, it would be 200 of them.
-            .max_concurrent_streams(Some(limits.watches.saturating_add(limits.requests)))
-            .initial_connection_window_size(Some(WINDOW))
-            .initial_stream_window_size(Some(WINDOW))
-            .layer(metrics.clone())
-            .layer(intake);
+        let mut transport = transport(&limits).layer(metrics.clone()).layer(intake);
+        let (service, identity, secrets) = services(state, &addresses);
         let router = transport.add_service(grpc_health).add_service(service).add_service(identity).add_service(secrets);
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
         let (tls, counts) = (self.tls.clone(), metrics.clone());
@@ -280,6 +269,36 @@ impl Server {
     }
 }
 
+/// How all services are transported.
+fn transport(limits: &Limits) -> tonic::transport::Server {
+    tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(PING_EVERY))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        // A client has one connection for all that its principal may have open. Without a word, it would be 200 of them.
+        .max_concurrent_streams(Some(limits.watches.saturating_add(limits.requests)))
+        .initial_connection_window_size(Some(WINDOW))
+        .initial_stream_window_size(Some(WINDOW))
+}
+
+/// A service whose requests know from where they came.
+type Served<S> = InterceptedService<S, Addresses>;
+
+/// The services of the original, and our own.
+fn services(
+    state: Arc<State>,
+    addresses: &Addresses,
+) -> (Served<ZoppServiceServer<Service>>, Served<IdentityServer<IdentityService>>, Served<SecretsServer<SecretsService>>)
+{
+    let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));
+    let secrets = SecretsServer::new(SecretsService::new(Arc::clone(&state)));
+    let service = ZoppServiceServer::new(Service::new(state));
+    (
+        InterceptedService::new(service.max_decoding_message_size(MAXIMUM_REQUEST), addresses.clone()),
+        InterceptedService::new(identity.max_decoding_message_size(MAXIMUM_REQUEST), addresses.clone()),
+        InterceptedService::new(secrets.max_decoding_message_size(MAXIMUM_CHANGE), addresses.clone()),
+    )
+}
+
 /// The state of a server that was just started.
 fn state(
     store: &Store,
@@ -294,6 +313,7 @@ fn state(
         store: store.clone(),
         events,
         replays,
+        known: KnownCallers::default(),
         guesses: GuessLimit::default(),
         open_calls: GuessLimit::new(open_calls, MINUTE / open_calls.max(1)),
         reads: GuessLimit::new(reads, MINUTE / reads.max(1)),

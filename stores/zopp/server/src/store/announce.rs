@@ -2,12 +2,9 @@
 
 use super::{
     Store, StoreError,
-    sql::{self, Connection, Step},
+    sql::{self, Connection},
 };
-use crate::{
-    clock,
-    events::{Event, notice},
-};
+use crate::events::{Event, notice};
 
 impl Store {
     /// The same store, whose changes tell all replicas of themselves. For PostgreSQL only.
@@ -36,15 +33,5 @@ impl Store {
             told.execute(connection).await?;
         }
         Ok(())
-    }
-
-    /// The same as a part of a change of one key, after the environment was counted up.
-    pub(super) fn announcing_change<'q>(&self, environment_id: &'q str, key: &str, deleted: bool) -> Option<Step<'q>> {
-        if !self.announces {
-            return None;
-        }
-        let (channel, [before, after]) = notice::around_version(environment_id, key, deleted, clock::now());
-        let tell = "SELECT pg_notify(?1, ?2 || (SELECT version FROM environments WHERE id = ?3) || ?4)";
-        Some(Step::of_postgres(sql::query(tell).bind(channel).bind(before).bind(environment_id).bind(after)))
     }
 }

@@ -8,8 +8,8 @@
 //! they were, nothing is written, and the store decides again.
 
 use super::{
-    Scope, StoreError, grants,
-    sql::{self, Connection, Query, Row, Step},
+    Scope, StoreError, grants, settings,
+    sql::{self, Connection, Query, Row},
 };
 use crate::rbac::{Grants, Role};
 
@@ -33,6 +33,8 @@ pub enum Need {
     Role(Scope, Role, Grants),
     /// The key of the workspace of this ID is of this generation: the request carries something that was made of it.
     Generation(String, u32),
+    /// The database was restored in this Unix second at last, if ever.
+    Restored(Option<i64>),
 }
 
 /// Why a change was not written although it had been allowed.
@@ -46,6 +48,8 @@ pub enum Revoked {
     Role(Role),
     /// The workspace's key was replaced.
     Key,
+    /// The database was restored.
+    Restored,
 }
 
 impl Authority {
@@ -67,15 +71,21 @@ impl Authority {
         self.needs.iter().all(|need| !matches!(need, Need::Role(_, role, seen) if !seen.allow(*role)))
     }
 
-    /// Refuses a change if the caller has not all the rights, or has them by other grants than when they were looked at.
-    pub(super) fn step(&self) -> Option<Step<'_>> {
+    /// The question that finds a row if the caller has all the rights, by the same grants as when they were looked at.
+    pub(super) fn question(&self) -> Option<Query<'_>> {
         let (principal_id, user_id) = self.caller.as_ref()?;
-        let questions = self.needs.iter().map(|need| match need {
+        let is_owner_of = |workspace_id: &str| {
+            user_id.is_some() && self.needs.iter().any(|need| {
+                matches!(need, Need::Role(scope, _, seen) if seen.owner && !seen.barred && scope.workspace_id == workspace_id)
+            })
+        };
+        // The question for an owner finds out as much.
+        let asked = |need: &&Need| !matches!(need, Need::Member(workspace_id) if is_owner_of(workspace_id));
+        let questions = self.needs.iter().filter(asked).map(|need| match need {
             Need::Role(scope, _, seen) => grants::same(principal_id, user_id.as_deref(), scope, *seen),
             need => need.question(principal_id, user_id.as_deref()),
         });
-        let questions = std::iter::once(is_enabled(principal_id)).chain(questions);
-        Some(Step::must_find(Query::all_find(questions.collect()), StoreError::RightsChanged))
+        Some(Query::all_find(std::iter::once(is_enabled(principal_id)).chain(questions).collect()))
     }
 
     /// Fails unless the caller has all the rights right now. Returns the same rights with the grants of now.
@@ -106,6 +116,7 @@ impl Authority {
                     (seen.allow(*role), Revoked::Role(*role))
                 }
                 Need::Generation(..) => (!answer.is_empty(), Revoked::Key),
+                Need::Restored(_) => (!answer.is_empty(), Revoked::Restored),
             };
             if !fulfilled {
                 return Err(StoreError::Revoked(revoked));
@@ -122,6 +133,7 @@ impl Need {
             (Self::Member(workspace_id) | Self::KeyHolder(workspace_id), _) => holds_key(workspace_id, principal_id),
             (Self::Role(scope, ..), user_id) => grants::question(principal_id, user_id, scope),
             (Self::Generation(workspace_id, generation), _) => is_of_generation(workspace_id, *generation),
+            (Self::Restored(at), _) => settings::was_restored(*at),
         }
     }
 }

@@ -5,10 +5,11 @@ use futures::TryStreamExt;
 use super::{
     Action, AuditRow, SecretRow, Store, StoreError,
     audit::insert,
-    history::{erase, erase_oldest},
+    history::{erase, erase_beyond},
+    keys::{KeyChange, KeysChange, Prepared, counting_up},
     new_id,
-    secrets::{KeyChange, NewValue, Outcome, changed, counting_up, tag},
-    sql::{self, Connection, Procedures, Step},
+    secrets::{changed, tag},
+    sql::{self, Connection},
 };
 use crate::events::Event;
 
@@ -122,6 +123,7 @@ impl Store {
         change: &SecretsChange,
         audit: &AuditRow,
     ) -> Result<Attempt, StoreError> {
+        let prepared = self.prepare_to_change_keys().await?;
         let mut transaction = self.write_secret(audit).await?;
         // On PostgreSQL, the row may change until it is locked, which the first change of it does.
         let locked = "UPDATE environments SET updated_at = updated_at WHERE id = ? RETURNING version, change_id";
@@ -138,32 +140,10 @@ impl Store {
         counting_up(environment_id, &change_id, steps).execute(&mut *transaction).await?;
         let version = before + steps;
         let tag = tag(environment_id, version, &change_id);
-        // Values that a former key encrypted are erased below, together with all that is kept.
-        let by = audit.principal_id.as_str();
-        let mut procedures = Procedures::default();
-        let key_change = |key, keeps_former| KeyChange { environment_id, key, by, keeps_former };
-        // First: a change that replaces keys may need their room.
-        for key in &change.delete {
-            let key_change = key_change(key.as_str(), true);
-            let row = AuditRow { action: Action::SecretDelete, ..of_key(audit, key) };
-            let steps = key_change.delete(&self.limits, &row);
-            self.change_key_in(&mut transaction, &mut procedures, (&key_change, None), steps).await?;
-        }
-        let mut all_existed = true;
-        for secret in &change.set {
-            let key_change = key_change(secret.key.as_str(), change.new_dek.is_none());
-            let details = change.rollback_to.map(|version| serde_json::json!({ "rollback_to": version }).to_string());
-            let (row, id) = (AuditRow { details, ..of_key(audit, &secret.key) }, new_id());
-            let steps = key_change.set(NewValue { workspace_id, secret, id: &id }, &self.limits, &row);
-            let changed = self.change_key_in(&mut transaction, &mut procedures, (&key_change, Some(&id)), steps);
-            all_existed &= !changed.await?.created;
-        }
-        if let Some((dek_wrapped, dek_nonce)) = &change.new_dek {
-            let replace = "UPDATE environments SET dek_wrapped = ?1, dek_nonce = ?2, \
-                           made_under = (SELECT key_generation FROM workspaces WHERE id = environments.workspace_id) \
-                           WHERE id = ?3 RETURNING key_count";
-            let replace = sql::query_as(replace).bind(dek_wrapped).bind(dek_nonce).bind(environment_id);
-            let (keys,): (i64,) = replace.fetch_one(&mut *transaction).await?;
+        let all_existed =
+            self.change_all_keys((&mut transaction, &prepared), (workspace_id, environment_id), change, audit).await?;
+        if let Some(dek) = &change.new_dek {
+            let keys = replace_dek(&mut transaction, environment_id, dek).await?;
             if !(all_existed && change.delete.is_empty() && usize::try_from(keys) == Ok(change.set.len())) {
                 return Ok(Attempt::NotAll);
             }
@@ -189,17 +169,31 @@ impl Store {
         Ok(Attempt::Done { version, tag })
     }
 
-    /// Changes one key inside of a transaction that changes several. `id` is that of a new key's row, if one is set.
-    async fn change_key_in(
+    /// Makes the changes of keys inside of a transaction that has counted the environment up. Returns whether all keys that are set were there.
+    async fn change_all_keys(
         &self,
-        connection: &mut Connection,
-        procedures: &mut Procedures,
-        (change, id): (&KeyChange<'_>, Option<&str>),
-        steps: Vec<Step<'_>>,
-    ) -> Result<Outcome, StoreError> {
-        let outcome = Outcome::of(&sql::take(connection, procedures, steps, change.outcome(id)).await?)?;
-        erase_oldest(connection, change.environment_id, outcome.history, &self.limits).await?;
-        Ok(outcome)
+        (transaction, prepared): (&mut Connection, &Prepared),
+        (workspace_id, environment_id): (&str, &str),
+        change: &SecretsChange,
+        audit: &AuditRow,
+    ) -> Result<bool, StoreError> {
+        // First: a change that replaces keys may need their room.
+        let deleted = change.delete.iter().map(|key| AuditRow { action: Action::SecretDelete, ..of_key(audit, key) });
+        let details = change.rollback_to.map(|version| serde_json::json!({ "rollback_to": version }).to_string());
+        let set = change.set.iter().map(|secret| AuditRow { details: details.clone(), ..of_key(audit, &secret.key) });
+        let rows: Vec<AuditRow> = deleted.chain(set).collect();
+        let values = change.delete.iter().map(|key| (key, None));
+        let values = values.chain(change.set.iter().map(|secret| (&secret.key, Some(secret))));
+        let keys: Vec<_> = values.zip(&rows).map(|((key, value), audit)| KeyChange { key, value, audit }).collect();
+        if keys.is_empty() {
+            return Ok(true);
+        }
+        // Values that a former key encrypted are erased in the end, together with all that is kept.
+        let keeps_former = change.new_dek.is_none();
+        let keys = KeysChange { environment_id, workspace_id: Some(workspace_id), keeps_former, keys };
+        let outcome = self.change_keys_in(transaction, prepared, &keys).await?;
+        erase_beyond(transaction, environment_id, outcome.history, &self.limits).await?;
+        Ok(outcome.created.iter().skip(change.delete.len()).all(|created| !created))
     }
 
     /// Reads an environment, all of one moment; `None` if it is gone. With the tag that the reader knows, the content is left out while
@@ -251,6 +245,20 @@ impl Store {
         let content = Some(EnvironmentContent { dek_wrapped, dek_nonce, manifest, secrets });
         Ok(Some(EnvironmentState { version, tag, content }))
     }
+}
+
+/// Gives an environment a new key, wrapped, with its nonce. Returns how many secrets there are.
+async fn replace_dek(
+    connection: &mut Connection,
+    environment_id: &str,
+    (dek_wrapped, dek_nonce): &(Vec<u8>, Vec<u8>),
+) -> Result<i64, StoreError> {
+    let replace = "UPDATE environments SET dek_wrapped = ?1, dek_nonce = ?2, \
+                   made_under = (SELECT key_generation FROM workspaces WHERE id = environments.workspace_id) \
+                   WHERE id = ?3 RETURNING key_count";
+    let replace = sql::query_as(replace).bind(dek_wrapped).bind(dek_nonce).bind(environment_id);
+    let (keys,): (i64,) = replace.fetch_one(connection).await?;
+    Ok(keys)
 }
 
 fn of_key(audit: &AuditRow, key: &str) -> AuditRow {

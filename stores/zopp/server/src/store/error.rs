@@ -27,6 +27,17 @@ pub enum StoreError {
     /// There is as much of it as may be.
     #[error(transparent)]
     Limit(#[from] Reached),
+    /// The procedure by which PostgreSQL makes changes of secrets cannot be used. Not for the eyes of callers.
+    #[error(
+        "the procedure {name} of the database cannot be used: {cause}; drop a procedure of that name, and let this server's role alone create anything \
+         in a schema of its own (CREATE SCHEMA … AUTHORIZATION, REVOKE CREATE ON SCHEMA … FROM PUBLIC)"
+    )]
+    Procedure {
+        /// Its name.
+        name: String,
+        /// The reason.
+        cause: String,
+    },
     /// A row holds what no version of this server writes; the text says which.
     #[error("the database holds an invalid {0}")]
     Corrupt(&'static str),

@@ -110,7 +110,7 @@ impl Store {
     pub(super) async fn trim_history(&self, environment_id: &str) -> Result<(), StoreError> {
         let mut transaction = self.writer.begin(SQLITE_BEGIN, BESIDE).await?;
         let bytes = add_bytes(&mut transaction, environment_id, 0).await?;
-        erase_oldest(&mut transaction, environment_id, bytes, &self.limits).await?;
+        erase_beyond(&mut transaction, environment_id, bytes, &self.limits).await?;
         Ok(transaction.commit().await?)
     }
 
@@ -132,7 +132,7 @@ impl Store {
                 .fetch_all(&mut *transaction)
                 .await?;
         for (environment_id, bytes) in full {
-            erase_oldest(&mut transaction, &environment_id, bytes, &self.limits).await?;
+            erase_oldest(&mut transaction, &environment_id, bytes, self.limits.history_bytes.into()).await?;
         }
         Ok(transaction.commit().await?)
     }
@@ -178,14 +178,26 @@ pub(super) async fn erase(connection: &mut Connection, environment_id: &str) -> 
     Ok(())
 }
 
-/// Erases the oldest earlier values of an environment, of whichever keys, until its `bytes` are within the limit.
-pub(super) async fn erase_oldest(
+/// Erases the oldest earlier values of an environment whose `bytes` are beyond the limit. An eighth of the limit is free then, so that few of the changes
+/// that follow have to erase anything.
+pub(super) async fn erase_beyond(
     connection: &mut Connection,
     environment_id: &str,
     bytes: i64,
     limits: &Limits,
 ) -> Result<(), StoreError> {
-    let excess = bytes - i64::from(limits.history_bytes);
+    let limit = i64::from(limits.history_bytes);
+    if bytes > limit { erase_oldest(connection, environment_id, bytes, limit - limit / 8).await } else { Ok(()) }
+}
+
+/// Erases the oldest earlier values of an environment, of whichever keys, until its `bytes` are no more than so many.
+async fn erase_oldest(
+    connection: &mut Connection,
+    environment_id: &str,
+    bytes: i64,
+    most: i64,
+) -> Result<(), StoreError> {
+    let excess = bytes - most;
     if excess <= 0 {
         return Ok(());
     }

@@ -3,8 +3,8 @@
 use super::{
     AuditRow, KeyWrap, Store, StoreError,
     audit::commit_with,
+    keys::counting_up,
     new_id,
-    secrets::counting_up,
     sql::{self, Connection, from_row},
     workspaces::insert_key_wrap,
 };
@@ -199,37 +199,8 @@ impl Store {
         if generation(&mut transaction, workspace_id).await? != Some(rotation.expected_generation) {
             return Ok(Rotated::Outdated);
         }
-        let holders: Vec<(String, Option<i64>)> = sql::query_as(
-            "SELECT k.principal_id, p.disabled_at FROM workspace_principals k JOIN principals p ON p.id = k.principal_id \
-             WHERE k.workspace_id = ?",
-        )
-        .bind(workspace_id)
-        .fetch_all(&mut *transaction)
-        .await?;
-        let getting = || rotation.wraps.iter().map(|(id, _)| id.as_str());
-        let named = getting().chain(rotation.left_out.iter().map(String::as_str));
-        if !are_same(named, holders.iter().map(|(id, _)| id.as_str())) {
-            return Ok(Rotated::Outdated);
-        }
-        if holders.iter().any(|(id, disabled_at)| disabled_at.is_some() && getting().any(|getting| getting == id)) {
-            return Ok(Rotated::Disabled);
-        }
-        let environments: Vec<(String,)> = sql::query_as("SELECT id FROM environments WHERE workspace_id = ?")
-            .bind(workspace_id)
-            .fetch_all(&mut *transaction)
-            .await?;
-        let rewrapped = rotation.environments.iter().map(|(id, ..)| id.as_str());
-        if !are_same(rewrapped, environments.iter().map(|(id,)| id.as_str())) {
-            return Ok(Rotated::Outdated);
-        }
-        let last: Option<(Vec<u8>,)> =
-            sql::query_as("SELECT fingerprint FROM workspace_key_links WHERE workspace_id = ? AND generation = ?")
-                .bind(workspace_id)
-                .bind(i64::from(rotation.expected_generation))
-                .fetch_optional(&mut *transaction)
-                .await?;
-        if last.is_some_and(|(fingerprint,)| fingerprint != rotation.link.former_fingerprint) {
-            return Ok(Rotated::Broken);
+        if let Some(refused) = unfit(&mut transaction, workspace_id, rotation).await? {
+            return Ok(refused);
         }
         insert_link(&mut transaction, workspace_id, &rotation.link).await?;
         sql::query("UPDATE workspaces SET key_generation = ?, updated_at = ? WHERE id = ?")
@@ -267,6 +238,47 @@ impl Store {
         commit_with(transaction, audit).await?;
         Ok(Rotated::Done { invites })
     }
+}
+
+/// Why a rotation does not fit the holders, the environments or the chain that a workspace has; `None` if it does.
+async fn unfit(
+    connection: &mut Connection,
+    workspace_id: &str,
+    rotation: &KeyRotation,
+) -> Result<Option<Rotated>, StoreError> {
+    let holders: Vec<(String, Option<i64>)> = sql::query_as(
+        "SELECT k.principal_id, p.disabled_at FROM workspace_principals k JOIN principals p ON p.id = k.principal_id \
+         WHERE k.workspace_id = ?",
+    )
+    .bind(workspace_id)
+    .fetch_all(&mut *connection)
+    .await?;
+    let getting = || rotation.wraps.iter().map(|(id, _)| id.as_str());
+    let named = getting().chain(rotation.left_out.iter().map(String::as_str));
+    if !are_same(named, holders.iter().map(|(id, _)| id.as_str())) {
+        return Ok(Some(Rotated::Outdated));
+    }
+    if holders.iter().any(|(id, disabled_at)| disabled_at.is_some() && getting().any(|getting| getting == id)) {
+        return Ok(Some(Rotated::Disabled));
+    }
+    let environments: Vec<(String,)> = sql::query_as("SELECT id FROM environments WHERE workspace_id = ?")
+        .bind(workspace_id)
+        .fetch_all(&mut *connection)
+        .await?;
+    let rewrapped = rotation.environments.iter().map(|(id, ..)| id.as_str());
+    if !are_same(rewrapped, environments.iter().map(|(id,)| id.as_str())) {
+        return Ok(Some(Rotated::Outdated));
+    }
+    let last: Option<(Vec<u8>,)> =
+        sql::query_as("SELECT fingerprint FROM workspace_key_links WHERE workspace_id = ? AND generation = ?")
+            .bind(workspace_id)
+            .bind(i64::from(rotation.expected_generation))
+            .fetch_optional(&mut *connection)
+            .await?;
+    if last.is_some_and(|(fingerprint,)| fingerprint != rotation.link.former_fingerprint) {
+        return Ok(Some(Rotated::Broken));
+    }
+    Ok(None)
 }
 
 async fn generation(connection: &mut Connection, workspace_id: &str) -> Result<Option<u32>, StoreError> {

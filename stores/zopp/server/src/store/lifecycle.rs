@@ -55,6 +55,25 @@ pub struct DeletedWorkspace {
     pub invites: u64,
 }
 
+/// Takes a workspace's key (`?1`) from the devices of a user (`?2`).
+const HELD_KEYS: &str = "DELETE FROM workspace_principals WHERE workspace_id = ?1 AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)";
+
+/// Takes all else from them that they have in the workspace, and at last the membership.
+const HELD: [&str; 9] = [
+    "DELETE FROM workspace_bars WHERE workspace_id = ?1 AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
+    "DELETE FROM workspace_permissions WHERE workspace_id = ?1 AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
+    "DELETE FROM project_permissions WHERE project_id IN (SELECT id FROM projects WHERE workspace_id = ?1) \
+     AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
+    "DELETE FROM environment_permissions WHERE environment_id IN (SELECT id FROM environments WHERE workspace_id = ?1) \
+     AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
+    "DELETE FROM user_workspace_permissions WHERE workspace_id = ?1 AND user_id = ?2",
+    "DELETE FROM user_project_permissions WHERE project_id IN (SELECT id FROM projects WHERE workspace_id = ?1) AND user_id = ?2",
+    "DELETE FROM user_environment_permissions WHERE environment_id IN (SELECT id FROM environments WHERE workspace_id = ?1) \
+     AND user_id = ?2",
+    "DELETE FROM group_members WHERE group_id IN (SELECT id FROM groups WHERE workspace_id = ?1) AND user_id = ?2",
+    "DELETE FROM workspace_members WHERE workspace_id = ?1 AND user_id = ?2",
+];
+
 impl Store {
     /// Disables a principal, or enables it again. With no caller it is the server's operator. Returns its name.
     pub async fn set_principal_disabled(
@@ -106,52 +125,11 @@ impl Store {
         }
         let principal_ids = principal_ids(&mut transaction, user_id).await?;
         let invites = revoke_invites(&mut transaction, user_id, Some(workspace_id)).await?;
-        let mut keys = 0;
-        for (statement, is_key) in [
-            (
-                "DELETE FROM workspace_principals WHERE workspace_id = ?1 AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
-                true,
-            ),
-            (
-                "DELETE FROM workspace_bars WHERE workspace_id = ?1 AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
-                false,
-            ),
-            (
-                "DELETE FROM workspace_permissions WHERE workspace_id = ?1 AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
-                false,
-            ),
-            (
-                "DELETE FROM project_permissions WHERE project_id IN (SELECT id FROM projects WHERE workspace_id = ?1) \
-              AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
-                false,
-            ),
-            (
-                "DELETE FROM environment_permissions WHERE environment_id IN (SELECT id FROM environments WHERE workspace_id = ?1) \
-              AND principal_id IN (SELECT id FROM principals WHERE user_id = ?2)",
-                false,
-            ),
-            ("DELETE FROM user_workspace_permissions WHERE workspace_id = ?1 AND user_id = ?2", false),
-            (
-                "DELETE FROM user_project_permissions WHERE project_id IN (SELECT id FROM projects WHERE workspace_id = ?1) \
-              AND user_id = ?2",
-                false,
-            ),
-            (
-                "DELETE FROM user_environment_permissions \
-              WHERE environment_id IN (SELECT id FROM environments WHERE workspace_id = ?1) AND user_id = ?2",
-                false,
-            ),
-            (
-                "DELETE FROM group_members WHERE group_id IN (SELECT id FROM groups WHERE workspace_id = ?1) AND user_id = ?2",
-                false,
-            ),
-            ("DELETE FROM workspace_members WHERE workspace_id = ?1 AND user_id = ?2", false),
-        ] {
-            let done = sql::query(statement).bind(workspace_id).bind(user_id).execute(&mut *transaction).await?;
-            if is_key {
-                keys = done.rows_affected();
-            }
+        let keys = sql::query(HELD_KEYS).bind(workspace_id).bind(user_id).execute(&mut *transaction).await?;
+        for statement in HELD {
+            sql::query(statement).bind(workspace_id).bind(user_id).execute(&mut *transaction).await?;
         }
+        let keys = keys.rows_affected();
         commit_with(transaction, audit).await?;
         Ok(Ok(Removed { principal_ids, keys, invites }))
     }

@@ -15,7 +15,8 @@
 //!   take before their first statement. On PostgreSQL, changes of secrets share that lock, and the row of their environment, which
 //!   they change first, orders those of one environment. So no change fails half-way for what another one does, and none is repeated.
 //!
-//! - A change of one key is one round trip to PostgreSQL (`sql::change`), so that its environment is locked only while PostgreSQL works on it.
+//! - A change of one key is one round trip to PostgreSQL (`keys`), so that its environment is locked only while PostgreSQL works on it. Changes that
+//!   wait for it go together (`together`).
 //!
 //! - Readers have connections of their own and see committed states only, never wait for a writer.
 //!
@@ -39,6 +40,7 @@ mod history;
 mod import;
 mod invites;
 mod key_rotation;
+mod keys;
 mod lifecycle;
 mod location;
 mod lost;
@@ -53,11 +55,15 @@ mod secrets;
 mod settings;
 mod signatures;
 mod sql;
+mod together;
 mod transfer;
 mod users;
 mod workspaces;
 
-use self::sql::{Connection, Pool, QueryAs, Transaction};
+use self::{
+    sql::{Connection, Pool, Procedures, QueryAs, Transaction},
+    together::Together,
+};
 use crate::{
     clock,
     limits::{Limits, Reached},
@@ -96,6 +102,8 @@ pub struct Store {
     limits: Limits,
     /// Do changes tell other replicas of themselves?
     announces: bool,
+    procedures: Procedures,
+    together: Together,
 }
 
 /// How SQLite begins each transaction that writes: with the write lock.
@@ -105,14 +113,7 @@ const SQLITE_BEGIN: &str = "BEGIN IMMEDIATE";
 const ALONE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(8821962840116625409)";
 /// How PostgreSQL lets a change of secrets be beside others of its kind, but beside no change that decides. The row of the
 /// environment orders those of one environment.
-macro_rules! beside_others {
-    () => {
-        "SELECT pg_advisory_xact_lock_shared(8821962840116625409)"
-    };
-}
-const BESIDE_OTHERS: &str = beside_others!();
-/// How PostgreSQL begins such a change.
-const BESIDE: &str = concat!("BEGIN ISOLATION LEVEL READ COMMITTED; ", beside_others!());
+const BESIDE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared(8821962840116625409)";
 /// How PostgreSQL begins a transaction that neither decides anything nor touches what others decide by.
 const APART: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// How PostgreSQL begins to read more than once of the same moment.

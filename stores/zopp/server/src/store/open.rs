@@ -10,7 +10,8 @@ use sqlx::migrate::MigrateError;
 use super::{
     Location, Store, StoreError,
     error::is_read_only,
-    sql::{self, Pool},
+    sql::{self, Pool, Procedures},
+    together::Together,
 };
 use crate::limits::Limits;
 
@@ -115,7 +116,14 @@ impl Store {
                 (Pool::Postgres(writer), Pool::Postgres(readers))
             }
         };
-        Ok(Self { writer, readers, limits: Limits::default(), announces: false })
+        Ok(Self {
+            writer,
+            readers,
+            limits: Limits::default(),
+            announces: false,
+            procedures: Procedures::default(),
+            together: Together::default(),
+        })
     }
 }
 

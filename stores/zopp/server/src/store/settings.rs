@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use super::{
     Store, StoreError,
     grants::role_text,
-    sql::{self, Connection},
+    sql::{self, Connection, Query},
 };
 use crate::{clock, policy::MemberRole};
 
@@ -45,6 +45,12 @@ impl Store {
 /// Remembers that the database is restored now.
 pub(super) async fn remember_restore(connection: &mut Connection) -> Result<(), StoreError> {
     set(connection, RESTORED_AT, Some(&clock::now().to_string())).await
+}
+
+/// Finds a row if the database was restored in this Unix second at last, if ever.
+pub(super) fn was_restored(at: Option<i64>) -> Query<'static> {
+    let query = "SELECT 1 WHERE (SELECT value FROM settings WHERE name = 'restored_at') IS NOT DISTINCT FROM ?";
+    sql::query(query).bind(at.map(|at| at.to_string()))
 }
 
 async fn setting(connection: &mut Connection, name: &str) -> Result<Option<String>, StoreError> {

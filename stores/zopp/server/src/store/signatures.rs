@@ -2,7 +2,7 @@
 
 use super::{
     AuditRow, Store, StoreError,
-    sql::{self, Connection, Query, Step},
+    sql::{self, Connection, Query},
 };
 use crate::clock;
 
@@ -40,13 +40,8 @@ pub(super) async fn use_up(connection: &mut Connection, row: &AuditRow) -> Resul
     Ok(using_up.execute(connection).await?.rows_affected() == 1)
 }
 
-/// The same as a part of a change, which is refused if the signature was used before.
-pub(super) fn step(row: &AuditRow) -> Option<Step<'_>> {
-    using_up(row).map(|using_up| Step::must_write(using_up, StoreError::Replayed))
-}
-
 /// The statement that writes nothing if the signature was used before.
-fn using_up(row: &AuditRow) -> Option<Query<'_>> {
+pub(super) fn using_up(row: &AuditRow) -> Option<Query<'_>> {
     let digest = row.signature.as_ref()?;
     let using_up = sql::query(
         "INSERT INTO used_signatures (digest, principal_id, used_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",

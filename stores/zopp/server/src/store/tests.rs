@@ -11,7 +11,9 @@ mod history;
 mod import;
 mod key_rotation;
 mod migrations;
+mod procedures;
 mod rollback;
+mod together;
 
 /// An empty database, which goes with this.
 struct Database {

@@ -28,6 +28,7 @@ mod lifecycle;
 mod limits;
 mod outages;
 mod permissions;
+mod remembered;
 mod replicas;
 mod round_trips;
 mod secrets;

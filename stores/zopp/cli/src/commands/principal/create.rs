@@ -19,7 +19,7 @@ use crate::{
     },
     context::Context,
     failure::{Failure, failed},
-    output::{Outcome, plain},
+    output::{Answer, Outcome, plain},
     scope::WorkspaceArguments,
 };
 
@@ -183,19 +183,21 @@ async fn create_service(
         }
     };
     drop(lock);
+    Ok(service_created(id, new.name, workspace, credentials_file.as_deref()))
+}
 
-    let New { name, .. } = new;
+fn service_created(id: String, name: String, workspace: String, credentials_file: Option<&Path>) -> Box<dyn Answer> {
     let mut text = format!(
         "Service principal '{name}' created (ID: {id})\nWorkspace: {workspace}\nIt has no role yet: zopp permission set \
          -w {workspace} --principal {id} --role read"
     );
-    if let Some(file) = &credentials_file {
+    if let Some(file) = credentials_file {
         text.push_str("\nCredentials saved to ");
         text.push_str(&file.display().to_string());
     }
     let credentials_file = credentials_file.map(|file| file.display().to_string());
     let workspaces = vec![workspace];
-    Ok(plain(Created { id, name, service: true, workspaces, failed: Vec::new(), credentials_file }, text))
+    plain(Created { id, name, service: true, workspaces, failed: Vec::new(), credentials_file }, text)
 }
 
 async fn create_device(context: &Context, client: &Client, lock: Lock, mut config: ConfigFile, new: New) -> Outcome {

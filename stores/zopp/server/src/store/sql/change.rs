@@ -1,49 +1,24 @@
-//! A change as a list of statements, between which nobody decides: what they depend on are statements themselves, which must have an effect.
-//!
-//! So the way to the database and back is not in between, while others wait for a row. SQLite gets all that write together inside of a transaction,
-//! PostgreSQL gets all as one [`procedure`].
+//! A change of a SQLite file as a list of statements, between which nobody decides: what they depend on are statements themselves, which must have an
+//! effect. They go to the thread of the connection together.
+
+use sqlx::SqliteConnection;
 
 use super::{
-    Connection, Pool, Row, Source,
+    Query, Row, Source,
     batch::{Effect, batch},
-    procedure::{self, Procedures},
-    step::{Answer, Kind, Step},
+    step::{Kind, Step},
 };
 use crate::store::StoreError;
 
-impl Pool {
-    /// Makes a change in a transaction of its own, which SQLite begins by the statement given.
-    pub(in crate::store) async fn change(
-        &self,
-        begin: &'static str,
-        steps: Vec<Step<'_>>,
-        answer: Answer<'_>,
-    ) -> Result<Row, StoreError> {
-        if let Self::Postgres(pool) = self {
-            return procedure::call(pool, steps, &answer).await;
-        }
-        let mut transaction = self.begin(begin, begin).await?;
-        let row = take(&mut transaction, &mut Procedures::default(), steps, answer).await?;
-        transaction.commit().await?;
-        Ok(row)
-    }
-}
-
-/// Makes a change inside of a transaction, which must not be committed if the change is refused. `procedures` are those that the transaction knows.
+/// Makes a change inside of a transaction, which must not be committed if the change is refused. Returns the row that `answer` finds after it.
 pub(in crate::store) async fn take(
-    connection: &mut Connection,
-    procedures: &mut Procedures,
+    connection: &mut SqliteConnection,
     steps: Vec<Step<'_>>,
-    answer: Answer<'_>,
+    answer: Query<'_>,
 ) -> Result<Row, StoreError> {
-    let connection = match connection {
-        Connection::Sqlite(link) => link.get(),
-        Connection::Postgres(link) => return procedures.call(link.get(), steps, &answer).await,
-    };
     let (mut kinds, mut queries) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len() + 1));
     for Step { query, kind } in steps {
         match kind {
-            Kind::OfPostgres => {}
             // What is asked before anything is written goes alone: the driver keeps it prepared, and long questions take long to prepare.
             Kind::MustFind(_) if queries.is_empty() => {
                 let rows = query.fetch_all(Source::Sqlite(&mut *connection)).await?;
@@ -55,7 +30,7 @@ pub(in crate::store) async fn take(
             }
         }
     }
-    queries.push(answer.query);
+    queries.push(answer);
     let mut effects = batch(connection, queries).await?;
     let answered = effects.pop();
     for (kind, effect) in kinds.into_iter().zip(&effects) {

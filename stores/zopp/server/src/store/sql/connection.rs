@@ -98,7 +98,7 @@ impl DerefMut for Transaction {
 }
 
 impl<DB: Database> Link<DB> {
-    pub(super) fn get(&mut self) -> &mut DB::Connection {
+    pub(in crate::store) fn get(&mut self) -> &mut DB::Connection {
         match self {
             Self::Pooled(connection) => connection,
             Self::Transaction(transaction) => transaction,

@@ -1,153 +1,248 @@
-//! A change in one round trip to PostgreSQL: a procedure of the database runs its statements, and can be a transaction of its own.
+//! A change in one round trip to PostgreSQL: a procedure of the database, which is a transaction of its own when it is called outside of one.
 //!
 //! Each of its statements sees what was committed before it began, as statements that are sent one after the other do. So the procedure takes
 //! the same locks in the same order. The difference is that a row is locked for the time that PostgreSQL takes, not for that of ten round trips.
 //!
-//! A procedure is written from the statements, named after them, and made by the first change that needs it. So each version of this server
-//! brings its own, and those of several versions do not get in each other's way.
+//! A procedure is named after its text, and made by the first change that needs it. So each version of this server brings its own, and those of several
+//! versions do not get in each other's way.
 
-use std::collections::HashSet;
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use sha2::{Digest, Sha256};
-use sqlx::{AssertSqlSafe, PgConnection, PgPool};
-
-use super::{
-    Query, Row, Source, Value, dialect, query, query_made,
-    step::{Answer, Kind, Step},
+use sqlx::{
+    AssertSqlSafe, Executor, PgConnection, PgPool, Postgres,
+    postgres::{PgArguments, PgRow},
 };
+
+use super::{Query, Value, dialect};
 use crate::store::StoreError;
 
-/// The code by which a procedure tells that a statement has not the effect that it must have. None of PostgreSQL's own begins with these letters.
+/// The code by which a procedure refuses a change. None of PostgreSQL's own begins with these letters.
 const REFUSED: &str = "ZP001";
-/// The message of that, before the number of the statement.
-const REFUSED_AT: &str = "the change is refused at statement ";
-/// The form of all procedures: what stands in them around the statements of a change.
-const FORM: u8 = 1;
-/// Each statement sees what was committed before it began, such as a revocation that it waited for. A session that a pooler opened without our settings may
-/// be another one.
-const ISOLATED: &str = "IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE EXCEPTION \
-                        'a change needs the isolation level read committed: let the pooler pass the settings of a session on'; END IF;\n";
-/// PostgreSQL's code for a procedure that does not exist.
+/// What the message begins with. The reason follows.
+const REFUSED_FOR: &str = "the change is refused: ";
+/// The reason of a change that is refused because a question found nothing.
+const UNANSWERED: &str = "rights";
+/// PostgreSQL's codes for a procedure that does not exist, and for what a role may not do.
 const UNDEFINED: &str = "42883";
+const NOT_ALLOWED: &str = "42501";
 /// How a procedure is made: not by two at the same time.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8821962840116625410)";
+/// The procedures of a name, in the order in which they would be called: owner, and whether that can do nothing by them that it could not do anyway.
+const OWNERS: &str = "SELECT pg_get_userbyid(p.proowner)::text, p.proowner = me.oid OR owner.rolsuper \
+    OR p.proowner = (SELECT relowner FROM pg_class WHERE oid = 'environments'::regclass) \
+    FROM pg_proc p JOIN pg_roles me ON me.rolname = current_user JOIN pg_roles owner ON owner.oid = p.proowner \
+    WHERE p.proname::text = $1 AND pg_function_is_visible(p.oid) ORDER BY 2 LIMIT 1";
 
-/// The procedures that a transaction knows to be there.
-#[derive(Default)]
-pub(in crate::store) struct Procedures(HashSet<String>);
+/// A procedure with places for its `{name}`, and for the `{types}` and the `{questions}` that come before all else in it. A change for which one of these
+/// questions finds no row is refused.
+pub(in crate::store) struct Template(pub(in crate::store) &'static str);
 
-/// Makes a change in a transaction of its own, and makes the procedure for it if there is none yet.
-pub(super) async fn call(pool: &PgPool, steps: Vec<Step<'_>>, answer: &Answer<'_>) -> Result<Row, StoreError> {
-    let name = name(&steps, answer);
-    let mut rows = calling(&name, &steps, answer).fetch_all(Source::PostgresPool(pool)).await;
-    if rows.as_ref().is_err_and(|error| code(error).as_deref() == Some(UNDEFINED)) {
-        let mut transaction = pool.begin().await?;
-        make(&mut transaction, definition(&name, &steps, answer)).await?;
-        transaction.commit().await?;
-        rows = calling(&name, &steps, answer).fetch_all(Source::PostgresPool(pool)).await;
+/// The arguments of a call, after the values of the questions.
+pub(in crate::store) enum Argument<'q> {
+    One(Value<'q>),
+    Texts(Vec<Option<Cow<'q, str>>>),
+    Bytes(Vec<Option<&'q [u8]>>),
+}
+
+/// A procedure, made for its questions.
+#[derive(Debug)]
+pub(in crate::store) struct Procedure {
+    name: String,
+    definition: String,
+}
+
+/// The procedures that a database is known to have, by what they ask. A text of such a length is neither written nor digested anew for each change.
+#[derive(Debug, Clone, Default)]
+pub(in crate::store) struct Procedures(Arc<Mutex<HashMap<String, Arc<Procedure>>>>);
+
+/// Why a procedure did nothing.
+pub(in crate::store) enum Refusal {
+    /// A question found no row.
+    Unanswered,
+    /// The procedure says why.
+    Of(String),
+    /// The database failed.
+    Failed(StoreError),
+}
+
+impl Template {
+    /// The procedure that asks these questions first.
+    pub(in crate::store) fn with(&self, questions: &[Query<'_>]) -> Procedure {
+        let (mut types, mut asked, mut count) = (String::new(), String::new(), 0);
+        for question in questions {
+            let text = dialect::renumbered(question.sql(), '$', count);
+            // A query whose result nobody wants.
+            asked += &text.replacen("SELECT", "PERFORM", 1);
+            asked += &format!(
+                ";\nIF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{REFUSED}', MESSAGE = '{REFUSED_FOR}{UNANSWERED}'; END IF;\n"
+            );
+            for value in question.values() {
+                types += value_type(value);
+                types += ", ";
+                count += 1;
+            }
+        }
+        let text = self.0.replacen("{types}", &types, 1).replacen("{questions}", &asked, 1);
+        let name = format!("zopp_change_{}", hex::encode(&Sha256::digest(&text)[..10]));
+        Procedure { definition: text.replacen("{name}", &name, 1), name }
     }
-    outcome(rows, steps)
 }
 
 impl Procedures {
-    /// Makes a change inside of a transaction. A failure would end it, so it is asked first whether the procedure is there.
-    pub(super) async fn call(
-        &mut self,
-        connection: &mut PgConnection,
-        steps: Vec<Step<'_>>,
-        answer: &Answer<'_>,
-    ) -> Result<Row, StoreError> {
-        let name = name(&steps, answer);
-        if !self.0.contains(&name) {
-            let known = query("SELECT 1 WHERE to_regproc(?) IS NOT NULL").bind(&name);
-            if known.fetch_optional(Source::Postgres(&mut *connection)).await?.is_none() {
-                make(connection, definition(&name, &steps, answer)).await?;
+    /// Makes sure that the database has the procedure for some questions, and that nobody put another one in its place.
+    pub(in crate::store) async fn ensure(
+        &self,
+        pool: &PgPool,
+        template: &Template,
+        questions: &[Query<'_>],
+    ) -> Result<Arc<Procedure>, StoreError> {
+        let asked = asked(questions);
+        if let Some(procedure) = self.known().get(&asked) {
+            return Ok(Arc::clone(procedure));
+        }
+        let procedure = Arc::new(template.with(questions));
+        let mut transaction = pool.begin().await?;
+        if !is_there(&mut transaction, &procedure).await? {
+            sqlx::query(LOCK).execute(&mut *transaction).await?;
+            // Another replica may have made it meanwhile.
+            if !is_there(&mut transaction, &procedure).await? {
+                // Safe: made of statements, which are constants, and of digits.
+                let make = sqlx::query(AssertSqlSafe(procedure.definition.clone())).persistent(false);
+                make.execute(&mut *transaction).await.map_err(|error| not_made(error, &procedure))?;
             }
-            self.0.insert(name.clone());
         }
-        outcome(calling(&name, &steps, answer).fetch_all(Source::Postgres(connection)).await, steps)
+        transaction.commit().await?;
+        self.known().insert(asked, Arc::clone(&procedure));
+        Ok(procedure)
     }
-}
 
-async fn make(connection: &mut PgConnection, definition: String) -> Result<(), sqlx::Error> {
-    sqlx::query(LOCK).execute(&mut *connection).await?;
-    // Safe: made of statements, which are constants, and of digits.
-    sqlx::query(AssertSqlSafe(definition)).persistent(false).execute(connection).await.map(drop)
-}
-
-/// The row of the answer, or the reason why there is none.
-fn outcome(rows: Result<Vec<Row>, sqlx::Error>, steps: Vec<Step<'_>>) -> Result<Row, StoreError> {
-    match rows {
-        Ok(rows) => Ok(rows.into_iter().next().ok_or(sqlx::Error::RowNotFound)?),
-        Err(error) => Err(refusal(&error, steps).unwrap_or_else(|| error.into())),
-    }
-}
-
-/// The call of a procedure, with the values of all its statements.
-fn calling<'q>(name: &str, steps: &[Step<'q>], answer: &Answer<'q>) -> Query<'q> {
-    let values: Vec<Value<'q>> = queries(steps, answer).flat_map(Query::values).cloned().collect();
-    let mut arguments: Vec<String> = (1..=values.len()).map(|number| format!("?{number}")).collect();
-    arguments.extend((0..answer.columns).map(|_| "NULL".to_owned()));
-    let call = query_made(format!("CALL {name}({})", arguments.join(", ")));
-    values.into_iter().fold(call, Query::bind)
-}
-
-/// The name of a procedure, which is another one if anything in it is. Change [`FORM`] together with the form of [`definition`].
-fn name(steps: &[Step<'_>], answer: &Answer<'_>) -> String {
-    let mut digest = Sha256::new();
-    digest.update([FORM]);
-    for step in steps {
-        digest.update([match step.kind {
-            Kind::Write => 0_u8,
-            Kind::MustWrite(_) => 1,
-            Kind::MustFind(_) => 2,
-            Kind::OfPostgres => 3,
-        }]);
-    }
-    for query in queries(steps, answer) {
-        digest.update(query.sql());
-        query.values().iter().for_each(|value| digest.update(value_type(value)));
-        digest.update([0_u8]);
-    }
-    digest.update(answer.columns.to_le_bytes());
-    format!("zopp_change_{}", hex::encode(&digest.finalize()[..10]))
-}
-
-fn definition(name: &str, steps: &[Step<'_>], answer: &Answer<'_>) -> String {
-    let (mut parameters, mut body) = (Vec::new(), ISOLATED.to_owned());
-    for (number, Step { query, kind }) in steps.iter().enumerate() {
-        let statement = dialect::renumbered(query.sql(), '$', parameters.len());
-        parameters.extend(query.values().iter().map(value_type));
-        match kind {
-            // A query whose result nobody wants.
-            Kind::MustFind(_) | Kind::OfPostgres => body += &statement.replacen("SELECT", "PERFORM", 1),
-            Kind::Write | Kind::MustWrite(_) => body += &statement,
+    /// Calls a procedure in a transaction of its own.
+    pub(in crate::store) async fn call(
+        &self,
+        pool: &PgPool,
+        template: &Template,
+        call: &Call<'_>,
+    ) -> Result<PgRow, Refusal> {
+        let procedure = self.ensure(pool, template, &call.questions).await.map_err(Refusal::Failed)?;
+        let called = call.on(pool, &procedure).await;
+        if !self.forgets(&called, call) {
+            return called.map_err(Refusal::from);
         }
-        body += ";\n";
-        if matches!(kind, Kind::MustFind(_) | Kind::MustWrite(_)) {
-            let refuse = format!(
-                "IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{REFUSED}', MESSAGE = '{REFUSED_AT}{number}'; END IF;\n"
-            );
-            body += &refuse;
-        }
+        let procedure = self.ensure(pool, template, &call.questions).await.map_err(Refusal::Failed)?;
+        call.on(pool, &procedure).await.map_err(Refusal::from)
     }
-    let answered = dialect::renumbered(answer.query.sql(), '$', parameters.len());
-    parameters.extend(answer.query.values().iter().map(value_type));
-    let answers: Vec<String> = (1..=answer.columns).map(|number| format!("zopp_answer_{number}")).collect();
-    let parameters: Vec<String> = parameters
-        .into_iter()
-        .map(str::to_owned)
-        .chain(answers.iter().map(|answer| format!("INOUT {answer} BIGINT")))
-        .collect();
-    format!(
-        "CREATE OR REPLACE PROCEDURE {name}({}) LANGUAGE plpgsql AS $zopp$\nBEGIN\n{body}SELECT * INTO {} FROM ({answered}) answered;\nEND\n$zopp$",
-        parameters.join(", "),
-        answers.join(", ")
-    )
+
+    /// Calls a procedure inside of a transaction. [`Procedures::ensure`] comes before the transaction, which a failure would end.
+    pub(in crate::store) async fn call_in(
+        &self,
+        connection: &mut PgConnection,
+        procedure: &Procedure,
+        call: &Call<'_>,
+    ) -> Result<PgRow, Refusal> {
+        let called = call.on(connection, procedure).await;
+        self.forgets(&called, call);
+        called.map_err(Refusal::from)
+    }
+
+    /// Forgets a procedure that somebody dropped.
+    fn forgets(&self, called: &Result<PgRow, sqlx::Error>, call: &Call<'_>) -> bool {
+        let is_gone = called.as_ref().is_err_and(|error| code(error).as_deref() == Some(UNDEFINED));
+        is_gone && self.known().remove(&asked(&call.questions)).is_some()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Procedure>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-fn queries<'a, 'q>(steps: &'a [Step<'q>], answer: &'a Answer<'q>) -> impl Iterator<Item = &'a Query<'q>> {
-    steps.iter().map(|step| &step.query).chain([&answer.query])
+/// What tells the procedures of a template apart.
+fn asked(questions: &[Query<'_>]) -> String {
+    let mut asked = String::new();
+    for question in questions {
+        asked += question.sql();
+        question.values().iter().for_each(|value| asked += value_type(value));
+    }
+    asked
+}
+
+/// The values of a call.
+pub(in crate::store) struct Call<'q> {
+    pub(in crate::store) questions: Vec<Query<'q>>,
+    pub(in crate::store) arguments: Vec<Argument<'q>>,
+    /// How many columns the answer has.
+    pub(in crate::store) answers: usize,
+}
+
+impl Call<'_> {
+    async fn on<'c>(
+        &self,
+        executor: impl Executor<'c, Database = Postgres>,
+        procedure: &Procedure,
+    ) -> Result<PgRow, sqlx::Error> {
+        let values = self.questions.iter().flat_map(Query::values);
+        let count = self.questions.iter().map(|question| question.values().len()).sum::<usize>() + self.arguments.len();
+        let mut places: Vec<String> = (1..=count).map(|number| format!("${number}")).collect();
+        places.extend((0..self.answers).map(|_| "NULL".to_owned()));
+        // Safe: a name of ours, and digits.
+        let call = AssertSqlSafe(format!("CALL {}({})", procedure.name, places.join(", ")));
+        let call = values.fold(sqlx::query(call), bind);
+        let call = self.arguments.iter().fold(call, |call, argument| match argument {
+            Argument::One(value) => bind(call, value),
+            Argument::Texts(texts) => call.bind(texts.iter().map(Option::as_deref).collect::<Vec<_>>()),
+            Argument::Bytes(bytes) => call.bind(bytes.as_slice()),
+        });
+        call.fetch_one(executor).await
+    }
+}
+
+type PostgresQuery = sqlx::query::Query<'static, Postgres, PgArguments>;
+
+/// Binds a value to a statement of PostgreSQL.
+pub(super) fn bind(query: PostgresQuery, value: &Value<'_>) -> PostgresQuery {
+    match value {
+        Value::Text(text) => query.bind(text.as_deref()),
+        Value::Bytes(bytes) => query.bind(*bytes),
+        Value::Integer(number) => query.bind(*number),
+        Value::Boolean(truth) => query.bind(*truth),
+    }
+}
+
+impl From<sqlx::Error> for Refusal {
+    fn from(error: sqlx::Error) -> Self {
+        let refused = error.as_database_error().filter(|error| error.code().as_deref() == Some(REFUSED));
+        match refused.and_then(|refused| refused.message().strip_prefix(REFUSED_FOR)) {
+            Some(UNANSWERED) => Self::Unanswered,
+            Some(reason) => Self::Of(reason.to_owned()),
+            None => Self::Failed(error.into()),
+        }
+    }
+}
+
+/// Is the procedure there? A procedure of somebody else's would do with our rights what it likes.
+async fn is_there(connection: &mut PgConnection, procedure: &Procedure) -> Result<bool, StoreError> {
+    let owner: Option<(String, bool)> = sqlx::query_as(OWNERS).bind(&procedure.name).fetch_optional(connection).await?;
+    match owner {
+        None => Ok(false),
+        Some((_, true)) => Ok(true),
+        Some((owner, false)) => Err(StoreError::Procedure {
+            name: procedure.name.clone(),
+            cause: format!("the role {owner:?} made one of that name"),
+        }),
+    }
+}
+
+fn not_made(error: sqlx::Error, procedure: &Procedure) -> StoreError {
+    match error.as_database_error() {
+        Some(refused) if refused.code().as_deref() == Some(NOT_ALLOWED) => {
+            StoreError::Procedure { name: procedure.name.clone(), cause: refused.message().to_owned() }
+        }
+        _ => error.into(),
+    }
 }
 
 const fn value_type(value: &Value<'_>) -> &'static str {
@@ -163,70 +258,37 @@ fn code(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
 }
 
-/// The reason for which a procedure refused the change, if it did.
-fn refusal(error: &sqlx::Error, steps: Vec<Step<'_>>) -> Option<StoreError> {
-    let error = error.as_database_error().filter(|error| error.code().as_deref() == Some(REFUSED))?;
-    let number: usize = error.message().strip_prefix(REFUSED_AT)?.parse().ok()?;
-    match steps.into_iter().nth(number)?.kind {
-        Kind::MustWrite(or_else) | Kind::MustFind(or_else) => Some(or_else),
-        Kind::Write | Kind::OfPostgres => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::sql::query;
 
-    fn steps() -> Vec<Step<'static>> {
-        vec![
-            Step::of_postgres(query("SELECT f(?)").bind("a")),
-            Step::must_find(
-                query("SELECT 1 FROM t WHERE x = ?1 AND y = ?1 AND z = ?2").bind("b").bind(3_i64),
-                StoreError::Missing,
-            ),
-            Step::write(query("INSERT INTO t VALUES (?, '?')").bind(true)),
-            Step::must_write(query("UPDATE t SET x = ?").bind(Option::<&[u8]>::None), StoreError::Replayed),
-        ]
-    }
-
-    fn answer() -> Answer<'static> {
-        Answer { query: query("SELECT v, w FROM t WHERE x = ?").bind("c"), columns: 2 }
-    }
+    const TEMPLATE: Template = Template("CREATE PROCEDURE {name}({types}p TEXT) AS BEGIN\n{questions}END");
 
     #[test]
-    fn a_procedure_has_all_statements_and_their_values() {
-        let made = definition("zopp_change_x", &steps(), &answer());
-        let refused = |number| {
-            format!(
-                "IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'ZP001', MESSAGE = 'the change is refused at statement {number}'; END IF;\n"
-            )
-        };
+    fn a_procedure_asks_its_questions_first() {
+        let questions = [
+            query("SELECT 1 FROM t WHERE x = ?1 AND y = ?1 AND z = ?2").bind("b").bind(3_i64),
+            query("SELECT 1 WHERE ?").bind(true),
+        ];
+        let Procedure { name, definition } = TEMPLATE.with(&questions);
+        let refused = "IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'ZP001', MESSAGE = 'the change is refused: rights'; END IF;";
         assert_eq!(
-            made,
+            definition,
             format!(
-                "CREATE OR REPLACE PROCEDURE zopp_change_x(TEXT, TEXT, BIGINT, BOOLEAN, BYTEA, TEXT, INOUT zopp_answer_1 BIGINT, \
-                 INOUT zopp_answer_2 BIGINT) LANGUAGE plpgsql AS $zopp$\nBEGIN\n{ISOLATED}PERFORM f($1);\n\
-                 PERFORM 1 FROM t WHERE x = $2 AND y = $2 AND z = $3;\n{}INSERT INTO t VALUES ($4, '?');\nUPDATE t SET x = $5;\n{}\
-                 SELECT * INTO zopp_answer_1, zopp_answer_2 FROM (SELECT v, w FROM t WHERE x = $6) answered;\nEND\n$zopp$",
-                refused(1),
-                refused(3)
+                "CREATE PROCEDURE {name}(TEXT, BIGINT, BOOLEAN, p TEXT) AS BEGIN\n\
+                 PERFORM 1 FROM t WHERE x = $1 AND y = $1 AND z = $2;\n{refused}\nPERFORM 1 WHERE $3;\n{refused}\nEND"
             )
         );
-        let call = calling("zopp_change_x", &steps(), &answer());
-        assert_eq!(call.sql(), "CALL zopp_change_x(?1, ?2, ?3, ?4, ?5, ?6, NULL, NULL)");
-        assert_eq!(call.values().len(), 6);
     }
 
     #[test]
     fn another_procedure_has_another_name() {
-        let first = name(&steps(), &answer());
-        assert_eq!(name(&steps(), &answer()), first);
-        assert_ne!(name(&steps()[1..], &answer()), first);
-        let mut other = steps();
-        other[2] = Step::write(query("INSERT INTO t VALUES (?, '?')").bind("another type"));
-        assert_ne!(name(&other, &answer()), first);
-        other[2] = Step::must_write(query("INSERT INTO t VALUES (?, '?')").bind(true), StoreError::Missing);
-        assert_ne!(name(&other, &answer()), first);
-        assert_ne!(name(&steps(), &Answer { columns: 1, ..answer() }), first);
+        let name = |questions: &[Query<'_>]| TEMPLATE.with(questions).name;
+        let first = name(&[query("SELECT ?").bind("a")]);
+        assert_eq!(name(&[query("SELECT ?").bind("b")]), first);
+        assert_ne!(name(&[query("SELECT ?").bind(1_i64)]), first);
+        assert_ne!(name(&[query("SELECT  ?").bind("a")]), first);
+        assert_ne!(name(&[]), first);
     }
 }

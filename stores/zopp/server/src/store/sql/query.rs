@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, Postgres, Sqlite, postgres::PgArguments, sqlite::Sqlit
 
 use super::{
     Source, dialect,
+    procedure::bind,
     row::{FromRow, Row},
 };
 
@@ -180,12 +181,7 @@ impl<'q> Query<'q> {
     fn postgres(self) -> sqlx::query::Query<'static, Postgres, PgArguments> {
         // Safe: made of a constant, or of names and constants, by a function that adds nothing but digits.
         let query = sqlx::query(AssertSqlSafe(dialect::postgres(&self.sql)));
-        self.values.into_iter().fold(query, |query, value| match value {
-            Value::Text(text) => query.bind(text.as_deref()),
-            Value::Bytes(bytes) => query.bind(bytes),
-            Value::Integer(number) => query.bind(number),
-            Value::Boolean(truth) => query.bind(truth),
-        })
+        self.values.iter().fold(query, bind)
     }
 }
 

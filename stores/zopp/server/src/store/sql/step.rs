@@ -1,4 +1,4 @@
-//! A statement of a change, with the effect that it must have, and the question after all of them.
+//! A statement of a change of a SQLite file, with the effect that it must have, and the question after all of them.
 
 use super::{Query, batch::Effect};
 use crate::store::StoreError;
@@ -17,15 +17,6 @@ pub(super) enum Kind {
     MustWrite(StoreError),
     /// It is a plain `SELECT`, and finds a row.
     MustFind(StoreError),
-    /// It is the `SELECT` of a function that only PostgreSQL has, and is left out on SQLite.
-    OfPostgres,
-}
-
-/// The `SELECT` after all statements of a change: one row of so many integers.
-#[derive(Clone)]
-pub(in crate::store) struct Answer<'q> {
-    pub(in crate::store) query: Query<'q>,
-    pub(in crate::store) columns: usize,
 }
 
 impl<'q> Step<'q> {
@@ -39,10 +30,6 @@ impl<'q> Step<'q> {
 
     pub(in crate::store) const fn must_find(query: Query<'q>, or_else: StoreError) -> Self {
         Self { query, kind: Kind::MustFind(or_else) }
-    }
-
-    pub(in crate::store) const fn of_postgres(query: Query<'q>) -> Self {
-        Self { query, kind: Kind::OfPostgres }
     }
 }
 

@@ -7,6 +7,7 @@ on_both! {
     a_change_that_is_not_made_leaves_no_version,
     the_oldest_versions_of_a_key_are_erased,
     the_oldest_versions_of_an_environment_are_erased_beyond_its_bytes,
+    few_changes_at_the_limit_of_bytes_erase_anything,
     without_versions_nothing_is_kept,
     lower_limits_erase_what_was_kept_before,
     a_new_key_ends_the_history,
@@ -129,14 +130,27 @@ async fn the_oldest_versions_of_an_environment_are_erased_beyond_its_bytes(datab
         store.upsert_secret(&workspace_id, &environment_id, &value(&key, byte), &by("p")).await.unwrap();
         store.delete_secret(&environment_id, &key, &by("p")).await.unwrap();
     }
-    assert_eq!(bytes(&store).await, 3 * 300);
-    assert!(kept(&store, &environment_id, "K147").await.is_empty());
-    assert_eq!(kept(&store, &environment_id, "K148").await, [(295, 148)]);
+    assert_eq!(bytes(&store).await, 2 * 300, "beyond three of them, one more than needed is erased");
+    assert!(kept(&store, &environment_id, "K148").await.is_empty());
+    assert_eq!(kept(&store, &environment_id, "K149").await, [(297, 149)]);
     // A value that does not fit at all is not kept, and no earlier one either: they are older.
     let large = SecretRow { ciphertext: vec![7; 1000], ..secret("L") };
     store.upsert_secret(&workspace_id, &environment_id, &large, &by("p")).await.unwrap();
     store.delete_secret(&environment_id, "L", &by("p")).await.unwrap();
     assert_eq!((kept(&store, &environment_id, "L").await.len(), bytes(&store).await), (0, 0));
+}
+
+async fn few_changes_at_the_limit_of_bytes_erase_anything(database: Database) {
+    let store = database.open().await.with_limits(limits(1000, 80 * 300));
+    let (workspace_id, environment_id) = environment(&store).await;
+    let mut sizes = Vec::new();
+    for number in 0..100_u8 {
+        store.upsert_secret(&workspace_id, &environment_id, &value("A", number), &by("p")).await.unwrap();
+        sizes.push(bytes(&store).await / 300);
+    }
+    assert!(sizes.iter().all(|size| *size <= 80), "{sizes:?}");
+    assert_eq!(sizes.windows(2).filter(|pair| pair[1] < pair[0]).count(), 2, "{sizes:?}");
+    assert_eq!(sizes.iter().skip(80).min(), Some(&70), "an eighth is free: {sizes:?}");
 }
 
 async fn without_versions_nothing_is_kept(database: Database) {

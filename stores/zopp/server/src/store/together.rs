@@ -1,0 +1,301 @@
+//! Changes of single keys that are made together, because they came while another change of their environment was being made.
+//!
+//! PostgreSQL makes the changes of one environment one after the other: each waits for the row of the environment. So those that wait go with the next call,
+//! and share its look at the rights, its lock and its commit. A change that comes alone waits for nothing.
+//!
+//! Guarantees: only changes by one principal with the same rights share a call, so nobody waits for strangers or fails with them. If a call is refused,
+//! nothing of it happened, and each of its changes is made alone.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::oneshot;
+
+use super::{
+    AuditRow, Change, SecretRow, Store, StoreError,
+    keys::{KeyChange, KeysChange},
+};
+
+/// Changes in one call, at most.
+const TOGETHER: usize = 32;
+/// A larger value goes alone: it is not copied, and holds nobody up.
+const SMALL: usize = 16 * 1024;
+
+/// The changes that wait, by environment and principal.
+#[derive(Clone, Default)]
+pub(super) struct Together(Arc<Mutex<HashMap<Place, Arc<Queue>>>>);
+
+type Place = (String, String);
+
+impl fmt::Debug for Together {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Together")
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Held by the one that makes a call.
+    turn: tokio::sync::Mutex<()>,
+    waiting: Mutex<VecDeque<Waiting>>,
+}
+
+struct Waiting {
+    change: SingleChange,
+    made: oneshot::Sender<Result<Change, StoreError>>,
+}
+
+/// The change of one key, in a transaction of its own or together with others.
+pub(super) struct SingleChange {
+    environment_id: String,
+    /// The workspace that it is in, if the key is set.
+    workspace_id: Option<String>,
+    key: String,
+    value: Option<SecretRow>,
+    audit: AuditRow,
+}
+
+/// A place at which somebody waits. It goes with the last one.
+struct Seat<'a> {
+    together: &'a Together,
+    place: Place,
+    queue: Arc<Queue>,
+}
+
+impl Store {
+    /// Makes a change together with others that wait, if there are any.
+    pub(super) async fn change_key_together(&self, change: SingleChange) -> Result<Change, StoreError> {
+        let seat = self.together.seat((change.environment_id.clone(), change.audit.principal_id.clone()));
+        let (made, mut answer) = oneshot::channel();
+        lock(&seat.queue.waiting).push_back(Waiting { change, made });
+        loop {
+            let _turn = tokio::select! {
+                biased;
+                // Without an answer, whoever made the call went away in the middle of it.
+                made = &mut answer => return made.unwrap_or_else(|_| Err(unknown("the call was given up"))),
+                turn = seat.queue.turn.lock() => turn,
+            };
+            let next = take(&mut lock(&seat.queue.waiting));
+            self.change_all(next).await;
+        }
+    }
+
+    /// Makes changes in one call, and answers each.
+    async fn change_all(&self, waiting: Vec<Waiting>) {
+        let (changes, answers): (Vec<_>, Vec<_>) =
+            waiting.into_iter().map(|Waiting { change, made }| (change, made)).unzip();
+        if changes.len() > 1 {
+            match self.change_in_one_call(&changes).await {
+                Ok(made) => {
+                    for (answer, made) in answers.into_iter().zip(made) {
+                        // An error means that the caller hung up.
+                        let _ = answer.send(Ok(made));
+                    }
+                    return;
+                }
+                // Perhaps all of it happened.
+                Err(StoreError::Outage(error)) => {
+                    for answer in answers {
+                        let _ = answer.send(Err(unknown(&error.to_string())));
+                    }
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+        for (change, answer) in changes.iter().zip(answers) {
+            let alone = change.keys(vec![change.key()]);
+            let _ = answer.send(self.change_alone(&alone).await);
+        }
+    }
+
+    async fn change_in_one_call(&self, changes: &[SingleChange]) -> Result<Vec<Change>, StoreError> {
+        let Some(first) = changes.first() else { return Ok(Vec::new()) };
+        let mut keys = first.keys(changes.iter().map(SingleChange::key).collect());
+        keys.workspace_id = changes.iter().find_map(|change| change.workspace_id.as_deref());
+        let outcome = self.change_keys(&keys, &first.audit.authority).await?;
+        self.trim_history_beyond(&first.environment_id, outcome.history).await;
+        // The last one has the version that the environment has.
+        let mut version = outcome.version;
+        let mut made = Vec::with_capacity(changes.len());
+        for created in outcome.created.into_iter().rev() {
+            made.push(Change { version, created });
+            version -= 1;
+        }
+        made.reverse();
+        Ok(made)
+    }
+}
+
+impl SingleChange {
+    /// A copy of the only change; `None` if it cannot be made together with others.
+    pub(super) fn of(change: &KeysChange<'_>) -> Option<Self> {
+        let [key] = change.keys.as_slice() else { return None };
+        let is_small = key.value.is_none_or(|value| value.ciphertext.len() <= SMALL);
+        (is_small && key.audit.authority.is_decided()).then(|| Self {
+            environment_id: change.environment_id.to_owned(),
+            workspace_id: change.workspace_id.map(str::to_owned),
+            key: key.key.to_owned(),
+            value: key.value.cloned(),
+            audit: key.audit.clone(),
+        })
+    }
+
+    /// Is it by the same principal with the same rights as another one of the same environment?
+    fn goes_with(&self, other: &Self) -> bool {
+        let place = |row: &AuditRow| (row.user_id.clone(), row.workspace_id.clone(), row.project_id.clone());
+        let (row, other) = (&self.audit, &other.audit);
+        row.authority == other.authority
+            && place(row) == place(other)
+            && row.environment_id == other.environment_id
+            && (row.resource_type, row.outcome) == (other.resource_type, other.outcome)
+    }
+
+    fn key(&self) -> KeyChange<'_> {
+        KeyChange { key: &self.key, value: self.value.as_ref(), audit: &self.audit }
+    }
+
+    fn keys<'a>(&'a self, keys: Vec<KeyChange<'a>>) -> KeysChange<'a> {
+        KeysChange {
+            environment_id: &self.environment_id,
+            workspace_id: self.workspace_id.as_deref(),
+            keeps_former: true,
+            keys,
+        }
+    }
+}
+
+impl Together {
+    /// How many changes wait for the next call.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.0).values().map(|queue| lock(&queue.waiting).len()).sum()
+    }
+
+    fn seat(&self, place: Place) -> Seat<'_> {
+        let queue = Arc::clone(lock(&self.0).entry(place.clone()).or_default());
+        Seat { together: self, place, queue }
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut queues = lock(&self.together.0);
+        // The map has one of them, and this place the other.
+        if Arc::strong_count(&self.queue) == 2 {
+            queues.remove(&self.place);
+        }
+    }
+}
+
+/// The changes of the next call: the first that waits, and those right behind that go with it. Nothing is made for those who do not wait any more.
+fn take(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+    let mut next: Vec<Waiting> = Vec::new();
+    while next.len() < TOGETHER {
+        let Some(one) = waiting.pop_front() else { break };
+        if one.made.is_closed() {
+            continue;
+        }
+        if next.first().is_some_and(|first| !one.change.goes_with(&first.change)) {
+            waiting.push_front(one);
+            break;
+        }
+        next.push(one);
+    }
+    next
+}
+
+/// The error for a change of which nobody knows whether it was made.
+fn unknown(cause: &str) -> StoreError {
+    StoreError::Outage(sqlx::Error::Io(std::io::Error::other(cause.to_owned())))
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Action, Authority, Outcome};
+
+    fn waiting(principal_id: &str, key: &str) -> (Waiting, oneshot::Receiver<Result<Change, StoreError>>) {
+        let audit = AuditRow {
+            principal_id: principal_id.to_owned(),
+            authority: Authority::of(principal_id, None),
+            ..blank_row()
+        };
+        let (made, answer) = oneshot::channel();
+        let change = SingleChange {
+            environment_id: "e".to_owned(),
+            workspace_id: None,
+            key: key.to_owned(),
+            value: None,
+            audit,
+        };
+        (Waiting { change, made }, answer)
+    }
+
+    fn blank_row() -> AuditRow {
+        AuditRow {
+            principal_id: String::new(),
+            user_id: None,
+            action: Action::SecretDelete,
+            resource_type: "secret",
+            resource_id: String::new(),
+            workspace_id: None,
+            project_id: None,
+            environment_id: None,
+            outcome: Outcome::Success,
+            reason: None,
+            details: None,
+            client_ip: None,
+            signature: None,
+            authority: Authority::default(),
+        }
+    }
+
+    fn keys(taken: &[Waiting]) -> Vec<&str> {
+        taken.iter().map(|waiting| waiting.change.key.as_str()).collect()
+    }
+
+    #[test]
+    fn those_who_go_together_are_taken_in_their_order() {
+        let (mut queue, mut answers) = (VecDeque::new(), Vec::new());
+        for (principal_id, key) in [("p", "A"), ("p", "B"), ("p", "gone"), ("q", "C"), ("p", "D")] {
+            let (waiting, answer) = waiting(principal_id, key);
+            queue.push_back(waiting);
+            if key != "gone" {
+                answers.push(answer);
+            }
+        }
+        assert_eq!(keys(&take(&mut queue)), ["A", "B"]);
+        assert_eq!(keys(&take(&mut queue)), ["C"]);
+        assert_eq!(keys(&take(&mut queue)), ["D"]);
+        assert!(take(&mut queue).is_empty());
+    }
+
+    #[test]
+    fn a_call_has_an_end() {
+        let (mut queue, answers): (VecDeque<_>, Vec<_>) =
+            (0..TOGETHER + 3).map(|number| waiting("p", &number.to_string())).unzip();
+        assert_eq!(take(&mut queue).len(), TOGETHER);
+        assert_eq!(take(&mut queue).len(), 3);
+        drop(answers);
+    }
+
+    #[test]
+    fn a_place_goes_with_the_last_who_waits_there() {
+        let together = Together::default();
+        let place = || ("e".to_owned(), "p".to_owned());
+        let (first, second) = (together.seat(place()), together.seat(place()));
+        assert!(Arc::ptr_eq(&first.queue, &second.queue));
+        drop(first);
+        assert_eq!(lock(&together.0).len(), 1);
+        drop(second);
+        assert!(lock(&together.0).is_empty());
+    }
+}
