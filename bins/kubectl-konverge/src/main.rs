@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use konverge_kubectl::Job;
+use konverge_kubectl::Examined;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let jobs: Vec<Box<dyn Job>> = vec![
+    let jobs: Vec<Box<dyn Examined>> = vec![
         Box::new(konverge_push::inspect::Push),
         Box::new(konverge_pull::inspect::Pull),
         Box::new(konverge_roll::inspect::Roll),

@@ -5,6 +5,8 @@ use std::{error::Error, ffi::OsString};
 use futures::future::BoxFuture;
 use konverge_runtime::Manager;
 
+use crate::Settings;
+
 /// An operator that can be one of several in a process.
 pub trait Job: Send + Sync {
     /// The first word of its command line.
@@ -23,4 +25,25 @@ pub struct Ready {
     pub settings: String,
     /// Puts it together, ready to run. Nothing is sent before it runs.
     pub manager: BoxFuture<'static, Result<Manager, Box<dyn Error + Send + Sync>>>,
+}
+
+impl Ready {
+    /// Reads the command line of the job of this name. `start` puts the job together.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the line cannot be understood, or if the job cannot be one of several with it.
+    pub fn read<S, F, E>(
+        name: &'static str,
+        line: Vec<OsString>,
+        start: impl FnOnce(S) -> F + Send + 'static,
+    ) -> Result<Self, clap::Error>
+    where
+        S: Settings,
+        F: Future<Output = Result<Manager, E>> + Send,
+        E: Error + Send + Sync + 'static,
+    {
+        let settings = S::of_job(name, line)?;
+        Ok(Self { settings: settings.to_string(), manager: Box::pin(async { Ok(start(settings).await?) }) })
+    }
 }

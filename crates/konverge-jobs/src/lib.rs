@@ -4,9 +4,13 @@
 //! --job "pull --server …" ─▶ words, as a shell makes them ─▶ Job: its settings ─▶ Together: one process
 //! ```
 //!
-//! Read in this order: [`Program`], the parts of a single operator's program; [`Job`], what an operator's crate says about itself; [`Shared`], which of
-//! its flags are another matter among others; [`go_flags`], for operators whose original takes Go's flags; `lines`, how a command line becomes jobs;
-//! [`Run`], the command.
+//! Read in this order:
+//!
+//! 1. [`Settings`], what the settings of all jobs have. [`Shared`] names the flags that are another matter where a job is one of several, and [`go_flags`] is
+//!    for operators whose original takes the flags of Go.
+//! 2. [`Program`], the parts of a single operator's program.
+//! 3. [`Job`], what an operator's crate says about itself.
+//! 4. `lines`, how a command line becomes jobs, and [`Run`], the command.
 //!
 //! Guarantee: what is wrong with a command line is told by the name of its job, without the line, which may hold credentials.
 
@@ -18,6 +22,7 @@ mod probe;
 mod program;
 pub mod reference;
 mod run;
+mod settings;
 mod shared;
 
 pub use job::{Job, Ready};
@@ -26,4 +31,5 @@ pub use metrics::MetricsOptions;
 pub use probe::{Page, Probe};
 pub use program::{Base, Log, Program, ProgramError, run_program, run_task};
 pub use run::{Run, about, flags_of};
+pub use settings::Settings;
 pub use shared::Shared;

@@ -29,11 +29,7 @@ impl MetricsOptions {
     }
 
     /// Serves the metrics of a program that is being put together. The client asks about readers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the address is taken, or if the certificate is unusable.
-    pub async fn serve(self, manager: &mut Manager, client: &Client) -> Result<(), ProgramError> {
+    pub(crate) async fn serve(self, manager: &mut Manager, client: &Client) -> Result<(), ProgramError> {
         let Self { address, authentication, certificate } = self;
         let authentication = authentication.then(|| Authentication::new(client.clone()));
         let Some(address) = address else {

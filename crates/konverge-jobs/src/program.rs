@@ -14,6 +14,8 @@ use konverge_runtime::{
 };
 use kube::Client;
 
+use crate::MetricsOptions;
+
 /// A program cannot start, whatever the servers do, or it could not go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -48,8 +50,10 @@ pub struct Program {
     pub name: &'static str,
     /// The name of its lease. `None` if it elects no leader.
     pub lease: Option<&'static str>,
-    /// The address of health and metrics.
+    /// The address of health, and of metrics that have none of their own.
     pub address: Listen,
+    /// Where metrics are served, and to whom.
+    pub metrics: MetricsOptions,
     /// The kubeconfig file, unless it is that of the pod or of kubectl.
     pub kubeconfig: Option<PathBuf>,
 }
@@ -88,13 +92,14 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// Returns an error if the address is taken, or if the Kubernetes configuration is unusable.
+    /// Returns an error if an address is taken, or if the Kubernetes configuration or the certificate of the metrics is unusable.
     pub async fn assemble(self) -> Result<Base, ProgramError> {
         let options = self.options();
-        let Self { name, lease, address, kubeconfig: _ } = self;
+        let Self { name, lease, address, metrics: served, kubeconfig: _ } = self;
         let metrics = Metrics::new(name, env!("CARGO_PKG_VERSION"));
         let mut manager = Manager::listen(address, metrics.clone()).await?;
         let client_of_each_replica = client::build(&options, metrics.client()).await?;
+        served.serve(&mut manager, &client_of_each_replica).await?;
         let mut client = client_of_each_replica.clone();
         let mut leadership = None;
         if let Some(lease) = lease {

@@ -73,9 +73,6 @@ pub trait Job: Send + Sync {
         let _ = (cluster, only, delete);
         Ok(None)
     }
-
-    /// Whether all is well with the operator and what it needs. `namespace` is where its objects are looked at.
-    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding>;
 }
 
 /// An object of another version, and what to do with it.

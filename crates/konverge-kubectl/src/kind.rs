@@ -25,6 +25,11 @@ pub enum Shown {
 }
 
 impl Kind {
+    /// Returns a kind whose objects have a namespace, without short names.
+    pub fn namespaced(resource: ApiResource, shown: Shown) -> Self {
+        Self { resource, short: &[], shown, is_namespaced: true }
+    }
+
     /// As people write it: `deployment`.
     pub fn singular(&self) -> String {
         self.resource.kind.to_ascii_lowercase()

@@ -48,7 +48,7 @@ pub use job::{
 };
 pub use kind::{Kind, Shown};
 pub use migrate::{Migrate, Migrated, Migration, annotations};
-pub use operator::{Found, Installed, Objects, Operator, findings, in_sync, named, operator_of};
+pub use operator::{Examined, Found, Installed, Objects, Operator, in_sync, named, operator_of};
 pub use permission::Permission;
 pub use words::{age, when};
 
@@ -63,7 +63,7 @@ pub fn command() -> Command {
 }
 
 /// Does what the command line asks for, for these jobs.
-pub async fn run(jobs: Vec<Box<dyn Job>>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub async fn run(jobs: Vec<Box<dyn Examined>>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = Arguments::try_parse_from(arguments).unwrap_or_else(|error| error.exit());
     match verbs::run(&jobs, arguments).await {
         Ok(true) => ExitCode::SUCCESS,

@@ -4,12 +4,14 @@
 //! Deployments ─▶ settings ─▶ permissions, leader ─▶ objects ─▶ findings
 //! ```
 //!
-//! A job says what it knows about its operator by [`Operator`]. [`findings`] asks the cluster, in the order in which one thing explains the next.
+//! A job says what it knows about its operator by [`Operator`]. That makes it [`Examined`]: the same examination asks the cluster about the operator of each job,
+//! in the order in which one thing explains the next.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use konverge_core::names::few;
+use konverge_jobs::Settings;
 use kube::core::DynamicObject;
 
 use crate::{Cluster, Failure, Finding, Grade, Installation, Job, Kind, Permission, Verdict};
@@ -18,25 +20,13 @@ use crate::{Cluster, Failure, Finding, Grade, Installation, Job, Kind, Permissio
 #[async_trait]
 pub trait Operator: Job {
     /// The settings of the operator.
-    type Config: Send + Sync;
-
-    /// Returns the name of the operator's lease.
-    fn lease(&self) -> &'static str;
+    type Config: Settings + Sync;
 
     /// Returns how to install the operator.
     fn how_to_install(&self) -> &'static str;
 
     /// Returns the manifest with the role of the operator alone, such as `deploy/rbac/vault-sync-operator.yaml`.
     fn role(&self) -> &'static str;
-
-    /// Returns the settings of an installation, or why it would not start with them.
-    fn settings(&self, installation: &Installation) -> Result<Self::Config, clap::Error>;
-
-    /// Returns the only namespace that the operator watches, or `None` if it watches all.
-    fn namespace<'a>(&self, config: &'a Self::Config) -> Option<&'a str>;
-
-    /// Returns whether the operator elects a leader.
-    fn elects(&self, config: &Self::Config) -> bool;
 
     /// Returns every permission that the operator needs with these settings. `home` is its own namespace.
     fn needed(&self, config: &Self::Config, home: &str) -> Vec<Permission>;
@@ -104,15 +94,33 @@ pub async fn operator_of<O: Operator>(
 ) -> Result<Option<Installed<O::Config>>, Failure> {
     let found = cluster.installations(job).await?;
     let understood = found.into_iter().filter_map(|installation| {
-        let config = job.settings(&installation).ok()?;
+        let config = settings::<O>(&installation).ok()?;
         Some(Installed { installation, config })
     });
-    let fits = |operator: &Installed<O::Config>| job.namespace(&operator.config).is_none_or(|only| only == namespace);
-    Ok(understood.filter(fits).min_by_key(|operator| job.namespace(&operator.config).is_none()))
+    let fits = |operator: &Installed<O::Config>| operator.config.namespace().is_none_or(|only| only == namespace);
+    Ok(understood.filter(fits).min_by_key(|operator| operator.config.namespace().is_none()))
 }
 
-/// Examines a job: its operators, their permissions and leader, then its objects. `namespace` is where objects are looked at.
-pub async fn findings<O: Operator>(job: &O, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
+/// A job whose operator can be examined. Every [`Operator`] is one.
+#[async_trait]
+pub trait Examined: Job {
+    /// Examines the job: its operators, their permissions and leader, then its objects. `namespace` is where objects are looked at.
+    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding>;
+}
+
+#[async_trait]
+impl<O: Operator> Examined for O {
+    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
+        findings(self, cluster, namespace).await
+    }
+}
+
+/// Returns the settings of an installation, or why it would not start with them.
+fn settings<O: Operator>(installation: &Installation) -> Result<O::Config, clap::Error> {
+    O::Config::of_container(&installation.arguments, &installation.variables)
+}
+
+async fn findings<O: Operator>(job: &O, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
     let installations = cluster.installations(job).await;
     let objects = objects(job, cluster, namespace).await;
     let is_requested = objects.iter().flat_map(|objects| &objects.found).any(|found| !found.is_empty());
@@ -128,7 +136,7 @@ pub async fn findings<O: Operator>(job: &O, cluster: &Cluster, namespace: Option
         Ok(found) => {
             for installation in found {
                 findings.push(installation.finding());
-                match job.settings(installation) {
+                match settings::<O>(installation) {
                     Err(error) => findings.push(installation.does_not_start(&error)),
                     Ok(config) => {
                         let operator = Installed { installation: installation.clone(), config };
@@ -139,8 +147,8 @@ pub async fn findings<O: Operator>(job: &O, cluster: &Cluster, namespace: Option
             }
         }
     }
-    let elects = operators.iter().any(|operator| job.elects(&operator.config));
-    findings.push(cluster.leader_finding(job.lease(), elects).await);
+    let elects = operators.iter().any(|operator| operator.config.program().lease.is_some());
+    findings.push(cluster.leader_finding(O::Config::LEASE, elects).await);
     let installations = installations.as_deref().ok();
     let found = Found { installations, operators: &operators, objects: &objects };
     findings.extend(job.check_objects(cluster, &found).await);

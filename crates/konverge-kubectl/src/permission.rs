@@ -7,6 +7,7 @@ use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     rbac::v1::PolicyRule,
 };
+use konverge_jobs::Settings;
 use kube::{Api, api::PostParams};
 
 use crate::{Cluster, Failure, Finding, Installation, cluster::asked, cluster::of_namespace};
@@ -61,18 +62,21 @@ impl Permission {
         all
     }
 
-    /// Returns the permissions of a leader election: to create leases in a namespace, and to hold the one of this name.
-    pub fn lease(name: &str, namespace: &str) -> Vec<Self> {
-        let lease = |verb| Self::new("coordination.k8s.io", "leases", verb).within(Some(namespace));
-        vec![lease("create"), lease("get").on(name), lease("patch").on(name)]
-    }
-
-    /// Returns the permissions to ask the API server who reads metrics and whether they may.
-    pub fn metrics_authentication() -> [Self; 2] {
-        [
-            Self::new("authentication.k8s.io", "tokenreviews", "create"),
-            Self::new("authorization.k8s.io", "subjectaccessreviews", "create"),
-        ]
+    /// Returns the permissions that every operator with these settings uses. These are for events where it watches, for its lease, and for asking the API
+    /// server about the readers of its metrics. `home` is its own namespace.
+    pub fn of_program(settings: &impl Settings, home: &str) -> Vec<Self> {
+        let program = settings.program();
+        let event = |verb| Self::new("events.k8s.io", "events", verb).within(settings.namespace());
+        let mut used = vec![event("create"), event("patch")];
+        if let Some(name) = program.lease {
+            let lease = |verb| Self::new("coordination.k8s.io", "leases", verb).within(Some(home));
+            used.extend([lease("create"), lease("get").on(name), lease("patch").on(name)]);
+        }
+        if program.metrics.authenticates() {
+            used.push(Self::new("authentication.k8s.io", "tokenreviews", "create"));
+            used.push(Self::new("authorization.k8s.io", "subjectaccessreviews", "create"));
+        }
+        used
     }
 
     /// Only on a part of it, such as `status`.

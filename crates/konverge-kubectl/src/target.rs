@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Failure, Job, Kind};
+use crate::{Examined, Failure, Kind};
 
 /// A kind, and one object of it or all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct One {
 }
 
 /// The kinds of all jobs, each once.
-pub(crate) fn kinds(jobs: &[Box<dyn Job>]) -> Vec<Kind> {
+pub(crate) fn kinds(jobs: &[Box<dyn Examined>]) -> Vec<Kind> {
     let mut found: Vec<Kind> = Vec::new();
     for kind in jobs.iter().flat_map(|job| job.kinds()) {
         if !found.iter().any(|known| known.is(&kind)) {
@@ -89,7 +89,7 @@ mod tests {
 
     fn kind(group: &str, name: &str, plural: &str, short: &'static [&'static str]) -> Kind {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", name), plural);
-        Kind { resource, short, shown: Shown::Metadata, is_namespaced: true }
+        Kind { short, ..Kind::namespaced(resource, Shown::Metadata) }
     }
 
     fn parse(text: &str) -> Result<(String, Option<String>), String> {

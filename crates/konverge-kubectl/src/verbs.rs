@@ -11,14 +11,14 @@ mod why;
 use kube::core::DynamicObject;
 
 use crate::{
-    Cluster, Failure, Job, Standing, Wish,
+    Cluster, Examined, Failure, Standing, Wish,
     arguments::{Arguments, Form, Object, Verb},
     target::{One, Target, kinds},
 };
 use status::Place;
 
 /// Runs the verb of the command line. Returns whether all is well.
-pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<bool, Failure> {
+pub(crate) async fn run(jobs: &[Box<dyn Examined>], arguments: Arguments) -> Result<bool, Failure> {
     let Arguments { connection, output, verb } = arguments;
     let all = kinds(jobs);
     let one = |object: &Object| Target::parse(&all, &object.target).and_then(Target::one);
@@ -89,18 +89,22 @@ pub(crate) async fn run(jobs: &[Box<dyn Job>], arguments: Arguments) -> Result<b
 }
 
 /// The jobs that the object concerns, each with how it stands.
-fn concerned<'a>(jobs: &'a [Box<dyn Job>], one: &One, object: &DynamicObject) -> Vec<(&'a dyn Job, Standing)> {
+fn concerned<'a>(
+    jobs: &'a [Box<dyn Examined>],
+    one: &One,
+    object: &DynamicObject,
+) -> Vec<(&'a dyn Examined, Standing)> {
     let of_kind = jobs.iter().filter(|job| job.kinds().iter().any(|kind| kind.is(&one.kind)));
     of_kind.filter_map(|job| Some((&**job, job.standing(&one.kind, object)?))).collect()
 }
 
 /// The same, and it has to concern one at least.
 fn asking<'a>(
-    jobs: &'a [Box<dyn Job>],
+    jobs: &'a [Box<dyn Examined>],
     cluster: &Cluster,
     one: &One,
     object: &DynamicObject,
-) -> Result<Vec<(&'a dyn Job, Standing)>, Failure> {
+) -> Result<Vec<(&'a dyn Examined, Standing)>, Failure> {
     let concerned = concerned(jobs, one, object);
     if concerned.is_empty() {
         return Err(Failure::Failed(format!(

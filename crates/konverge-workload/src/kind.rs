@@ -48,6 +48,18 @@ impl WorkloadKind {
         }
     }
 
+    /// The short names that kubectl takes.
+    pub fn short_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Deployment => &["deploy"],
+            Self::StatefulSet => &["sts"],
+            Self::DaemonSet => &["ds"],
+            Self::CronJob => &["cj"],
+            Self::Job => &[],
+            Self::Rollout => &["ro"],
+        }
+    }
+
     /// The API group.
     pub fn group(self) -> &'static str {
         match self {

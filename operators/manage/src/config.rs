@@ -5,19 +5,18 @@ use std::{
     sync::Arc, time::Duration,
 };
 
-use clap::{ArgAction, CommandFactory, Parser, ValueEnum};
-use konverge::{
-    LogFormat, Options,
-    runtime::{container, http_server::Listen},
-};
+use clap::{ArgAction, Command, CommandFactory, Parser, ValueEnum, error::ErrorKind};
+use konverge::{LogFormat, Options, runtime::http_server::Listen};
 use konverge_core::SecretValue;
-use konverge_jobs::{MetricsOptions, go_flags};
+use konverge_jobs::{MetricsOptions, Program, Settings as JobSettings, Shared, go_flags};
 use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig, TlsSettings};
 
 use crate::{account::Account, metrics::Metrics, settings::Settings};
 
 konverge_jobs::metrics_flags!("OPENZRO", default "0");
 
+/// The program's name in metrics, events and as a field manager: that of the original.
+pub const PROGRAM: &str = "openzro-operator";
 /// The name of the lease: that of the original.
 pub(crate) const LEASE: &str = "operator.openzro.io";
 /// The longest list of an account: some thousands of peers are in the list of groups.
@@ -205,16 +204,45 @@ fn labels(text: &str) -> Result<Labels, String> {
     pairs.map(read).collect()
 }
 
+impl JobSettings for Config {
+    const LEASE: &'static str = LEASE;
+    const SHARED: Shared =
+        Shared { addresses: &["health_probe_bind_address", "metrics_bind_address"], of_process: &["zap_encoder"] };
+
+    fn program(&self) -> Program {
+        Program {
+            name: PROGRAM,
+            lease: self.leader_elect.then_some(LEASE),
+            address: self.health_probe_bind_address,
+            metrics: self.metrics.options(),
+            kubeconfig: self.kubeconfig.clone(),
+        }
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        None
+    }
+
+    fn spelled(command: &Command, line: Vec<OsString>) -> Vec<OsString> {
+        go_flags::normalised(command, line)
+    }
+
+    fn check_as_job(&self) -> Result<(), clap::Error> {
+        match self.task {
+            Task::Run => Ok(()),
+            Task::Drain => {
+                let cause = "drain is no job but ends; run openzro-operator drain";
+                Err(Self::command().error(ErrorKind::ArgumentConflict, cause))
+            }
+        }
+    }
+}
+
 impl Config {
     /// The settings of the command line and the environment. Prints the help or the version if a flag requests it, and an error if there is one. Then it
     /// ends the program.
     pub fn of_line(line: impl IntoIterator<Item = OsString>) -> Self {
         Self::parse_from(go_flags::normalised(&Self::command(), line))
-    }
-
-    /// The settings of a container with these arguments and variables.
-    pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
-        container::settings(arguments, variables, go_flags::normalised)
     }
 
     /// The account, or `None` without a token. Nothing is sent.

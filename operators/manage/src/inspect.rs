@@ -21,17 +21,17 @@ use konverge::{
     runtime::object::Scope,
 };
 use konverge_kubectl::{
-    Cluster, Conversion, Difference, Fact, Failure, Finding, Found, Installation, Installed, Job, Kind, Leftover,
-    Operator, Permission, Shown, Standing, Wish, in_sync,
+    Cluster, Conversion, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, Leftover, Operator,
+    Permission, Shown, Standing, Wish, in_sync,
 };
 use serde_json::Value;
 
 use crate::{
     annotations::{ADOPT, DELETION},
     api::{v1, v1alpha1},
-    config::{Config, LEASE},
+    config::{Config, PROGRAM},
     metrics::Metrics,
-    program::{self, PROGRAM},
+    program,
 };
 
 /// Manage, for the plugin.
@@ -117,38 +117,18 @@ impl Job for Manage {
     ) -> Result<Option<Vec<Leftover>>, Failure> {
         leftovers::leftovers(cluster, &self.kinds(), only, delete).await.map(Some)
     }
-
-    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        konverge_kubectl::findings(self, cluster, namespace).await
-    }
 }
 
 #[async_trait]
 impl Operator for Manage {
     type Config = Config;
 
-    fn lease(&self) -> &'static str {
-        LEASE
-    }
-
     fn how_to_install(&self) -> &'static str {
-        "apply deploy/openzro, unless it runs outside of the cluster"
+        "apply deploy/openzro and deploy/openzro-operator.yaml, unless it runs outside of the cluster"
     }
 
     fn role(&self) -> &'static str {
         "deploy/openzro/role.yaml"
-    }
-
-    fn settings(&self, installation: &Installation) -> Result<Config, clap::Error> {
-        Config::of_container(&installation.arguments, &installation.variables)
-    }
-
-    fn namespace<'a>(&self, _: &'a Config) -> Option<&'a str> {
-        None
-    }
-
-    fn elects(&self, config: &Config) -> bool {
-        config.leader_elect
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {

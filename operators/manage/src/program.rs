@@ -10,9 +10,9 @@ use konverge::{
     apply::ledger::DrainError,
     generate::Access,
     remote::{Remote, Remotes, Settings as RemoteSettings},
-    runtime::{Manager, http_server::Listen},
+    runtime::Manager,
 };
-use konverge_jobs::{Program, ProgramError, run_program, run_task};
+use konverge_jobs::{ProgramError, Settings, run_program, run_task};
 
 use crate::{
     account::{Account, NETWORKS_COUNT},
@@ -26,8 +26,7 @@ use crate::{
     webhook,
 };
 
-/// The program's name in metrics, events and as a field manager: that of the original.
-pub const PROGRAM: &str = "openzro-operator";
+pub use crate::config::PROGRAM;
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +58,7 @@ pub async fn run(config: Config) -> ExitCode {
 /// Releases all objects, for an uninstall.
 async fn drain(config: Config) -> Result<(), RunError> {
     let options = config.options();
-    let program = Program { name: PROGRAM, lease: None, address: Listen::Nowhere, kubeconfig: config.kubeconfig };
-    Ok(everything()?.drain(&program.client().await?, &options).await?)
+    Ok(everything()?.drain(&config.program().client().await?, &options).await?)
 }
 
 /// The operator, ready to run, in a process that logs already.

@@ -1,10 +1,10 @@
 //! The operator's settings: flags, each with a variable of its own.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser};
+use konverge_jobs::{Program, Settings, Shared};
 use konverge_runtime::{
-    container,
     http_server::Listen,
     telemetry::LogFormat,
     watch::{label_selector, namespace},
@@ -16,6 +16,9 @@ use konverge_zopp_client::{
 use crate::allow::Rule;
 
 konverge_jobs::metrics_flags!("ZOPP");
+
+/// The program's name in metrics, events and the lease: that of the original.
+pub(crate) const PROGRAM: &str = "zopp-operator";
 
 /// Keeps annotated Kubernetes Secrets equal to zopp environments.
 ///
@@ -120,12 +123,26 @@ pub struct TrustFlags {
     pub require_signed_keys: bool,
 }
 
-impl Config {
-    /// The settings of an operator that runs elsewhere with these arguments and variables. An error if it would not start with them.
-    pub fn of_container(arguments: &[String], variables: &BTreeMap<String, String>) -> Result<Self, clap::Error> {
-        container::settings(arguments, variables, |_, line| line)
+impl Settings for Config {
+    const LEASE: &'static str = PROGRAM;
+    const SHARED: Shared = Shared { addresses: &["health_addr", "metrics_bind_address"], of_process: &["log_format"] };
+
+    fn program(&self) -> Program {
+        Program {
+            name: PROGRAM,
+            lease: self.leader_elect.then_some(Self::LEASE),
+            address: self.health_addr,
+            metrics: self.metrics.options(),
+            kubeconfig: self.kubeconfig.clone(),
+        }
     }
 
+    fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+}
+
+impl Config {
     /// How to reach the zopp server, held to what the settings pin.
     pub fn client(&self, trust: Trust) -> ClientConfig {
         let TrustFlags {

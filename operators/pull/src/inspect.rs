@@ -9,34 +9,31 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::field_ownership;
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Found, Grade, Installation, Installed, Job, Kind, Operator,
-    Permission, Place, Shown, Standing, Wish,
+    Cluster, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, Operator, Permission, Place,
+    Shown, Standing, Wish,
 };
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
 
 use crate::{
     annotations::{Declaration, ENVIRONMENT, PROJECT, SYNC, WORKSPACE, declaration},
-    config::Config,
+    config::{Config, PROGRAM},
     messages,
     reconcile::FIELD_MANAGER,
-    run::PROGRAM,
     unsupported::{GROUP, PLURAL},
 };
 
 /// Pull, for the plugin.
 pub struct Pull;
 
-/// Which permissions the operator uses: group, resource and verb.
-const NEEDED: [(&str, &str, &str); 8] = [
+/// Which permissions the operator uses beside those of every operator: group, resource and verb.
+const NEEDED: [(&str, &str, &str); 6] = [
     ("", "secrets", "get"),
     ("", "secrets", "list"),
     ("", "secrets", "watch"),
     ("", "secrets", "patch"),
     (GROUP, PLURAL, "list"),
     (GROUP, PLURAL, "watch"),
-    ("events.k8s.io", "events", "create"),
-    ("events.k8s.io", "events", "patch"),
 ];
 
 #[async_trait]
@@ -50,12 +47,7 @@ impl Job for Pull {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        vec![Kind {
-            resource: ApiResource::erase::<Secret>(&()),
-            short: &[],
-            shown: Shown::Metadata,
-            is_namespaced: true,
-        }]
+        vec![Kind::namespaced(ApiResource::erase::<Secret>(&()), Shown::Metadata)]
     }
 
     fn standing(&self, _: &Kind, object: &DynamicObject) -> Option<Standing> {
@@ -95,19 +87,11 @@ impl Job for Pull {
             }
         }))
     }
-
-    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        konverge_kubectl::findings(self, cluster, namespace).await
-    }
 }
 
 #[async_trait]
 impl Operator for Pull {
     type Config = Config;
-
-    fn lease(&self) -> &'static str {
-        PROGRAM
-    }
 
     fn how_to_install(&self) -> &'static str {
         "apply deploy/zopp-operator.yaml, unless it runs outside of the cluster"
@@ -115,18 +99,6 @@ impl Operator for Pull {
 
     fn role(&self) -> &'static str {
         "deploy/rbac/zopp-operator.yaml"
-    }
-
-    fn settings(&self, installation: &Installation) -> Result<Config, clap::Error> {
-        Config::of_container(&installation.arguments, &installation.variables)
-    }
-
-    fn namespace<'a>(&self, config: &'a Config) -> Option<&'a str> {
-        config.namespace.as_deref()
-    }
-
-    fn elects(&self, config: &Config) -> bool {
-        config.leader_elect
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
@@ -167,9 +139,7 @@ pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     // An operator that is confined to a namespace needs no rights in the whole cluster.
     let only = config.namespace.as_deref();
     let of_secrets = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
-    let lease = if config.leader_elect { Permission::lease(PROGRAM, home) } else { Vec::new() };
-    let readers = config.metrics.authenticates().then(Permission::metrics_authentication);
-    of_secrets.into_iter().chain(lease).chain(readers.into_iter().flatten()).collect()
+    of_secrets.into_iter().chain(Permission::of_program(config, home)).collect()
 }
 
 /// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.

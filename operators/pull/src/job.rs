@@ -2,12 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, FromArgMatches};
-use konverge_jobs::{Job, Ready, Shared};
+use konverge_jobs::{Job, Ready};
 
-use crate::{config::Config, run};
-
-const SHARED: Shared = Shared { addresses: &["health_addr", "metrics_bind_address"], of_process: &["log_format"] };
+use crate::run;
 
 /// zopp environments into annotated Secrets.
 pub struct Pull;
@@ -22,8 +19,6 @@ impl Job for Pull {
     }
 
     fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error> {
-        let config = Config::from_arg_matches(&SHARED.matches(self.name(), Config::command(), line)?)?;
-        let settings = config.to_string();
-        Ok(Ready { settings, manager: Box::pin(async { Ok(run::job(config).await?) }) })
+        Ready::read(self.name(), line, run::job)
     }
 }

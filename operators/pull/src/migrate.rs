@@ -29,7 +29,7 @@ impl Migration for Zopp {
 
     fn kinds(&self) -> Vec<Kind> {
         [ApiResource::erase::<Secret>(&()), unsupported::kind(), ApiResource::erase::<Deployment>(&())]
-            .map(|resource| Kind { resource, short: &[], shown: Shown::Metadata, is_namespaced: true })
+            .map(|resource| Kind::namespaced(resource, Shown::Metadata))
             .into()
     }
 

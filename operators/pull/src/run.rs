@@ -4,7 +4,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_core::digest::DigestKey;
-use konverge_jobs::{Base, Program, ProgramError, run_program};
+use konverge_jobs::{Base, ProgramError, Settings, run_program};
 use konverge_runtime::{Controller, Informers, Manager, Queue, watch::WatchOptions};
 use konverge_zopp_client::{
     Client, ConfigError, Connection, CredentialsError, Identity, Trust,
@@ -14,7 +14,7 @@ use kube::core::PartialObjectMeta;
 
 use crate::{
     bindings::{Bindings, SecretRef},
-    config::Config,
+    config::{Config, PROGRAM},
     hub::Hubs,
     metrics::Metrics,
     reachability,
@@ -22,9 +22,6 @@ use crate::{
     unsupported::{self, Unsupported},
     watch::{SecretHandler, wake},
 };
-
-/// The program's name in metrics, events and the lease: that of the original.
-pub(crate) const PROGRAM: &str = "zopp-operator";
 
 /// How many Secrets may wait for their environment at once. Waiting costs next to nothing, and with this many, environments
 /// that do not answer keep no worker from those that do. How many are written at once is up to `--workers`.
@@ -77,16 +74,7 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
 
 /// The operator, ready to run, with a zopp client that is made already. Nothing is sent before it runs.
 pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartError> {
-    let program = Program {
-        name: PROGRAM,
-        lease: config.leader_elect.then_some(PROGRAM),
-        address: config.health_addr,
-        kubeconfig: config.kubeconfig,
-    };
-    let metrics_options = config.metrics.options();
-    let Base { mut manager, metrics, client: kubernetes, client_of_each_replica, events, .. } =
-        program.assemble().await?;
-    metrics_options.serve(&mut manager, &client_of_each_replica).await?;
+    let Base { mut manager, metrics, client: kubernetes, events, .. } = config.program().assemble().await?;
     let counts = metrics.register(Metrics::new);
 
     let probe = manager.checks().readiness_probe("zopp-server", "the server was not asked yet");

@@ -1,6 +1,5 @@
 //! The operator's settings: the original's flags under their names and with their defaults, and ours; each with a variable.
 
-mod container;
 mod log;
 mod server;
 mod values;
@@ -8,8 +7,8 @@ mod vault;
 
 use std::{ffi::OsString, fmt, time::Duration};
 
-use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, ValueEnum, error::ErrorKind};
-use konverge_jobs::{Shared, go_flags};
+use clap::{ArgAction, Args, Command, CommandFactory, Parser, ValueEnum, error::ErrorKind};
+use konverge_jobs::{Program, Settings, Shared, go_flags};
 use konverge_runtime::{http_server::Listen, watch::namespace};
 pub use konverge_vault::environment::AuthMethod;
 use konverge_vault::{boundaries::Rule, environment::boolean};
@@ -23,6 +22,9 @@ use crate::{
     object::Kind,
     spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
 };
+
+/// The program's name in metrics, events and errors: that of the original.
+pub(crate) const PROGRAM: &str = "vault-sync-operator";
 
 /// The name of the lease: that of the original.
 pub(crate) const LEASE: &str = "vault-sync-operator.io";
@@ -122,30 +124,54 @@ pub fn version_line() -> String {
 
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, clap::Error> {
     let config = Config::try_parse_from(go_flags::normalised(&Config::command(), arguments))?;
-    config.vault.check().map_err(|cause| Config::command().error(ErrorKind::MissingRequiredArgument, cause))?;
+    config.check()?;
     Ok(config)
 }
 
-/// The settings that differ where push is one of several jobs.
-const SHARED: Shared = Shared {
-    addresses: &["metrics_bind_address", "health_probe_bind_address"],
-    of_process: &["log_format", "zap_encoder", "zap_devel", "zap_log_level", "version"],
-};
-
-/// The settings of one of several jobs, from a line that begins with its name.
-pub fn of_job(line: impl IntoIterator<Item = OsString>) -> Result<Config, clap::Error> {
-    let matches = SHARED.matches("push", Config::command(), go_flags::normalised(&Config::command(), line))?;
-    let config = Config::from_arg_matches(&matches)?;
-    config.vault.check().map_err(|cause| Config::command().error(ErrorKind::MissingRequiredArgument, cause))?;
-    let secured = config.server.metrics_cert_file.is_some() && config.server.metrics_bind_address == Listen::Nowhere;
-    let cause = match config.task {
-        Task::Drain => "drain is no job but ends; run vault-sync-operator drain",
-        Task::Run if secured => {
-            "--metrics-cert-file needs --metrics-bind-address beside it: the address that all jobs share speaks plain HTTP"
-        }
-        Task::Run => return Ok(config),
+impl Settings for Config {
+    const LEASE: &'static str = LEASE;
+    const SHARED: Shared = Shared {
+        addresses: &["metrics_bind_address", "health_probe_bind_address"],
+        of_process: &["log_format", "zap_encoder", "zap_devel", "zap_log_level", "version"],
     };
-    Err(Config::command().error(ErrorKind::ArgumentConflict, cause))
+
+    fn program(&self) -> Program {
+        Program {
+            name: PROGRAM,
+            lease: self.server.leader_elect.then_some(LEASE),
+            address: self.server.health_probe_bind_address,
+            metrics: self.server.metrics(),
+            kubeconfig: self.server.kubeconfig.clone(),
+        }
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        self.push.namespace.as_deref()
+    }
+
+    fn spelled(command: &Command, line: Vec<OsString>) -> Vec<OsString> {
+        go_flags::normalised(command, line)
+    }
+
+    fn check_as_job(&self) -> Result<(), clap::Error> {
+        self.check()?;
+        let secured = self.server.metrics_cert_file.is_some() && self.server.metrics_bind_address == Listen::Nowhere;
+        let cause = match self.task {
+            Task::Drain => "drain is no job but ends; run vault-sync-operator drain",
+            Task::Run if secured => {
+                "--metrics-cert-file needs --metrics-bind-address beside it: the address that all jobs share speaks plain HTTP"
+            }
+            Task::Run => return Ok(()),
+        };
+        Err(Self::command().error(ErrorKind::ArgumentConflict, cause))
+    }
+}
+
+impl Config {
+    /// Returns an error if the login method lacks a setting.
+    fn check(&self) -> Result<(), clap::Error> {
+        self.vault.check().map_err(|cause| Self::command().error(ErrorKind::MissingRequiredArgument, cause))
+    }
 }
 
 impl PushOptions {

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Found, Installation, Installed, Job, Operator, Permission, Shown,
-    Standing, Wish, in_sync,
+    Cluster, Difference, Fact, Failure, Finding, Found, Installed, Job, Operator, Permission, Shown, Standing, Wish,
+    in_sync,
 };
-use konverge_workload::Workload;
+use konverge_workload::{Workload, WorkloadKind};
 use kube::{
     Resource, ResourceExt,
     api::GetParams,
@@ -29,7 +29,7 @@ use serde_json::Value;
 pub use self::{permissions::needed, standing::record_of};
 use crate::{
     annotations::{PATH, PAUSE, SYNC_NOW, parse_spec},
-    config::{Config, LEASE},
+    config::{Config, PROGRAM},
     desired::Wanted,
     object::{Kind, ObjectRef},
     secrets,
@@ -47,7 +47,7 @@ impl Job for Push {
     }
 
     fn operator(&self) -> &'static str {
-        "vault-sync-operator"
+        PROGRAM
     }
 
     fn kinds(&self) -> Vec<konverge_kubectl::Kind> {
@@ -104,19 +104,11 @@ impl Job for Push {
     fn is_answered(&self, object: &DynamicObject, token: &str) -> bool {
         record_of(object).is_some_and(|record| record.answered.as_deref() == Some(token))
     }
-
-    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        konverge_kubectl::findings(self, cluster, namespace).await
-    }
 }
 
 #[async_trait]
 impl Operator for Push {
     type Config = Config;
-
-    fn lease(&self) -> &'static str {
-        LEASE
-    }
 
     fn how_to_install(&self) -> &'static str {
         "install it as docs/install.md says, unless it runs outside of the cluster"
@@ -124,18 +116,6 @@ impl Operator for Push {
 
     fn role(&self) -> &'static str {
         "deploy/rbac/vault-sync-operator.yaml"
-    }
-
-    fn settings(&self, installation: &Installation) -> Result<Config, clap::Error> {
-        Config::of_container(&installation.arguments, &installation.variables)
-    }
-
-    fn namespace<'a>(&self, config: &'a Config) -> Option<&'a str> {
-        config.push.namespace.as_deref()
-    }
-
-    fn elects(&self, config: &Config) -> bool {
-        config.server.leader_elect
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
@@ -160,16 +140,11 @@ impl Operator for Push {
 }
 
 fn shown_kind(kind: Kind) -> konverge_kubectl::Kind {
-    let short: &[&str] = match kind {
-        Kind::Deployment => &["deploy"],
-        Kind::StatefulSet => &["sts"],
-        Kind::DaemonSet => &["ds"],
-        Kind::CronJob => &["cj"],
-        Kind::VaultPush => &["vpush"],
-        Kind::Job | Kind::Secret => &[],
+    let (short, shown): (&[&str], _) = match kind {
+        Kind::VaultPush => (&["vpush"], Shown::Whole),
+        _ => (kind.workload().map_or(&[], WorkloadKind::short_names), Shown::Metadata),
     };
-    let shown = if kind == Kind::VaultPush { Shown::Whole } else { Shown::Metadata };
-    konverge_kubectl::Kind { resource: kind.resource(), short, shown, is_namespaced: true }
+    konverge_kubectl::Kind { short, ..konverge_kubectl::Kind::namespaced(kind.resource(), shown) }
 }
 
 fn key(kind: &konverge_kubectl::Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {

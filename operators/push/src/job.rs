@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use konverge_jobs::{Job, Ready};
 
-use crate::{config, run};
+use crate::run;
 
 /// Secrets into Vault and `OpenBao`.
 pub struct Push;
@@ -19,8 +19,6 @@ impl Job for Push {
     }
 
     fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error> {
-        let config = config::of_job(line)?;
-        let settings = config.to_string();
-        Ok(Ready { settings, manager: Box::pin(async { Ok(run::job(config).await?) }) })
+        Ready::read(self.name(), line, run::job)
     }
 }

@@ -29,7 +29,7 @@ impl Migration for VaultSyncOperator {
     fn kinds(&self) -> Vec<Kind> {
         // The original knows these kinds.
         [object::Kind::Deployment, object::Kind::Secret]
-            .map(|kind| Kind { resource: kind.resource(), short: &[], shown: Shown::Metadata, is_namespaced: true })
+            .map(|kind| Kind::namespaced(kind.resource(), Shown::Metadata))
             .into()
     }
 

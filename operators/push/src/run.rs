@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::ledger::{ClusterIdentity, DeletionDeadline, DrainError};
 use konverge_core::digest::DigestKey;
-use konverge_jobs::{Base, Log, Program, ProgramError, run_program, run_task};
+use konverge_jobs::{Base, Log, ProgramError, Settings, run_program, run_task};
 use konverge_runtime::{
     Controller, Informers, Manager, Queue,
     watch::{Guarded, WatchHealth, WatchOptions},
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use crate::{
     bindings::Bindings,
     cluster_identity::identity,
-    config::{Config, LEASE, Task},
+    config::{Config, PROGRAM, Task},
     drain,
     journal::Journal,
     metrics::Metrics,
@@ -36,9 +36,6 @@ use crate::{
     vault_push::VaultPush,
     watch::{Feed, Secrets, VaultPushes, Workloads},
 };
-
-/// The program's name in metrics, events and errors: that of the original.
-const PROGRAM: &str = "vault-sync-operator";
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +64,7 @@ pub async fn run(config: Config) -> ExitCode {
 
 /// Releases all objects, for an uninstall.
 async fn drain(config: Config) -> Result<(), StartError> {
-    let client = program(&config).client().await?;
+    let client = config.program().client().await?;
     Ok(drain::drain(&client, config.push.namespace.as_deref(), &config.push.kinds).await?)
 }
 
@@ -91,20 +88,9 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
     Ok(manager)
 }
 
-/// The settings of any operator's program.
-fn program(config: &Config) -> Program {
-    Program {
-        name: PROGRAM,
-        lease: config.server.leader_elect.then_some(LEASE),
-        address: config.server.health_probe_bind_address,
-        kubeconfig: config.server.kubeconfig.clone(),
-    }
-}
-
 /// The operator, ready to run, with a client of Vault that is made already. Nothing is sent to Vault before it runs.
 pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartError> {
-    let Base { mut manager, metrics, client: kubernetes, leadership, events, .. } = program(&config).assemble().await?;
-    config.server.metrics().serve(&mut manager, &kubernetes).await?;
+    let Base { mut manager, metrics, client: kubernetes, leadership, events, .. } = config.program().assemble().await?;
     let counts = counts(&metrics, &vault);
     let policy = policy(&config);
     let bindings = Arc::new(Bindings::within(policy.rules.clone(), policy.cluster.clone(), counts.reasons()));

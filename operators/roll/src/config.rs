@@ -1,12 +1,12 @@
 //! The operator's settings, each with a flag and a variable.
 
-mod container;
 mod vault;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, fmt, path::PathBuf};
 
 use clap::{Args, Parser};
 use jiff::SignedDuration;
+use konverge_jobs::{Program, Settings, Shared};
 use konverge_runtime::{http_server::Listen, telemetry::LogFormat, watch::namespace};
 use konverge_workload::WorkloadKind;
 
@@ -17,6 +17,9 @@ use crate::{
 };
 
 konverge_jobs::metrics_flags!("ROLLOUT");
+
+/// The program's name in metrics, events, errors and the lease.
+pub(crate) const PROGRAM: &str = "vault-rollout-operator";
 
 /// The kinds that can opt in: those with a template that may change.
 pub const KINDS: [WorkloadKind; 5] = [
@@ -148,6 +151,32 @@ pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
     Config::parse_from(arguments)
 }
 
+impl Settings for Config {
+    const LEASE: &'static str = PROGRAM;
+    const SHARED: Shared = Shared { addresses: &["bind_address", "metrics_bind_address"], of_process: &["log_format"] };
+
+    fn program(&self) -> Program {
+        Program {
+            name: PROGRAM,
+            lease: self.leader_elect.then_some(Self::LEASE),
+            address: self.bind_address,
+            metrics: self.metrics.options(),
+            kubeconfig: self.kubeconfig.clone(),
+        }
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+}
+
+/// The settings in force, for the log. There is no secret among them.
+impl fmt::Display for Config {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, formatter)
+    }
+}
+
 impl Config {
     /// The tools whose annotations are understood.
     pub fn others(&self) -> Others {
@@ -188,6 +217,29 @@ mod tests {
         assert_eq!((config.pace.max_concurrent_rollouts, config.pace.max_rollouts_per_minute), (25, 100));
         assert_eq!(config.kinds.len(), 5);
         assert_eq!(config.others(), Others::default());
+    }
+
+    #[test]
+    fn flags_count_before_variables() {
+        let variables = [
+            ("ROLLOUT_MIN_INTERVAL", "5m"),
+            ("ROLLOUT_DEBOUNCE", "3s"),
+            ("ROLLOUT_LEADER_ELECT", "true"),
+            ("ROLLOUT_WAVE_ANNOTATIONS", "false"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let of = |line: &str| {
+            let arguments: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            Config::of_container(&arguments, &variables)
+        };
+        let config = of("--min-interval=2m --namespace shop").unwrap();
+        assert_eq!(
+            (config.pace.min_interval, config.pace.debounce),
+            (SignedDuration::from_mins(2), SignedDuration::from_secs(3))
+        );
+        assert_eq!((config.leader_elect, config.tools.wave_annotations), (true, false));
+        assert_eq!(config.namespace.as_deref(), Some("shop"));
+        assert!(of("--no-such-flag").is_err());
     }
 
     #[test]

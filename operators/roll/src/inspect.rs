@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Found, Installation, Installed, Job, Kind, Operator, Permission,
-    Shown, Standing, Wish, in_sync,
+    Cluster, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, Operator, Permission, Shown, Standing,
+    Wish, in_sync,
 };
 use konverge_workload::WorkloadKind;
 use kube::{
@@ -30,10 +30,9 @@ use serde_json::Value;
 
 pub use self::permissions::used;
 use crate::{
-    config::{Config, KINDS},
+    config::{Config, KINDS, PROGRAM},
     declarations::{ON_CHANGE, PAUSE, ROLL_USERS},
     object::{SourceKind, WorkloadRef},
-    run::PROGRAM,
     trigger::TriggerKind,
 };
 
@@ -64,8 +63,7 @@ impl Job for Roll {
     fn kinds(&self) -> Vec<Kind> {
         let sources = [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())];
         let sources = sources.into_iter().zip([&[][..], &["cm"]]);
-        let sources =
-            sources.map(|(resource, short)| Kind { resource, short, shown: Shown::Metadata, is_namespaced: true });
+        let sources = sources.map(|(resource, short)| Kind { short, ..Kind::namespaced(resource, Shown::Metadata) });
         let triggers = TriggerKind::ALL.into_iter().map(trigger::shown_kind);
         KINDS.into_iter().map(shown_kind).chain(sources).chain(triggers).collect()
     }
@@ -144,19 +142,11 @@ impl Job for Roll {
         };
         Ok(BTreeMap::from([(PAUSE.to_owned(), value)]))
     }
-
-    async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        konverge_kubectl::findings(self, cluster, namespace).await
-    }
 }
 
 #[async_trait]
 impl Operator for Roll {
     type Config = Config;
-
-    fn lease(&self) -> &'static str {
-        PROGRAM
-    }
 
     fn how_to_install(&self) -> &'static str {
         "install it as docs/install.md says, unless it runs outside of the cluster"
@@ -164,18 +154,6 @@ impl Operator for Roll {
 
     fn role(&self) -> &'static str {
         "deploy/rbac/vault-rollout-operator.yaml"
-    }
-
-    fn settings(&self, installation: &Installation) -> Result<Config, clap::Error> {
-        Config::of_container(&installation.arguments, &installation.variables)
-    }
-
-    fn namespace<'a>(&self, config: &'a Config) -> Option<&'a str> {
-        config.namespace.as_deref()
-    }
-
-    fn elects(&self, config: &Config) -> bool {
-        config.leader_elect
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
@@ -215,15 +193,7 @@ impl Operator for Roll {
 }
 
 fn shown_kind(kind: WorkloadKind) -> Kind {
-    let short: &[&str] = match kind {
-        WorkloadKind::Deployment => &["deploy"],
-        WorkloadKind::StatefulSet => &["sts"],
-        WorkloadKind::DaemonSet => &["ds"],
-        WorkloadKind::CronJob => &["cj"],
-        WorkloadKind::Rollout => &["ro"],
-        WorkloadKind::Job => &[],
-    };
-    Kind { resource: kind.resource(), short, shown: Shown::Metadata, is_namespaced: true }
+    Kind { short: kind.short_names(), ..Kind::namespaced(kind.resource(), Shown::Metadata) }
 }
 
 fn what(kind: &Kind) -> Option<What> {

@@ -25,17 +25,13 @@ fn workloads() -> Vec<Kind> {
     let of_openshift = GroupVersionKind::gvk("apps.openshift.io", "v1", "DeploymentConfig");
     let others = [ApiResource::erase::<Job>(&()), ApiResource::from_gvk(&of_openshift)];
     let all = KINDS.into_iter().map(WorkloadKind::resource).chain(others);
-    all.map(|resource| Kind { resource, short: &[], shown: Shown::Whole, is_namespaced: true }).collect()
+    all.map(|resource| Kind::namespaced(resource, Shown::Whole)).collect()
 }
 
 /// The kinds of sources, without their content.
 fn sources() -> [Kind; 2] {
-    [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())].map(|resource| Kind {
-        resource,
-        short: &[],
-        shown: Shown::Metadata,
-        is_namespaced: true,
-    })
+    [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())]
+        .map(|resource| Kind::namespaced(resource, Shown::Metadata))
 }
 
 /// The features of a kind of workload that are lost.

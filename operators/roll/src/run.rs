@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_apply::events::EventSink;
 use konverge_core::error::in_one_line;
-use konverge_jobs::{Base, Program, ProgramError, run_program};
+use konverge_jobs::{Base, ProgramError, Settings, run_program};
 use konverge_runtime::{
     Controller, Informers, Manager,
     watch::{Guarded, Presence, WatchOptions},
@@ -25,7 +25,7 @@ use kube::{Client, core::PartialObjectMeta};
 use crate::{
     breaker,
     budget::{Budget, Limits},
-    config::{Config, Pace, renamed_variables},
+    config::{Config, PROGRAM, Pace, renamed_variables},
     digest_key::Key,
     follow::{SourceParts, VaultSource},
     index::Index,
@@ -44,9 +44,6 @@ use crate::{
     writer::Writer,
 };
 
-/// The program's name in metrics, events and errors.
-pub(crate) const PROGRAM: &str = "vault-rollout-operator";
-
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -60,7 +57,7 @@ pub enum StartError {
 
 /// Runs the operator until it is told to stop. A setting that cannot work ends it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
-    let (format, settings) = (config.log_format, format!("{config:?}"));
+    let (format, settings) = (config.log_format, config.to_string());
     Box::pin(run_program(PROGRAM, format.into(), &settings, assemble(config))).await
 }
 
@@ -69,14 +66,7 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     for warning in renamed_variables(|name| std::env::var_os(name).is_some()) {
         tracing::warn!("{warning}");
     }
-    let program = Program {
-        name: PROGRAM,
-        lease: config.leader_elect.then_some(PROGRAM),
-        address: config.bind_address,
-        kubeconfig: config.kubeconfig.clone(),
-    };
-    let Base { mut manager, metrics, client, client_of_each_replica, events, .. } = program.assemble().await?;
-    config.metrics.options().serve(&mut manager, &client_of_each_replica).await?;
+    let Base { mut manager, metrics, client, client_of_each_replica, events, .. } = config.program().assemble().await?;
     let counts = metrics.register(Metrics::new);
     let key = load_digest_key(&mut manager, client_of_each_replica, &config);
     let index = Arc::new(Index::new(config.others(), breaker_settings(&config)));

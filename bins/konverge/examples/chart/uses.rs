@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use konverge_jobs::Settings;
 use konverge_kubectl::Permission;
 
 /// Stands for the operator's own namespace.

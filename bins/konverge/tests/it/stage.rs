@@ -23,9 +23,6 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Far longer than anything here takes, on a machine that does other things, too.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 
-/// An object that is unchanged for this long does not oscillate.
-pub(crate) const QUIET: Duration = Duration::from_secs(3);
-
 /// The shipped manifests.
 pub(crate) const ROLE: &str = include_str!("../../../../deploy/rbac/konverge.yaml");
 
@@ -197,5 +194,17 @@ impl Running {
     /// The sum of a metric of a job over all its label sets that contain `label`.
     pub(crate) async fn metric(&self, job: &str, name: &str, label: &str) -> f64 {
         metric(&self.get(&format!("/metrics/{job}")).await.1, name, label)
+    }
+
+    /// Waits until none of these jobs has anything left to do.
+    pub(crate) async fn settled(&self, jobs: &[&str]) {
+        let scrape = async || {
+            let mut all = String::new();
+            for job in jobs {
+                all.push_str(&self.get(&format!("/metrics/{job}")).await.1);
+            }
+            all
+        };
+        konverge_testkit::settled(Duration::from_secs(1), scrape).await;
     }
 }

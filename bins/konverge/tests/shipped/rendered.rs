@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::Parser;
+use konverge_jobs::Settings;
 use konverge_testkit::{ControlPlane, Options};
 use konverge_zopp_server::args::Arguments;
 use serde_json::{Value, json};

@@ -8,10 +8,9 @@ use konverge_testkit::{ProcessSpec, free_port};
 use konverge_testkit_stores::VaultOptions;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::{
-    stage::{ACCOUNT, QUIET, Stage, until},
+    stage::{ACCOUNT, Stage, until},
     vault::{POLICY, Vault},
 };
 
@@ -80,7 +79,7 @@ async fn a11_a17_r4_the_originals_environment_is_enough() {
         // A pod has an address of its own.
         .arg(format!("ROLLOUT_HEALTH_PROBE_BIND_ADDRESS={address}"))
         .arg(env!("CARGO_BIN_EXE_vault-rollout-operator"));
-    let _operator = stage.start_as(spec, address).await;
+    let operator = stage.start_as(spec, address).await;
 
     let says = async |reason| {
         until(reason, async || Ok(view.says(VaultSyncStatus, "web", reason).await?.is_some())).await;
@@ -96,6 +95,6 @@ async fn a11_a17_r4_the_originals_environment_is_enough() {
     assert!(object.metadata.annotations.unwrap_or_default().keys().all(|name| !name.starts_with("kopf")));
     let word = &object.data["status"]["vault_sync"]["SyncStatus"];
     assert!(word == "Synced" || word == "Already in Sync", "{word}");
-    sleep(QUIET).await;
+    operator.settled().await;
     view.rolled("web", 1).await;
 }

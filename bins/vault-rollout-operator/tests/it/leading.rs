@@ -17,7 +17,7 @@ use kube::Api;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    stage::{ACCOUNT, QUIET, Running, Stage, until},
+    stage::{ACCOUNT, Running, Stage, until},
     view::View,
 };
 
@@ -183,7 +183,7 @@ async fn f13_who_has_not_seen_a_change_does_not_roll_back_what_another_has_rolle
     view.secret("db", "0").await.unwrap();
     view.deployment("web", "db").await.unwrap();
     let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
-    let _ahead = stage.start(&view.namespace, &[]).await;
+    let ahead = stage.start(&view.namespace, &[]).await;
     view.rolled("web", 0).await;
     let behind = stage.start_through(proxy.kubeconfig(), &view.namespace, &[]).await;
     until("it has read the Secret", async || Ok(behind.metric("konverge_roll_checks_total", "").await > 0.5)).await;
@@ -193,6 +193,8 @@ async fn f13_who_has_not_seen_a_change_does_not_roll_back_what_another_has_rolle
         view.rolled("web", round).await;
     }
     until("the watch of the Secret has told", async || Ok(proxy.fired() >= vec![1])).await;
-    sleep(QUIET).await;
+    for operator in [&ahead, &behind] {
+        operator.settled().await;
+    }
     assert!(view.is_rolled("web", 3).await.unwrap(), "{:?}", view.seen("Deployment", "web").await);
 }

@@ -106,6 +106,6 @@ async fn a3_f35_a_vault_that_cannot_prove_its_name_rolls_nothing_and_all_goes_on
         world.in_step(rollouts + 2).await;
     }
     assert_eq!((world.operator.process.status(), world.operator.process.pid()), (None, process), "it has not ended");
-    sleep(QUIET).await;
+    world.operator.settled().await;
     world.in_step(3).await;
 }

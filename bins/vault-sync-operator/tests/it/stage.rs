@@ -138,6 +138,14 @@ pub(crate) struct Running {
     pub(crate) metrics: String,
 }
 
+impl Running {
+    /// Waits until it has nothing left to do. It has to show its metrics to anybody.
+    pub(crate) async fn settled(&self) {
+        let scrape = async || http_get(&self.metrics, "/metrics").await.unwrap().1;
+        konverge_testkit::settled(Duration::from_secs(1), scrape).await;
+    }
+}
+
 /// A person with a namespace and all of Vault.
 pub(crate) struct View {
     pub(crate) namespace: String,

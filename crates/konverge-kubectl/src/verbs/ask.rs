@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::asking;
 use crate::{
-    Cluster, Failure, Grade, Job, Standing, Wish, arguments::Form, output::print, target::One, words::harmless,
+    Cluster, Examined, Failure, Grade, Standing, Wish, arguments::Form, output::print, target::One, words::harmless,
 };
 
 #[derive(Serialize)]
@@ -32,7 +32,7 @@ struct Asked<'a> {
 
 /// Sets a token that was not there before. With a limit it waits for the operator's answer, and what is well is what that says.
 pub(super) async fn sync(
-    jobs: &[Box<dyn Job>],
+    jobs: &[Box<dyn Examined>],
     cluster: &Cluster,
     one: &One,
     limit: Option<Duration>,
@@ -85,7 +85,7 @@ pub(super) async fn sync(
 
 /// Has something done that needs no answer.
 pub(super) async fn wish(
-    jobs: &[Box<dyn Job>],
+    jobs: &[Box<dyn Examined>],
     cluster: &Cluster,
     one: &One,
     wish: &Wish,
@@ -116,9 +116,9 @@ async fn ask<'a>(
     cluster: &Cluster,
     one: &One,
     object: &DynamicObject,
-    concerned: impl IntoIterator<Item = (&'a dyn Job, Standing)>,
+    concerned: impl IntoIterator<Item = (&'a dyn Examined, Standing)>,
     wish: &Wish,
-) -> Result<Vec<&'a dyn Job>, Failure> {
+) -> Result<Vec<&'a dyn Examined>, Failure> {
     let mut refused = None;
     let mut asked = Vec::new();
     let mut annotations = Map::new();
@@ -145,7 +145,7 @@ async fn answered(
     cluster: &Cluster,
     one: &One,
     asked: &DynamicObject,
-    job: &dyn Job,
+    job: &dyn Examined,
     token: &str,
 ) -> Result<Standing, Failure> {
     let mut changes = cluster.follow(one);

@@ -1,9 +1,9 @@
 //! The object of the newer version that takes the place of an older one.
 
 use super::asking;
-use crate::{Cluster, Failure, Job, arguments::Form, output::print, target::One};
+use crate::{Cluster, Examined, Failure, arguments::Form, output::print, target::One};
 
-pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
+pub(super) async fn run(jobs: &[Box<dyn Examined>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let mut refused = None;
     for (job, _) in asking(jobs, cluster, one, &object)? {

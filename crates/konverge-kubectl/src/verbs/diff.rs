@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::asking;
 use crate::{
-    Change, Cluster, Difference, Failure, Fate, Job, arguments::Form, output::print, target::One, words::harmless,
+    Change, Cluster, Difference, Examined, Failure, Fate, arguments::Form, output::print, target::One, words::harmless,
 };
 
 #[derive(Serialize)]
@@ -15,7 +15,7 @@ struct Report {
     errors: Vec<String>,
 }
 
-pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
+pub(super) async fn run(jobs: &[Box<dyn Examined>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let mut report = Report { paths: Vec::new(), errors: Vec::new() };
     let concerned = asking(jobs, cluster, one, &object)?;

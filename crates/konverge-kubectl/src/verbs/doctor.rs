@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    Cluster, Failure, Finding, Job, Verdict,
+    Cluster, Examined, Failure, Finding, Verdict,
     arguments::Form,
     output::print,
     words::{harmless, wrapped},
@@ -21,7 +21,7 @@ struct Report {
 }
 
 pub(super) async fn run(
-    jobs: &[Box<dyn Job>],
+    jobs: &[Box<dyn Examined>],
     cluster: &Cluster,
     namespace: Option<&str>,
     form: Form,

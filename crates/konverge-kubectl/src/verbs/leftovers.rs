@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{Cluster, Failure, Job, Leftover, arguments::Form, output::print, words::harmless};
+use crate::{Cluster, Examined, Failure, Leftover, arguments::Form, output::print, words::harmless};
 
 #[derive(Serialize)]
 struct Report {
@@ -12,7 +12,7 @@ struct Report {
 }
 
 pub(super) async fn run(
-    jobs: &[Box<dyn Job>],
+    jobs: &[Box<dyn Examined>],
     cluster: &Cluster,
     only: &[String],
     delete: bool,

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::concerned;
 use crate::{
-    Cluster, Failure, Grade, Job, Kind, Standing,
+    Cluster, Examined, Failure, Grade, Kind, Standing,
     arguments::Form,
     cluster::{is_unknown, of_namespace},
     output::print,
@@ -55,7 +55,7 @@ pub(super) struct Place {
 }
 
 pub(super) async fn run(
-    jobs: &[Box<dyn Job>],
+    jobs: &[Box<dyn Examined>],
     cluster: &Cluster,
     target: Option<Target>,
     place: &Place,
@@ -102,7 +102,7 @@ pub(super) async fn run(
     Ok(report.objects.iter().all(|row| row.standing.grade == Grade::InStep))
 }
 
-async fn list(jobs: &[Box<dyn Job>], cluster: &Cluster, kind: &Kind, place: &Place) -> Result<Vec<Row>, Failure> {
+async fn list(jobs: &[Box<dyn Examined>], cluster: &Cluster, kind: &Kind, place: &Place) -> Result<Vec<Row>, Failure> {
     let objects = cluster.list_selected(kind, place.namespace.as_deref(), place.selector.as_deref()).await?;
     Ok(objects
         .into_iter()
@@ -110,8 +110,8 @@ async fn list(jobs: &[Box<dyn Job>], cluster: &Cluster, kind: &Kind, place: &Pla
         .collect())
 }
 
-fn rows(jobs: &[Box<dyn Job>], one: &One, object: &DynamicObject) -> Vec<Row> {
-    let row = |(job, standing): (&dyn Job, Standing)| Row {
+fn rows(jobs: &[Box<dyn Examined>], one: &One, object: &DynamicObject) -> Vec<Row> {
+    let row = |(job, standing): (&dyn Examined, Standing)| Row {
         job: job.name(),
         kind: one.kind.resource.kind.clone(),
         namespace: object.namespace().unwrap_or_default(),
@@ -123,7 +123,7 @@ fn rows(jobs: &[Box<dyn Job>], one: &One, object: &DynamicObject) -> Vec<Row> {
 
 /// Prints the objects, and then each one whose state changes, until a watch ends.
 pub(super) async fn watch(
-    jobs: &[Box<dyn Job>],
+    jobs: &[Box<dyn Examined>],
     cluster: &Cluster,
     target: Option<Target>,
     place: &Place,

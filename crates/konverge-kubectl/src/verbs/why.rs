@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::concerned;
 use crate::{
-    Cluster, Fact, Failure, Grade, Job, Standing, Wish,
+    Cluster, Examined, Fact, Failure, Grade, Standing, Wish,
     arguments::Form,
     events::{self, Said},
     output::print,
@@ -45,7 +45,7 @@ struct Section {
     next: String,
 }
 
-pub(super) async fn run(jobs: &[Box<dyn Job>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
+pub(super) async fn run(jobs: &[Box<dyn Examined>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let mut page = Page {
         kind: one.kind.resource.kind.clone(),
@@ -78,7 +78,13 @@ fn next(one: &One, standing: &Standing, sync: Option<&str>) -> String {
     match standing.grade {
         Grade::InStep => "nothing to do".to_owned(),
         Grade::Paused => format!("kubectl konverge resume {one}"),
-        Grade::Waiting => "kubectl konverge doctor shows whether an operator runs".to_owned(),
+        Grade::Waiting if standing.state == "Pending" => {
+            "kubectl konverge doctor shows whether an operator runs".to_owned()
+        }
+        Grade::Waiting => {
+            "wait until the cause that is named above is gone, or remove it; kubectl konverge doctor shows whether an operator runs"
+                .to_owned()
+        }
         Grade::Wrong => match sync {
             Some(flags) => format!(
                 "fix the cause that is named above; the operator notices it by itself, and kubectl konverge sync {one}{flags} makes it try at once"

@@ -8,7 +8,11 @@ use konverge_core::error::in_one_line;
 use konverge_kubectl::{Cluster, Failure, operator_of};
 
 use super::Manage;
-use crate::{account::Account, config::Config, metrics::Metrics, program::PROGRAM};
+use crate::{
+    account::Account,
+    config::{Config, PROGRAM},
+    metrics::Metrics,
+};
 
 /// Names the management server for the plugin.
 const ADDRESS: &str = "OPENZRO_MANAGEMENT_URL";

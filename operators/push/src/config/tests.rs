@@ -1,5 +1,7 @@
 //! Command lines of the original and of ours.
 
+use std::collections::BTreeMap;
+
 use konverge_runtime::telemetry::LogFormat;
 
 use super::*;
@@ -183,7 +185,7 @@ fn every_flag_of_ours_has_a_variable() {
 }
 
 fn of_job(line: &str) -> Result<Config, String> {
-    super::of_job(line.split(' ').map(OsString::from)).map_err(|error| error.to_string())
+    Config::of_job("push", line.split(' ').map(OsString::from).collect()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -217,4 +219,21 @@ fn among_other_jobs_some_flags_make_no_sense() {
         assert!(told.contains(part), "{told}");
     }
     of_job("push --metrics-cert-file a --metrics-key-file b --metrics-bind-address :1").unwrap();
+}
+
+#[test]
+fn flags_of_a_container_count_before_its_variables() {
+    let variables = BTreeMap::from(
+        [("VAULT_SYNC_CLUSTER_NAME", "one"), ("VAULT_SYNC_BINARY", "refuse"), ("VAULT_SYNC_ALLOW_PATH", "*=a/*,b=c")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    let arguments = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let config = Config::of_container(&arguments("-cluster-name two -leader-elect"), &variables).unwrap();
+    assert_eq!(config.push.cluster(), Some("two"));
+    assert!(config.server.leader_elect);
+    assert_eq!(config.push.binary, BinaryPolicy::Refuse);
+    assert_eq!(config.push.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["*=a/*", "b=c"]);
+    let config = Config::of_container(&arguments("--allow-path=x=y"), &variables).unwrap();
+    assert_eq!(config.push.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["x=y"]);
+    assert!(Config::of_container(&arguments("--no-such-flag"), &variables).is_err());
 }

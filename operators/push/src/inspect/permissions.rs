@@ -3,24 +3,18 @@
 use konverge_apply::ledger::CLUSTER_NAMESPACE;
 use konverge_kubectl::Permission;
 
-use crate::{
-    config::{Config, LEASE},
-    object::Kind,
-    orphans::CONFIG_MAP,
-};
+use crate::{config::Config, object::Kind, orphans::CONFIG_MAP};
 
 /// Returns every permission that an operator with these settings uses. `home` is its own namespace.
 pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
     needed.extend(of_namespaces(config));
     needed.extend(at_home(config, home));
-    if config.server.metrics().authenticates() {
-        needed.extend(Permission::metrics_authentication());
-    }
+    needed.extend(Permission::of_program(config, home));
     needed
 }
 
-/// Where it looks at objects: their kinds, the Secrets that they use, and events on them.
+/// Where it looks at objects: their kinds, and the Secrets that they use.
 fn of_objects(config: &Config) -> Vec<Permission> {
     let takes_part = |kind: &Kind| config.push.kinds.contains(kind);
     let mut needed = Vec::new();
@@ -35,7 +29,6 @@ fn of_objects(config: &Config) -> Vec<Permission> {
             needed.push(of_kind("patch").part("status"));
         }
     }
-    needed.extend(["create", "patch"].map(|verb| Permission::new("events.k8s.io", "events", verb)));
     needed.into_iter().map(|permission| permission.within(config.push.namespace.as_deref())).collect()
 }
 
@@ -49,17 +42,10 @@ fn of_namespaces(config: &Config) -> Vec<Permission> {
     }
 }
 
-/// In its own namespace: the lease, what is left behind in Vault, and what is about to be written.
+/// In its own namespace: what is left behind in Vault, and what is about to be written.
 fn at_home(config: &Config, home: &str) -> Vec<Permission> {
-    let mut needed = Vec::new();
-    let mut one = |group, resource, name: &str| {
-        needed.push(Permission::new(group, resource, "create"));
-        needed.extend(["get", "patch"].map(|verb| Permission::new(group, resource, verb).on(name)));
-    };
-    if config.server.leader_elect {
-        one("coordination.k8s.io", "leases", LEASE);
-    }
-    one("", "configmaps", CONFIG_MAP);
+    let mut needed = vec![Permission::new("", "configmaps", "create")];
+    needed.extend(["get", "patch"].map(|verb| Permission::new("", "configmaps", verb).on(CONFIG_MAP)));
     needed.extend(["create", "delete"].map(|verb| Permission::new("", "secrets", verb)));
     // Elsewhere it is part of what it may do everywhere.
     if config.push.namespace.as_deref().is_some_and(|only| only != home) {

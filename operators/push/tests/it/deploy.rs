@@ -1,5 +1,6 @@
 //! The manifests that users apply.
 
+use konverge_jobs::Settings;
 use konverge_push::config::{Config, Task};
 use konverge_runtime::http_server::Listen;
 use serde_json::Value;

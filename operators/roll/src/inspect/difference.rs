@@ -7,7 +7,7 @@ use konverge_workload::Keys;
 
 use super::{
     look::{Look, look},
-    standing::short,
+    standing::{named, short},
 };
 use crate::{
     decision::Verdict,
@@ -45,10 +45,7 @@ fn difference(look: &Look, view: &View, source: &SourceName, used: &Use) -> Diff
     let is_changed = matches!(&view.plan.verdict, Some(Verdict::Roll { changed, .. }) if changed.contains(&name));
     let keys = match &used.keys {
         Keys::All => "all its keys count".to_owned(),
-        Keys::Some(keys) => {
-            let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-            format!("these of its keys count: {}", keys.join(", "))
-        }
+        Keys::Some(keys) => format!("only its {} {}", named(keys), if keys.len() == 1 { "counts" } else { "count" }),
     };
     let (fate, note) = match (recorded, now) {
         _ if is_changed && view.snapshot.pods.rollout.empty => {

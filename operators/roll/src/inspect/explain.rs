@@ -13,6 +13,7 @@ use kube::{
 use super::{
     classes,
     look::{Look, look},
+    standing::named,
 };
 use crate::{
     config::KINDS,
@@ -91,7 +92,7 @@ fn is_ready(shown: &WatchedTrigger) -> bool {
 fn wish(source: &SourceName, used: &Use) -> String {
     let keys = match &used.keys {
         Keys::All => "all keys".to_owned(),
-        Keys::Some(keys) => format!("keys {}", keys.iter().cloned().collect::<Vec<_>>().join(", ")),
+        Keys::Some(keys) => named(keys),
     };
     if !used.counts {
         return format!("{source}, which must change first: {} waits for it", used.rule);

@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::stored_key;
 use konverge_core::digest::DIGEST_KEY_LENGTH;
+use konverge_jobs::Settings;
 use konverge_kubectl::{Cluster, Failure, Installed, Job, Kind, operator_of};
 use konverge_runtime::object::Scope;
 use konverge_workload::Workload;

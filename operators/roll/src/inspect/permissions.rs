@@ -2,15 +2,14 @@
 
 use konverge_kubectl::Permission;
 
-use crate::{config::Config, run::PROGRAM, trigger::TriggerKind};
+use crate::{config::Config, trigger::TriggerKind};
 
 /// Returns the permissions that an operator with these settings needs, as `deploy/rbac` grants them.
 pub(super) fn needed(config: &Config, home: &str) -> Vec<Permission> {
     let mut needed = of_objects(config);
-    needed.extend(at_home(config, home));
-    if config.metrics.authenticates() {
-        needed.extend(Permission::metrics_authentication());
-    }
+    // If you create that Secret by hand, the operator needs no permission to create it.
+    needed.push(Permission::new("", "secrets", "get").on(&config.digest_key).within(Some(home)));
+    needed.extend(Permission::of_program(config, home));
     needed
 }
 
@@ -25,15 +24,14 @@ pub fn used(config: &Config, home: &str) -> Vec<Permission> {
     used
 }
 
-/// Where it looks at objects: workloads, what they use, what asks for their rollouts, and events on them. Without the classes of the Secrets Store
-/// CSI driver it does.
+/// Where it looks at objects: workloads, what they use, and what asks for their rollouts. Without the classes of the Secrets Store CSI
+/// driver it does.
 fn of_objects(config: &Config) -> Vec<Permission> {
     let sources = ["secrets", "configmaps"].into_iter();
     let mut needed: Vec<_> =
         sources.flat_map(|resource| ["get", "list", "watch"].map(|verb| Permission::new("", resource, verb))).collect();
     let of_kind = |verb| config.kinds.iter().map(move |kind| Permission::new(kind.group(), kind.plural(), verb));
     needed.extend(["get", "list", "watch", "patch"].into_iter().flat_map(of_kind));
-    needed.extend(["create", "patch"].map(|verb| Permission::new("events.k8s.io", "events", verb)));
     for kind in TriggerKind::ALL.into_iter().filter(|_| config.vault.flags().is_some()) {
         let (group, _) = kind.api_version().split_once('/').unwrap_or_default();
         let of_kind = |verb| Permission::new(group, kind.plural(), verb);
@@ -47,21 +45,13 @@ fn of_objects(config: &Config) -> Vec<Permission> {
     needed.into_iter().map(|permission| permission.within(config.namespace.as_deref())).collect()
 }
 
-/// In its own namespace: the lease, and the key of digests. If you create that Secret by hand, the operator needs no permission to create it.
-fn at_home(config: &Config, home: &str) -> Vec<Permission> {
-    let mut needed = vec![Permission::new("", "secrets", "get").on(&config.digest_key).within(Some(home))];
-    if config.leader_elect {
-        needed.extend(Permission::lease(PROGRAM, home));
-    }
-    needed
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::config::PROGRAM;
 
     #[test]
     fn only_what_the_settings_need() {

@@ -2,6 +2,8 @@
 //!
 //! The current content is not read: `why` and `diff` do that.
 
+use std::collections::BTreeSet;
+
 use konverge_apply::Statement;
 use konverge_kubectl::{Grade, Place, Standing};
 use kube::{ResourceExt, core::DynamicObject};
@@ -104,6 +106,12 @@ pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
         }
     };
     Some(Standing::new("Asks", Grade::InStep, whom.to_owned()))
+}
+
+/// Names some keys of a source.
+pub(super) fn named(keys: &BTreeSet<String>) -> String {
+    let noun = if keys.len() == 1 { "key" } else { "keys" };
+    format!("{noun} {}", keys.iter().cloned().collect::<Vec<_>>().join(", "))
 }
 
 /// The beginning of a digest: enough to tell it from another.

@@ -8,6 +8,7 @@ use konverge_workload::Keys;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
+use super::standing::named;
 use crate::{
     config::Config,
     reasons,
@@ -28,7 +29,7 @@ pub(super) fn shown_kind(kind: TriggerKind) -> Kind {
         TriggerKind::VaultSyncStatus => &["vss"],
         TriggerKind::VaultRollout => &["vroll"],
     };
-    Kind { resource: kind.resource(), short, shown: Shown::Whole, is_namespaced: true }
+    Kind { short, ..Kind::namespaced(kind.resource(), Shown::Whole) }
 }
 
 /// Returns a trigger as the operator sees it.
@@ -119,10 +120,7 @@ fn asked(spec: &TriggerSpec) -> Vec<Fact> {
         .iter()
         .map(|(source, keys)| match keys {
             Keys::All => Fact::new("rolls for", source.to_string()),
-            Keys::Some(keys) => {
-                let keys = keys.iter().cloned().collect::<Vec<_>>();
-                Fact::new("rolls for", format!("{source}, keys {}", keys.join(", ")))
-            }
+            Keys::Some(keys) => Fact::new("rolls for", format!("{source}, {}", named(keys))),
         })
         .collect();
     let named: Vec<_> = spec.targets.iter().map(ToString::to_string).collect();

@@ -10,7 +10,7 @@ type Case<'a> = (&'a str, Value, Value, &'a [&'a str], &'a [&'a str]);
 fn classify(migration: &dyn Migration, kind: &str, object: &Value) -> Option<Migrated> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-    migration.classify(&Kind { resource, short: &[], shown: Shown::Whole, is_namespaced: true }, &object)
+    migration.classify(&Kind::namespaced(resource, Shown::Whole), &object)
 }
 
 fn annotated(own: &Value, of_pods: &Value) -> Value {

@@ -1,5 +1,6 @@
 //! The manifests that users apply.
 
+use konverge_jobs::Settings;
 use konverge_roll::config::{Config, KINDS};
 use konverge_runtime::http_server::Listen;
 use konverge_workload::WorkloadKind::Deployment;
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ALL, HOME, ROLE, World, control_plane};
 
+const TOKEN_PAGE: &str = include_str!("../../../../docs/migrate/vaultsyncstatus.md");
 const DEPLOYMENT: &str = include_str!("../../../../deploy/vault-rollout-operator.yaml");
 
 fn documents() -> Vec<Value> {
@@ -19,38 +21,43 @@ fn pod() -> Value {
     documents.iter().find(|document| document["kind"] == "Deployment").unwrap()["spec"]["template"]["spec"].clone()
 }
 
-/// With the lines that are commented out for users of the `VaultSyncStatus` handler.
-fn deployment_with_vault() -> String {
-    let lines = DEPLOYMENT.lines().map(|line| {
-        let text = line.trim_start();
-        // A line for readers begins with a capital letter, or is less indented than any field.
-        match text.strip_prefix("# ").filter(|text| line.starts_with("  ") && !text.starts_with(char::is_uppercase)) {
-            Some(field) if field.contains(':') => format!("{}{field}\n", &line[..line.len() - text.len()]),
-            _ => format!("{line}\n"),
-        }
-    });
-    lines.collect()
+/// The patch with which users of the `VaultSyncStatus` handler keep their token.
+fn patch() -> Value {
+    let (_, patch) = TOKEN_PAGE.split_once("<!-- file: token.yaml -->\n```yaml\n").unwrap();
+    serde_saphyr::from_str(patch.split_once("```").unwrap().0).unwrap()
+}
+
+/// The Deployment with that patch.
+fn deployment_with_token() -> Value {
+    let mut deployment: Value = serde_saphyr::from_str(DEPLOYMENT.split("\n---\n").next().unwrap()).unwrap();
+    let (pod, patch) = (&mut deployment["spec"]["template"]["spec"], &patch()["spec"]["template"]["spec"]);
+    pod["volumes"] = patch["volumes"].clone();
+    assert_eq!(pod["containers"][0]["name"], patch["containers"][0]["name"]);
+    for field in ["env", "volumeMounts"] {
+        assert!(pod["containers"][0][field].is_null(), "{field} is replaced");
+        pod["containers"][0][field] = patch["containers"][0][field].clone();
+    }
+    deployment
 }
 
 #[tokio::test]
 async fn the_api_server_takes_the_manifests_as_they_are_written() {
-    for deployment in [DEPLOYMENT, &deployment_with_vault()] {
+    for deployment in [DEPLOYMENT, &deployment_with_token().to_string()] {
         control_plane().await.would_take(&[ROLE, deployment].join("\n---\n"), HOME).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn its_pods_keep_to_the_strictest_standard() {
-    for deployment in [DEPLOYMENT, &deployment_with_vault()] {
+    for deployment in [DEPLOYMENT, &deployment_with_token().to_string()] {
         control_plane().await.would_run_restricted(deployment).await.unwrap();
     }
     assert_eq!(pod()["containers"][0]["securityContext"]["readOnlyRootFilesystem"], true);
 }
 
 #[test]
-fn what_is_commented_out_is_what_the_original_has() {
-    let text = deployment_with_vault();
-    let deployment: Value = serde_saphyr::from_str(text.split("\n---\n").next().unwrap()).unwrap();
+fn the_patch_of_the_page_is_what_the_original_has() {
+    let deployment = deployment_with_token();
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     let (name, value) = (container["env"][0]["name"].as_str().unwrap(), container["env"][0]["value"].as_str().unwrap());

@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::{
     api::v1::{OZGroup, OZGroupSpec, OZResource},
+    config::PROGRAM,
     control::{references, short_digest},
-    program::PROGRAM,
     remote::Groups,
     settings::Settings,
 };

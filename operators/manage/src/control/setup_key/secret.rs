@@ -13,7 +13,7 @@ use konverge::{
 };
 
 use crate::{
-    program::PROGRAM,
+    config::PROGRAM,
     remote::{DesiredSetupKey, SetupKeys},
     settings::Settings,
 };
