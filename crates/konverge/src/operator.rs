@@ -175,8 +175,9 @@ impl Operator {
 
     /// Releases all objects of its kinds from its finalizers, before an uninstall. Systems outside stay as they are, and so do the records on the
     /// objects: a later installation goes on where this one ended. The program has to be stopped before: the drain waits up to [`PATIENCE`] for its lease,
-    /// and holds it meanwhile. At the end, it names the objects that a program without that lease has taken up again. Of the options, the namespaces, the
-    /// lease and the dry run count; with namespaces, kinds without one are left out.
+    /// and holds it meanwhile. It does not wait for the leases of [single controllers](crate::Controller::own_lease). At the end, it names the objects that a
+    /// program without that lease has taken up again. Of the options, the namespaces, the lease and the dry run count; with namespaces, kinds without one
+    /// are left out.
     ///
     /// # Errors
     ///
