@@ -23,6 +23,9 @@ const DEFINITIONS: [(&str, &str); 3] =
 /// The chart of everything, by an example of the program that runs the jobs.
 const WHOLE_CHART: (&str, &str) = ("konverge-cli", "deploy/charts/konverge");
 
+/// The plain manifests, rendered from that chart with the Helm that the tests use. The first run builds it.
+const MANIFESTS: (&str, &str) = ("konverge-cli", "deploy");
+
 /// The roles of the operators, by an example of the same program.
 const ROLES: (&str, &str) = ("konverge-cli", "deploy/rbac");
 
@@ -38,10 +41,12 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let charts = CHARTS.map(|(package, folder)| (package, folder, vec!["--", "generate", "--helm"]));
     let definitions = DEFINITIONS.map(|(package, folder)| (package, folder, vec!["--example", "generate", "--"]));
     let whole_chart = (WHOLE_CHART.0, WHOLE_CHART.1, vec!["--example", "chart", "--"]);
+    let manifests = (MANIFESTS.0, MANIFESTS.1, vec!["--example", "manifests", "--"]);
     let reference = (REFERENCE.0, REFERENCE.1, vec!["--example", "reference", "--"]);
     let roles = (ROLES.0, ROLES.1, vec!["--example", "roles", "--"]);
     let policies = (POLICIES.0, POLICIES.1, vec!["--example", "policies", "--"]);
-    let ours = [whole_chart, roles, policies, reference];
+    // The manifests are rendered from the chart, so the chart comes first.
+    let ours = [whole_chart, manifests, roles, policies, reference];
     for (package, folder, how) in programs.into_iter().chain(charts).chain(definitions).chain(ours) {
         let mut generate = cargo(["run", "--quiet", "--package", package]);
         generate.args(how).args(["--into", folder]);

@@ -1,7 +1,7 @@
 //! The program as its Deployment starts it: with those arguments, for all namespaces, logged in to Vault by its service account, under the
 //! role and the policy that are shipped.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use konverge_testkit::{Process, ProcessSpec, free_port, http_get};
 use kube::config::Kubeconfig;
@@ -38,25 +38,24 @@ async fn enable_login(stage: &Stage, kubeconfig: &Value) {
 }
 
 /// The arguments of the manifest's container, and its health address. Another Vault and other ports are all that differs.
-fn container(stage: &Stage) -> (Vec<String>, BTreeMap<String, String>, String) {
+fn container(stage: &Stage) -> (Vec<String>, String) {
     let deployment = DEPLOYMENT.split("\n---\n").next().unwrap();
     let deployment: Value = serde_saphyr::from_str(deployment).unwrap();
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let variables = container["env"].as_array().unwrap().iter();
-    let mut variables: BTreeMap<_, _> = variables.map(|one| (text(&one["name"]), text(&one["value"]))).collect();
-    variables.insert("VAULT_ADDR".to_owned(), stage.server.address().to_owned());
     let health = format!("127.0.0.1:{}", free_port().unwrap());
-    let ports = [(":8080", format!("127.0.0.1:{}", free_port().unwrap())), (":8081", health.clone())];
-    let arguments = container["args"].as_array().unwrap().iter().map(|argument| {
-        let mut argument = text(argument);
-        for (shipped, ours) in &ports {
-            argument = argument.replace(&format!("bind-address={shipped}"), &format!("bind-address={ours}"));
-        }
-        argument
-    });
-    let arguments = arguments.collect();
-    (arguments, variables, health)
+    let metrics = format!("127.0.0.1:{}", free_port().unwrap());
+    let replaced = [
+        ("--vault-addr=https://vault.example.com:8200", format!("--vault-addr={}", stage.server.address())),
+        ("--metrics-bind-address=:8080", format!("--metrics-bind-address={metrics}")),
+        ("--health-probe-bind-address=:8081", format!("--health-probe-bind-address={health}")),
+    ];
+    let mut arguments: Vec<String> = container["args"].as_array().unwrap().iter().map(text).collect();
+    for (shipped, ours) in replaced {
+        let argument = arguments.iter_mut().find(|argument| *argument == shipped);
+        *argument.unwrap_or_else(|| panic!("{shipped} is not in the manifest")) = ours;
+    }
+    (arguments, health)
 }
 
 async fn holds(view: &View, value: &str) {
@@ -77,10 +76,9 @@ async fn as_its_deployment_starts_it_it_follows_all_namespaces_with_the_login_of
     // The files that the kubelet mounts into the pod.
     let token: PathBuf = stage.plane.run_directory().path().join("token-of-the-pod");
     fs::write(&token, kubeconfig["users"][0]["user"]["token"].as_str().unwrap()).unwrap();
-    let (arguments, variables, health) = container(&stage);
+    let (arguments, health) = container(&stage);
     assert!(!arguments.iter().any(|argument| argument.contains("namespace=") || argument.contains("token")));
     let spec = ProcessSpec::new("vault-sync-operator", env!("CARGO_BIN_EXE_vault-sync-operator")).args(&arguments);
-    let spec = variables.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
     let spec = spec.env("VAULT_SYNC_KUBECONFIG", stage.kubeconfig()).env("VAULT_SYNC_VAULT_JWT_FILE", &token);
     let mut operator = Process::start(stage.plane.run_directory(), spec).unwrap();
     let is_ready = || async { http_get(&health, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
