@@ -78,9 +78,10 @@ impl Template {
             let text = dialect::renumbered(question.sql(), '$', count);
             // A query whose result nobody wants.
             asked += &text.replacen("SELECT", "PERFORM", 1);
-            asked += &format!(
+            let refuse = format!(
                 ";\nIF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{REFUSED}', MESSAGE = '{REFUSED_FOR}{UNANSWERED}'; END IF;\n"
             );
+            asked += &refuse;
             for value in question.values() {
                 types += value_type(value);
                 types += ", ";
