@@ -217,11 +217,12 @@ struct Section {
 }
 
 impl Section {
-    fn of(alert: &Alert) -> Self {
+    /// The section of an alert of this program.
+    fn of(alert: &Alert, program: &str) -> Self {
         let condition = alert.expression.replace(" $mine", "").replace("$program", "PROGRAM");
         Self {
             name: alert.name.to_owned(),
-            summary: plain(alert.summary),
+            summary: plain(alert.summary, named(alert.name, program)),
             runbook: alert.runbook.to_owned(),
             condition: condition.replace("$stuck", "1.5 * TIME_LIMIT"),
             severity: alert.severity.to_owned(),
@@ -232,10 +233,11 @@ impl Section {
     /// The section of an alert that stands in a rule of this program.
     fn of_rule(rule: &Value, program: &str) -> Self {
         let text = |pointer: &str| rule.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = text("/alert");
         let mine = format!(" and on (job, instance) konverge_build_info{{program={program:?}}}");
         Self {
-            name: text("/alert"),
-            summary: plain(&text("/annotations/summary").replace(program, "$program")),
+            summary: plain(&text("/annotations/summary").replace(program, "$program"), named(&name, program)),
+            name,
             runbook: text("/annotations/runbook").replace(program, "the program"),
             condition: text("/expr").replace(&mine, "").replace(program, "PROGRAM"),
             severity: text("/labels/severity"),
@@ -244,20 +246,29 @@ impl Section {
     }
 
     fn is_of_every_job(&self) -> bool {
-        self.name.starts_with("Operator")
+        is_of_every_job(&self.name)
     }
+}
+
+fn is_of_every_job(alert: &str) -> bool {
+    alert.starts_with("Operator")
+}
+
+/// The name of the program in the summary of an alert.
+fn named<'a>(alert: &str, program: &'a str) -> &'a str {
+    if is_of_every_job(alert) { "the program" } else { program }
 }
 
 /// Each alert with its condition and its runbook. The anchors are those of `runbook_url`.
 pub(crate) fn alerts(of_manage: &Files) -> Result<String, Box<dyn Error>> {
     let mut text = format!(
         "{GENERATED}# Alerts\n\n`prometheusRule.enabled=true` of the chart installs these alerts. Each has the labels `program` and `severity`. The alerts of one job \
-         or of the zopp server come first, then those of every job that has the series.\n"
+         or of the zopp server come first, then those of every job that has the series. Words in capitals stand for labels of the alert, and N for its value.\n"
     );
     let mut sections = Vec::new();
     for watched in watched::JOBS.iter().chain([&watched::SERVER]) {
         let series = watched.series();
-        sections.extend(watched.watching(&series)?.chosen_alerts().map(Section::of));
+        sections.extend(watched.watching(&series)?.chosen_alerts().map(|alert| Section::of(alert, watched.program)));
     }
     let of_manage = manage::alerts(of_manage)?;
     let rules = of_manage.pointer("/groups/0/rules").and_then(Value::as_array);
@@ -278,10 +289,16 @@ pub(crate) fn alerts(of_manage: &Files) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-/// Returns a summary with the names of labels in place of their values.
-fn plain(summary: &str) -> String {
-    let labels = summary.replace("{{ $labels.", "").replace("{{ $value }}", "N").replace(" }}", "");
-    let text = labels.replace("$program", "the program").replace("$stuck seconds", "one and a half time limits");
+/// Returns a summary with the names of labels, in capitals, in place of their values.
+fn plain(summary: &str, program: &str) -> String {
+    let summary = summary.replace("{{ $value }}", "N");
+    let mut parts = summary.split("{{ $labels.");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (label, rest) = part.split_once(" }}").unwrap_or((part, ""));
+        let _ = write!(text, "`{}`{rest}", label.to_uppercase());
+    }
+    let text = text.replace("$program", program).replace("$stuck seconds", "one and a half time limits");
     match text.strip_prefix("the ") {
         Some(rest) => format!("The {rest}"),
         None => text,

@@ -229,6 +229,65 @@ fn every_alert_fires_when_its_expression_has_held_for_its_time_and_not_before() 
     }
 }
 
+/// The outage of a system outside: the program that needs it, the series that change, and the only alert that fires.
+type Outage = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
+const OUTAGES: [Outage; 4] = [
+    (
+        "zopp-operator",
+        &[
+            (r#"konverge_check_status{kind="readiness",check="zopp-server"}"#, FALLS),
+            ("konverge_pull_stalest_seconds{}", AGES),
+            (r#"konverge_pull_bindings{reason="ServerUnreachable"}"#, RISES),
+        ],
+        "OperatorCheckFails",
+    ),
+    // The server works, but one environment hangs.
+    (
+        "zopp-operator",
+        &[
+            (r#"konverge_check_status{kind="readiness",check="zopp-server"}"#, "1x3000"),
+            ("konverge_pull_stalest_seconds{}", AGES),
+            (r#"konverge_pull_bindings{reason="ServerUnreachable"}"#, RISES),
+        ],
+        "PullSourceSilent",
+    ),
+    (
+        "vault-sync-operator",
+        &[
+            (r#"konverge_check_status{kind="readiness",check="vault"}"#, FALLS),
+            (r#"konverge_push_bindings{reason="VaultUnreachable"}"#, RISES),
+            (r#"vault_sync_operator_vault_write_errors_total{error_type="unreachable"}"#, GROWS),
+            ("konverge_push_vault_delete_errors_total{}", GROWS),
+        ],
+        "OperatorCheckFails",
+    ),
+    (
+        "openzro-operator",
+        &[
+            (r#"openzro_requests_paused{scope=""}"#, RISES),
+            (r#"openzro_requests_total{method="GET",route="/groups",code="none"}"#, GROWS),
+        ],
+        "ManagePaused",
+    ),
+];
+
+#[test]
+fn one_outage_fires_one_alert() {
+    for (program, changes, alert) in OUTAGES {
+        let shipped = shipped().into_iter().find(|shipped| shipped.program == program).unwrap();
+        let mut input = vec![series(&shipped.build_info(), "1x3000")];
+        input.extend(changes.iter().map(|(name, values)| series(name, values)));
+        let test = json!({
+            "name": program,
+            "interval": "1m",
+            "input_series": input,
+            "promql_expr_test": [state("firing", ONSET + 2 * HOUR, &[alert])],
+        });
+        evaluate(&shipped.rules, &[test]);
+    }
+}
+
 /// Returns the series that Prometheus would have stored, if it had scraped the first text up to the onset, and the
 /// second one from then on.
 fn stored(before: &str, after: &str) -> Vec<Value> {
