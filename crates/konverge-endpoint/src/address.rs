@@ -1,6 +1,6 @@
 //! Addresses: how they are read and shown, and where a redirect may lead. Pure.
 
-use url::{Host, Url};
+use url::{Host, ParseError, Url};
 
 /// An address that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub struct NoAddress {
 pub fn api(text: &str, server: &str, base: &str) -> Result<Url, NoAddress> {
     // Before it is parsed, nothing tells a password in it from the rest.
     let mut url = Url::parse(text.trim())
-        .map_err(|error| NoAddress { address: "(not shown)".to_owned(), why: error.to_string() })?;
+        .map_err(|error| NoAddress { address: "(not shown)".to_owned(), why: unreadable(error) })?;
     // A password after a forgotten `https://` is neither a password nor a path to the parser.
     let address = if url.has_host() { shown(&url) } else { "(not shown)".to_owned() };
     let refused = |why: String| Err(NoAddress { address, why });
@@ -34,6 +34,14 @@ pub fn api(text: &str, server: &str, base: &str) -> Result<Url, NoAddress> {
     let path = url.path().trim_end_matches('/').trim_end_matches(&format!("/{base}")).to_owned();
     url.set_path(&format!("{path}/{base}/"));
     Ok(url)
+}
+
+/// Returns why a text is no address, in the words of a person who wrote one.
+fn unreadable(error: ParseError) -> String {
+    match error {
+        ParseError::RelativeUrlWithoutBase => "it does not begin with http:// or https://".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// Returns the address of an HTTP proxy, or `None` if it is none. An error says nothing of it, because a user and a password may be part of it.
@@ -99,7 +107,7 @@ mod tests {
             ("https://me:hunter2@x", "https://x/", "which Vault does not know"),
             ("https://x/?token=hunter2", "https://x/", "a query"),
             ("me:hunter2@x", "(not shown)", "neither http"),
-            ("hunter2", "(not shown)", ""),
+            ("hunter2", "(not shown)", "begin with http://"),
         ] {
             let error = api(text, "Vault", "v1").unwrap_err();
             assert!(error.address == address && error.why.contains(why), "{text}: {error}");

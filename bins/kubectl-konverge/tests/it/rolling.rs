@@ -145,7 +145,7 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
     world.until("status deploy/web", "roll Noted ConfigMap/app and 1 more").await.ends(0);
     world.run("why deploy/web").await.ends(0).says(&[
         "Noted",
-        "rolled for Secret/db, keys password: requested by roll.konverge.dev/on-change",
+        "rolled for Secret/db, key password: requested by roll.konverge.dev/on-change",
         "rolled for ConfigMap/app, all keys: requested by roll.konverge.dev/on-change",
         "last rolled never since it opted in",
         "now its pods run with the current content",
@@ -153,7 +153,7 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
         "paths ConfigMap/app, digest",
         "nothing to do",
     ]);
-    world.run("diff deploy/web").await.ends(0).says(&["Secret/db is in sync", "these of its keys count: password"]);
+    world.run("diff deploy/web").await.ends(0).says(&["Secret/db is in sync", "only its key password counts"]);
     world.run("status").await.ends(1).says(&["deployment/wrong roll InvalidAnnotation"]);
     let wrong = world.run("why deploy/wrong").await.ends(1);
     wrong.says(&[
@@ -206,7 +206,7 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
     let person = world.plane.service_account_kubeconfig(&world.namespace, "person").await.unwrap();
     world.run_as(&person, "why deploy/web").await.ends(0).says(&[
         "unknown which sources request its restart: you may not list secrets",
-        "rolled for Secret/db, keys password",
+        "rolled for Secret/db, key password",
         "last rolled not known",
         "now not compared with what is recorded: you may not",
     ]);
@@ -277,7 +277,7 @@ async fn it_is_paused_and_resumed_and_a_source_tells_who_is_rolled_for_it() {
         "deployment/other by roll.konverge.dev/roll-users, deployment/web by roll.konverge.dev/roll-users",
     ]);
     world.run("why deploy/other").await.ends(0).says(&[
-        "rolled for Secret/db, keys password: requested by roll.konverge.dev/roll-users",
+        "rolled for Secret/db, key password: requested by roll.konverge.dev/roll-users",
         "not for ConfigMap/app, which its pods use, too",
     ]);
     world.run("pause secret/db").await.ends(2).says(&["roll pauses and resumes only workloads"]);

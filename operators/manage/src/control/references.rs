@@ -35,14 +35,18 @@ pub(super) async fn group_ids(
             Some(Meaning::Name(name)) => names.push(name.to_owned()),
             Some(Meaning::Id(id)) => {
                 let found = groups.look_up(scope, id).await?;
-                let missing = || waits(format!("waits for the group with the id {id}"));
+                let missing = || {
+                    waits(format!(
+                        "waits for the group with the id {id}, which openZro does not have; correct the id, or use the name of a group"
+                    ))
+                };
                 ids.insert(found.ok_or_else(missing)?.id().to_owned());
             }
             Some(Meaning::Local(name)) => {
                 let key = ObjectKey { namespace: Some(namespace.to_owned()), name: name.to_owned() };
                 let group = local(&key).filter(|group| group.metadata.deletion_timestamp.is_none());
                 let id = group.and_then(|group| group.status.as_ref()?.group_id.clone());
-                ids.insert(id.ok_or_else(|| waits(format!("waits for Group {namespace}/{name}")))?);
+                ids.insert(id.ok_or_else(|| waits(format!("waits for Group {namespace}/{name}, which is not in openZro yet; create it, or correct the reference")))?);
             }
             None => {
                 let message = "a reference to a group needs exactly one of name, id and localRef";

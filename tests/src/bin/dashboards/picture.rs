@@ -97,7 +97,7 @@ fn legend(text: &mut String, curves: &[Curve]) {
     let entry = (COLUMN - 24.0) / 3.0;
     for (place, (curve, colour)) in curves.iter().zip(COLOURS.iter().cycle()).take(LEGENDS).enumerate() {
         let (x, y) = (14.0 + number(place % 3) * entry, ROW - 32.0 + number(place / 3) * 16.0);
-        let shown: String = curve.legend.chars().take(LEGEND_LENGTH).collect();
+        let shown = shortened(&curve.legend);
         let _ = write!(
             text,
             "<path d=\"M{x:.1} {:.1}h14\" stroke=\"{colour}\" stroke-width=\"3\"/><text x=\"{:.1}\" y=\"{y:.1}\" font-size=\"11\">{}</text>",
@@ -105,6 +105,14 @@ fn legend(text: &mut String, curves: &[Curve]) {
             x + 20.0,
             escaped(&shown)
         );
+    }
+}
+
+/// The end of a legend that is too long: names of methods and objects differ there.
+fn shortened(legend: &str) -> String {
+    match legend.chars().count().checked_sub(LEGEND_LENGTH) {
+        None | Some(0) => legend.to_owned(),
+        Some(rest) => format!("…{}", legend.chars().skip(rest + 1).collect::<String>()),
     }
 }
 
@@ -179,6 +187,19 @@ mod tests {
             (12.0, "short", "12"),
         ] {
             assert_eq!(with_unit(value, unit), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_legend_keeps_its_end() {
+        for (legend, expected) in [
+            ("half", "half"),
+            ("exactly twenty-four char", "exactly twenty-four char"),
+            ("zopp.ZoppService/CreateEnvironment", "…rvice/CreateEnvironment"),
+        ] {
+            let shown = shortened(legend);
+            assert_eq!(shown, expected);
+            assert!(shown.chars().count() <= LEGEND_LENGTH);
         }
     }
 

@@ -124,7 +124,7 @@ impl NetworkRouterReconciler {
         group.metadata = self.metadata(router)?;
         let group = children::apply(context, &group).await?;
         let Some(id) = group.and_then(|group| group.status.as_ref()?.group_id.clone()) else {
-            return Ok(Err(format!("waits for Group {namespace}/{name}")));
+            return Ok(Err(format!("waits for Group {namespace}/{name}, which is not in openZro yet")));
         };
         let reference = GroupReference { id: Some(id.clone()), ..GroupReference::default() };
         let spec =
