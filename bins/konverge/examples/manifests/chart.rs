@@ -45,5 +45,6 @@ impl Chart {
 
 /// Returns a document without the line in which Helm names the template, and without empty lines at its end.
 fn without_source(document: &str) -> String {
-    document.trim_end().lines().filter(|line| !line.starts_with("# Source: ")).map(|line| format!("{line}\n")).collect()
+    let lines = document.trim_end().lines().filter(|line| !line.starts_with("# Source: "));
+    lines.fold(String::new(), |text, line| text + line + "\n")
 }

@@ -59,7 +59,7 @@ pub(crate) fn renamed(document: &str, name: &str, renamings: &[Renaming]) -> Res
     let mut lines: Vec<_> = document.lines().map(str::to_owned).collect();
     let named = lines.iter_mut().find(|line| line.starts_with(&format!("  name: {NAMED}-")));
     *named.ok_or("the chart gives an object another name than it did")? = format!("  name: {name}");
-    let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let mut text = lines.iter().fold(String::new(), |text, line| text + line + "\n");
     for (chart, ours) in renamings {
         // A renaming that the chart has outgrown must not go unnoticed.
         if text.matches(chart).count() != 1 {

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Returns the text of a file: the comment, and the documents beneath it.
 fn headed(about: &str, documents: &[String]) -> String {
-    let comment: String =
-        about.lines().chain(["", ORIGIN]).map(|line| format!("{}\n", format!("# {line}").trim_end())).collect();
+    let lines = about.lines().chain(["", ORIGIN]);
+    let comment = lines.fold(String::new(), |text, line| text + format!("# {line}").trim_end() + "\n");
     comment + &documents.join("---\n")
 }
