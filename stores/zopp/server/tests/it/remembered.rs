@@ -1,5 +1,7 @@
 //! What a server remembers of a principal's last change decides nothing: each change obeys what is true when it is made, and is refused in the same words.
 
+use std::time::Duration;
+
 use konverge_zopp_proto::{self as proto, Role};
 use konverge_zopp_testing::postgres_database;
 use sqlx::{Connection, PgConnection};
@@ -16,6 +18,14 @@ fn is_refused(changed: Result<(), Status>, code: Code, text: &str) {
     assert!(refused.message().contains(text), "{refused}");
 }
 
+/// Waits for the next second: the same request of the same second is a replay.
+async fn next_second() {
+    let second = now();
+    while now() == second {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Changes secrets by one server, and what that depends on by another one of the same database, or by the same.
 async fn obeys(here: &World, there: &World) {
     let mut owner = here.owner().await;
@@ -29,6 +39,7 @@ async fn obeys(here: &World, there: &World) {
         person.set("B").await.unwrap();
     }
 
+    next_second().await;
     admin.delete_environment().await.unwrap();
     admin.create_environment("production").await.unwrap();
     owner.set("C").await.unwrap();
@@ -36,28 +47,29 @@ async fn obeys(here: &World, there: &World) {
     let listed = admin.list().await.unwrap();
     let keys: Vec<&str> = listed.secrets.iter().map(|secret| secret.key.as_str()).collect();
     assert_eq!((listed.version, keys), (2, vec!["C", "D"]), "another environment of the same name");
+    next_second().await;
     admin.delete_environment().await.unwrap();
     is_refused(owner.set("C").await, Code::NotFound, "environment \"production\" not found");
     admin.create_environment("production").await.unwrap();
     owner.set("A").await.unwrap();
-    owner.set("A").await.unwrap();
+    owner.set("B").await.unwrap();
     is_refused(owner.unset("X").await, Code::NotFound, "secret \"X\" not found");
 
+    next_second().await;
     service.set("A").await.unwrap();
     admin.grant(&service.principal_id, Role::Read).await.unwrap();
-    is_refused(service.set("A").await, Code::PermissionDenied, "write role");
+    is_refused(service.set("B").await, Code::PermissionDenied, "write role");
     is_refused(service.unset("A").await, Code::PermissionDenied, "write role");
     admin.grant(&service.principal_id, Role::Admin).await.unwrap();
-    service.set("A").await.unwrap();
-    admin.grant(&service.principal_id, Role::Write).await.unwrap();
-    service.set("A").await.unwrap();
+    service.set("C").await.unwrap();
     admin.remove_from_workspace(&service.principal_id).await.unwrap();
-    is_refused(service.set("A").await, Code::NotFound, "workspace \"acme\" not found or access denied");
+    is_refused(service.set("D").await, Code::NotFound, "workspace \"acme\" not found or access denied");
     tablet.set("A").await.unwrap();
     admin.disable(there, &tablet.principal_id).await.unwrap();
-    is_refused(tablet.set("A").await, Code::Unauthenticated, "disabled");
-    assert!(admin.list().await.unwrap().secrets.iter().map(|secret| secret.key.as_str()).eq(["A"]));
+    is_refused(tablet.set("D").await, Code::Unauthenticated, "disabled");
+    assert!(admin.list().await.unwrap().secrets.iter().map(|secret| secret.key.as_str()).eq(["A", "B", "C"]));
 
+    next_second().await;
     let request = proto::DeleteProjectRequest { workspace_name: "acme".into(), project_name: "backend".into() };
     admin.client.delete_project(admin.sign("DeleteProject", request)).await.unwrap();
     is_refused(owner.set("A").await, Code::NotFound, "project \"backend\" not found");
@@ -82,13 +94,13 @@ async fn a_change_that_was_signed_before_a_restore_is_refused() {
     let world = start(on(&address)).await;
     let mut owner = world.owner().await;
     owner.set("A").await.unwrap();
-    owner.set("A").await.unwrap();
+    owner.set("B").await.unwrap();
     // As a restore leaves it, a minute from now.
     let mut database = PgConnection::connect(&address).await.unwrap();
     let restore = sqlx::query("INSERT INTO settings (name, value) VALUES ('restored_at', $1)");
     restore.bind((now() + 60).to_string()).execute(&mut database).await.unwrap();
-    is_refused(owner.set("A").await, Code::Unauthenticated, "before the server's database was restored");
+    is_refused(owner.set("C").await, Code::Unauthenticated, "before the server's database was restored");
     assert_eq!(owner.list().await.unwrap().version, 2);
     sqlx::query("UPDATE settings SET value = '7' WHERE name = 'restored_at'").execute(&mut database).await.unwrap();
-    owner.set("A").await.unwrap();
+    owner.set("D").await.unwrap();
 }
