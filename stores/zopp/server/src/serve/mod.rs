@@ -283,12 +283,11 @@ fn transport(limits: &Limits) -> tonic::transport::Server {
 /// A service whose requests know from where they came.
 type Served<S> = InterceptedService<S, Addresses>;
 
-/// The services of the original, and our own.
-fn services(
-    state: Arc<State>,
-    addresses: &Addresses,
-) -> (Served<ZoppServiceServer<Service>>, Served<IdentityServer<IdentityService>>, Served<SecretsServer<SecretsService>>)
-{
+/// The service of the original, and our own.
+type Services =
+    (Served<ZoppServiceServer<Service>>, Served<IdentityServer<IdentityService>>, Served<SecretsServer<SecretsService>>);
+
+fn services(state: Arc<State>, addresses: &Addresses) -> Services {
     let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));
     let secrets = SecretsServer::new(SecretsService::new(Arc::clone(&state)));
     let service = ZoppServiceServer::new(Service::new(state));
