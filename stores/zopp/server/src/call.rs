@@ -359,7 +359,8 @@ impl Call {
 
     /// Looks up anew what was remembered for the call, if that is why the change was not made. Then the call begins anew.
     pub(crate) async fn look_again(&mut self, error: &StoreError) -> Result<bool, Status> {
-        if self.caller.remembered.is_none() || !matches!(error, StoreError::Revoked(_) | StoreError::Missing) {
+        let is_different = matches!(error, StoreError::RightsChanged | StoreError::Revoked(_) | StoreError::Missing);
+        if self.caller.remembered.is_none() || !is_different {
             return Ok(false);
         }
         self.caller.look_again(&self.state).await?;

@@ -284,8 +284,11 @@ fn transport(limits: &Limits) -> tonic::transport::Server {
 type Served<S> = InterceptedService<S, Addresses>;
 
 /// The service of the original, and our own.
-type Services =
-    (Served<ZoppServiceServer<Service>>, Served<IdentityServer<IdentityService>>, Served<SecretsServer<SecretsService>>);
+type Services = (
+    Served<ZoppServiceServer<Service>>,
+    Served<IdentityServer<IdentityService>>,
+    Served<SecretsServer<SecretsService>>,
+);
 
 fn services(state: Arc<State>, addresses: &Addresses) -> Services {
     let identity = IdentityServer::new(IdentityService::new(Arc::clone(&state)));

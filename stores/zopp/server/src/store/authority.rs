@@ -71,6 +71,11 @@ impl Authority {
         self.needs.iter().all(|need| !matches!(need, Need::Role(_, role, seen) if !seen.allow(*role)))
     }
 
+    /// Were the rights looked at for an earlier change? Then the caller of the store looks again if they are different.
+    pub(super) fn is_remembered(&self) -> bool {
+        self.needs.iter().any(|need| matches!(need, Need::Restored(_)))
+    }
+
     /// The question that finds a row if the caller has all the rights, by the same grants as when they were looked at.
     pub(super) fn question(&self) -> Option<Query<'_>> {
         let (principal_id, user_id) = self.caller.as_ref()?;

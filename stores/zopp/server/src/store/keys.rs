@@ -22,6 +22,8 @@ use crate::{
 };
 
 const PROCEDURE: Template = Template(include_str!("sql/change_keys.sql"));
+/// The types of its answer: the version, the bytes of the history, and which keys are new.
+const ANSWERS: [&str; 3] = ["BIGINT", "BIGINT", "BIGINT[]"];
 
 /// Counts keys (`?1`) and bytes (`?2`) in the place of those that an environment (`?3`) has of a key (`?4`).
 macro_rules! count {
@@ -171,7 +173,7 @@ impl<'a> KeysChange<'a> {
             Argument::Texts(before),
             Argument::Texts(after),
         ]);
-        Call { questions: authority.and_then(Authority::question).into_iter().collect(), arguments, answers: 3 }
+        Call { questions: authority.and_then(Authority::question).into_iter().collect(), arguments, answers: &ANSWERS }
     }
 
     fn texts<'c>(&'c self, text: impl Fn(&'c KeyChange<'a>) -> Option<Cow<'c, str>>) -> Argument<'c> {
@@ -270,9 +272,9 @@ fn question<'q>(environment_id: &'q str, id: &'q str) -> Query<'q> {
 
 /// The answer of the procedure.
 fn outcome(change: &KeysChange<'_>, answer: &sqlx::postgres::PgRow) -> Result<Outcome, StoreError> {
-    // The numbers of new ones are counted from 1.
+    // The numbers of new ones are counted from 1, and grow.
     let created: Vec<i64> = answer.try_get(2)?;
-    let created = (1..).take(change.keys.len()).map(|number| created.contains(&number)).collect();
+    let created = (1..).take(change.keys.len()).map(|number| created.binary_search(&number).is_ok()).collect();
     Ok(Outcome { version: answer.try_get(0)?, history: answer.try_get(1)?, created })
 }
 

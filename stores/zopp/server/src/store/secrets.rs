@@ -80,7 +80,8 @@ impl Store {
             }
             attempt += 1;
             match self.change_keys(change, &authority).await {
-                Err(StoreError::RightsChanged) if attempt < DECISIONS => {}
+                // Whoever remembered the rights has to forget them, or each change would fail once.
+                Err(StoreError::RightsChanged) if attempt < DECISIONS && !authority.is_remembered() => {}
                 changed => {
                     let Outcome { version, history, created } = changed?;
                     self.trim_history_beyond(change.environment_id, history).await;

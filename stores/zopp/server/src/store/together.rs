@@ -10,9 +10,13 @@ use std::{
     collections::{HashMap, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until, timeout},
+};
 
 use super::{
     AuditRow, Change, SecretRow, Store, StoreError,
@@ -23,6 +27,11 @@ use super::{
 const TOGETHER: usize = 32;
 /// A larger value goes alone: it is not copied, and holds nobody up.
 const SMALL: usize = 16 * 1024;
+/// So long a change waits for the calls before its own, as one that comes alone waits for a connection. So it is made, if at all, while its signature is
+/// still remembered by replicas that got the same request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// More than a call takes as long as its connection is there: PostgreSQL ends a statement after a minute.
+const TURN: Duration = Duration::from_secs(80);
 
 /// The changes that wait, by environment and principal.
 #[derive(Clone, Default)]
@@ -71,15 +80,18 @@ impl Store {
         let seat = self.together.seat((change.environment_id.clone(), change.audit.principal_id.clone()));
         let (made, mut answer) = oneshot::channel();
         lock(&seat.queue.waiting).push_back(Waiting { change, made });
+        let until = Instant::now() + PATIENCE;
         loop {
             let _turn = tokio::select! {
                 biased;
                 // Without an answer, whoever made the call went away in the middle of it.
                 made = &mut answer => return made.unwrap_or_else(|_| Err(unknown("the call was given up"))),
                 turn = seat.queue.turn.lock() => turn,
+                () = sleep_until(until) => return Err(unknown("the calls before this one take too long")),
             };
             let next = take(&mut lock(&seat.queue.waiting));
-            self.change_all(next).await;
+            // Those that get no answer in time learn that nobody knows.
+            let _ = timeout(TURN, self.change_all(next)).await;
         }
     }
 
@@ -184,8 +196,9 @@ impl Together {
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         let mut queues = lock(&self.together.0);
-        // The map has one of them, and this place the other.
-        if Arc::strong_count(&self.queue) == 2 {
+        // Given back under the lock: of two who leave at once, one is the last.
+        drop(std::mem::take(&mut self.queue));
+        if queues.get(&self.place).is_some_and(|queue| Arc::strong_count(queue) == 1) {
             queues.remove(&self.place);
         }
     }

@@ -36,8 +36,9 @@ BEGIN
     -- As an expression, which PostgreSQL evaluates without a plan.
     IF pg_advisory_xact_lock_shared(8821962840116625409) IS NULL THEN END IF;
     {questions}
+    -- In one order, so that replicas that got the same requests do not wait for each other.
     INSERT INTO used_signatures (digest, principal_id, used_at)
-        SELECT digest, p_principal, p_now FROM unnest(p_digests) digest ON CONFLICT DO NOTHING;
+        SELECT digest, p_principal, p_now FROM unnest(p_digests) digest ORDER BY digest ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS v_length = ROW_COUNT;
     IF v_length < cardinality(p_digests) THEN
         RAISE EXCEPTION USING ERRCODE = 'ZP001', MESSAGE = 'the change is refused: replayed';

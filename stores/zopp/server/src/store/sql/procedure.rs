@@ -175,8 +175,8 @@ fn asked(questions: &[Query<'_>]) -> String {
 pub(in crate::store) struct Call<'q> {
     pub(in crate::store) questions: Vec<Query<'q>>,
     pub(in crate::store) arguments: Vec<Argument<'q>>,
-    /// How many columns the answer has.
-    pub(in crate::store) answers: usize,
+    /// The types of the columns of the answer.
+    pub(in crate::store) answers: &'static [&'static str],
 }
 
 impl Call<'_> {
@@ -188,8 +188,9 @@ impl Call<'_> {
         let values = self.questions.iter().flat_map(Query::values);
         let count = self.questions.iter().map(|question| question.values().len()).sum::<usize>() + self.arguments.len();
         let mut places: Vec<String> = (1..=count).map(|number| format!("${number}")).collect();
-        places.extend((0..self.answers).map(|_| "NULL".to_owned()));
-        // Safe: a name of ours, and digits.
+        // With its type, so that no other procedure of the name fits better.
+        places.extend(self.answers.iter().map(|kind| format!("NULL::{kind}")));
+        // Safe: names of ours, and digits.
         let call = AssertSqlSafe(format!("CALL {}({})", procedure.name, places.join(", ")));
         let call = values.fold(sqlx::query(call), bind);
         let call = self.arguments.iter().fold(call, |call, argument| match argument {
