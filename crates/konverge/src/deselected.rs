@@ -114,9 +114,9 @@ impl<K: Object> Deselected<K> {
         self.lock().remove(key);
     }
 
-    /// Looks for the object of this name. Sends nothing unless it [left](Self::left).
-    pub(crate) async fn find(&self, key: &ObjectKey) -> Result<Found<K>, Error> {
-        if !self.has(key) {
+    /// Looks for the object of this name. Sends nothing unless it [left](Self::left), or `must_look`.
+    pub(crate) async fn find(&self, key: &ObjectKey, must_look: bool) -> Result<Found<K>, Error> {
+        if !must_look && !self.has(key) {
             return Ok(Found::Nothing);
         }
         let api = self.api(key.namespace.as_deref());

@@ -18,7 +18,6 @@ use konverge_runtime::{
     cache::Change,
     object::{Object, ObjectKey},
 };
-use kube::ResourceExt;
 
 use crate::{finalizers::Finalizers, leading::Leading};
 
@@ -35,7 +34,7 @@ impl<K: Object> Escaped<K> {
     /// Takes in that an object is no longer in the cache. Requests a run if it went past the finalizer and this process leads. In a selection it
     /// may only have left that; the run finds out.
     pub(crate) fn left(&self, key: &ObjectKey, change: &Change<K>) {
-        // A list does not show in which state an object went.
+        // A list does not show in which state an object went, nor is the last state known of one that could not be decoded.
         let Change { old: Some(old), new: None, listed: false, .. } = change else { return };
         let has_escaped = old.meta().deletion_timestamp.is_none() && self.finalizers.hold(&**old);
         if !has_escaped || !self.leading.has_begun() {
@@ -53,16 +52,16 @@ impl<K: Object> Escaped<K> {
         self.lock().contains_key(key)
     }
 
-    /// The object of this name to be cleaned up first.
-    pub(crate) fn first(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.lock().get(key)?.first().cloned()
+    /// The objects of this name to be cleaned up, in the order of their deletion.
+    pub(crate) fn of(&self, key: &ObjectKey) -> Vec<Arc<K>> {
+        self.lock().get(key).cloned().unwrap_or_default()
     }
 
-    /// Forgets an object that is cleaned up, or that is still there.
-    pub(crate) fn forget(&self, key: &ObjectKey, object: &K) {
+    /// Forgets an object that is cleaned up, or that is still there. If it left again meanwhile, that stays.
+    pub(crate) fn forget(&self, key: &ObjectKey, object: &Arc<K>) {
         let mut objects = self.lock();
         if let Some(known) = objects.get_mut(key) {
-            known.retain(|known| known.uid() != object.uid());
+            known.retain(|known| !Arc::ptr_eq(known, object));
             if known.is_empty() {
                 objects.remove(key);
             }

@@ -21,6 +21,7 @@ use konverge_runtime::{
     controller::{self, Dropped},
     lease::{Elector, Leadership},
     object::{Object, ObjectKey},
+    queue::PERIODIC,
 };
 use kube::{ResourceExt, runtime::events::EventType};
 
@@ -336,12 +337,14 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
             return Ok(Action::Done);
         }
         self.told.forget(&request.key);
+        // First, because only what left before the look is known to be gone if the look does not find it.
+        let left: Vec<_> = self.escaped.iter().flat_map(|escaped| escaped.of(&request.key)).collect();
         let cached = self.shared.cache.store.get(&request.key);
         let found = match &self.deselected {
-            Some(deselected) if cached.is_none() => deselected.find(&request.key).await?,
+            Some(deselected) if cached.is_none() => deselected.find(&request.key, !left.is_empty()).await?,
             _ => Found::Nothing,
         };
-        let action = self.clean_up_after_escaped(&request, cached.as_deref(), &found).await?;
+        let action = self.clean_up_after_escaped(&request, left, cached.as_deref(), &found).await?;
         if action != Action::Done {
             return Ok(action);
         }
@@ -459,10 +462,12 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         Ok(Action::Done)
     }
 
-    /// Cleans up after objects of this name that went past the finalizer. `cached` and `found` are the object of the name as it is now.
+    /// Cleans up after those of the objects of this name that went past the finalizer. `cached` and `found` are the object of the name as it was
+    /// after they left.
     async fn clean_up_after_escaped(
         &self,
         request: &Request<ObjectKey>,
+        left: Vec<Arc<K>>,
         cached: Option<&K>,
         found: &Found<K>,
     ) -> Result<Action, RunError<R::Error>> {
@@ -472,12 +477,15 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
             Found::Other(uid) => uid.clone(),
             Found::ToRelease(object) => object.uid(),
         };
-        while let Some(object) = escaped.first(&request.key) {
+        for object in left {
             // Else it only left the selection.
             if object.uid() != there {
-                tracing::warn!(
-                    "the API server deleted the object past its finalizer; cleaning up what was made for it"
-                );
+                // Not again at each look at a cleanup that takes its time.
+                if request.reasons.iter().any(|reason| *reason != PERIODIC) {
+                    tracing::warn!(
+                        "the API server deleted the object past its finalizer; cleaning up what was made for it"
+                    );
+                }
                 self.shared.children.load_key().await?;
                 let context = Context::gone(Arc::clone(&self.shared), Arc::clone(&object), request);
                 let action = self.release(context).await?;

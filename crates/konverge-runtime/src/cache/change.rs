@@ -12,7 +12,8 @@ pub struct Change<K> {
     pub old: Option<Arc<K>>,
     /// The object now, or `None` if it is gone.
     pub new: Option<Arc<K>>,
-    /// Whether a list showed the change, and not an event of a watch.
+    /// Whether a list showed the change, and not an event of a watch. So it is for the end of an object that could not be decoded: in both cases
+    /// `old` may not be its last state.
     pub listed: bool,
 }
 

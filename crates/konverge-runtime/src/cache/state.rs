@@ -435,7 +435,7 @@ impl<K: Resource> State<K> {
             let before = self.before.get(key).cloned();
             return self.overtook(key, before, false);
         }
-        self.undecodable.remove(key);
+        let was_undecodable = self.undecodable.remove(key).is_some();
         self.unshown.ended(key, uid);
         let freshness = self.own_writes.classify_deletion(key, uid, Instant::now());
         if !self.own_writes.awaits_any(key, Instant::now()) {
@@ -449,7 +449,8 @@ impl<K: Resource> State<K> {
             return is_overtaken.then_some(Change { old: None, new, listed: false });
         }
         let old = self.replace(key, None);
-        (freshness == Freshness::New).then_some(Change { old, new: None, listed: false })
+        // What is known of an object that could not be understood is not its last state, as after a list.
+        (freshness == Freshness::New).then_some(Change { old, new: None, listed: was_undecodable })
     }
 
     fn forget_old(&mut self) {
