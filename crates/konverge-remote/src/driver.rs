@@ -186,7 +186,13 @@ impl<R: Remote> Remotes<R> {
         binding: &Binding,
         desired: &R::Desired,
     ) -> Result<Standing<R::Item>, Failure> {
-        let mut run = self.run(ledger, binding)?;
+        let mut run = Run::new(self.begun()?, ledger, binding);
+        let is_void = lock(&self.0.memory).is_intent_void(&run.mark);
+        if is_void && run.forget_intent() && !ledger.is_dry_run() {
+            // The next process would take it for an intent of its own, and an item of this name for the object's.
+            run.retract().await?;
+            lock(&self.0.memory).intent_counts(&run.mark);
+        }
         for _ in 0..STEPS {
             match self.next(&mut run, to_have(Some(desired))).await? {
                 Step::InSync(item, origin) => {
@@ -229,10 +235,12 @@ impl<R: Remote> Remotes<R> {
     pub async fn withdraw(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
         let finalized = self.finalize(ledger, binding).await?;
         if finalized == Finalized::Done {
-            let mut run = self.run(ledger, binding)?;
+            // With an intent that is void: it goes, too.
+            let mut run = Run::new(self.begun()?, ledger, binding);
             if run.record.part(&run.key()).is_some() {
                 run.retract().await?;
             }
+            lock(&self.0.memory).intent_counts(&run.mark);
         }
         Ok(finalized)
     }

@@ -121,12 +121,14 @@ impl<'a, R: Remote, L: Ledger> Run<'a, R, L> {
         Ok(())
     }
 
-    /// Decides as if an intent were not recorded.
-    pub(crate) fn forget_intent(&mut self) {
+    /// Decides as if an intent were not recorded. Returns whether one is.
+    pub(crate) fn forget_intent(&mut self) -> bool {
         let key = self.key();
-        if self.record.part(&key).is_some_and(|entry| entry.id.is_none()) {
+        let is_recorded = self.record.part(&key).is_some_and(|entry| entry.id.is_none());
+        if is_recorded {
             self.record.set(&key, None);
         }
+        is_recorded
     }
 
     /// Takes the entry of the part out of the record.
