@@ -148,7 +148,7 @@ impl SecretApplier {
         match answer.code {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
-                if still_there(&self.client, &object, &requests(target), target.uid).await?.is_none() =>
+                if matches!(still_there(&self.client, &object, &requests(target), target.uid).await, Ok(None)) =>
             {
                 Ok(None)
             }
