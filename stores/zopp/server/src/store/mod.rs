@@ -1,7 +1,7 @@
 //! Everything that is kept, in a SQLite file or in a PostgreSQL database. The only place with SQL.
 //!
 //! Reading order: [`Store::open`] and the errors, `sql` (one set of statements for both databases), then one file per noun. The
-//! methods are narrow and speak in the server's own terms; none knows which database it works on.
+//! methods are narrow and speak in the server's own terms; none but the change of keys knows which database it works on.
 //!
 //! Guarantees:
 //!
