@@ -150,7 +150,7 @@ impl<K: Object> Context<K> {
         if self.0.known_from == KnownFrom::Cache { applier } else { applier_past_cache }
     }
 
-    /// Whether the object is gone, so that nothing can be written to it.
+    /// Whether the object is gone, so that nothing can be written to it. What an author writes to it is dropped, or its cleanup would never end.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.known_from == KnownFrom::Memory
     }
@@ -205,6 +205,9 @@ impl<K: Object> Context<K> {
     where
         K: Writable,
     {
+        if self.is_gone() {
+            return Ok(());
+        }
         let Some(finalizers) = &self.0.shared.finalizers else {
             return Err(Error::permanent(
                 reasons::UNDECLARED,
@@ -238,6 +241,9 @@ impl<K: Object> Context<K> {
     where
         K: Writable,
     {
+        if self.is_gone() {
+            return Ok(());
+        }
         let change = MetadataChange::new().label(name, value);
         let after = self.applier().change_metadata_with(&**self.object(), &change, self.kind()).await?;
         Ok(after.map_or(Ok(()), |after| self.has_written(&after))?)
@@ -248,6 +254,9 @@ impl<K: Object> Context<K> {
     where
         K: Writable,
     {
+        if self.is_gone() {
+            return Ok(());
+        }
         let change = MetadataChange::new().annotation(name, value);
         let after = self.applier().change_metadata_with(&*self.written(), &change, self.kind()).await?;
         Ok(after.map_or(Ok(()), |after| self.has_written(&after))?)
@@ -320,6 +329,9 @@ impl<K: Object> Context<K> {
     where
         K: Writable,
     {
+        if self.is_gone() {
+            return Ok(());
+        }
         let verdict = self.said().verdict();
         self.report_status(verdict.as_ref()).await?;
         Ok(())
