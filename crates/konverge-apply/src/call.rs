@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use kube::{
     Client,
-    api::ListParams,
+    api::{GetParams, ListParams},
     client::Body,
     core::{ObjectList, ObjectMeta, PartialObjectMeta, request},
 };
@@ -63,7 +63,7 @@ pub(crate) async fn send_with_body(
 /// The metadata of the object with this uid, or nothing if it is no longer there; `requests` builds those about its kind, in its namespace. The
 /// API server answers 409 for a deleted object as for a lost race, and 422 for one that was made anew as for a field that is not allowed.
 ///
-/// Looks by a list, because a controller may list its kind, and often may not get single objects.
+/// Looks by a list, because a controller may list its kind, and often may not get single objects; where it may not list, it gets the object.
 pub(crate) async fn still_there(
     client: &Client,
     object: &ObjectName,
@@ -72,6 +72,14 @@ pub(crate) async fn still_there(
 ) -> Result<Option<ObjectMeta>, ApplyError> {
     let only = ListParams::default().fields(&format!("metadata.name={}", object.name));
     let answer = send(client, object, requests.list_metadata(&only)).await?;
+    if answer.code == StatusCode::FORBIDDEN {
+        let answer = send(client, object, requests.get_metadata(&object.name, &GetParams::default())).await?;
+        if answer.code == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let found: PartialObjectMeta = answer.success(object)?.decode(object)?;
+        return Ok(Some(found.metadata).filter(|found| found.uid.as_deref() == Some(uid)));
+    }
     let found: ObjectList<PartialObjectMeta> = answer.success(object)?.decode(object)?;
     let found = found.items.into_iter().next().map(|found| found.metadata);
     Ok(found.filter(|found| found.uid.as_deref() == Some(uid)))

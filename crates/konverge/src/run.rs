@@ -344,7 +344,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
             Some(deselected) if cached.is_none() => deselected.find(&request.key, !left.is_empty()).await?,
             _ => Found::Nothing,
         };
-        let action = self.clean_up_after_escaped(&request, left, cached.as_deref(), &found).await?;
+        let action = self.clean_up_after_escaped(&request, left, cached.as_ref(), &found).await?;
         if action != Action::Done {
             return Ok(action);
         }
@@ -468,12 +468,12 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
         &self,
         request: &Request<ObjectKey>,
         left: Vec<Arc<K>>,
-        cached: Option<&K>,
+        cached: Option<&Arc<K>>,
         found: &Found<K>,
     ) -> Result<Action, RunError<R::Error>> {
         let Some(escaped) = &self.escaped else { return Ok(Action::Done) };
         let there = match found {
-            Found::Nothing => cached.and_then(ResourceExt::uid),
+            Found::Nothing => cached.and_then(|object| object.uid()),
             Found::Other(uid) => uid.clone(),
             Found::ToRelease(object) => object.uid(),
         };
@@ -488,14 +488,35 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
                 }
                 self.shared.children.load_key().await?;
                 let context = Context::gone(Arc::clone(&self.shared), Arc::clone(&object), request);
-                let action = self.release(context).await?;
-                if action != Action::Done {
-                    return Ok(action);
+                let released = self.release(context.clone()).await;
+                if !matches!(released, Ok(Action::Done)) {
+                    self.tell_successor(request, cached, &context, released.as_ref().err()).await?;
+                    return released;
                 }
             }
             escaped.forget(&request.key, &object);
         }
         Ok(Action::Done)
+    }
+
+    /// Reports on the object that has the name now that it waits for the cleanup after a former one.
+    async fn tell_successor(
+        &self,
+        request: &Request<ObjectKey>,
+        successor: Option<&Arc<K>>,
+        former: &Context<K>,
+        error: Option<&RunError<R::Error>>,
+    ) -> Result<(), ApplyError> {
+        let is_served = |object: &K| {
+            let is_going = object.meta().deletion_timestamp.is_some() || is_paused(object);
+            !is_going && self.only.as_ref().is_none_or(|only| only(object))
+        };
+        let Some(successor) = successor.filter(|object| is_served(object)) else { return Ok(()) };
+        let context =
+            Context::new(Arc::clone(&self.shared), Arc::clone(successor), request.attempt, request.reasons.clone());
+        let verdict = former.said().verdict();
+        context.said().verdict = verdict;
+        self.report(&context, error.map(Failure::of)).await
     }
 
     /// Reports the end of the run in the status, and in an event if it is news or a refusal goes on.

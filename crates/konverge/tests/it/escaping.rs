@@ -3,7 +3,14 @@
 //! A deletion reads the object, asks the webhooks, and then deletes it without looking for finalizers again. A finalizer that is added in between
 //! holds nothing.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Mutex};
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use konverge::{
     PAUSED,
@@ -41,15 +48,16 @@ impl Validator<Probe> for Doorkeeper {
     }
 }
 
-/// Has one thing outside for each uid, which takes two runs to remove.
+/// Has one thing outside for each uid, which can be removed once it is empty.
 #[derive(Clone, Default)]
 struct Maker {
-    outside: Arc<Mutex<BTreeMap<String, usize>>>,
+    outside: Arc<Mutex<BTreeSet<String>>>,
+    is_empty: Arc<AtomicBool>,
 }
 
 impl Maker {
     fn things(&self) -> Vec<String> {
-        self.outside.lock().unwrap().keys().cloned().collect()
+        self.outside.lock().unwrap().iter().cloned().collect()
     }
 }
 
@@ -57,24 +65,20 @@ impl Reconcile<Probe> for Maker {
     type Error = Error;
 
     async fn apply(&self, probe: Arc<Probe>, _: Context<Probe>) -> Result<Action, Error> {
-        self.outside.lock().unwrap().insert(probe.uid().unwrap(), 0);
+        self.outside.lock().unwrap().insert(probe.uid().unwrap());
         Ok(Action::Done)
     }
 
-    async fn finalize(&self, probe: Arc<Probe>, _: Context<Probe>) -> Result<Cleanup, Error> {
-        let (mut outside, uid) = (self.outside.lock().unwrap(), probe.uid().unwrap());
+    async fn finalize(&self, probe: Arc<Probe>, context: Context<Probe>) -> Result<Cleanup, Error> {
         assert!(probe.meta().deletion_timestamp.is_some(), "an author may rely on it");
-        match outside.get_mut(&uid) {
-            Some(0) => {
-                outside.insert(uid, 1);
-                Ok(Cleanup::pending(Duration::from_millis(50), const { Reason::new("Emptying") }, "it is emptied"))
-            }
-            Some(_) => {
-                outside.remove(&uid);
-                Ok(Cleanup::Done)
-            }
-            None => Ok(Cleanup::Done),
+        // What an author writes to an object that is gone is dropped.
+        context.annotate("test.konverge.dev/emptied", "begun").await?;
+        if !self.is_empty.load(Ordering::SeqCst) {
+            let reason = const { Reason::new("Emptying") };
+            return Ok(Cleanup::pending(Duration::from_millis(50), reason, "it is emptied"));
         }
+        self.outside.lock().unwrap().remove(&probe.uid().unwrap());
+        Ok(Cleanup::Done)
     }
 }
 
@@ -140,8 +144,11 @@ async fn is_cleaned_up_after_it_escaped(program: &'static str, selector: Option<
         probes.get_opt(&name).await.unwrap().is_none(),
         "the API server looks for finalizers again: drop this test"
     );
-    // Another object of the name has a thing of its own, which stays.
+    // Another object of the name waits for the cleanup, and says so. Then it has a thing of its own, which stays.
     let next = place.create_labelled(&name, "ok", &[("team", "ours")]).await;
+    place.says(&name, |all| all.get("Ready").is_some_and(|ready| ready.reason == "Emptying")).await;
+    assert_eq!(maker.things(), [held.uid().unwrap()]);
+    maker.is_empty.store(true, Ordering::SeqCst);
     let expected = [next.uid().unwrap()];
     let cleaned = eventually(LIMIT, || std::future::ready((maker.things() == expected).then_some(())));
     assert!(cleaned.await.is_ok(), "{:?} is there, not only {expected:?}", maker.things());
