@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use konverge_e2e::{Operator, Stage, Watcher};
-use konverge_zopp_client::{Client, ClientConfig, Connection, EnvironmentName, Identity};
-use konverge_zopp_proto::UpsertSecretRequest;
+use konverge_zopp_client::{
+    Client, ClientConfig, Connection, EnvironmentName, EnvironmentWriter, Identity, writer::KeyChange,
+};
 
 pub(crate) const ENVIRONMENTS: usize = 20;
 pub(crate) const SECRETS: usize = 100;
@@ -52,18 +53,10 @@ impl Scene {
     /// Sets the value of an environment, as a client in this process, so that no process start is measured.
     pub(crate) async fn change(&self, number: usize, value: &str) -> Result<()> {
         let name = EnvironmentName::new("acme", "backend", environment(number));
-        let key = self.client.environment_key(&name).await?;
-        let sealed = key.encrypt(&name, KEY, &value.to_owned().into())?;
-        let request = UpsertSecretRequest {
-            workspace_name: name.workspace,
-            project_name: name.project,
-            environment_name: name.environment,
-            key: KEY.to_owned(),
-            nonce: sealed.nonce.to_vec(),
-            ciphertext: sealed.ciphertext,
-        };
-        self.client.upsert_secret(request).await.context("cannot set a value")?;
-        Ok(())
+        // With the manifest that the operator asks for.
+        let writer = EnvironmentWriter::new(self.client.clone(), name);
+        let change = KeyChange::Set(value.to_owned().into());
+        writer.write(&[(KEY.to_owned(), change)].into()).await.context("cannot set a value")
     }
 
     /// Waits until every Secret holds the value.
