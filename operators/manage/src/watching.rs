@@ -22,11 +22,11 @@ pub(crate) const ALERTS: &[Alert] = &[
     },
     Alert {
         name: "ManageRequestsFail",
-        expression: r#"sum by (namespace, job, code) (rate(openzro_requests_total{code=~"5..|none"}[10m]) $mine) > 0 unless on (namespace, job) max by (namespace, job) (openzro_requests_paused) > 0"#,
+        expression: r#"sum by (namespace, job, code) (rate(openzro_requests_total{code=~"5..|none"}[10m]) $mine) > 0 unless on (namespace, job) min by (namespace, job) (openzro_requests_paused) > 0"#,
         since: "15m",
         severity: "warning",
         summary: "Requests of $program to openZro fail with the code {{ $labels.code }}",
-        runbook: "openZro keeps its last state, and the operator retries. The code none stands for a response that did not arrive: check the address and the network. For a code from 500 on, read the log of the management server. While the operator has paused its requests, ManagePaused fires instead.",
+        runbook: "openZro keeps its last state, and the operator retries. The code none stands for a response that did not arrive: check the address and the network. For a code from 500 on, read the log of the management server. While the requests to all accounts are paused, ManagePaused fires instead.",
     },
     Alert {
         name: "ManageRateLimited",
