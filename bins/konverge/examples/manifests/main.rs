@@ -20,7 +20,7 @@ const ORIGIN: &str = "Rendered from the chart deploy/charts/konverge. Change the
 
 fn main() -> Result<(), Box<dyn Error>> {
     let destination = Destination::parse();
-    let chart = Chart::new(helm::helm());
+    let chart = Chart::new(helm::helm()?);
     let mut files = Files::default();
     for manifest in &shipped::MANIFESTS {
         let documents = manifest.documents(&chart)?;

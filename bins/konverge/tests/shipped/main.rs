@@ -48,7 +48,7 @@ fn chart() -> PathBuf {
 /// Runs Helm without the settings of the person who tests.
 fn run(arguments: &[&str]) -> Output {
     let home = tempfile::tempdir().unwrap();
-    let mut command = Command::new(helm());
+    let mut command = Command::new(helm().unwrap());
     command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").args(arguments);
     command.output().unwrap()
 }

@@ -53,7 +53,7 @@ impl Reader {
         let programs = folder.path().join("bin");
         fs::create_dir(&programs).unwrap();
         for (name, path) in [
-            ("helm", helm()),
+            ("helm", helm().unwrap()),
             ("konverge", env!("CARGO_BIN_EXE_konverge").into()),
             ("kubectl", plane.kubectl().unwrap().to_owned()),
             ("kubectl-konverge", binary("kubectl-konverge").unwrap()),

@@ -1,11 +1,11 @@
-//! Helm, for tests of charts here and in `bins/konverge`.
+//! Helm, for tests of charts here and in `bins/konverge`, and for the manifests that are rendered from its chart.
 
 use std::path::PathBuf;
 
-use konverge_testkit::build::{self, Module, Program};
+use konverge_testkit::build::{self, BuildError, Module, Program};
 
 /// Builds it, unless it is in the cache.
-pub(crate) fn helm() -> PathBuf {
+pub(crate) fn helm() -> Result<PathBuf, BuildError> {
     let module = Module {
         name: "helm",
         announcement: "building Helm for tests of charts; takes some minutes, once".to_owned(),
@@ -19,5 +19,5 @@ pub(crate) fn helm() -> PathBuf {
             tags: "",
         }],
     };
-    build::ensure(&module).unwrap().join("helm")
+    Ok(build::ensure(&module)?.join("helm"))
 }

@@ -32,7 +32,7 @@ impl Written {
 
     fn run(&self, before: &[&str], after: &[&str]) -> Output {
         let home = self.0.path().join(".helm");
-        let mut helm = Command::new(helm());
+        let mut helm = Command::new(helm().unwrap());
         helm.args(before).arg(self.0.path()).args(after);
         // Settings of the person who tests do not count.
         helm.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin");
