@@ -71,18 +71,15 @@ pub(crate) async fn still_there(
     uid: &str,
 ) -> Result<Option<ObjectMeta>, ApplyError> {
     let only = ListParams::default().fields(&format!("metadata.name={}", object.name));
-    let answer = send(client, object, requests.list_metadata(&only)).await?;
-    if answer.code == StatusCode::FORBIDDEN {
-        let answer = send(client, object, requests.get_metadata(&object.name, &GetParams::default())).await?;
-        if answer.code == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        let found: PartialObjectMeta = answer.success(object)?.decode(object)?;
-        return Ok(Some(found.metadata).filter(|found| found.uid.as_deref() == Some(uid)));
-    }
-    let found: ObjectList<PartialObjectMeta> = answer.success(object)?.decode(object)?;
-    let found = found.items.into_iter().next().map(|found| found.metadata);
-    Ok(found.filter(|found| found.uid.as_deref() == Some(uid)))
+    let listed = send(client, object, requests.list_metadata(&only)).await?;
+    let found: Option<PartialObjectMeta> = if listed.code == StatusCode::FORBIDDEN {
+        let got = send(client, object, requests.get_metadata(&object.name, &GetParams::default())).await?;
+        if got.code == StatusCode::NOT_FOUND { None } else { Some(got.success(object)?.decode(object)?) }
+    } else {
+        let list: ObjectList<PartialObjectMeta> = listed.success(object)?.decode(object)?;
+        list.items.into_iter().next()
+    };
+    Ok(found.map(|found| found.metadata).filter(|found| found.uid.as_deref() == Some(uid)))
 }
 
 async fn exchange(client: &Client, object: &ObjectName, request: Request<Body>) -> Result<Answer, ApplyError> {

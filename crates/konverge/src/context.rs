@@ -150,7 +150,7 @@ impl<K: Object> Context<K> {
         if self.0.known_from == KnownFrom::Cache { applier } else { applier_past_cache }
     }
 
-    /// Whether the object is gone, so that nothing can be written to it. What an author writes to it is dropped, or its cleanup would never end.
+    /// Whether the object is gone, so that nothing can be written to it. A write of the author is dropped, or the cleanup would never end.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.known_from == KnownFrom::Memory
     }

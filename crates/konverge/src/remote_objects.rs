@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::{api::rbac::v1::PolicyRule, jiff::Timestamp};
 use konverge_apply::{
-    MetadataChange, Writable,
+    Writable,
     ledger::{CLUSTER_NAMESPACE, cluster_uid, deleting_for},
 };
 use konverge_core::{
@@ -263,24 +263,20 @@ impl<K: Object + Writable> Ledger for ObjectLedger<'_, K> {
 
 impl<K: Object + Writable> ObjectLedger<'_, K> {
     async fn write_record(&self, record: &str, hold: bool) -> Result<(), Error> {
-        let (context, object) = (self.context, self.context.written());
+        let context = self.context;
+        if !hold {
+            return context.annotate(RECORD, record).await;
+        }
         if context.is_gone() {
             // A record protects what the next run would need to know, and lives on the object.
             return Ok(());
         }
-        let applier = context.applier();
-        let after = if hold {
-            let finalizer =
-                context.shared().finalizers.as_ref().map(|finalizers| finalizers.name).ok_or_else(|| {
-                    let message = "the controller has no finalizer; add .finalizer_on_demand(\"…\") to it";
-                    Error::new(ErrorClass::Permanent, reasons::UNDECLARED, message)
-                })?;
-            let annotation = (RECORD, record);
-            applier.add_finalizer_and_annotation_with(&*object, finalizer, annotation, context.kind()).await?
-        } else {
-            let change = MetadataChange::new().annotation(RECORD, record);
-            applier.change_metadata_with(&*object, &change, context.kind()).await?
-        };
+        let finalizer = context.shared().finalizers.as_ref().map(|finalizers| finalizers.name).ok_or_else(|| {
+            let message = "the controller has no finalizer; add .finalizer_on_demand(\"…\") to it";
+            Error::new(ErrorClass::Permanent, reasons::UNDECLARED, message)
+        })?;
+        let (applier, object, annotation) = (context.applier(), context.written(), (RECORD, record));
+        let after = applier.add_finalizer_and_annotation_with(&*object, finalizer, annotation, context.kind()).await?;
         if let Some(after) = after {
             context.has_written(&after)?;
         }

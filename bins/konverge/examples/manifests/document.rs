@@ -29,7 +29,7 @@ pub(crate) type Renaming = (&'static str, &'static str);
 pub(crate) struct Labels {
     /// Those of objects and pods.
     pub(crate) all: &'static [Label],
-    /// Those that select the pods.
+    /// The labels that select the pods.
     pub(crate) selecting: &'static [Label],
 }
 

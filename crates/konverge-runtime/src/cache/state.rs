@@ -449,7 +449,7 @@ impl<K: Resource> State<K> {
             return is_overtaken.then_some(Change { old: None, new, listed: false });
         }
         let old = self.replace(key, None);
-        // What is known of an object that could not be understood is not its last state, as after a list.
+        // The last state of an object that could not be understood is not known, as after a list.
         (freshness == Freshness::New).then_some(Change { old, new: None, listed: was_undecodable })
     }
 

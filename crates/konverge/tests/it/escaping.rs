@@ -71,7 +71,7 @@ impl Reconcile<Probe> for Maker {
 
     async fn finalize(&self, probe: Arc<Probe>, context: Context<Probe>) -> Result<Cleanup, Error> {
         assert!(probe.meta().deletion_timestamp.is_some(), "an author may rely on it");
-        // What an author writes to an object that is gone is dropped.
+        // A write to an object that is gone is dropped.
         context.annotate("test.konverge.dev/emptied", "begun").await?;
         if !self.is_empty.load(Ordering::SeqCst) {
             let reason = const { Reason::new("Emptying") };

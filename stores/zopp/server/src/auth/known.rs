@@ -1,4 +1,4 @@
-//! What was looked up for a change of a secret, remembered for the next one of the same principal in the same place.
+//! A memory of the last look at a principal and a place, for the next change of a secret by the same principal in the same place.
 //!
 //! It saves such a change its look at the database. It is safe because the change itself depends on all that was remembered ([`Authority`]): if any of
 //! it is different in the transaction that writes, nothing is written, and the call looks again. The key of a principal and the names of places never change.
@@ -24,7 +24,7 @@ pub(crate) struct KnownCallers(Mutex<HashMap<Key, KnownCaller>>);
 type Key = (String, [String; 3]);
 
 impl KnownCallers {
-    /// What is remembered of a principal in an environment.
+    /// Returns the last look at a principal in an environment.
     pub(crate) fn get(&self, principal_id: &str, names: [&str; 3]) -> Option<KnownCaller> {
         self.lock().get(&key(principal_id, names)).cloned()
     }

@@ -36,11 +36,11 @@ pub(crate) struct Caller {
     pub used: Option<SignatureDigest>,
     /// The place that was looked up together with the principal: its names, and what the principal sees there.
     pub place: Option<([String; 3], Option<Located>)>,
-    /// What the change depends on if all that was looked up is remembered from an earlier call.
+    /// The facts that the change depends on if the look at the principal and the place was that of an earlier call.
     pub remembered: Option<Remembered>,
 }
 
-/// What a change depends on that makes no look at the database of its own.
+/// The facts that a change depends on if it makes no look at the database of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Remembered {
     /// The names of the place.

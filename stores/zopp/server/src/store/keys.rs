@@ -48,7 +48,7 @@ pub(super) struct KeysChange<'a> {
 /// The change of one key.
 pub(super) struct KeyChange<'a> {
     pub(super) key: &'a str,
-    /// What it is set to; `None` deletes it, and is refused if it is not there.
+    /// The new value. `None` deletes the key, and is refused if the key is not there.
     pub(super) value: Option<&'a SecretRow>,
     /// The record of it. Setting is recorded as a creation or an update, whichever it is.
     pub(super) audit: &'a AuditRow,
@@ -92,7 +92,7 @@ impl Store {
         Ok(outcome)
     }
 
-    /// What it takes to change keys inside of a transaction. It has to be there before the transaction begins.
+    /// Returns the procedure that changes keys inside of a transaction. It has to be there before the transaction begins.
     pub(super) async fn prepare_to_change_keys(&self) -> Result<Prepared, StoreError> {
         Ok(Prepared(match &self.writer {
             Pool::Postgres(pool) => Some(self.procedures.ensure(pool, &PROCEDURE, &[]).await?),
@@ -278,7 +278,7 @@ fn outcome(change: &KeysChange<'_>, answer: &sqlx::postgres::PgRow) -> Result<Ou
     Ok(Outcome { version: answer.try_get(0)?, history: answer.try_get(1)?, created })
 }
 
-/// What a refusal of the procedure means.
+/// The error that a refusal of the procedure stands for.
 fn refused(refusal: Refusal, limits: &Limits) -> StoreError {
     match refusal {
         Refusal::Failed(error) => error,

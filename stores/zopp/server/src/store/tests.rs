@@ -1,7 +1,7 @@
 //! One suite for both databases: each test is a function of an empty database, run on SQLite and on PostgreSQL.
 
 use super::*;
-use crate::clock;
+use crate::{audit::row::blank_row, clock};
 
 mod authority;
 mod backup;
@@ -70,22 +70,7 @@ on_both! {
 }
 
 fn row(action: Action) -> AuditRow {
-    AuditRow {
-        principal_id: "p".into(),
-        user_id: None,
-        action,
-        resource_type: "test",
-        resource_id: String::new(),
-        workspace_id: None,
-        project_id: None,
-        environment_id: None,
-        outcome: Outcome::Success,
-        reason: None,
-        details: None,
-        client_ip: None,
-        signature: None,
-        authority: Authority::default(),
-    }
+    AuditRow { principal_id: "p".into(), ..blank_row(action, "test") }
 }
 
 async fn audit_count(store: &Store) -> i64 {

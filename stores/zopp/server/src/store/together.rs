@@ -233,13 +233,16 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Action, Authority, Outcome};
+    use crate::{
+        audit::row::blank_row,
+        store::{Action, Authority},
+    };
 
     fn waiting(principal_id: &str, key: &str) -> (Waiting, oneshot::Receiver<Result<Change, StoreError>>) {
         let audit = AuditRow {
             principal_id: principal_id.to_owned(),
             authority: Authority::of(principal_id, None),
-            ..blank_row()
+            ..blank_row(Action::SecretDelete, "secret")
         };
         let (made, answer) = oneshot::channel();
         let change = SingleChange {
@@ -250,25 +253,6 @@ mod tests {
             audit,
         };
         (Waiting { change, made }, answer)
-    }
-
-    fn blank_row() -> AuditRow {
-        AuditRow {
-            principal_id: String::new(),
-            user_id: None,
-            action: Action::SecretDelete,
-            resource_type: "secret",
-            resource_id: String::new(),
-            workspace_id: None,
-            project_id: None,
-            environment_id: None,
-            outcome: Outcome::Success,
-            reason: None,
-            details: None,
-            client_ip: None,
-            signature: None,
-            authority: Authority::default(),
-        }
     }
 
     fn keys(taken: &[Waiting]) -> Vec<&str> {
