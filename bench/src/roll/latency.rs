@@ -82,9 +82,12 @@ pub(crate) async fn measure(
     let is_about_a_change =
         |entry: &&AuditEntry| entry.verb != "watch" && !NOT_COUNTED.contains(&entry.object_ref.resource.as_str());
     let asked: Vec<_> = asked.iter().filter(is_about_a_change).collect();
-    let lists = asked.iter().filter(|entry| entry.verb == "list").count();
+    let lists: Vec<_> = asked.iter().filter(|entry| entry.verb == "list").collect();
+    for list in &lists {
+        eprintln!("roll: a list of {} at {}", list.object_ref.resource, list.request_uri);
+    }
     #[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^52")]
-    let (requests, lists, changes) = (asked.len() as f64 / ours.len() as f64, lists as f64, ours.len());
+    let (requests, lists, changes) = (asked.len() as f64 / ours.len() as f64, lists.len() as f64, ours.len());
     let against = || format!("{changes} changes");
     for (subject, figure, ratio, bound) in [
         ("roll: requests of a change", format!("{requests:.2}"), requests, REQUESTS),

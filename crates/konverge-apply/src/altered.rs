@@ -49,12 +49,10 @@ pub(crate) fn altered(wanted: &Value, answer: &Value, manager: &str) -> Vec<Alte
     let mut comparison = Comparison { answer, manager, path: Vec::new(), found: Vec::new() };
     comparison.members("", wanted, stored, Some(fields), &ROOT_UNOWNED);
     let none = Map::new();
-    let part = |of: &'_ Map<String, Value>, name: &str| of.get(name).and_then(Value::as_object).cloned();
     if let Some(metadata) = part(wanted, "metadata") {
         comparison.path.push(format!("{MEMBER}metadata"));
-        let fields = part(fields, "f:metadata");
-        let stored = part(stored, "metadata").unwrap_or(none);
-        comparison.members(".metadata", &metadata, &stored, fields.as_ref(), &METADATA_UNOWNED);
+        let (fields, stored) = (part(fields, "f:metadata"), part(stored, "metadata").unwrap_or(&none));
+        comparison.members(".metadata", metadata, stored, fields, &METADATA_UNOWNED);
     }
     comparison.found
 }
@@ -72,10 +70,15 @@ pub(crate) fn altered_status(wanted: &Value, answer: &Value, manager: &str) -> V
 
 /// The same for a merge patch of metadata. Members that it removes are not compared.
 pub(crate) fn altered_metadata(patch: &Value, answer: &Value, manager: &str) -> Vec<AlteredField> {
-    let part = |of: &'_ Value| of.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    let none = Map::new();
+    let [sent, stored] = [patch, answer].map(|of| of.get("metadata").and_then(Value::as_object).unwrap_or(&none));
     let mut comparison = Comparison { answer, manager, path: vec![format!("{MEMBER}metadata")], found: Vec::new() };
-    comparison.members(".metadata", &part(patch), &part(answer), None, &METADATA_UNOWNED);
+    comparison.members(".metadata", sent, stored, None, &METADATA_UNOWNED);
     comparison.found
+}
+
+fn part<'a>(of: &'a Map<String, Value>, name: &str) -> Option<&'a Map<String, Value>> {
+    of.get(name).and_then(Value::as_object)
 }
 
 struct Comparison<'a> {

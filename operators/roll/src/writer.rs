@@ -1,15 +1,15 @@
 //! Writing on workloads: each time in one request, for exactly the version that was decided upon.
 
-use std::marker::PhantomData;
+use std::{collections::BTreeMap, marker::PhantomData};
 
 use konverge_apply::{Applier, ApplyError, MetadataChange};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_workload::WorkloadKind;
 use kube::{
     Client,
-    core::{DynamicObject, ObjectMeta, PartialObjectMeta},
+    core::{DynamicObject, NotUsed, Object, ObjectMeta, PartialObjectMeta},
 };
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     declarations::{RECORD, STAMP},
@@ -100,26 +100,21 @@ impl Writer {
         decided.outcome(written.map(version))
     }
 
-    /// Writes the record, and on the pod template the stamp, and the time in these annotations of others. The whole object comes back, because
-    /// its template shows whether the stamp was stored.
+    /// Writes the record, and on the pod template the stamp, and the time in these annotations of others. The answer shows whether the stamp
+    /// was stored.
     pub async fn roll(
         &self,
         decided: Decided<'_>,
         stamp: &str,
         (marks, now): (&[&str], &str),
     ) -> Result<Written, WriteError> {
-        let mut of_pods = json!({ STAMP: stamp });
-        for mark in marks {
-            of_pods[*mark] = now.into();
-        }
+        let marks = marks.iter().map(|mark| ((*mark).to_owned(), now.to_owned()));
+        let of_pods = [(STAMP.to_owned(), stamp.to_owned())].into_iter().chain(marks).collect();
         let kind = decided.key.kind;
-        let annotations = [(RECORD.to_owned(), decided.record.to_owned())].into();
-        let wanted = DynamicObject {
-            types: None,
-            metadata: ObjectMeta { annotations: Some(annotations), ..decided.named() },
-            data: json!({ "spec": with_template(kind, &json!({ "metadata": { "annotations": of_pods } })) }),
-        };
-        let seen = DynamicObject { types: None, metadata: decided.seen(), data: json!({}) };
+        let record = [(RECORD.to_owned(), decided.record.to_owned())].into();
+        let metadata = ObjectMeta { annotations: Some(record), ..decided.named() };
+        let wanted = Restarted { types: None, metadata, spec: Spec::of(kind, of_pods), status: None };
+        let seen = Restarted { metadata: decided.seen(), spec: Spec::default(), ..wanted.clone() };
         let written = self.applier.apply_with(&wanted, Some(&seen), &kind.resource()).await;
         decided.outcome(written.map(|applied| applied.object.metadata.resource_version.unwrap_or_default()))
     }
@@ -146,10 +141,39 @@ impl Decided<'_> {
     }
 }
 
-/// Where the pod template of a kind is.
-fn with_template(kind: WorkloadKind, template: &Value) -> Value {
-    match kind {
-        WorkloadKind::CronJob => json!({ "jobTemplate": { "spec": { "template": template } } }),
-        _ => json!({ "template": template }),
+/// A workload of any kind, as far as a restart writes it. The rest of the answer, which may be long, is not read.
+type Restarted = Object<Spec, NotUsed>;
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<Template>,
+    /// Where a `CronJob` has its pod template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_template: Option<JobTemplate>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Template {
+    metadata: Option<ObjectMeta>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct JobTemplate {
+    spec: Box<Spec>,
+}
+
+impl Spec {
+    /// The spec with these annotations of the pod template.
+    fn of(kind: WorkloadKind, annotations: BTreeMap<String, String>) -> Self {
+        let metadata = ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() };
+        let spec = Self { template: Some(Template { metadata: Some(metadata) }), job_template: None };
+        match kind {
+            WorkloadKind::CronJob => Self { template: None, job_template: Some(JobTemplate { spec: Box::new(spec) }) },
+            _ => spec,
+        }
     }
 }

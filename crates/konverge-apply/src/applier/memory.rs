@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, Hash, Hasher, RandomState},
     sync::{Mutex, PoisonError},
 };
 
@@ -38,17 +38,22 @@ impl Memory {
     }
 
     fn content(&self, object: &Value) -> u64 {
-        let mut object = object.clone();
-        if let Some(members) = object.as_object_mut() {
-            members.remove("status");
+        let mut digest = self.digests.build_hasher();
+        for member in members(Some(object), &["status", "metadata"]) {
+            member.hash(&mut digest);
         }
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            for changing in ["generation", "managedFields", "resourceVersion"] {
-                metadata.remove(changing);
-            }
+        "metadata".hash(&mut digest);
+        for member in members(object.get("metadata"), &["generation", "managedFields", "resourceVersion"]) {
+            member.hash(&mut digest);
         }
-        self.digests.hash_one(&object)
+        digest.finish()
     }
+}
+
+/// The members of an object but for some.
+fn members<'a>(of: Option<&'a Value>, except: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let members = of.and_then(Value::as_object).into_iter().flatten();
+    members.filter(move |(name, _)| !except.contains(&name.as_str()))
 }
 
 #[cfg(test)]
