@@ -173,6 +173,11 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         }
     }
 
+    /// Whether a worker has ever taken a key. On a standby none has.
+    pub fn has_begun(&self) -> bool {
+        self.state().has_begun()
+    }
+
     /// [`remove_unless`](Self::remove_unless) for each key that waits.
     pub fn retain(&self, exists: impl FnMut(&K) -> bool) {
         self.state().retain(exists, Instant::now());

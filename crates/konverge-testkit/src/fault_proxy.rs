@@ -30,7 +30,6 @@ use http::HeaderValue;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio_rustls::rustls::{self, pki_types::pem};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use self::{
@@ -41,7 +40,11 @@ pub use self::{
     values::{Probability, Span},
 };
 use self::{control::Control, journal::Journal, upstream::Upstream};
-use crate::{control_plane::credentials, guard::RunDirectory};
+use crate::{
+    control_plane::credentials,
+    guard::RunDirectory,
+    tls::{self, HTTP_1_1, HTTP_2, TlsError},
+};
 
 /// For an outage whose end the test says.
 const LONGER_THAN_ANY_TEST: Duration = Duration::from_secs(86_400);
@@ -103,15 +106,9 @@ pub enum ProxyError {
         /// The reason.
         source: Box<kube::Error>,
     },
-    /// Its certificate could not be made.
-    #[error("cannot make the proxy's certificate: {0}")]
-    Certificate(#[from] rcgen::Error),
-    /// Its certificate could not be read.
-    #[error("cannot read the proxy's certificate: {0}")]
-    Pem(pem::Error),
-    /// Its certificate could not be used.
-    #[error("cannot serve the proxy's certificate: {0}")]
-    Tls(rustls::Error),
+    /// Its certificate is not usable.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The system did not let it listen or write its kubeconfig.
     #[error("cannot start the proxy: {0}")]
     System(#[from] io::Error),
@@ -126,16 +123,13 @@ impl FaultProxy {
         let upstream = Upstream::new(&config)
             .map_err(|source| ProxyError::Upstream { path: kubeconfig.to_owned(), source: Box::new(source) })?;
 
-        // An authority of its own, so that it also works for a cluster whose authority is not ours.
-        let authority = credentials::authority("konverge-fault-proxy")?;
-        let (certificate, key) = credentials::server(&authority)?;
-        let tls = server::tls(&certificate, &key)?;
+        let (tls, authority) = tls::server("konverge-fault-proxy", &[HTTP_2, HTTP_1_1])?;
         let token = token()?;
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
         let path = run.path().join(format!("kubeconfig-fault-proxy-{port}"));
         let (address, user) = (format!("https://127.0.0.1:{port}"), json!({ "token": token }));
-        credentials::write_kubeconfig(&path, &address, &authority.pem(), &config.default_namespace, &user)?;
+        credentials::write_kubeconfig(&path, &address, &authority, &config.default_namespace, &user)?;
 
         let authorization = HeaderValue::from_str(&format!("Bearer {token}")).map_err(io::Error::other)?;
         let proxy =

@@ -25,6 +25,7 @@ mod events;
 pub mod fault_proxy;
 mod foreign;
 mod guard;
+mod held_deletions;
 mod history;
 mod logs;
 mod outside_server;
@@ -33,6 +34,7 @@ mod process;
 mod replacing_policy;
 mod scrape;
 mod settled;
+mod tls;
 mod wait;
 
 pub use api_request::{ApiRequest, Verb};
@@ -48,6 +50,7 @@ pub use denying_policy::DenyingPolicy;
 pub use events::events_about;
 pub use foreign::{FOREIGN_SECRET_SIZE, create_foreign_secrets};
 pub use guard::RunDirectory;
+pub use held_deletions::{HeldDeletion, HeldDeletions, HoldError};
 pub use history::History;
 pub use outside_server::{NextCall, OutsideServer};
 pub use pattern::Pattern;
@@ -55,6 +58,7 @@ pub use process::{Process, ProcessError, ProcessSpec, free_port};
 pub use replacing_policy::{Replaced, ReplacingPolicy};
 pub use scrape::metric;
 pub use settled::settled;
+pub use tls::TlsError;
 pub use wait::{NotInTime, eventually, settles_at, until, until_true};
 
 /// Names a kubeconfig of a cluster to use instead of starting one.

@@ -2,6 +2,7 @@
 
 mod binding;
 mod claims;
+mod escaped;
 mod looks;
 mod revert_guard;
 mod selections;
@@ -38,6 +39,8 @@ pub struct Bindings(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     bindings: HashMap<ObjectRef, Binding>,
+    /// The names of objects that went past our finalizer and are not cleared yet, each with the object that has the name by now.
+    escaped: HashMap<ObjectRef, Option<Binding>>,
     /// Which Secrets an object uses.
     uses: ReverseIndex<ObjectRef, SecretRef>,
     /// The versions of used Secrets, as far as they were seen. A Secret that does not exist has none.
@@ -66,6 +69,9 @@ impl Bindings {
     /// A watch shows an object that has a request or our finalizer. Returns whether there is something to do.
     pub fn show(&self, shown: Shown) -> bool {
         let mut inner = self.lock();
+        if inner.must_wait(&shown) {
+            return inner.show_waiting(shown);
+        }
         let key = shown.key.clone();
         let known = inner.bindings.get_mut(&key);
         let reason = known.as_ref().and_then(|known| known.announced.reason);
@@ -83,13 +89,22 @@ impl Bindings {
     }
 
     /// An object is gone, or requests nothing and has nothing to clear. Returns the objects that may have waited for its paths, or `None` if the
-    /// object was not known.
+    /// object was not known, or only waited.
     pub fn remove(&self, key: &ObjectRef) -> Option<Vec<ObjectRef>> {
         let mut inner = self.lock();
-        let binding = inner.bindings.remove(key)?;
-        inner.reasons.moved(binding.announced.reason, None);
-        inner.index(key);
-        Some(inner.claims.release_unless(key, |_| false))
+        if let Some(waiting) = inner.escaped.get_mut(key) {
+            *waiting = None;
+            return None;
+        }
+        inner.forget(key)
+    }
+
+    /// The object with this uid is cleared, or what is left of it is remembered elsewhere. Returns the objects that may have waited for its paths, and the one that has its name by now. `None` if it was
+    /// not known any more.
+    pub fn cleared(&self, key: &ObjectRef, uid: &str) -> Option<Vec<ObjectRef>> {
+        let mut inner = self.lock();
+        inner.bindings.get(key).filter(|binding| binding.uid == uid)?;
+        inner.forget(key)
     }
 
     /// A complete list of a kind was seen: these are known and not in it, so they are gone.
@@ -292,6 +307,18 @@ impl Bindings {
 }
 
 impl Inner {
+    /// Forgets an object. The one that waited for it takes its place.
+    fn forget(&mut self, key: &ObjectRef) -> Option<Vec<ObjectRef>> {
+        let binding = self.bindings.remove(key)?;
+        self.reasons.moved(binding.announced.reason, None);
+        let successor = self.escaped.remove(key).flatten().map(|successor| (key.clone(), successor));
+        let mut waiting = self.claims.release_unless(key, |_| false);
+        waiting.extend(successor.as_ref().map(|(key, _)| key.clone()));
+        self.bindings.extend(successor);
+        self.index(key);
+        Some(waiting)
+    }
+
     /// Updates the indexes: the Secrets that the object uses, and its locations.
     fn index(&mut self, key: &ObjectRef) {
         let Some(binding) = self.bindings.get(key) else {

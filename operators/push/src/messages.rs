@@ -285,8 +285,8 @@ pub fn cleared(locations: &[String]) -> Statement {
     Statement::new(Severity::Good, reasons::CLEARED, format!("deleted in Vault: {}", few(locations)))
 }
 
-/// The object goes and leaves something behind, which is remembered in `orphans` if it could be.
-pub fn released(locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Statement {
+/// The object went like this and leaves something behind, which is remembered in `orphans` if it could be.
+pub fn released(how: &str, locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Statement {
     let then = match orphans {
         Some(orphans) => format!(
             "The operator clears them when Vault serves again; until then the ConfigMap {orphans} lists them. The last error: {}",
@@ -297,7 +297,7 @@ pub fn released(locations: &[String], error: &dyn std::error::Error, orphans: Op
         }
     };
     let left = few(locations);
-    problem(reasons::RELEASED, format!("released after its deadline; still in Vault: {left}. {then}"))
+    problem(reasons::RELEASED, format!("{how}; still in Vault: {left}. {then}"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_runtime::{
     Priority, Queue,
@@ -17,7 +18,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     annotations::{FINALIZER, STATUS, deletion_policy, parse_spec},
-    bindings::{Bindings, ParsedSpec, Push, Shown},
+    bindings::{Binding, Bindings, ParsedSpec, Push, Shown},
     desired::Wanted,
     metrics::Metrics,
     object::{Kind, ObjectRef, SecretRef},
@@ -36,8 +37,14 @@ pub const WAITED: &str = "path-released";
 pub const RECORD: &str = "record";
 /// Something was begun for it before this process led.
 pub const JOURNAL: &str = "journal";
+/// The API server deleted it past our finalizer.
+pub const ESCAPED: &str = "escaped";
 /// Vault serves again.
 pub const RECOVERED: &str = "vault-recovered";
+
+const PAST_FINALIZER: &str = "the API server deleted the object although it had the finalizer; its paths in Vault are cleared as on any other deletion";
+
+const MISSING: &str = "the object is gone, and nobody saw its deletion; what was written for it stays in Vault: delete it there if nobody needs it";
 
 /// Updates the bindings from the watches.
 #[derive(Clone)]
@@ -91,9 +98,26 @@ impl Feed {
         Some(key)
     }
 
+    /// Forgets the objects that a list lacks. A list does not show how an object went, so nothing in Vault is deleted for that.
     fn remove_missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) {
         for key in self.bindings.missing(kind, listed) {
+            if self.queue.has_begun()
+                && let Some(record) = self.bindings.get(&key).filter(Binding::is_held).and_then(|held| held.record)
+            {
+                let paths: Vec<_> = record.paths.into_keys().collect();
+                tracing::warn!(object = %key, ?paths, "{MISSING}");
+            }
             self.remove(&key);
+        }
+    }
+
+    /// The watch shows that an object was deleted. The leader clears what was written for it if it went past our finalizer.
+    fn delete(&self, key: &ObjectRef) {
+        if self.queue.has_begun() && self.bindings.escape(key, Timestamp::now()) {
+            tracing::warn!(object = %key, "{PAST_FINALIZER}");
+            self.queue.add(key.clone(), Priority::Normal, ESCAPED);
+        } else {
+            self.remove(key);
         }
     }
 
@@ -142,7 +166,7 @@ impl EventHandler<Workload> for Workloads {
     }
 
     fn delete(&mut self, key: &ObjectRef) {
-        self.feed.remove(key);
+        self.feed.delete(key);
     }
 
     fn replace(&mut self, listed: &HashSet<ObjectRef>) {
@@ -178,7 +202,7 @@ impl EventHandler<VaultPush> for VaultPushes {
     }
 
     fn delete(&mut self, key: &ObjectRef) {
-        self.feed.remove(key);
+        self.feed.delete(key);
     }
 
     fn replace(&mut self, listed: &HashSet<ObjectRef>) {
@@ -228,7 +252,7 @@ impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
     }
 
     fn delete(&mut self, key: &ObjectRef) {
-        self.feed.remove(key);
+        self.feed.delete(key);
         let secret = SecretRef { namespace: key.namespace.clone(), name: key.name.clone() };
         self.feed.wake(self.feed.bindings.secret_is(&secret, None, &BTreeMap::new()), SECRET);
     }

@@ -27,6 +27,7 @@ pub struct InstalledOperator {
     account: String,
     kubeconfig: PathBuf,
     directory: RunDirectory,
+    environment: Vec<(String, String)>,
 }
 
 /// An operator whose way to the API server goes through a fault proxy of its own. Dropping it ends both.
@@ -54,7 +55,19 @@ pub enum ProxiedError {
 
 impl InstalledOperator {
     pub(super) fn new(namespace: &str, program: &str, kubeconfig: PathBuf, directory: RunDirectory) -> Self {
-        Self { account: format!("system:serviceaccount:{namespace}:{program}"), kubeconfig, directory }
+        Self {
+            account: format!("system:serviceaccount:{namespace}:{program}"),
+            kubeconfig,
+            directory,
+            environment: Vec::new(),
+        }
+    }
+
+    /// The same with a variable more in its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
     }
 
     /// The kubeconfig of its service account.
@@ -112,6 +125,7 @@ impl InstalledOperator {
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .args(arguments.iter().copied());
+        let spec = self.environment.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
         Ok((Process::start(&self.directory, spec)?, address))
     }
 

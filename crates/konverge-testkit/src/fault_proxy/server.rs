@@ -8,35 +8,14 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{
-        self, ServerConfig,
-        crypto::ring,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    },
-};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::{Proxy, ProxyError, exchange};
+use super::{Proxy, exchange};
+use crate::tls::HTTP_2;
 
 /// After a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(10);
-
-const HTTP_2: &[u8] = b"h2";
-const HTTP_1_1: &[u8] = b"http/1.1";
-
-/// A server's certificate and key, from PEM.
-pub(super) fn tls(certificate: &str, key: &str) -> Result<TlsAcceptor, ProxyError> {
-    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(ProxyError::Pem)?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(ProxyError::Pem)?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)?;
-    config.alpn_protocols = vec![HTTP_2.to_owned(), HTTP_1_1.to_owned()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
 
 /// Serves until `end`.
 pub(super) async fn run(proxy: Arc<Proxy>, listener: TcpListener, tls: TlsAcceptor, end: CancellationToken) {
@@ -87,11 +66,5 @@ async fn connection(proxy: Arc<Proxy>, stream: TcpStream, tls: TlsAcceptor) {
         let _ = http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await;
     } else {
         let _ = http1::Builder::new().serve_connection(stream, service).await;
-    }
-}
-
-impl From<rustls::Error> for ProxyError {
-    fn from(error: rustls::Error) -> Self {
-        Self::Tls(error)
     }
 }

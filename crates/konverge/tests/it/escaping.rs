@@ -5,48 +5,19 @@
 
 use std::{
     collections::BTreeSet,
-    convert::Infallible,
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use konverge::{
-    PAUSED,
-    admission::{Operation, Review, Validator, Verdict, Webhook, Webhooks},
-    prelude::*,
-};
-use konverge_testkit::{eventually, free_port};
-use kube::api::{DeleteParams, PostParams};
-use tokio::sync::Semaphore;
+use konverge::{PAUSED, prelude::*};
+use konverge_testkit::{HeldDeletions, eventually};
+use kube::api::{ApiResource, PostParams};
 
 use crate::stage::{LIMIT, Place, Probe, ProbeSpec, Running};
 
 const FINALIZER: &str = "test.konverge.dev/escaping";
-
-/// Keeps the API server waiting in the middle of each deletion.
-#[derive(Clone)]
-struct Doorkeeper {
-    asked: Arc<Semaphore>,
-    open: Arc<Semaphore>,
-}
-
-impl Default for Doorkeeper {
-    fn default() -> Self {
-        Self { asked: Arc::new(Semaphore::new(0)), open: Arc::new(Semaphore::new(0)) }
-    }
-}
-
-impl Validator<Probe> for Doorkeeper {
-    type Error = Infallible;
-
-    async fn validate(&self, _: &Review<Probe>) -> Result<Verdict, Self::Error> {
-        self.asked.add_permits(1);
-        drop(self.open.acquire().await);
-        Ok(Verdict::allow())
-    }
-}
 
 /// Has one thing outside for each uid, which can be removed once it is empty.
 #[derive(Clone, Default)]
@@ -82,24 +53,13 @@ impl Reconcile<Probe> for Maker {
     }
 }
 
-/// Runs a program whose deletions wait for the doorkeeper.
-async fn run(place: &Place, program: &'static str, selector: Option<&str>, maker: &Maker) -> (Running, Doorkeeper) {
-    let (doorkeeper, port) = (Doorkeeper::default(), free_port().unwrap());
-    let webhook = Webhook::of::<Probe>()
-        .operations([Operation::Delete])
-        .timeout_seconds(30)
-        .namespace_labels([("kubernetes.io/metadata.name", place.namespace.as_str())]);
+async fn run(place: &Place, program: &'static str, selector: Option<&str>, maker: &Maker) -> Running {
     let controller = Controller::new(maker.clone()).finalizer(FINALIZER);
     let controller = match selector {
         Some(selector) => controller.label_selector(selector),
         None => controller,
     };
-    let program = konverge::Operator::new(program, "0")
-        .controller(controller)
-        .webhooks(Webhooks::new().validate(webhook, doorkeeper.clone()));
-    let (url, address) = (format!("https://127.0.0.1:{port}"), format!("--webhook-address=127.0.0.1:{port}"));
-    let home = format!("--lease-namespace={}", place.namespace);
-    (place.run(program, &[&address, "--webhook-url", &url, &home]).await, doorkeeper)
+    place.run(konverge::Operator::new(program, "0").controller(controller), &[]).await
 }
 
 /// Creates an object that no run touches yet.
@@ -112,24 +72,12 @@ async fn create_paused(place: &Place, name: &str) -> Probe {
 
 async fn is_cleaned_up_after_it_escaped(program: &'static str, selector: Option<&str>) {
     let (place, maker) = (Place::new().await, Maker::default());
-    let (running, doorkeeper) = run(&place, program, selector, &maker).await;
+    let running = run(&place, program, selector, &maker).await;
     let probes = place.api::<Probe>();
-    // In the beginning the API server may not know the webhook yet, and deletes at once.
-    let (name, deletion) = eventually(LIMIT, async || {
-        let name = create_paused(&place, "early").await.name_any();
-        let (probes, sent) = (probes.clone(), name.clone());
-        let deletion = tokio::spawn(async move { probes.delete(&sent, &DeleteParams::default()).await });
-        let asked = tokio::time::timeout(Duration::from_secs(1), doorkeeper.asked.acquire()).await;
-        match asked {
-            Ok(permit) => {
-                permit.unwrap().forget();
-                Some((name, deletion))
-            }
-            Err(_) => deletion.await.unwrap().map(|_| None).unwrap(),
-        }
-    })
-    .await
-    .unwrap();
+    let kind = ApiResource::erase::<Probe>(&());
+    let deletions = HeldDeletions::begin(&place.client, &place.namespace, &kind).await.unwrap();
+    let name = create_paused(&place, "early").await.name_any();
+    let deletion = deletions.delete(&name).await.unwrap();
     // The API server has found no finalizer. Now the object gets one, and something is made for it.
     place.annotate(&name, PAUSED, None).await;
     let held = eventually(LIMIT, async || {
@@ -138,8 +86,7 @@ async fn is_cleaned_up_after_it_escaped(program: &'static str, selector: Option<
     });
     let held = held.await.unwrap();
     assert_eq!(maker.things(), [held.uid().unwrap()]);
-    doorkeeper.open.add_permits(Semaphore::MAX_PERMITS / 2);
-    deletion.await.unwrap().unwrap();
+    deletion.finish().await.unwrap();
     assert!(
         probes.get_opt(&name).await.unwrap().is_none(),
         "the API server looks for finalizers again: drop this test"

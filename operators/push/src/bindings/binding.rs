@@ -182,6 +182,11 @@ impl Binding {
         Record { since, generation: self.generation, ..record }
     }
 
+    /// Whether our finalizer holds the object, which nobody has begun to delete.
+    pub fn is_held(&self) -> bool {
+        self.finalizer && self.deleting.is_none()
+    }
+
     /// Takes over the state that a watch shows. Returns whether there is something to do.
     pub(super) fn take(&mut self, shown: Shown) -> bool {
         let asks_otherwise = self.spec != shown.spec;

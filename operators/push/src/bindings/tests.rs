@@ -393,6 +393,71 @@ fn nothing_is_kept_of_what_nobody_uses() {
     assert!(empty(&bindings) && bindings.get(&key("a")).is_none());
 }
 
+/// An object that our finalizer holds, and that has a path.
+fn held(bindings: &Bindings, name: &str) {
+    bindings.show(Shown { finalizer: true, ..shown(name, &["db"]) });
+    assert_eq!(bindings.claim(&key(name), &format!("secret/data/{name}"), Share::Whole), Ok(()));
+}
+
+#[test]
+fn an_object_that_went_past_our_finalizer_counts_as_being_deleted_until_it_is_cleared() {
+    let bindings = Bindings::default();
+    let escapes = || bindings.escape(&key("a"), Timestamp::UNIX_EPOCH);
+    assert!(!escapes(), "it is unknown");
+    bindings.show(shown("a", &["db"]));
+    assert!(!escapes(), "nothing held it");
+    bindings.show(Shown { finalizer: true, deleting: Some(Timestamp::UNIX_EPOCH), ..shown("a", &["db"]) });
+    assert!(!escapes(), "it was deleted like any other");
+    bindings.remove(&key("a"));
+
+    held(&bindings, "a");
+    let begun = bindings.get(&key("a")).unwrap();
+    assert!(escapes());
+    assert!(!escapes(), "it can go only once");
+    assert!(bindings.has_escaped(&key("a"), "uid-a") && !bindings.has_escaped(&key("a"), "another"));
+    assert!(!bindings.is_current(&key("a"), &begun), "a run that began before writes nothing more");
+    assert_eq!(bindings.missing(Kind::Deployment, &HashSet::new()), [key("a")]);
+    assert_eq!(bindings.remove(&key("a")), None, "a list without it changes nothing");
+    assert!(bindings.get(&key("a")).unwrap().deleting.is_some());
+    assert_eq!(bindings.claim(&key("b"), "secret/data/a", Share::Whole), Err(key("a")), "its path is not free");
+    assert_eq!(bindings.cleared(&key("a"), "another"), None);
+    assert_eq!(bindings.cleared(&key("a"), "uid-a"), Some(vec![key("b")]));
+    assert!(!bindings.has(&key("a")) && !bindings.has_escaped(&key("a"), "uid-a"));
+}
+
+#[test]
+fn another_object_of_the_name_waits_until_the_one_that_went_past_our_finalizer_is_cleared() {
+    let bindings = Bindings::default();
+    let uid = || bindings.get(&key("a")).unwrap().uid;
+    let wakes = |name: &str, version: &str| bindings.secret_is(&secret(name), Some(version), &BTreeMap::new());
+    let next = |uid: &str| Shown { uid: uid.to_owned(), ..shown("a", &["api"]) };
+    held(&bindings, "a");
+    assert!(bindings.escape(&key("a"), Timestamp::UNIX_EPOCH));
+    assert!(bindings.show(next("1")));
+    assert_eq!(bindings.remove(&key("a")), None, "it comes and goes, and changes nothing");
+    assert!(bindings.show(next("2")));
+    assert!(!bindings.show(Shown { version: "2".to_owned(), ..next("2") }), "an echo");
+    assert_eq!(uid(), "uid-a");
+    assert_eq!((wakes("db", "1"), wakes("api", "1")), (vec![key("a")], Vec::new()), "only the former is worked on");
+    assert_eq!(bindings.cleared(&key("a"), "2"), None, "it is not its turn");
+
+    assert_eq!(bindings.cleared(&key("a"), "uid-a"), Some(vec![key("a")]), "it is");
+    assert_eq!(uid(), "2");
+    assert_eq!((wakes("db", "2"), wakes("api", "2")), (Vec::new(), vec![key("a")]));
+    assert_eq!(bindings.claim(&key("b"), "secret/data/a", Share::Whole), Ok(()), "the path of the former is free");
+    assert_eq!(bindings.remove(&key("a")), Some(Vec::new()), "it is an object like any other");
+}
+
+#[test]
+fn an_object_that_is_there_again_after_it_went_past_our_finalizer_is_an_object_as_before() {
+    let bindings = Bindings::default();
+    held(&bindings, "a");
+    assert!(bindings.escape(&key("a"), Timestamp::UNIX_EPOCH));
+    assert!(bindings.show(Shown { finalizer: true, ..shown("a", &["db"]) }), "out of a backup");
+    assert!(!bindings.has_escaped(&key("a"), "uid-a"));
+    assert_eq!(bindings.get(&key("a")).unwrap().deleting, None);
+}
+
 #[test]
 fn who_has_which_path_is_known_when_every_kind_was_listed() {
     let bindings = Bindings::default();

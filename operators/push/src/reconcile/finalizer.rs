@@ -71,7 +71,7 @@ impl Finalizer {
     /// Clears the paths of the object and releases it.
     pub(super) async fn finalize(&self, key: &ObjectRef, binding: &Binding) -> Result<Action, PushError> {
         if !binding.finalizer && binding.record.is_none() {
-            self.forget(key);
+            self.forget(key, binding);
             return Ok(Action::Done);
         }
         let recorded = match &binding.record {
@@ -100,13 +100,13 @@ impl Finalizer {
         }
         self.ledger.erase(key, &binding.uid).await?;
         self.journal.resolve(key);
-        self.forget(key);
+        self.forget(key, binding);
         Ok(Action::Done)
     }
 
-    /// Forgets the object, and wakes the objects that waited for its paths.
-    fn forget(&self, key: &ObjectRef) {
-        if let Some(waiting) = self.bindings.remove(key) {
+    /// Forgets the object, and wakes the objects that waited for its paths or its name.
+    fn forget(&self, key: &ObjectRef, binding: &Binding) {
+        if let Some(waiting) = self.bindings.cleared(key, &binding.uid) {
             self.metrics.forget(key);
             self.claims.wake(waiting);
         }
@@ -251,8 +251,11 @@ impl Finalizer {
         }
     }
 
-    /// Whether the object has waited as long as the platform allows.
+    /// Whether the object has waited as long as the platform allows. One that is gone waits for nothing, and its name must not.
     async fn is_overdue(&self, key: &ObjectRef, binding: &Binding) -> bool {
+        if self.bindings.has_escaped(key, &binding.uid) {
+            return true;
+        }
         let waited = deleting_for(binding.deleting, Timestamp::now());
         binding.deleting.is_some() && self.policy.deadline.is_over(&self.client, &key.namespace, waited).await
     }
@@ -273,7 +276,9 @@ impl Finalizer {
             _ => (record.paths.keys().cloned().collect(), self.remember(key, binding, record).await?),
         };
         tracing::warn!(object = %key, paths = ?paths, "let go with something left in Vault: {}", in_one_line(error));
-        Ok(messages::released(&paths, error, remembered.then(|| self.orphans.name())))
+        let is_gone = self.bindings.has_escaped(key, &binding.uid);
+        let how = if is_gone { "deleted past its finalizer" } else { "released after its deadline" };
+        Ok(messages::released(how, &paths, error, remembered.then(|| self.orphans.name())))
     }
 
     /// Remembers the paths that are left behind. Returns `false` if that is impossible.

@@ -26,6 +26,12 @@ impl Standby {
         handle_events(stream::iter(events), &mut handler).await;
     }
 
+    /// Lets a worker take a key, as only a leader does.
+    async fn lead(&self) {
+        self.deployments(vec![Event::Apply(opted_in("first"))]).await;
+        self.feed.queue.next().await.unwrap();
+    }
+
     async fn secrets(&self, events: Vec<Event<PartialObjectMeta<Secret>>>) {
         handle_events(stream::iter(events), &mut Secrets::new(self.feed.clone(), true)).await;
     }
@@ -103,4 +109,37 @@ async fn a_leader_looks_once_more_at_an_object_that_is_gone() {
     leader.deployments(vec![Event::Delete(opted_in("first"))]).await;
     leader.feed.queue.complete(&request.key, konverge_runtime::queue::Completion::Retry(std::time::Duration::ZERO));
     assert_eq!(leader.queued(), ["first"]);
+}
+
+fn held(name: &str) -> Workload {
+    let path = json!({ "vault-sync.io/path": format!("secret/data/{name}") });
+    deployment(name, &json!({ "annotations": path, "finalizers": [FINALIZER] }))
+}
+
+fn key_of(name: &str) -> ObjectRef {
+    ObjectRef { kind: Kind::Deployment, namespace: "shop".to_owned(), name: name.to_owned() }
+}
+
+#[tokio::test]
+async fn the_leader_alone_clears_what_was_written_for_an_object_that_went_past_its_finalizer() {
+    for leads in [false, true] {
+        let process = Standby::new();
+        if leads {
+            process.lead().await;
+        }
+        process.deployments(vec![Event::Apply(held("held")), Event::Delete(held("held"))]).await;
+        assert_eq!(process.queued().contains(&"held".to_owned()), leads);
+        let binding = process.feed.bindings.get(&key_of("held"));
+        assert_eq!(binding.is_some_and(|binding| binding.deleting.is_some()), leads);
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_only_a_list_lacks_is_forgotten_and_one_that_went_before_is_still_cleared() {
+    let leader = Standby::new();
+    leader.lead().await;
+    leader.deployments(vec![Event::Apply(held("missed")), Event::Apply(held("seen"))]).await;
+    leader.deployments(vec![Event::Delete(held("seen")), Event::Init, Event::InitDone]).await;
+    assert!(!leader.feed.bindings.has(&key_of("missed")), "nobody knows how it went");
+    assert!(leader.feed.bindings.has(&key_of("seen")));
 }

@@ -11,6 +11,7 @@ mod clearing;
 mod deploy;
 mod docs;
 mod documented;
+mod escaping;
 mod following;
 mod journal;
 mod keeping;
