@@ -241,12 +241,7 @@ impl<K: Object> Context<K> {
     where
         K: Writable,
     {
-        if self.is_gone() {
-            return Ok(());
-        }
-        let change = MetadataChange::new().label(name, value);
-        let after = self.applier().change_metadata_with(&**self.object(), &change, self.kind()).await?;
-        Ok(after.map_or(Ok(()), |after| self.has_written(&after))?)
+        self.change_metadata(&MetadataChange::new().label(name, value)).await
     }
 
     /// Gives the object itself an annotation; nothing is sent if it has it. Annotations of others stay.
@@ -254,11 +249,18 @@ impl<K: Object> Context<K> {
     where
         K: Writable,
     {
+        self.change_metadata(&MetadataChange::new().annotation(name, value)).await
+    }
+
+    /// Changes metadata of the object as this run knows it.
+    async fn change_metadata(&self, change: &MetadataChange) -> Result<(), Error>
+    where
+        K: Writable,
+    {
         if self.is_gone() {
             return Ok(());
         }
-        let change = MetadataChange::new().annotation(name, value);
-        let after = self.applier().change_metadata_with(&*self.written(), &change, self.kind()).await?;
+        let after = self.applier().change_metadata_with(&*self.written(), change, self.kind()).await?;
         Ok(after.map_or(Ok(()), |after| self.has_written(&after))?)
     }
 

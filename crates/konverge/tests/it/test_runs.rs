@@ -593,3 +593,27 @@ async fn an_object_that_the_run_has_labelled_gets_its_status_in_one_request() {
     );
     assert!(run.conditions().is_true("Ready"));
 }
+
+/// A change stands on the one before it in the run, not on the object as the run began.
+#[tokio::test]
+async fn a_run_can_change_one_label_and_one_annotation_more_than_once() {
+    const PHASE: &str = "test.konverge.dev/phase";
+    async fn pass(_: Arc<Probe>, context: Context<Probe>) -> Result<Action, Error> {
+        for phase in ["begun", "over", "before"] {
+            context.label(PHASE, phase).await?;
+            context.annotate(PHASE, phase).await?;
+        }
+        Ok(Action::Done)
+    }
+    for last in [None, Some("before")] {
+        let mut object = probe("x");
+        let last: BTreeMap<_, _> = last.map(|last| (PHASE.to_owned(), last.to_owned())).into_iter().collect();
+        (object.metadata.labels, object.metadata.annotations) = (Some(last.clone()), Some(last));
+        let run = TestRun::new(object).apply(Controller::new(reconcile_fn(pass))).await.unwrap();
+        assert_eq!(run.error(), None);
+        let writes: Vec<_> = run.writes().iter().map(ToString::to_string).collect();
+        assert_eq!(writes.len(), 7, "each change is one request, and the status is another: {writes:?}");
+        let after = run.object().unwrap();
+        assert_eq!((&*after.labels()[PHASE], &*after.annotations()[PHASE]), ("before", "before"));
+    }
+}
