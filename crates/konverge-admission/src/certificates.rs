@@ -1,5 +1,6 @@
 //! The server's certificate, and its renewal.
 
+mod api_failure;
 mod changes;
 mod inject;
 mod material;

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::bundle::{Unfit, conversion, relocation, webhooks, with_bundle};
-use super::store::FIELD_MANAGER;
+use super::{api_failure::ApiFailure, store::FIELD_MANAGER};
 
 /// An apply with this version makes an object and changes none, because etcd counts from 2.
 const NO_VERSION: &str = "1";
@@ -55,7 +55,7 @@ pub(super) enum InjectionError {
         act: &'static str,
         target: String,
         #[source]
-        source: Box<kube::Error>,
+        source: ApiFailure,
     },
     #[error("{target} does not call service {service}; is it declared for another server?")]
     Elsewhere { target: String, service: String },
@@ -224,7 +224,7 @@ impl Injection {
     }
 
     fn failed(&self, act: &'static str, source: kube::Error) -> InjectionError {
-        InjectionError::Api { act, target: self.described(), source: Box::new(source) }
+        InjectionError::Api { act, target: self.described(), source: source.into() }
     }
 }
 

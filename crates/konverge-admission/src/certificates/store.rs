@@ -7,7 +7,10 @@ use kube::{
 };
 use serde_json::json;
 
-use super::material::{Material, MaterialError};
+use super::{
+    api_failure::ApiFailure,
+    material::{Material, MaterialError},
+};
 
 /// Tells our Secret from one that merely has its name.
 const LABEL: (&str, &str) = ("konverge.dev/webhook-certificates", "self-made");
@@ -24,7 +27,7 @@ pub(super) enum StoreError {
         namespace: String,
         name: String,
         #[source]
-        source: Box<kube::Error>,
+        source: ApiFailure,
     },
     #[error(
         "secret {namespace}/{name} exists and is not for webhook certificates; give them another name or delete it"
@@ -102,6 +105,6 @@ impl Store {
 
     fn failed(&self, act: &'static str, source: kube::Error) -> StoreError {
         let (namespace, name) = (self.namespace.clone(), self.name.clone());
-        StoreError::Api { act, namespace, name, source: Box::new(source) }
+        StoreError::Api { act, namespace, name, source: source.into() }
     }
 }
