@@ -96,6 +96,11 @@ impl Breaker {
         self.state().refusal(now)
     }
 
+    /// The last failure, from the beginning of an outage until a request is served. In between, requests may be sent that find out.
+    pub fn outage(&self, now: Instant) -> Option<Arc<str>> {
+        self.state().outage(now)
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,6 +146,15 @@ impl State {
                 Some(Refusal { cause: Arc::clone(cause), after: PROBES.base })
             }
             Self::Closed { .. } | Self::Open { .. } | Self::Probing { .. } => None,
+        }
+    }
+
+    fn outage(&self, now: Instant) -> Option<Arc<str>> {
+        match self {
+            Self::Closed { .. } => None,
+            // By its own word it serves again.
+            Self::Open { until, told: true, .. } if *until <= now => None,
+            Self::Open { cause, .. } | Self::Probing { cause, .. } => Some(Arc::clone(cause)),
         }
     }
 
@@ -208,6 +222,28 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         report(&breaker, Outcome::Served);
         assert!(breaker.pass(Instant::now()).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_lasts_until_a_request_is_served_whatever_the_pauses() {
+        let breaker = Breaker::new();
+        let outage = || breaker.outage(Instant::now());
+        assert_eq!(outage(), None);
+        for _ in 0..FAILURES {
+            report(&breaker, failed());
+        }
+        let pause = breaker.refusal(Instant::now()).unwrap().after;
+        tokio::time::advance(pause).await;
+        assert_eq!((breaker.refusal(Instant::now()), outage().as_deref()), (None, Some("connection refused")));
+        let probe = breaker.pass(Instant::now()).unwrap();
+        tokio::time::advance(LONGEST_PAUSE).await;
+        assert_eq!(outage().as_deref(), Some("connection refused"), "while the probe hangs");
+        probe.report(Outcome::Served, Instant::now(), 1.0);
+        assert_eq!(outage(), None);
+        report(&breaker, Outcome::Limited("quota".into(), Duration::from_secs(7)));
+        assert_eq!(outage().as_deref(), Some("quota"));
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert_eq!(outage(), None, "the server said so itself");
     }
 
     /// Many paths hang, and one is asked for now and then.

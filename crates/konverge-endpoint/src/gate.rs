@@ -1,5 +1,7 @@
 //! The limits of an endpoint, applied to each call.
 
+use std::sync::Arc;
+
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep_until, timeout_at},
@@ -44,8 +46,13 @@ impl Gate {
     }
 
     /// Returns why calls are not sent now, or `None` if they are.
-    pub fn refusal(&self) -> Option<Refusal> {
+    fn refusal(&self) -> Option<Refusal> {
         self.breaker.refusal(Instant::now())
+    }
+
+    /// Returns the last failure while the endpoint does not serve, or `None` if it does.
+    pub fn outage(&self) -> Option<Arc<str>> {
+        self.breaker.outage(Instant::now())
     }
 
     /// The endpoint has said in another way that it serves: the next call finds out. A pause that it asked for itself is kept.

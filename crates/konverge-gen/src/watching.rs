@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, time::Duration};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-pub use alerts::Alert;
+pub use alerts::{Alert, Inhibition};
 pub use dashboard::Panel;
 pub use expression::{Series, series_in};
 
@@ -32,6 +32,7 @@ pub struct Watching<'a> {
     series: &'a Series,
     time_limit: Duration,
     alerts: &'a [Alert],
+    inhibitions: &'a [Inhibition],
     panels: &'a [Panel],
     runbooks: Option<&'a str>,
     build_info: Option<&'a str>,
@@ -41,7 +42,16 @@ impl<'a> Watching<'a> {
     /// The panels and alerts that every program has, for a program with these series.
     #[must_use]
     pub fn new(program: &'a str, series: &'a Series) -> Self {
-        Self { program, series, time_limit: TIME_LIMIT, alerts: &[], panels: &[], runbooks: None, build_info: None }
+        Self {
+            program,
+            series,
+            time_limit: TIME_LIMIT,
+            alerts: &[],
+            inhibitions: &[],
+            panels: &[],
+            runbooks: None,
+            build_info: None,
+        }
     }
 
     /// Sets the time limit of a run, if it is not that of the framework's controllers (5 minutes). It decides when a run counts as stuck.
@@ -55,6 +65,13 @@ impl<'a> Watching<'a> {
     #[must_use]
     pub fn alerts(mut self, alerts: &'a [Alert]) -> Self {
         self.alerts = alerts;
+        self
+    }
+
+    /// Adds inhibitions that involve alerts of the program's own.
+    #[must_use]
+    pub fn inhibitions(mut self, inhibitions: &'a [Inhibition]) -> Self {
+        self.inhibitions = inhibitions;
         self
     }
 
@@ -89,14 +106,35 @@ impl<'a> Watching<'a> {
     #[must_use]
     pub fn unknown_series(&self) -> BTreeSet<&'a str> {
         let of_panels = self.panels.iter().flat_map(|panel| panel.queries.iter().map(|(expression, _)| *expression));
-        let expressions = of_panels.chain(self.alerts.iter().map(|alert| alert.expression));
+        let of_alerts = self.alerts.iter().map(|alert| alert.expression);
+        let of_inhibitions = self.inhibitions.iter().map(|inhibition| inhibition.expression);
+        let expressions = of_panels.chain(of_alerts).chain(of_inhibitions);
         expressions.flat_map(series_in).filter(|name| !self.series.has(name)).collect()
+    }
+
+    /// Returns the alerts that the program's own inhibitions name, and that the program does not have.
+    #[must_use]
+    pub fn unknown_alerts(&self) -> BTreeSet<&'a str> {
+        let known: BTreeSet<_> = self.chosen_alerts().map(|alert| alert.name).collect();
+        let named = self.inhibitions.iter().flat_map(|inhibition| [inhibition.source, inhibition.target]);
+        named.filter(|name| !known.contains(name)).collect()
     }
 
     /// Returns the alerts whose series the program has.
     pub fn chosen_alerts(&self) -> impl Iterator<Item = &'a Alert> + use<'a> {
         let series = self.series;
         self.alerts.iter().chain(alerts::ALERTS).filter(move |alert| alert.is_of(series))
+    }
+
+    /// Returns the condition of an alert with its inhibitions, whose series the program has.
+    #[must_use]
+    pub fn condition(&self, alert: &Alert) -> String {
+        let inhibitions = self.inhibitions.iter().chain(alerts::INHIBITIONS);
+        let of_alert =
+            inhibitions.filter(|inhibition| inhibition.target == alert.name && self.series.have(inhibition.expression));
+        of_alert.fold(alert.expression.to_owned(), |condition, Inhibition { equal, expression, .. }| {
+            format!("{condition} unless on ({equal}) {expression}")
+        })
     }
 
     /// Returns the rules of the alerts.
@@ -155,7 +193,7 @@ pub fn prometheus_rule(program: &str, namespace: &str, series: &Series) -> Value
     Watching::new(program, series).prometheus_rule(namespace)
 }
 
-/// All expressions that either can have.
+/// All expressions that alerts and panels of every program can have.
 #[cfg(test)]
 fn expressions() -> Vec<&'static str> {
     let panels = dashboard::PANELS.iter().flat_map(|panel| panel.queries.iter().map(|(expression, _)| *expression));
@@ -230,6 +268,45 @@ mod tests {
             urls,
             ["https://docs.example/alerts.html#testerfails", "https://docs.example/alerts.html#operatorabsent"]
         );
+    }
+
+    #[test]
+    fn an_alert_is_silent_where_another_is_about_the_fault() {
+        let names = ["konverge_build_info", "konverge_check_status", "tester_failures", "tester_away"];
+        let series = Series::new(names.map(str::to_owned));
+        let inhibition = |source, expression| Inhibition { source, target: "TesterFails", equal: "job", expression };
+        let own = [
+            inhibition("OperatorCheckFails", "tester_away > 0"),
+            inhibition("TesterMisspelt", "tester_failure_total > 0"),
+        ];
+        let watching = Watching::new("tester", &series).alerts(&OWN).inhibitions(&own);
+        assert_eq!(watching.unknown_alerts(), BTreeSet::from(["TesterMisspelt"]));
+        assert_eq!(watching.unknown_series(), BTreeSet::from(["tester_failure_total"]));
+        let condition = format!("{} unless on (job) tester_away > 0", OWN[0].expression);
+        assert_eq!(watching.condition(&OWN[0]), condition, "without the series that the program lacks");
+        let rules = watching.rules();
+        assert!(rules[0]["expr"].as_str().unwrap().ends_with(" > 0 unless on (job) tester_away > 0"), "{rules:?}");
+    }
+
+    #[test]
+    fn failing_runs_are_reported_by_the_check_that_fails() {
+        let names = ["konverge_build_info", "konverge_check_status", "controller_runtime_reconcile_errors"];
+        for has_checks in [true, false] {
+            let names = names.into_iter().filter(|name| has_checks || !name.contains("check"));
+            let series = Series::new(names.map(str::to_owned));
+            let watching = Watching::new("tester", &series);
+            let alert = watching.chosen_alerts().find(|alert| alert.name == "OperatorRunsFail").unwrap();
+            let inhibited = watching.condition(alert).contains("unless on (namespace, job) (konverge_check_status");
+            assert_eq!(inhibited, has_checks);
+        }
+    }
+
+    #[test]
+    fn inhibitions_of_every_program_name_its_alerts() {
+        let names: BTreeSet<_> = alerts::ALERTS.iter().map(|alert| alert.name).collect();
+        for inhibition in alerts::INHIBITIONS {
+            assert!(names.contains(inhibition.source) && names.contains(inhibition.target), "{inhibition:?}");
+        }
     }
 
     #[test]

@@ -56,6 +56,12 @@ pub trait Part: Send {
         &[]
     }
 
+    /// Inhibitions that involve its own alerts: one outage is to fire one alert.
+    #[cfg(feature = "generate")]
+    fn inhibitions(&self) -> &'static [konverge_gen::watching::Inhibition] {
+        &[]
+    }
+
     /// Panels of its own series on the dashboard, before those of all programs.
     #[cfg(feature = "generate")]
     fn panels(&self) -> &'static [konverge_gen::watching::Panel] {

@@ -7,7 +7,7 @@ use konverge::{
     Home, Part, Setup, StartError,
     generate::{
         Access,
-        watching::{Alert, Panel},
+        watching::{Alert, Inhibition, Panel},
     },
     prometheus_client::{
         encoding::EncodeLabelSet,
@@ -86,7 +86,7 @@ impl Metrics {
         for (account, client) in self.clients.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let budget = client.limits().rate.map_or(0, |rate| i64::from(rate.get()));
             self.budgets.get_or_create(account).set(budget);
-            self.pauses.get_or_create(account).set(client.pause().is_some().into());
+            self.pauses.get_or_create(account).set(client.outage().is_some().into());
         }
     }
 
@@ -135,6 +135,10 @@ impl Part for Metrics {
 
     fn alerts(&self) -> &'static [Alert] {
         watching::ALERTS
+    }
+
+    fn inhibitions(&self) -> &'static [Inhibition] {
+        watching::INHIBITIONS
     }
 
     fn panels(&self) -> &'static [Panel] {

@@ -1,6 +1,28 @@
 //! The alerts and panels about the calls to the management server. Those about the items and their lists are the framework's.
 
-use konverge::generate::watching::{Alert, Panel};
+use konverge::generate::watching::{Alert, Inhibition, Panel};
+
+/// One outage fires one alert. A paused account does not hide failing requests of others. A refused token counts as a pause, too.
+pub(crate) const INHIBITIONS: &[Inhibition] = &[
+    Inhibition {
+        source: "ManageTokenRefused",
+        target: "ManagePaused",
+        equal: "namespace, job",
+        expression: r#"sum by (namespace, job) (increase(openzro_requests_total{code=~"401|403"}[15m])) > 0"#,
+    },
+    Inhibition {
+        source: "ManagePaused",
+        target: "ManageRequestsFail",
+        equal: "namespace, job",
+        expression: "min by (namespace, job) (openzro_requests_paused) > 0",
+    },
+    Inhibition {
+        source: "ManagePaused",
+        target: "OperatorRemoteListOld",
+        equal: "namespace, job, scope",
+        expression: "openzro_requests_paused > 0",
+    },
+];
 
 /// The alerts that fire while openZro is not as the objects declare, each with the cause.
 pub(crate) const ALERTS: &[Alert] = &[
@@ -18,11 +40,11 @@ pub(crate) const ALERTS: &[Alert] = &[
         since: "10m",
         severity: "warning",
         summary: "$program has paused its requests to openZro (namespace of the account: {{ $labels.scope }})",
-        runbook: "The management server does not answer, or it refuses the token. The conditions of the objects have the error. After each pause the operator sends one request to see whether the server works again. The namespace is that of a tenant with --account, or empty for the account of the operator itself.",
+        runbook: "The management server does not answer. The conditions of the objects have the error. After each pause the operator sends one request to see whether the server works again. The namespace is that of a tenant with --account, or empty for the account of the operator itself. If the server refuses the token, ManageTokenRefused fires instead.",
     },
     Alert {
         name: "ManageRequestsFail",
-        expression: r#"sum by (namespace, job, code) (rate(openzro_requests_total{code=~"5..|none"}[10m]) $mine) > 0 unless on (namespace, job) min by (namespace, job) (openzro_requests_paused) > 0"#,
+        expression: r#"sum by (namespace, job, code) (rate(openzro_requests_total{code=~"5..|none"}[10m]) $mine) > 0"#,
         since: "15m",
         severity: "warning",
         summary: "Requests of $program to openZro fail with the code {{ $labels.code }}",

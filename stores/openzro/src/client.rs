@@ -133,9 +133,10 @@ impl OpenZro {
         self.0.gate.limits()
     }
 
-    /// Returns why requests are not sent now, and for how long, or `None` if they are sent.
-    pub fn pause(&self) -> Option<(Arc<str>, Duration)> {
-        self.0.gate.refusal().map(|refusal| (refusal.cause, refusal.after))
+    /// Returns the last failure while requests are kept back because the server is away or refuses the token. Now and then one request finds out
+    /// whether that is over.
+    pub fn outage(&self) -> Option<Arc<str>> {
+        self.0.gate.outage()
     }
 
     /// Returns all objects of a collection. The order means nothing.

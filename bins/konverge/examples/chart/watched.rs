@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use konverge_gen::{
     reference,
-    watching::{self, Alert, Panel, Series, Watching},
+    watching::{self, Alert, Inhibition, Panel, Series, Watching},
 };
 use konverge_zopp_server::metrics as zopp_server;
 use prometheus_client::registry::Registry;
@@ -16,6 +16,7 @@ pub(crate) struct Watched {
     pub(crate) program: &'static str,
     metrics: Metrics,
     alerts: &'static [Alert],
+    inhibitions: &'static [Inhibition],
     panels: &'static [Panel],
 }
 
@@ -44,6 +45,7 @@ pub(crate) const JOBS: [Watched; 3] = [
             time_limit: Duration::from_mins(1),
         },
         alerts: PULL_ALERTS,
+        inhibitions: PULL_INHIBITIONS,
         panels: PULL_PANELS,
     },
     Watched {
@@ -54,6 +56,7 @@ pub(crate) const JOBS: [Watched; 3] = [
             time_limit: Duration::from_mins(10),
         },
         alerts: PUSH_ALERTS,
+        inhibitions: PUSH_INHIBITIONS,
         panels: PUSH_PANELS,
     },
     Watched {
@@ -69,6 +72,7 @@ pub(crate) const JOBS: [Watched; 3] = [
             time_limit: Duration::from_mins(1),
         },
         alerts: ROLL_ALERTS,
+        inhibitions: ROLL_INHIBITIONS,
         panels: ROLL_PANELS,
     },
 ];
@@ -79,6 +83,7 @@ pub(crate) const SERVER: Watched = Watched {
     program: "zopp-server",
     metrics: Metrics::ZoppServer,
     alerts: SERVER_ALERTS,
+    inhibitions: &[],
     panels: SERVER_PANELS,
 };
 
@@ -137,20 +142,43 @@ impl Watched {
 
     /// Returns the alerts and panels of the program, or the series that they name and that it does not have.
     pub(crate) fn watching<'a>(&'a self, series: &'a Series) -> Result<Watching<'a>, String> {
-        let watching = Watching::new(self.program, series).alerts(self.alerts).panels(self.panels).runbooks(RUNBOOKS);
+        let watching = Watching::new(self.program, series)
+            .alerts(self.alerts)
+            .inhibitions(self.inhibitions)
+            .panels(self.panels)
+            .runbooks(RUNBOOKS);
         let watching = match self.metrics {
             Metrics::Operator { time_limit, .. } => watching.time_limit(time_limit),
             Metrics::ZoppServer => watching.build_info("zopp_server_build_info"),
         };
-        let unknown = watching.unknown_series();
+        let unknown: Vec<_> = watching.unknown_series().into_iter().chain(watching.unknown_alerts()).collect();
         if unknown.is_empty() { Ok(watching) } else { Err(format!("{} has no {unknown:?}", self.program)) }
     }
 }
 
+/// One outage fires one alert.
+const PULL_INHIBITIONS: &[Inhibition] = &[
+    Inhibition {
+        source: "OperatorCheckFails",
+        target: "PullSourceSilent",
+        equal: "namespace, job, instance",
+        expression: r#"konverge_check_status{check="zopp-server"} < 1"#,
+    },
+    Inhibition {
+        source: "PullSecretsOutOfSync",
+        target: "OperatorRunsFail",
+        equal: "namespace, job",
+        expression: PULL_OUT_OF_SYNC,
+    },
+];
+
+const PULL_OUT_OF_SYNC: &str =
+    r#"sum by (namespace, job, reason) (konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0"#;
+
 const PULL_ALERTS: &[Alert] = &[
     Alert {
         name: "PullSecretsOutOfSync",
-        expression: r#"sum by (namespace, job, reason) (konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0"#,
+        expression: PULL_OUT_OF_SYNC,
         since: "15m",
         severity: "warning",
         summary: "{{ $value }} Secrets are out of sync with zopp, with the reason {{ $labels.reason }}",
@@ -158,7 +186,7 @@ const PULL_ALERTS: &[Alert] = &[
     },
     Alert {
         name: "PullSourceSilent",
-        expression: r#"max by (namespace, job, instance) (konverge_pull_stalest_seconds $mine) > 300 unless on (namespace, job, instance) konverge_check_status{check="zopp-server"} < 1"#,
+        expression: "max by (namespace, job, instance) (konverge_pull_stalest_seconds $mine) > 300",
         since: "5m",
         severity: "warning",
         summary: "{{ $labels.instance }} has had no answer about an environment from the zopp server for {{ $value }} seconds",
@@ -220,34 +248,64 @@ const PULL_PANELS: &[Panel] = &[
     },
 ];
 
+/// One outage fires one alert. The check fails while Vault does not serve, and while it accepts no login and the last token has expired.
+const PUSH_INHIBITIONS: &[Inhibition] = &[
+    away("PushObjectsOutOfSync"),
+    away("PushLoginFails"),
+    away("PushWritesFail"),
+    away("PushDeletionsFail"),
+    Inhibition {
+        source: "PushObjectsOutOfSync",
+        target: "OperatorRunsFail",
+        equal: "namespace, job",
+        expression: PUSH_OUT_OF_SYNC,
+    },
+    Inhibition {
+        source: "PushWritesFail",
+        target: "OperatorRunsFail",
+        equal: "namespace, job",
+        expression: PUSH_WRITES_FAIL,
+    },
+];
+
+const fn away(target: &'static str) -> Inhibition {
+    let expression = r#"min by (namespace, job) (konverge_check_status{check="vault"}) < 1"#;
+    Inhibition { source: "OperatorCheckFails", target, equal: "namespace, job", expression }
+}
+
+const PUSH_OUT_OF_SYNC: &str = r#"sum by (namespace, job, reason) (konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted|VaultSealed|VaultTimeout|VaultUnreachable|VaultUnavailable"} $mine) > 0"#;
+
+const PUSH_WRITES_FAIL: &str =
+    "sum by (namespace, job) (rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0";
+
 const PUSH_ALERTS: &[Alert] = &[
     Alert {
         name: "PushObjectsOutOfSync",
-        expression: r#"sum by (namespace, job, reason) (konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted|VaultSealed|VaultTimeout|VaultUnreachable|VaultUnavailable"} $mine) > 0"#,
+        expression: PUSH_OUT_OF_SYNC,
         since: "15m",
         severity: "warning",
         summary: "{{ $value }} objects are out of sync with Vault, with the reason {{ $labels.reason }}",
-        runbook: "Vault keeps the last content. The page of reasons has the cause and the next step; `kubectl konverge status -A` lists the objects. Objects that wait for Vault do not count: OperatorCheckFails and PushWritesFail are about Vault.",
+        runbook: "Vault keeps the last content. The page of reasons has the cause and the next step; `kubectl konverge status -A` lists the objects. Objects that wait for Vault do not count: PushWritesFail is about them. While Vault does not serve or accepts no login, OperatorCheckFails fires instead, for the check vault.",
     },
     Alert {
         name: "PushLoginFails",
         expression: r#"sum by (namespace, job) (increase(vault_sync_operator_auth_attempts_total{result="failed"}[15m]) $mine) > 0"#,
         since: "15m",
-        severity: "critical",
-        summary: "vault-sync-operator cannot log in to Vault",
-        runbook: "Nothing is written to Vault. Check the role in Vault, the service account that it is bound to, and whether Vault may create tokenreviews.",
+        severity: "warning",
+        summary: "vault-sync-operator cannot log in to Vault again",
+        runbook: "The operator still has a token, and works until that expires. Check the role in Vault, the service account that it is bound to, and whether Vault may create tokenreviews. Once there is no token any more, OperatorCheckFails fires instead, for the check vault.",
     },
     Alert {
         name: "PushWritesFail",
-        expression: r#"sum by (namespace, job) (rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0 unless on (namespace, job) min by (namespace, job) (konverge_check_status{check="vault"}) < 1"#,
+        expression: PUSH_WRITES_FAIL,
         since: "15m",
         severity: "warning",
         summary: "Writes to Vault fail",
-        runbook: "Vault keeps the last content, and the operator retries. The label error_type of vault_sync_operator_vault_write_errors_total has the cause. If Vault does not serve at all, OperatorCheckFails fires instead, for the check vault.",
+        runbook: "Vault keeps the last content, and the operator retries. The label error_type of vault_sync_operator_vault_write_errors_total has the cause. While Vault does not serve or accepts no login, OperatorCheckFails fires instead, for the check vault.",
     },
     Alert {
         name: "PushDeletionsFail",
-        expression: r#"sum by (namespace, job) (rate(konverge_push_vault_delete_errors_total[10m]) $mine) > 0 unless on (namespace, job) min by (namespace, job) (konverge_check_status{check="vault"}) < 1"#,
+        expression: "sum by (namespace, job) (rate(konverge_push_vault_delete_errors_total[10m]) $mine) > 0",
         since: "30m",
         severity: "warning",
         summary: "Deletions in Vault fail",
@@ -330,6 +388,14 @@ const PUSH_PANELS: &[Panel] = &[
         queries: &[("max (konverge_push_oldest_look_seconds $mine)", "age")],
     },
 ];
+
+/// One outage fires one alert. The check warns of a login that Vault does not accept.
+const ROLL_INHIBITIONS: &[Inhibition] = &[Inhibition {
+    source: "RollVaultFails",
+    target: "OperatorWarns",
+    equal: "namespace, job, check",
+    expression: r#"label_replace((konverge_roll_vault_failing $mine) > 0, "check", "vault", "", "")"#,
+}];
 
 const ROLL_ALERTS: &[Alert] = &[
     Alert {

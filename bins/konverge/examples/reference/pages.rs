@@ -7,7 +7,10 @@ use std::{
 };
 
 use clap::{Command, CommandFactory};
-use konverge_gen::{Files, reference, watching::Alert};
+use konverge_gen::{
+    Files, reference,
+    watching::{Alert, Watching},
+};
 use konverge_jobs::reference::{Annotation, Reason};
 use konverge_kubectl::Permission;
 use serde_json::Value;
@@ -218,8 +221,8 @@ struct Section {
 
 impl Section {
     /// The section of an alert of this program.
-    fn of(alert: &Alert, program: &str) -> Self {
-        let condition = alert.expression.replace(" $mine", "").replace("$program", "PROGRAM");
+    fn of(alert: &Alert, watching: &Watching<'_>, program: &str) -> Self {
+        let condition = watching.condition(alert).replace(" $mine", "").replace("$program", "PROGRAM");
         Self {
             name: alert.name.to_owned(),
             summary: plain(alert.summary, named(alert.name, program)),
@@ -263,19 +266,24 @@ fn named<'a>(alert: &str, program: &'a str) -> &'a str {
 pub(crate) fn alerts(of_manage: &Files) -> Result<String, Box<dyn Error>> {
     let mut text = format!(
         "{GENERATED}# Alerts\n\n`prometheusRule.enabled=true` of the chart installs these alerts. Each has the labels `program` and `severity`. The alerts of one job \
-         or of the zopp server come first, then those of every job that has the series. Words in capitals stand for labels of the alert, and N for its value.\n"
+         or of the zopp server come first, then those of every job that has the series. Words in capitals stand for labels of the alert, and N for its value.\n\n\
+         One outage fires one alert: `unless` keeps an alert silent while another alert is about the same fault. The alerts of every job have further such clauses in the rules of a \
+         job that has an alert of its own for the fault.\n"
     );
     let mut sections = Vec::new();
     for watched in watched::JOBS.iter().chain([&watched::SERVER]) {
         let series = watched.series();
-        sections.extend(watched.watching(&series)?.chosen_alerts().map(|alert| Section::of(alert, watched.program)));
+        let watching = watched.watching(&series)?;
+        sections.extend(watching.chosen_alerts().map(|alert| Section::of(alert, &watching, watched.program)));
     }
     let of_manage = manage::alerts(of_manage)?;
     let rules = of_manage.pointer("/groups/0/rules").and_then(Value::as_array);
     sections.extend(rules.into_iter().flatten().map(|rule| Section::of_rule(rule, MANAGE.1)));
     let (of_all, of_job): (Vec<_>, Vec<_>) = sections.into_iter().partition(Section::is_of_every_job);
     let mut common: BTreeMap<String, Section> = BTreeMap::new();
-    for section in of_all {
+    for mut section in of_all {
+        // The clauses of one job are not those of another.
+        section.condition.truncate(section.condition.find(" unless on (").unwrap_or(section.condition.len()));
         common.entry(section.name.clone()).or_insert(section);
     }
     for section in of_job.into_iter().chain(common.into_values()) {

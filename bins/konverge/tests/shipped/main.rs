@@ -11,10 +11,12 @@ mod guides;
 mod helm;
 mod installed;
 mod node;
+mod outages;
 #[path = "../../../../crates/konverge-new/tests/page/mod.rs"]
 mod page;
 mod reader;
 mod rendered;
+mod rules;
 mod switches;
 mod tutorials;
 mod values;

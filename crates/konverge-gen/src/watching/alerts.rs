@@ -39,13 +39,51 @@ impl Alert {
         }
         json!({
             "alert": self.name,
-            "expr": text(self.expression),
+            "expr": text(&of.condition(self)),
             "for": self.since,
             "labels": { "severity": self.severity, "program": of.program },
             "annotations": annotations,
         })
     }
 }
+
+/// An alert that does not fire while another one fires for the same fault: the inhibit rule of an Alertmanager, as a part of the alert's own condition.
+/// It gets no further field, so that it can be written as a literal.
+#[derive(Debug, Clone, Copy)]
+pub struct Inhibition {
+    /// The alert that fires.
+    pub source: &'static str,
+    /// The alert that does not.
+    pub target: &'static str,
+    /// The labels that both have in common, such as `namespace, job`.
+    pub equal: &'static str,
+    /// The expression that has a series while the source is about the fault. It takes the same words with a dollar sign as the condition of an alert.
+    pub expression: &'static str,
+}
+
+/// The inhibitions of every program: runs fail while something outside is away that a check or a list is about.
+pub(super) const INHIBITIONS: &[Inhibition] = &[
+    Inhibition {
+        source: "OperatorCheckFails",
+        target: "OperatorRunsFail",
+        equal: "namespace, job",
+        expression: A_CHECK_FAILS,
+    },
+    Inhibition {
+        source: "OperatorCheckFails",
+        target: "OperatorSourceFails",
+        equal: "namespace, job",
+        expression: A_CHECK_FAILS,
+    },
+    Inhibition {
+        source: "OperatorRemoteListOld",
+        target: "OperatorRunsFail",
+        equal: "namespace, job",
+        expression: "(konverge_remote_list_age_seconds $mine) > 600",
+    },
+];
+
+const A_CHECK_FAILS: &str = r#"(konverge_check_status{kind!="warning"} $mine) < 1"#;
 
 pub(super) const ALERTS: &[Alert] = &[
     Alert {
@@ -86,7 +124,7 @@ pub(super) const ALERTS: &[Alert] = &[
         since: "30m",
         severity: "warning",
         summary: "Reconciliations by {{ $labels.controller }} in $program keep failing",
-        runbook: "Some objects are not in the desired state. `konverge_reconcile_errors_total` has the reasons; the events and conditions of the objects show which ones. The operator retries them with growing pauses.",
+        runbook: "Some objects are not in the desired state. `konverge_reconcile_errors_total` has the reasons; the events and conditions of the objects show which ones. The operator retries them with growing pauses. While a check of the program fails, OperatorCheckFails fires instead; while a list is old, OperatorRemoteListOld does.",
     },
     Alert {
         name: "OperatorPanics",
@@ -166,7 +204,7 @@ pub(super) const ALERTS: &[Alert] = &[
         since: "30m",
         severity: "warning",
         summary: "The source {{ $labels.source }} of $program keeps failing",
-        runbook: "The program does not notice changes outside, and keeps to the last known state. The label reason of konverge_external_errors_total has the cause, and `/readyz?verbose` its text.",
+        runbook: "The program does not notice changes outside, and keeps to the last known state. The label reason of konverge_external_errors_total has the cause, and `/readyz?verbose` its text. While a check of the program fails, OperatorCheckFails fires instead.",
     },
     Alert {
         name: "OperatorRemoteListOld",
@@ -174,7 +212,7 @@ pub(super) const ALERTS: &[Alert] = &[
         since: "5m",
         severity: "warning",
         summary: "$program has not been able to list the collection {{ $labels.collection }} for {{ $value }} seconds",
-        runbook: "The server is away or refuses the credential. Objects keep their items, and changes on the server are not noticed. The conditions of the objects and the log have the cause. Raise the threshold if the interval is longer than 200 seconds.",
+        runbook: "The server is away or refuses the credential. Objects keep their items, and changes on the server are not noticed. The conditions of the objects and the log have the cause. Raise the threshold if the interval is longer than 200 seconds. Where the program has an alert of its own about the server, that one fires instead.",
     },
     Alert {
         name: "OperatorRemoteDrift",

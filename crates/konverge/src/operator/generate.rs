@@ -6,7 +6,7 @@ use konverge_gen::{
     chart::{self, Chart},
     files::FilesError,
     reference,
-    watching::{self, Alert, Panel, Series, Watching},
+    watching::{self, Alert, Inhibition, Panel, Series, Watching},
 };
 use prometheus_client::registry::Registry;
 use serde_json::Value;
@@ -40,8 +40,8 @@ pub(super) fn files(operator: &Operator, namespace: &str) -> Result<Files, Gener
     }
     let (table, series) = series(operator);
     files.text("reference.md", reference_page(operator, &table));
-    let (alerts, panels) = watched(operator);
-    let watching = Watching::new(operator.program, &series).alerts(&alerts).panels(&panels);
+    let watched = Watched::of(operator);
+    let watching = watched.watching(operator.program, &series);
     let dashboard = serde_json::to_string_pretty(&watching.dashboard()).map_err(GenerateError::Object)?;
     files.text("dashboard.json", dashboard + "\n");
     files.objects_apart("alerts.yaml", &[watching.prometheus_rule(namespace)])?;
@@ -57,8 +57,8 @@ pub(super) fn helm_chart(operator: &Operator) -> Result<Files, GenerateError> {
     chart.crds = operator.crds(namespace);
     chart.rbac = operator.grant(namespace).objects().map_err(GenerateError::Object)?;
     chart.others = others(operator, namespace)?;
-    let ((_, series), (alerts, _)) = (series(operator), watched(operator));
-    chart.alerts = vec![Watching::new(operator.program, &series).alerts(&alerts).prometheus_rule(namespace)];
+    let ((_, series), watched) = (series(operator), Watched::of(operator));
+    chart.alerts = vec![watched.watching(operator.program, &series).prometheus_rule(namespace)];
     Ok(chart.files()?)
 }
 
@@ -71,9 +71,24 @@ fn others(operator: &Operator, namespace: &str) -> Result<Vec<Value>, GenerateEr
 }
 
 /// The alerts and panels of its parts.
-fn watched(operator: &Operator) -> (Vec<Alert>, Vec<Panel>) {
-    let alerts = operator.parts.iter().flat_map(|part| part.alerts().iter().copied()).collect();
-    (alerts, operator.parts.iter().flat_map(|part| part.panels().iter().copied()).collect())
+struct Watched {
+    alerts: Vec<Alert>,
+    inhibitions: Vec<Inhibition>,
+    panels: Vec<Panel>,
+}
+
+impl Watched {
+    fn of(operator: &Operator) -> Self {
+        Self {
+            alerts: operator.parts.iter().flat_map(|part| part.alerts()).copied().collect(),
+            inhibitions: operator.parts.iter().flat_map(|part| part.inhibitions()).copied().collect(),
+            panels: operator.parts.iter().flat_map(|part| part.panels()).copied().collect(),
+        }
+    }
+
+    fn watching<'a>(&'a self, program: &'a str, series: &'a Series) -> Watching<'a> {
+        Watching::new(program, series).alerts(&self.alerts).inhibitions(&self.inhibitions).panels(&self.panels)
+    }
 }
 
 /// The series that the program has when it runs: a table of them, and their names.

@@ -100,8 +100,10 @@ async fn a_token_that_is_refused_costs_one_request_per_pause_and_its_replacement
         }
         // The machine may be slow, so that a pause ends meanwhile.
         assert!(front.journal().len() <= 3, "{:?}", front.journal());
+        assert!(openzro.outage().is_some_and(|cause| cause.contains("token")), "{:?}", openzro.outage());
         std::fs::write(&file, format!("{}\n", account.tokens["admin"])).unwrap();
         eventually(SOON, || async { openzro.list(&Collection::Groups).await.ok() }).await.unwrap();
+        assert_eq!(openzro.outage(), None);
     }
 }
 
@@ -118,7 +120,7 @@ async fn a_hang_costs_only_its_caller() {
     };
     let (hung, ()) = tokio::join!(hangs, answered);
     assert!(matches!(hung.unwrap_err().cause, Cause::Timeout { .. }));
-    assert!(openzro.pause().is_none());
+    assert!(openzro.outage().is_none());
 }
 
 #[tokio::test]
