@@ -343,7 +343,9 @@ impl<R: Remote> Remotes<R> {
         if missing.is_empty() {
             return Ok(items);
         }
-        let message = format!("waits for the {noun} {}", konverge_core::names::few(missing));
+        let (them, names) = if missing.len() == 1 { ("it", "the name") } else { ("them", "the names") };
+        let missing = konverge_core::names::few(missing.into_iter().map(|name| format!("{noun} {name}")));
+        let message = format!("waits for {missing}, which the server does not have; create {them}, or correct {names}");
         Err(Failure::after(LOOK_WHILE_WAITING, "WaitingForReference", message))
     }
 

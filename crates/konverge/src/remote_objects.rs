@@ -103,7 +103,11 @@ pub(crate) fn trigger<K: Object, R: Remote>(
 type Changes = Option<tokio::sync::mpsc::UnboundedReceiver<Subject>>;
 
 async fn next_key(mut changes: Changes) -> Option<(ObjectKey, Changes)> {
-    let Subject { namespace, name, .. } = changes.as_mut()?.recv().await?;
+    let Some(receiver) = changes.as_mut() else {
+        // The program was given no client, so there is no server whose items could change.
+        return std::future::pending().await;
+    };
+    let Subject { namespace, name, .. } = receiver.recv().await?;
     Some((ObjectKey { namespace, name }, changes))
 }
 
@@ -287,4 +291,14 @@ impl<K: Object + Writable> ObjectLedger<'_, K> {
 /// An error of the cluster as one of the layer beneath. It had no effect on the server.
 fn failure(error: &Error) -> Failure {
     Failure::new(error.class(), error.reason(), in_one_line(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_client_nothing_changes_and_the_stream_does_not_end() {
+        assert!(next_key(None).now_or_never().is_none());
+    }
 }

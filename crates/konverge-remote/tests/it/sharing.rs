@@ -179,7 +179,12 @@ async fn references_wait_for_items_and_items_wait_for_those_who_refer_to_them() 
     user.tell(&remotes, 1, Interest::default().refers_to("", "group"));
     let names = ["group".to_owned()];
     let missing = remotes.resolve("", &names).await.unwrap_err();
-    assert_eq!((missing.reason(), missing.to_string().as_str()), ("WaitingForReference", "waits for the item group"));
+    assert_eq!(missing.reason(), "WaitingForReference");
+    let next = "waits for item group, which the server does not have; create it, or correct the name";
+    assert_eq!(missing.to_string(), next);
+    let both = remotes.resolve("", &["group".to_owned(), "other".to_owned()]).await.unwrap_err();
+    let next = "waits for item group, item other, which the server does not have; create them, or correct the names";
+    assert_eq!(both.to_string(), next);
 
     let owner = object("owner", "u-1");
     let item = settled(&remotes, &owner, 1, "group").await;

@@ -54,7 +54,8 @@ fn of_record(resource: &NetworkResource, name: String, settings: &Settings) -> B
 
 /// The address of a Service, or why it has none.
 fn address(service: Option<&Service>, name: &str) -> Result<IpAddr, String> {
-    let service = service.ok_or_else(|| format!("waits for the Service {name}"))?;
+    let service =
+        service.ok_or_else(|| format!("waits for the Service {name}; create it, or correct spec.serviceRef"))?;
     let spec = service.spec.clone().unwrap_or_default();
     match spec.type_.as_deref() {
         None | Some("ClusterIP") => {}

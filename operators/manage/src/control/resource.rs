@@ -79,7 +79,10 @@ async fn place(
     }
     let Some(network) = current_network(spec, &namespace, peers, settings) else {
         let message = match &spec.network_ref {
-            Some(reference) => format!("waits for the network of OZRoutingPeer {}", reference.name),
+            Some(reference) => format!(
+                "waits for the network of OZRoutingPeer {}; create that object, or read in its status why it has none",
+                reference.name
+            ),
             None => {
                 "waits for an OZRoutingPeer, whose network is the default; or give spec.networkID or spec.networkRef"
                     .to_owned()

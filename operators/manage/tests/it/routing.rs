@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use konverge::kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use konverge_manage::api::{
     v1::{OZGroup, OZPolicy, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
@@ -331,6 +331,32 @@ async fn the_routes_of_a_routing_peer_are_resources_that_follow_its_spec() {
     stage.delete(&peers, "router").await;
     stage.gone(&peers, "router").await;
     assert!(addresses(&stage).await.is_empty() && stage.on_server(&Collection::Networks).await.is_empty());
+}
+
+/// What a spec says of routes and pods is read before anything is made.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_spec_makes_nothing() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--cluster-name=prod"]).await;
+    let peers = stage.api::<OZRoutingPeer>();
+    for (name, spec, expected) in [
+        ("route", json!({ "routes": ["10.0.0.0/8", "nonsense"] }), "\"nonsense\""),
+        ("volume", json!({ "volumes": [{ "name": "v", "hostPath": "nowhere" }] }), "no Deployment can have"),
+    ] {
+        stage.create(&peers, &peer(name, spec)).await;
+        let stalled = stage.says(&peers, name, "Stalled", "InvalidSpec").await.status.unwrap();
+        let message = &stalled.standard.conditions.get("Stalled").unwrap().message;
+        assert!(message.contains(expected), "{message}");
+    }
+    let routers = stage.api::<NetworkRouter>();
+    let pods = json!({ "spec": { "containers": "nonsense" } });
+    let spec = json!({ "dnsZoneRef": { "name": "prod.example" }, "workloadOverride": { "podTemplate": pods } });
+    stage.create(&routers, &NetworkRouter::new("edge", serde_json::from_value(spec).unwrap())).await;
+    stage.says(&routers, "edge", "Stalled", "InvalidSpec").await;
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+    let all = ListParams::default();
+    assert!(stage.api::<OZGroup>().list(&all).await.unwrap().items.is_empty());
+    assert!(stage.api::<Group>().list(&all).await.unwrap().items.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -124,7 +124,9 @@ impl NetworkRouterReconciler {
         group.metadata = self.metadata(router)?;
         let group = children::apply(context, &group).await?;
         let Some(id) = group.and_then(|group| group.status.as_ref()?.group_id.clone()) else {
-            return Ok(Err(format!("waits for Group {namespace}/{name}, which is not in openZro yet")));
+            return Ok(Err(format!(
+                "waits for its Group {namespace}/{name}, whose status says why it is not in openZro yet"
+            )));
         };
         let reference = GroupReference { id: Some(id.clone()), ..GroupReference::default() };
         let spec =
@@ -133,7 +135,9 @@ impl NetworkRouterReconciler {
         key.metadata = self.metadata(router)?;
         let key = children::apply(context, &key).await?;
         if key.is_none_or(|key| key.status.as_ref().is_none_or(|status| status.setup_key_id.is_none())) {
-            return Ok(Err(format!("waits for SetupKey {namespace}/{name}")));
+            return Ok(Err(format!(
+                "waits for its SetupKey {namespace}/{name}, whose status says why it is not in openZro yet"
+            )));
         }
         Ok(Ok(id))
     }
@@ -143,6 +147,21 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
     type Error = Error;
 
     async fn apply(&self, router: Arc<NetworkRouter>, context: Context<NetworkRouter>) -> Result<Action, Error> {
+        let (owner, name) = (Owner::of(&*router)?, child_name(&router));
+        let instance = router.name_any();
+        let selector = [("app.kubernetes.io/name", "networkrouter"), ("app.kubernetes.io/instance", &instance)];
+        let (secret, wishes) = (SetupKey::secret_name(&name), wishes(&router));
+        let workload = Workload {
+            name: &name,
+            namespace: &router.namespace().unwrap_or_default(),
+            owner: &owner,
+            selector: selector.map(|(label, value)| (label.to_owned(), value.to_owned())).into(),
+            secret: (&secret, SetupKey::SECRET_KEY),
+            wishes: &wishes,
+        };
+        // Before the first write: an invalid spec makes nothing.
+        let pods = workload::desired(&context, &workload, &self.settings)?;
+
         let binding = network(&router, &self.settings);
         let desired = DesiredNetwork { name: binding.name.clone() };
         let standing = context.remote(&self.collections.networks).apply(&binding, &desired).await?;
@@ -161,19 +180,7 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
         let standing = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
         context.status(|status| status.routing_peer_id = Some(standing.item.id().to_owned()));
 
-        let (owner, name) = (Owner::of(&*router)?, child_name(&router));
-        let instance = router.name_any();
-        let selector = [("app.kubernetes.io/name", "networkrouter"), ("app.kubernetes.io/instance", &instance)];
-        let (secret, wishes) = (SetupKey::secret_name(&name), wishes(&router));
-        let workload = Workload {
-            name: &name,
-            namespace: &router.namespace().unwrap_or_default(),
-            owner: &owner,
-            selector: selector.map(|(label, value)| (label.to_owned(), value.to_owned())).into(),
-            secret: (&secret, SetupKey::SECRET_KEY),
-            wishes: &wishes,
-        };
-        if let Some(waits) = workload::apply(&context, &workload, &self.settings).await? {
+        if let Some(waits) = workload::apply(&context, &workload, &pods).await? {
             context.progressing(Why::WaitingForPods, waits);
         }
         Ok(Action::Done)

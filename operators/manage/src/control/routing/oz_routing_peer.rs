@@ -252,13 +252,18 @@ impl OzRoutingPeerReconciler {
 
 impl OzRoutingPeerReconciler {
     /// Makes one resource exist for each route, and withdraws those of former routes.
-    async fn routes(&self, context: &Context<OZRoutingPeer>, network: &str, group: &str) -> Result<(), Error> {
+    async fn routes(
+        &self,
+        context: &Context<OZRoutingPeer>,
+        routes: &BTreeSet<String>,
+        network: &str,
+        group: &str,
+    ) -> Result<(), Error> {
         let peer = Arc::clone(context.object());
-        let routes = routes(&peer.spec).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
         let remote = context.remote(&self.collections.resources);
         // A route that fails does not keep the others from their place.
         let mut first_error = None;
-        for route in &routes {
+        for route in routes {
             let binding = route_binding(&peer, route, &self.settings);
             let desired = desired_route(&binding, route, network, group);
             match remote.apply(&binding, &desired).await {
@@ -297,23 +302,9 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
     type Error = Error;
 
     async fn apply(&self, peer: Arc<OZRoutingPeer>, context: Context<OZRoutingPeer>) -> Result<Action, Error> {
-        let network = self.network(&peer, &context).await?;
-        let Some(group) = self.group(&peer, &context).await? else {
-            let (namespace, name) = (peer.namespace().unwrap_or_default(), peer.name_any());
-            context.progressing(Why::Dependency, format!("waits for OZGroup {namespace}/{name}"));
-            return Ok(Action::After(LOOK_AGAIN));
-        };
-        let place = Place { name: peer.name_any(), key: "setupKey".to_owned() };
-        self.setup_key(&peer, &context, &group, &place).await?;
-        let binding = router(&peer, &group, &self.settings);
-        let desired = DesiredRouter { network: network.clone(), group: group.clone() };
-        let standing = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
-        context.status(|status| status.router_id = Some(standing.item.id().to_owned()));
-        let routes = self.routes(&context, &network, &group).await;
-
         let (owner, name) = (Owner::of(&*peer)?, peer.name_any());
         let selector = [("app.kubernetes.io/name", "openzro-router"), ("app.kubernetes.io/instance", &name)];
-        let wishes = wishes(&peer);
+        let (place, wishes) = (Place { name: name.clone(), key: "setupKey".to_owned() }, wishes(&peer));
         let workload = Workload {
             name: &name,
             namespace: &peer.namespace().unwrap_or_default(),
@@ -322,7 +313,22 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
             secret: (&place.name, &place.key),
             wishes: &wishes,
         };
-        let waits = workload::apply(&context, &workload, &self.settings).await?;
+        // Before the first write: an invalid spec makes nothing.
+        let routes = valid_routes(&peer.spec)?;
+        let pods = workload::desired(&context, &workload, &self.settings)?;
+
+        let network = self.network(&peer, &context).await?;
+        let Some(group) = self.group(&peer, &context).await? else {
+            context.progressing(Why::Dependency, waits_for_group(&peer));
+            return Ok(Action::After(LOOK_AGAIN));
+        };
+        self.setup_key(&peer, &context, &group, &place).await?;
+        let binding = router(&peer, &group, &self.settings);
+        let desired = DesiredRouter { network: network.clone(), group: group.clone() };
+        let standing = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
+        context.status(|status| status.router_id = Some(standing.item.id().to_owned()));
+        let routes = self.routes(&context, &routes, &network, &group).await;
+        let waits = workload::apply(&context, &workload, &pods).await?;
 
         // Last, because neither a token that may not write settings nor a route that openZro refuses must keep the pods from running.
         let is_exempt = peer.spec.exempt_from_admission.unwrap_or(true);
@@ -443,6 +449,7 @@ pub(crate) async fn plan(
 ) -> Result<PeerPlan, Error> {
     let (recorded_keys, recorded_routes) = recorded;
     let (binding, is_going) = (network(peer, settings), peer.metadata.deletion_timestamp.is_some());
+    let wanted = if is_going { BTreeSet::new() } else { valid_routes(&peer.spec)? };
     let is_own_group = |group: &&Arc<OZGroup>| {
         group.metadata.namespace == peer.metadata.namespace && group.metadata.name == peer.metadata.name
     };
@@ -450,20 +457,12 @@ pub(crate) async fn plan(
     let key = match (&group, is_going) {
         (_, true) => None,
         (Some(group), false) => Some(desired_key(peer, group, local, &collections.groups, settings).await?),
-        (None, false) => {
-            let (namespace, name) = (peer.namespace().unwrap_or_default(), peer.name_any());
-            return Err(Error::after(LOOK_AGAIN, Why::Dependency, format!("waits for OZGroup {namespace}/{name}")));
-        }
+        (None, false) => return Err(Error::after(LOOK_AGAIN, Why::Dependency, waits_for_group(peer))),
     };
     let keys = setup_key::planned(setup_key(peer, settings), key, &collections.setup_keys, recorded_keys).await?;
     let group = group.unwrap_or_default();
     let shared = shared_network(peer, peers, settings).filter(|shared| network_id(peer) == Some(shared.as_str()));
     let id = network_id(peer).unwrap_or_default().to_owned();
-    let wanted = if is_going {
-        BTreeSet::new()
-    } else {
-        routes(&peer.spec).map_err(|why| Error::permanent(Why::InvalidSpec, why))?
-    };
     let parts: BTreeSet<String> = wanted.iter().map(|route| route_part(route)).collect();
     let dropped = route_parts(peer, recorded_routes).into_iter().filter(|part| !parts.contains(part));
     let dropped: Vec<_> = dropped.map(|part| (part_binding(peer, &part, settings), None)).collect();
@@ -489,6 +488,15 @@ fn routes(spec: &OZRoutingPeerSpec) -> Result<BTreeSet<String>, String> {
         subnet.ok_or_else(|| format!("spec.routes has {route:?}; use a subnet such as 10.0.0.0/8"))
     };
     spec.routes.iter().map(read).collect()
+}
+
+fn valid_routes(spec: &OZRoutingPeerSpec) -> Result<BTreeSet<String>, Error> {
+    routes(spec).map_err(|why| Error::permanent(Why::InvalidSpec, why))
+}
+
+fn waits_for_group(peer: &OZRoutingPeer) -> String {
+    let (namespace, name) = (peer.namespace().unwrap_or_default(), peer.name_any());
+    format!("waits for its OZGroup {namespace}/{name}, whose status says why it is not in openZro yet")
 }
 
 /// The part of a route in the record.

@@ -166,21 +166,35 @@ pub(super) fn declare(access: &mut Access) {
     access.to::<PodDisruptionBudget>(&(), &["create", "get", "patch"]);
 }
 
-/// Makes the Deployment and its budget as desired. Returns why pods are not available yet; `None` if all are.
-pub(super) async fn apply<K>(
-    context: &Context<K>,
-    workload: &Workload<'_>,
-    settings: &Settings,
-) -> Result<Option<String>, Error>
+/// The objects of a routing workload.
+pub(super) struct Desired {
+    deployment: Deployment,
+    budget: PodDisruptionBudget,
+}
+
+/// Returns the Deployment and its budget, or why there can be none. Writes nothing.
+pub(super) fn desired<K>(context: &Context<K>, workload: &Workload<'_>, settings: &Settings) -> Result<Desired, Error>
 where
     K: Object + Writable,
 {
     let invalid = |why: String| Error::permanent(Why::InvalidSpec, why);
     let key = ObjectKey { namespace: Some(workload.namespace.to_owned()), name: workload.name.to_owned() };
     let existing = context.watched::<Deployment>()?.get(&key);
-    let desired = workload.deployment(settings, existing.as_deref()).map_err(invalid)?;
-    let observed = children::apply(context, &desired).await?;
-    let budget = workload.budget(settings, &desired).map_err(invalid)?;
+    let deployment = workload.deployment(settings, existing.as_deref()).map_err(invalid)?;
+    let budget = workload.budget(settings, &deployment).map_err(invalid)?;
+    Ok(Desired { deployment, budget })
+}
+
+/// Makes the Deployment and its budget as desired. Returns why pods are not available yet; `None` if all are.
+pub(super) async fn apply<K>(
+    context: &Context<K>,
+    workload: &Workload<'_>,
+    desired: &Desired,
+) -> Result<Option<String>, Error>
+where
+    K: Object + Writable,
+{
+    let observed = children::apply(context, &desired.deployment).await?;
     let budgets = Api::<PodDisruptionBudget>::namespaced(context.client().clone(), workload.namespace);
     let known = match budgets.get_opt(workload.name).await {
         // The role of the original does not have budgets, and the pods run without one.
@@ -196,7 +210,7 @@ where
         context.event(EventType::Normal, "DisruptionBudgetNotOurs", "Reconcile", note);
         return Ok(waits(observed.as_deref(), workload.name));
     }
-    let _ = context.applier().apply(&budget, known.as_ref()).await?;
+    let _ = context.applier().apply(&desired.budget, known.as_ref()).await?;
     Ok(waits(observed.as_deref(), workload.name))
 }
 
