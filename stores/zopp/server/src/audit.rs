@@ -1,7 +1,8 @@
 //! The audit rows that belong to no change (reads and refusals), written behind the request's back.
 //!
 //! Changes write their rows themselves, in their own transaction. These here go through a bounded queue, in batches, so that a
-//! read costs no commit; when the queue is full the request waits, so that no row is lost. The queue is emptied at shutdown.
+//! read costs no commit; when the queue is full the request waits, so that no row is lost. A batch gathers rows for
+//! `GATHER`, which a crash loses. The queue is emptied at shutdown.
 //! While the database takes no changes, as on a full disk, reads go on: the last `KEPT` rows wait in memory, and the metrics count those that are
 //! lost.
 //!
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +34,9 @@ const QUEUE: usize = 1024;
 const KEPT: usize = 1024;
 /// Rows per transaction at most.
 const BATCH: usize = 256;
-/// How often the counts of folded rows are written. A crash loses the counts of so long, and no row.
+/// For so long a batch waits for more rows. Each batch is a commit, which costs the database more than the reads that it tells of.
+const GATHER: Duration = Duration::from_millis(20);
+/// How often the counts of folded rows are written. A crash loses the counts of so long.
 const FLUSH: Duration = Duration::from_secs(10);
 /// How often rows that are too old are deleted.
 const PRUNE: Duration = Duration::from_hours(1);
@@ -148,7 +151,11 @@ impl Writer {
                 self.write(counts).await;
                 return;
             }
-            let (mut writes, mut waiting) = (Vec::with_capacity(count), Vec::new());
+            // Nobody waits for these rows.
+            if !self.required {
+                gather(&mut receiver, &mut handed, &finished).await;
+            }
+            let (mut writes, mut waiting) = (Vec::with_capacity(handed.len()), Vec::new());
             for Handed { row, at, written } in handed.drain(..) {
                 writes.extend(self.fold.admit(row, at));
                 waiting.extend(written);
@@ -191,6 +198,19 @@ impl Writer {
             self.fold.forget();
         }
         false
+    }
+}
+
+/// Adds the rows that come soon, up to a whole batch.
+async fn gather(receiver: &mut mpsc::Receiver<Handed>, handed: &mut Vec<Handed>, finished: &CancellationToken) {
+    let until = Instant::now() + GATHER;
+    while handed.len() < BATCH {
+        let room = BATCH - handed.len();
+        tokio::select! {
+            count = receiver.recv_many(handed, room) => if count == 0 { return },
+            () = sleep_until(until) => return,
+            () = finished.cancelled() => return,
+        }
     }
 }
 

@@ -29,7 +29,8 @@ use crate::{
     state::State,
     status::{denied, exhausted, from_store},
     store::{
-        Action, AuditRow, Authority, ContentSize, EnvironmentRow, Need, PrincipalRow, ProjectRow, Scope, StoreError,
+        Action, AuditRow, Authority, ContentSize, EnvironmentRow, Need, PrincipalRow, ProjectRow, Scope, SecretRow,
+        StoreError,
     },
     validate,
 };
@@ -223,8 +224,8 @@ impl Call {
     }
 
     /// Had the environment this tag when its place was looked up?
-    pub(crate) fn has_tag(&self, known: Option<&str>) -> bool {
-        known == Some(self.content.tag.as_str())
+    pub(crate) fn has_tag(&self, known: &str) -> bool {
+        known == self.content.tag
     }
 
     /// Ends the call: records what must be recorded and turns the result into an answer.
@@ -357,13 +358,31 @@ impl Call {
         Ok((place, environment))
     }
 
-    /// Looks up anew what was remembered for the call, if that is why the change was not made. Then the call begins anew.
+    /// One secret of the environment that the call is about. If the place is remembered, the statement that reads depends on what is remembered.
+    pub(crate) async fn secret(&self, environment_id: &str, key: &str) -> Result<Option<SecretRow>, StoreError> {
+        let store = &self.state.store;
+        if self.caller.remembered.is_none() {
+            return store.secret(environment_id, key).await;
+        }
+        // So much was reserved for it.
+        let bytes = reading::largest(self.content.bytes, store.limits());
+        store.secret_by(&self.row.authority, environment_id, key, bytes).await
+    }
+
+    /// Looks up anew what was remembered for the call, if that is why it failed. Then the call begins anew.
     pub(crate) async fn look_again(&mut self, error: &StoreError) -> Result<bool, Status> {
-        let is_different = matches!(error, StoreError::RightsChanged | StoreError::Revoked(_) | StoreError::Missing);
+        let is_different =
+            matches!(error, StoreError::RightsChanged | StoreError::Revoked(_) | StoreError::EnvironmentGone);
         if self.caller.remembered.is_none() || !is_different {
             return Ok(false);
         }
-        self.caller.look_again(&self.state).await?;
+        if let Err(status) = self.caller.look_again(&self.state).await {
+            if status.code() == Code::Unauthenticated {
+                let AuditRow { principal_id, client_ip, action, .. } = &self.row;
+                self.row = row_of_nobody(principal_id.clone(), client_ip.clone(), *action);
+            }
+            return Err(status);
+        }
         let principal = &self.caller.principal;
         self.row.authority = Authority::of(&principal.id, principal.user_id.as_deref());
         (self.row.workspace_id, self.row.project_id, self.row.environment_id) = (None, None, None);
@@ -468,14 +487,14 @@ async fn record_unproven<M>(state: &State, request: &Request<M>, action: Action,
     let claimed = request.metadata().get(PRINCIPAL_ID_KEY).and_then(|id| id.to_str().ok());
     // Only what can be an id is worth a place in the record.
     let claimed = claimed.and_then(|id| uuid::Uuid::try_parse(id).ok()).map(|id| id.to_string());
-    let row = AuditRow {
-        principal_id: NOBODY.into(),
-        resource_id: claimed.unwrap_or_default(),
-        client_ip: client_ip(request),
-        ..blank_row(action, "principal")
-    };
+    let row = row_of_nobody(claimed.unwrap_or_default(), client_ip(request), action);
     // A refusal is never held up by its row.
     let _ = state.audit.record(refusal(row, status)).await;
+}
+
+/// The row of a request that nobody made, in the name of a principal.
+fn row_of_nobody(claimed: String, client_ip: Option<String>, action: Action) -> AuditRow {
+    AuditRow { principal_id: NOBODY.into(), resource_id: claimed, client_ip, ..blank_row(action, "principal") }
 }
 
 /// The signature over the workspace key that a request hands over. Stock clients send none.

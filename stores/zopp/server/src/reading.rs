@@ -29,7 +29,7 @@ pub(crate) fn of_history(content: &ContentSize, limits: &Limits) -> u64 {
 }
 
 /// The largest value that there can be.
-fn largest(bytes: i64, limits: &Limits) -> u64 {
+pub(crate) fn largest(bytes: i64, limits: &Limits) -> u64 {
     u64::from(limits.value_bytes).min(unsigned(bytes))
 }
 

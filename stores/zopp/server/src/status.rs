@@ -22,6 +22,7 @@ pub(crate) fn from_store(error: StoreError) -> Status {
     match error {
         StoreError::Duplicate => Status::already_exists("it exists already"),
         StoreError::Missing => Status::not_found("it does not exist (any more)"),
+        StoreError::EnvironmentGone => Status::not_found("the environment does not exist (any more)"),
         StoreError::KeyTaken => Status::already_exists(
             "this public key belongs to another principal; make a new key pair for each principal",
         ),

@@ -1,7 +1,7 @@
-//! A memory of the last look at a principal and a place, for the next change of a secret by the same principal in the same place.
+//! A memory of the last look at a principal and a place, for the next call of the same principal about a secret in the same place.
 //!
-//! It saves such a change its look at the database. It is safe because the change itself depends on all that was remembered ([`Authority`]): if any of
-//! it is different in the transaction that writes, nothing is written, and the call looks again. The key of a principal and the names of places never change.
+//! It saves such a call its look at the database. It is safe because the statement that reads or writes depends on all that was remembered ([`Authority`]):
+//! if any of it is different by then, nothing is shown or written, and the call looks again. The key of a principal and the names of places never change.
 //!
 //! [`Authority`]: crate::store::Authority
 
@@ -10,12 +10,15 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use konverge_zopp_proto::method_path;
+
 use crate::{rbac::Role, store::KnownCaller};
 
-/// The calls that remember. Their handlers look again if something is different.
-pub(crate) const CALLS: [&str; 2] = ["UpsertSecret", "DeleteSecret"];
-/// Places of principals. When there are more, all are forgotten.
-const CAPACITY: usize = 512;
+/// The calls that remember, and the role that each needs. Their handlers look again if something is different.
+const CALLS: [(&str, Role); 3] =
+    [("UpsertSecret", Role::Write), ("DeleteSecret", Role::Write), ("GetSecret", Role::Read)];
+/// Places of principals. For one more, another one is forgotten.
+const CAPACITY: usize = 1024;
 
 /// Principals in environments, by the names of these.
 #[derive(Debug, Default)]
@@ -24,26 +27,23 @@ pub(crate) struct KnownCallers(Mutex<HashMap<Key, KnownCaller>>);
 type Key = (String, [String; 3]);
 
 impl KnownCallers {
-    /// Returns the last look at a principal in an environment.
-    pub(crate) fn get(&self, principal_id: &str, names: [&str; 3]) -> Option<KnownCaller> {
-        self.lock().get(&key(principal_id, names)).cloned()
+    /// Returns the last look at a principal in an environment, if it had the role there. A refusal is looked up each time.
+    pub(crate) fn get(&self, principal_id: &str, names: [&str; 3], role: Role) -> Option<KnownCaller> {
+        self.lock().get(&key(principal_id, names)).filter(|known| may(known, role)).cloned()
     }
 
-    /// Remembers a principal that may write to an environment. A refusal is looked up each time.
+    /// Remembers a principal that may read an environment.
     pub(crate) fn remember(&self, names: [&str; 3], known: &KnownCaller) {
-        let may_write = known.principal.disabled_at.is_none()
-            && known
-                .located
-                .as_ref()
-                .is_some_and(|place| place.environment.is_some() && place.grants.allow(Role::Write));
-        if !may_write {
+        if !may(known, Role::Read) {
             return;
         }
+        let key = key(&known.principal.id, names);
         let mut all = self.lock();
-        if all.len() >= CAPACITY {
-            all.clear();
+        if all.len() >= CAPACITY && !all.contains_key(&key) {
+            let any = all.keys().next().cloned();
+            any.and_then(|any| all.remove(&any));
         }
-        all.insert(key(&known.principal.id, names), known.clone());
+        all.insert(key, known.clone());
     }
 
     /// Forgets a principal in an environment.
@@ -54,6 +54,17 @@ impl KnownCallers {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, KnownCaller>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The role that the call of this full path needs, if it remembers.
+pub(crate) fn role_for(method: &str) -> Option<Role> {
+    CALLS.iter().find(|(call, _)| method_path(call) == method).map(|(_, role)| *role)
+}
+
+fn may(known: &KnownCaller, role: Role) -> bool {
+    let place = known.located.as_ref();
+    known.principal.disabled_at.is_none()
+        && place.is_some_and(|place| place.environment.is_some() && place.grants.allow(role))
 }
 
 fn key(principal_id: &str, names: [&str; 3]) -> Key {
@@ -70,7 +81,8 @@ mod tests {
 
     const NAMES: [&str; 3] = ["acme", "backend", "production"];
 
-    fn known(id: &str, owner: bool) -> KnownCaller {
+    /// A principal with a role.
+    fn known(id: &str, role: Option<Role>) -> KnownCaller {
         KnownCaller {
             principal: PrincipalRow {
                 id: id.to_owned(),
@@ -95,39 +107,57 @@ mod tests {
                     updated_at: 0,
                 }),
                 content: ContentSize::default(),
-                grants: Grants { human: true, owner, ..Grants::default() },
+                grants: Grants { human: true, user: role, ..Grants::default() },
             }),
         }
     }
 
     #[test]
-    fn a_principal_that_may_write_is_remembered_where_it_may() {
+    fn a_principal_is_remembered_where_it_has_the_role() {
         let callers = KnownCallers::default();
-        callers.remember(NAMES, &known("a", true));
-        assert_eq!(callers.get("a", NAMES), Some(known("a", true)));
-        assert_eq!(callers.get("a", ["acme", "backend", "staging"]), None);
-        assert_eq!(callers.get("b", NAMES), None);
+        let (writer, reader) = (known("a", Some(Role::Write)), known("b", Some(Role::Read)));
+        callers.remember(NAMES, &writer);
+        callers.remember(NAMES, &reader);
+        assert_eq!(callers.get("a", NAMES, Role::Write), Some(writer.clone()));
+        assert_eq!(callers.get("a", NAMES, Role::Read), Some(writer));
+        assert_eq!(callers.get("b", NAMES, Role::Read), Some(reader));
+        assert_eq!(callers.get("b", NAMES, Role::Write), None, "perhaps it may by now");
+        assert_eq!(callers.get("a", ["acme", "backend", "staging"], Role::Read), None);
+        assert_eq!(callers.get("c", NAMES, Role::Read), None);
         callers.forget("a", NAMES);
-        assert_eq!(callers.get("a", NAMES), None);
+        assert_eq!(callers.get("a", NAMES, Role::Read), None);
     }
 
     #[test]
     fn a_refusal_is_not_remembered() {
         let callers = KnownCallers::default();
-        callers.remember(NAMES, &known("a", false));
-        callers.remember(NAMES, &KnownCaller { located: None, ..known("b", true) });
-        let mut disabled = known("c", true);
+        callers.remember(NAMES, &known("a", None));
+        callers.remember(NAMES, &KnownCaller { located: None, ..known("b", Some(Role::Admin)) });
+        let mut disabled = known("c", Some(Role::Admin));
         disabled.principal.disabled_at = Some(1);
         callers.remember(NAMES, &disabled);
         assert!(callers.lock().is_empty());
     }
 
     #[test]
-    fn what_is_remembered_has_a_bound() {
+    fn what_is_remembered_has_a_bound_and_only_one_more_makes_room() {
         let callers = KnownCallers::default();
-        for number in 0..=CAPACITY {
-            callers.remember(NAMES, &known(&number.to_string(), true));
+        for number in 0..CAPACITY {
+            callers.remember(NAMES, &known(&number.to_string(), Some(Role::Read)));
         }
-        assert_eq!(callers.lock().len(), 1);
+        callers.remember(NAMES, &known("0", Some(Role::Write)));
+        for number in 0..CAPACITY {
+            assert!(callers.get(&number.to_string(), NAMES, Role::Read).is_some(), "{number}");
+        }
+        callers.remember(NAMES, &known("more", Some(Role::Read)));
+        assert!(callers.get("more", NAMES, Role::Read).is_some());
+        assert_eq!(callers.lock().len(), CAPACITY);
+    }
+
+    #[test]
+    fn each_call_that_remembers_names_its_role() {
+        assert_eq!(role_for(&method_path("DeleteSecret")), Some(Role::Write));
+        assert_eq!(role_for(&method_path("GetSecret")), Some(Role::Read));
+        assert_eq!(role_for(&method_path("GetEnvironment")), None);
     }
 }

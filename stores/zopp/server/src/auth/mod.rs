@@ -21,6 +21,7 @@ use self::{
 use crate::{
     clock,
     limits::Reached,
+    rbac::Role,
     state::State,
     status::{disabled, exhausted, from_store, replayed},
     store::{KnownCaller, Located, PrincipalRow, Store},
@@ -36,17 +37,19 @@ pub(crate) struct Caller {
     pub used: Option<SignatureDigest>,
     /// The place that was looked up together with the principal: its names, and what the principal sees there.
     pub place: Option<([String; 3], Option<Located>)>,
-    /// The facts that the change depends on if the look at the principal and the place was that of an earlier call.
+    /// The facts that the call depends on if the look at the principal and the place was that of an earlier call.
     pub remembered: Option<Remembered>,
 }
 
-/// The facts that a change depends on if it makes no look at the database of its own.
+/// The facts that a call depends on if it makes no look at the database of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Remembered {
     /// The names of the place.
     names: [String; 3],
     /// When the request was signed (Unix seconds).
     signed_at: i64,
+    /// May it come twice?
+    repeat: Repeat,
     /// The Unix second in which the database was last restored.
     pub restored_at: Option<i64>,
 }
@@ -54,12 +57,12 @@ pub(crate) struct Remembered {
 impl Caller {
     /// Looks up anew what was remembered, and refuses a principal that is none any more. Without anything remembered, does nothing.
     pub(crate) async fn look_again(&mut self, state: &State) -> Result<(), Status> {
-        let Some(Remembered { names, signed_at, .. }) = self.remembered.take() else { return Ok(()) };
+        let Some(Remembered { names, signed_at, repeat, .. }) = self.remembered.take() else { return Ok(()) };
         let by_name = names.each_ref().map(String::as_str);
         state.known.forget(&self.principal.id, by_name);
         let known = state.store.caller(&self.principal.id, Some(by_name)).await.map_err(from_store)?;
         let known = known.ok_or_else(refused)?;
-        known_to_be_good(&known, signed_at, Repeat::Refused)?;
+        known_to_be_good(&known, signed_at, repeat)?;
         state.known.remember(by_name, &known);
         self.principal = known.principal;
         self.place = Some((names, known.located));
@@ -142,7 +145,7 @@ pub(crate) async fn authenticate<M: Message>(
     // The database takes no text with this character.
     let names =
         names.filter(|names| names.iter().all(|name| validate::lookup("name", name).is_ok() && !name.contains('\0')));
-    let known = known::CALLS.iter().any(|call| method_path(call) == method).then_some(&state.known);
+    let known = known::role_for(method).map(|role| (&state.known, role));
     verify((&state.store, known), &state.replays, (&principal_id, names), (method, request_hash), &signed, repeat).await
 }
 
@@ -192,7 +195,7 @@ fn admit_first_generation(state: &State, method: &str) -> Result<(), Status> {
 
 /// Verifies the signature of a request, which is a method with the hash of both it and its body, by the rules of its generation.
 async fn verify(
-    (store, callers): (&Store, Option<&KnownCallers>),
+    (store, callers): (&Store, Option<(&KnownCallers, Role)>),
     replays: &ReplayCache,
     (principal_id, names): (&str, Option<[&str; 3]>),
     (method, request_hash): (&str, [u8; 32]),
@@ -204,7 +207,9 @@ async fn verify(
     if signed.request_hash.is_some_and(|signed| signed != request_hash) {
         return Err(Status::unauthenticated(VerifyError::RequestHashMismatch.to_string()).into());
     }
-    let remembered = callers.zip(names).and_then(|(callers, names)| callers.get(principal_id, names));
+    let remembered = callers.zip(names).and_then(|((callers, role), names)| callers.get(principal_id, names, role));
+    // A refusal is looked up each time.
+    let remembered = remembered.filter(|known| known_to_be_good(known, signed.timestamp, repeat).is_ok());
     let is_remembered = remembered.is_some();
     let known = match remembered {
         Some(known) => known,
@@ -241,13 +246,13 @@ async fn verify(
             }
         }
     }
-    if let (Some(callers), Some(names), false) = (callers, names, is_remembered) {
+    if let (Some((callers, _)), Some(names), false) = (callers, names, is_remembered) {
         callers.remember(names, &known);
     }
     let KnownCaller { principal, restored_at, located } = known;
     let names = names.map(|names| names.map(str::to_owned));
     let remembered = names.clone().filter(|_| is_remembered);
-    let remembered = remembered.map(|names| Remembered { names, signed_at: signed.timestamp, restored_at });
+    let remembered = remembered.map(|names| Remembered { names, signed_at: signed.timestamp, repeat, restored_at });
     Ok(Caller { principal, used, place: names.map(|names| (names, located)), remembered })
 }
 

@@ -25,10 +25,13 @@ pub(crate) async fn read_environment(
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
     let (_, environment) = resolve(call, names, Role::Read).await?;
     let wanted = if message.without_ciphertexts { Wanted::WithoutCiphertexts } else { Wanted::All };
-    if !call.has_tag(message.known_tag.as_deref()) {
+    let known_tag = message.known_tag.as_deref();
+    let state = if let Some(tag) = known_tag.filter(|tag| call.has_tag(tag)) {
+        EnvironmentState { version: environment.version, tag: tag.to_owned(), content: None }
+    } else {
         call.reserve_list(&environment.id).await?;
-    }
-    let state = state(call, &environment, wanted, message.known_tag.as_deref()).await?;
+        state(call, &environment, wanted, known_tag).await?
+    };
     let details = state.content.as_ref().map(|content| format!("{{\"count\":{}}}", content.secrets.len()));
     call.about(&environment.id, details);
     Ok(answer(environment.id, state))

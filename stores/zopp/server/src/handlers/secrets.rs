@@ -11,7 +11,7 @@ use crate::{
     clock,
     events::Event,
     limits::Reached,
-    place::Place,
+    place::{Place, no_environment},
     rbac::Role,
     state::State,
     status::{exhausted, from_store, or_missing},
@@ -38,7 +38,10 @@ pub(crate) async fn upsert(call: &mut Call, message: proto::UpsertSecretRequest)
         });
         let Err(error) = changed.await else { return Ok(proto::Empty {}) };
         if !call.look_again(&error).await? {
-            return Err(or_missing("environment", &environment.name)(error));
+            return Err(match error {
+                StoreError::EnvironmentGone | StoreError::Missing => no_environment(&environment.name),
+                error => from_store(error),
+            });
         }
         (place, environment) = resolve(call, names, Role::Write).await?;
     }
@@ -58,7 +61,10 @@ pub(crate) async fn delete(call: &mut Call, message: proto::DeleteSecretRequest)
         });
         let Err(error) = changed.await else { return Ok(proto::Empty {}) };
         if !call.look_again(&error).await? {
-            return Err(or_missing("secret", &message.key)(error));
+            return Err(match error {
+                StoreError::EnvironmentGone => no_environment(&environment.name),
+                error => or_missing("secret", &message.key)(error),
+            });
         }
         (_, environment) = resolve(call, names, Role::Write).await?;
     }
@@ -69,16 +75,18 @@ pub(crate) async fn get(call: &mut Call, message: proto::GetSecretRequest) -> Re
     validate::lookup("secret key", &message.key)?;
     call.about(&message.key, None);
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
-    let (_, environment) = resolve(call, names, Role::Read).await?;
-    call.reserve_value().await?;
-    let secret = call
-        .state
-        .store
-        .secret(&environment.id, &message.key)
-        .await
-        .map_err(from_store)?
-        .ok_or_else(|| Status::not_found(format!("secret {:?} not found", message.key)))?;
-    Ok(answer(secret))
+    loop {
+        let (_, environment) = resolve(call, names, Role::Read).await?;
+        call.reserve_value().await?;
+        match call.secret(&environment.id, &message.key).await {
+            Ok(secret) => {
+                let missing = || Status::not_found(format!("secret {:?} not found", message.key));
+                return secret.map(answer).ok_or_else(missing);
+            }
+            Err(error) if call.look_again(&error).await? => {}
+            Err(error) => return Err(from_store(error)),
+        }
+    }
 }
 
 /// All secrets, and the version they make up.

@@ -256,17 +256,35 @@ fn with_values<'q>(insertion: &'static str, (id, at): (String, i64), action: Act
         .bind(&row.client_ip)
 }
 
+/// So many rows are inserted at once, the rest by the next length. There are few lengths, because each is a statement that the database prepares.
+const AT_ONCE: [usize; 4] = [64, 16, 4, 1];
+
 impl Store {
     /// Writes rows that belong to no change: reads and refusals, and how often they were repeated.
     pub async fn record(&self, writes: &[AuditWrite]) -> Result<(), StoreError> {
         let mut transaction = self.begin_apart().await?;
+        let rows: Vec<(&String, i64, &AuditRow)> = writes
+            .iter()
+            .filter_map(|write| match write {
+                AuditWrite::Row { id, at, row } => Some((id, *at, &**row)),
+                AuditWrite::Count { .. } => None,
+            })
+            .collect();
+        let mut rest = rows.as_slice();
+        for length in AT_ONCE {
+            let chunks = rest.chunks_exact(length);
+            rest = chunks.remainder();
+            for chunk in chunks {
+                let insertions = chunk.iter().map(|&(id, at, row)| insertion_of(id.clone(), at, row)).collect();
+                Query::inserted_together(insertions).execute(&mut *transaction).await?;
+            }
+        }
+        for (_, _, row) in rows {
+            use_up(&mut transaction, row).await?;
+        }
         for write in writes {
-            match write {
-                AuditWrite::Row { id, at, row } => {
-                    insertion_of(id.clone(), *at, row).execute(&mut *transaction).await?;
-                    use_up(&mut transaction, row).await?;
-                }
-                AuditWrite::Count { id, repeated, last } => count(&mut transaction, id, *repeated, *last).await?,
+            if let AuditWrite::Count { id, repeated, last } = write {
+                count(&mut transaction, id, *repeated, *last).await?;
             }
         }
         Ok(transaction.commit().await?)

@@ -12,6 +12,9 @@ pub enum StoreError {
     /// The object to change, or one that it refers to, does not exist.
     #[error("it does not exist")]
     Missing,
+    /// The environment in which a key is to be changed does not exist (any more).
+    #[error("the environment does not exist")]
+    EnvironmentGone,
     /// A public key to be registered belongs to another principal.
     #[error("the public key belongs to another principal")]
     KeyTaken,
@@ -63,6 +66,11 @@ impl From<sqlx::Error> for StoreError {
             _ => Self::Database(error),
         }
     }
+}
+
+/// Did PostgreSQL give up waiting for a lock?
+pub(super) fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "55P03")
 }
 
 /// Did PostgreSQL refuse a text with the character NUL? Nothing in the database has such a name, so what is looked up by it is missing.

@@ -84,7 +84,8 @@ impl Store {
         let outcome = change.on_sqlite(&mut transaction, &self.limits, |key| {
             let question = authority.question().map(|question| Step::must_find(question, StoreError::RightsChanged));
             let signature = using_up(key.audit).map(|using_up| Step::must_write(using_up, StoreError::Replayed));
-            let count_up = Step::must_write(counting_up(change.environment_id, &change_id, 1), StoreError::Missing);
+            let count_up =
+                Step::must_write(counting_up(change.environment_id, &change_id, 1), StoreError::EnvironmentGone);
             question.into_iter().chain(signature).chain([count_up]).collect()
         });
         let outcome = outcome.await?;
@@ -285,6 +286,7 @@ fn refused(refusal: Refusal, limits: &Limits) -> StoreError {
         Refusal::Unanswered => StoreError::RightsChanged,
         Refusal::Of(reason) => match reason.as_str() {
             "replayed" => StoreError::Replayed,
+            "environment" => StoreError::EnvironmentGone,
             "missing" => StoreError::Missing,
             "keys" => too_many_keys(limits),
             "bytes" => too_many_bytes(limits),

@@ -9,7 +9,7 @@ use sqlx::migrate::MigrateError;
 
 use super::{
     Location, Store, StoreError,
-    error::is_read_only,
+    error::{is_lock_timeout, is_read_only},
     sql::{self, Pool, Procedures},
     together::Together,
 };
@@ -80,6 +80,17 @@ pub enum OpenError {
         /// The error of the database.
         source: sqlx::Error,
     },
+    /// Somebody else uses tables that have to change.
+    #[error(
+        "cannot bring the database {database} up to date, because its tables were in use for 10 seconds: {source}; start again when the backup, the \
+         pg_dump or the other server that uses them is done"
+    )]
+    InUse {
+        /// The database, without a password.
+        database: String,
+        /// The error of the database.
+        source: sqlx::Error,
+    },
     /// The schema could not be brought up to date.
     #[error(
         "cannot bring the database {database} up to date: {source}; if another program or a newer zopp-server made this \
@@ -98,6 +109,9 @@ fn not_migrated(database: String, source: MigrateError, next: &'static str) -> O
     match source {
         MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) if is_read_only(&source) => {
             OpenError::ReadOnly { database, next, source }
+        }
+        MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) if is_lock_timeout(&source) => {
+            OpenError::InUse { database, source }
         }
         source => OpenError::Migrate { database, source },
     }

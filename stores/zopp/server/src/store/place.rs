@@ -5,7 +5,7 @@ use super::{
     grants::{add, grants_at},
     principals::caller,
     secrets::tag,
-    sql::{self, FromRow, Row},
+    sql::{self, FromRow, Query, Row},
 };
 use crate::rbac::Grants;
 
@@ -130,20 +130,23 @@ impl Store {
                 sql::query(LOCATE_FOR).bind(workspace).bind(project).bind(environment)
             }
         };
-        let query = query.bind(principal_id);
-        let rows = match query.clone().fetch_all(&self.readers).await.map_err(StoreError::from) {
-            // Most calls begin here, so this one finds out that a connection is gone, and tries another one.
-            Err(StoreError::Outage(error)) if !matches!(error, sqlx::Error::PoolTimedOut) => {
-                query.fetch_all(&self.readers).await?
-            }
-            rows => rows?,
-        };
+        let rows = self.ask_first(query.bind(principal_id)).await?;
         let Some(first) = rows.first() else { return Ok(None) };
         let principal = PrincipalRow::from_row(first)?;
         let restored_at = first.try_get::<Option<String>>("restored_at")?;
         let restored_at = restored_at.map(|text| text.parse().map_err(|_| StoreError::Corrupt("restored_at")));
         let located = if names.is_some() { located(&rows, principal.user_id.is_some())? } else { None };
         Ok(Some(KnownCaller { principal, restored_at: restored_at.transpose()?, located }))
+    }
+
+    /// Asks the first question of a call. So this one finds out that a connection is gone, and tries another one.
+    pub(super) async fn ask_first(&self, query: Query<'_>) -> Result<Vec<Row>, StoreError> {
+        match query.clone().fetch_all(&self.readers).await.map_err(StoreError::from) {
+            Err(StoreError::Outage(error)) if !matches!(error, sqlx::Error::PoolTimedOut) => {
+                Ok(query.fetch_all(&self.readers).await?)
+            }
+            rows => rows,
+        }
     }
 
     /// The bytes of all keys of an environment.

@@ -3,7 +3,7 @@
 use futures::TryStreamExt;
 
 use super::{
-    AuditRow, Store, StoreError,
+    AuditRow, Authority, Store, StoreError,
     keys::{KeyChange, KeysChange, Outcome},
     sql::{self, Pool},
     together::SingleChange,
@@ -55,7 +55,7 @@ impl Store {
         self.change_key(&one(environment_id, Some(workspace_id), set)).await
     }
 
-    /// Deletes one key; [`StoreError::Missing`] changes nothing. Returns the new version.
+    /// Deletes one key; [`StoreError::Missing`] tells that it is not there. Returns the new version.
     pub async fn delete_secret(&self, environment_id: &str, key: &str, audit: &AuditRow) -> Result<i64, StoreError> {
         let delete = KeyChange { key, value: None, audit };
         Ok(self.change_key(&one(environment_id, None, delete)).await?.version)
@@ -114,6 +114,27 @@ impl Store {
             .await?;
         row.map(|row| Ok(SecretRow { key: row.try_get(0)?, nonce: row.try_get(1)?, ciphertext: row.try_get(2)? }))
             .transpose()
+    }
+
+    /// One secret by facts of an earlier look: one statement reads it and asks for all of them. [`StoreError::RightsChanged`] if the rights of the reader are
+    /// not those of `authority` any more, if the environment is gone, or if the value has more than so many bytes.
+    pub async fn secret_by(
+        &self,
+        authority: &Authority,
+        environment_id: &str,
+        key: &str,
+        bytes: u64,
+    ) -> Result<Option<SecretRow>, StoreError> {
+        let query = "SELECT s.key_name, s.nonce, s.ciphertext FROM environments e \
+                     LEFT JOIN secrets s ON s.env_id = e.id AND s.key_name = ?2 \
+                     WHERE e.id = ?1 AND coalesce(octet_length(s.ciphertext), 0) <= ?3";
+        let query = sql::query(query).bind(environment_id).bind(key).bind(i64::try_from(bytes).unwrap_or(i64::MAX));
+        let facts = authority.question().ok_or(StoreError::RightsChanged)?;
+        let rows = self.ask_first(query.and_finds(facts)).await?;
+        let row = rows.first().ok_or(StoreError::RightsChanged)?;
+        // A key that is not there is a row without one.
+        let Some(key) = row.try_get(0)? else { return Ok(None) };
+        Ok(Some(SecretRow { key, nonce: row.try_get(1)?, ciphertext: row.try_get(2)? }))
     }
 
     /// All secrets with the version they make up, by one query and so of one moment; `None` if the environment is gone.

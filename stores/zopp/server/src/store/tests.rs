@@ -3,6 +3,7 @@
 use super::*;
 use crate::{audit::row::blank_row, clock};
 
+mod audit;
 mod authority;
 mod backup;
 mod concurrency;
@@ -142,7 +143,7 @@ async fn every_change_counts_the_version_up_by_one_and_deleting_nothing_does_not
     assert_eq!(store.environment_version(&environment.id).await.unwrap(), None);
     // As for a caller who looked the environment up before.
     let late = set().await;
-    assert!(matches!(late, Err(StoreError::Missing)), "{late:?}");
+    assert!(matches!(late, Err(StoreError::EnvironmentGone)), "{late:?}");
 }
 
 /// A workspace, a project and an environment in it, whose id is returned with that of the workspace.

@@ -3,8 +3,8 @@
 //! PostgreSQL makes the changes of one environment one after the other: each waits for the row of the environment. So those that wait go with the next call,
 //! and share its look at the rights, its lock and its commit. A change that comes alone waits for nothing.
 //!
-//! Guarantees: only changes by one principal with the same rights share a call, so nobody waits for strangers or fails with them. If a call is refused,
-//! nothing of it happened, and each of its changes is made alone.
+//! Guarantees: only changes by one principal with the same rights share a call, so nobody waits for strangers or fails with them. If a call is refused
+//! for one of its changes, nothing of it happened, and each is made alone. Any other failure is that of all.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -108,14 +108,15 @@ impl Store {
                     }
                     return;
                 }
-                // Perhaps all of it happened.
-                Err(StoreError::Outage(error)) => {
-                    for answer in answers {
-                        let _ = answer.send(Err(unknown(&error.to_string())));
+                Err(error) => {
+                    let errors: Option<Vec<StoreError>> = answers.iter().map(|_| of_each(&error)).collect();
+                    if let Some(errors) = errors {
+                        for (answer, error) in answers.into_iter().zip(errors) {
+                            let _ = answer.send(Err(error));
+                        }
+                        return;
                     }
-                    return;
                 }
-                Err(_) => {}
             }
         }
         for (change, answer) in changes.iter().zip(answers) {
@@ -221,6 +222,28 @@ fn take(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
     next
 }
 
+/// The error of a call for one more of its changes; `None` if it is about one of them, so that the others can be made. Errors of the driver cannot be
+/// copied, but their texts can.
+fn of_each(error: &StoreError) -> Option<StoreError> {
+    match error {
+        StoreError::Duplicate
+        | StoreError::Missing
+        | StoreError::EnvironmentGone
+        | StoreError::KeyTaken
+        | StoreError::Revoked(_)
+        | StoreError::RightsChanged
+        | StoreError::Replayed
+        | StoreError::Limit(_) => None,
+        StoreError::Procedure { name, cause } => {
+            Some(StoreError::Procedure { name: name.clone(), cause: cause.clone() })
+        }
+        StoreError::Corrupt(what) => Some(StoreError::Corrupt(what)),
+        // Perhaps all of it happened.
+        StoreError::Outage(cause) => Some(unknown(&cause.to_string())),
+        StoreError::Database(cause) => Some(StoreError::Database(sqlx::Error::Protocol(cause.to_string()))),
+    }
+}
+
 /// The error for a change of which nobody knows whether it was made.
 fn unknown(cause: &str) -> StoreError {
     StoreError::Outage(sqlx::Error::Io(std::io::Error::other(cause.to_owned())))
@@ -235,6 +258,7 @@ mod tests {
     use super::*;
     use crate::{
         audit::row::blank_row,
+        limits::Reached,
         store::{Action, Authority},
     };
 
@@ -273,6 +297,34 @@ mod tests {
         assert_eq!(keys(&take(&mut queue)), ["C"]);
         assert_eq!(keys(&take(&mut queue)), ["D"]);
         assert!(take(&mut queue).is_empty());
+    }
+
+    #[test]
+    fn only_an_error_about_one_change_leaves_the_others_to_be_made() {
+        let lost = sqlx::Error::PoolTimedOut;
+        let failed = |error: sqlx::Error| StoreError::Database(error);
+        for error in [
+            StoreError::Outage(lost),
+            failed(sqlx::Error::Protocol("a column is gone".to_owned())),
+            StoreError::Corrupt("level"),
+            StoreError::Procedure { name: "p".to_owned(), cause: "c".to_owned() },
+        ] {
+            let copy = of_each(&error).expect("it is that of all");
+            assert_eq!(
+                (copy.to_string(), std::mem::discriminant(&copy)),
+                (error.to_string(), std::mem::discriminant(&error))
+            );
+        }
+        let limit = Reached { what: "keys", limit: 1, flag: "--max-environment-keys" };
+        for error in [
+            StoreError::RightsChanged,
+            StoreError::Missing,
+            StoreError::EnvironmentGone,
+            StoreError::Replayed,
+            StoreError::Limit(limit),
+        ] {
+            assert!(of_each(&error).is_none(), "{error}");
+        }
     }
 
     #[test]

@@ -165,8 +165,10 @@ impl World {
     /// A request to join `acme` by a new invite of the owner's.
     pub(crate) async fn workspace_join(&self, owner: &Person, email: &str, seed: &SigningSeed) -> proto::JoinRequest {
         let token = hex::encode(SigningSeed::generate().unwrap().expose());
+        let listed = self.client().list_workspaces(owner.sign("ListWorkspaces", proto::Empty {})).await.unwrap();
+        let acme = listed.into_inner().workspaces.into_iter().find(|workspace| workspace.name == "acme").unwrap();
         let request = proto::CreateInviteRequest {
-            workspace_ids: vec![self.workspace_id().await],
+            workspace_ids: vec![acme.id],
             expires_at: now() + 3600,
             token: token.clone(),
             kek_encrypted: vec![1; 48],

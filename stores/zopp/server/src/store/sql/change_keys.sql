@@ -28,19 +28,20 @@ DECLARE
     v_length BIGINT;
     v_erased BIGINT;
 BEGIN
+    -- Functions have their schema: on the search path there can be another role's function whose types fit better.
     -- Each statement sees what was committed before it began, such as a revocation that it waited for. A session that a pooler opened
     -- without our settings may be another one.
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'a change needs the isolation level read committed: let the pooler pass the settings of a session on';
     END IF;
     -- As an expression, which PostgreSQL evaluates without a plan.
-    IF pg_advisory_xact_lock_shared(8821962840116625409) IS NULL THEN END IF;
+    IF pg_catalog.pg_advisory_xact_lock_shared(8821962840116625409) IS NULL THEN END IF;
     {questions}
     -- In one order, so that replicas that got the same requests do not wait for each other.
     INSERT INTO used_signatures (digest, principal_id, used_at)
-        SELECT digest, p_principal, p_now FROM unnest(p_digests) digest ORDER BY digest ON CONFLICT DO NOTHING;
+        SELECT digest, p_principal, p_now FROM pg_catalog.unnest(p_digests) digest ORDER BY digest ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS v_length = ROW_COUNT;
-    IF v_length < cardinality(p_digests) THEN
+    IF v_length < pg_catalog.cardinality(p_digests) THEN
         RAISE EXCEPTION USING ERRCODE = 'ZP001', MESSAGE = 'the change is refused: replayed';
     END IF;
 
@@ -48,16 +49,16 @@ BEGIN
     SELECT version, key_count, byte_count, history_bytes INTO v_version, v_keys, v_bytes, v_history
         FROM environments WHERE id = p_environment FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'ZP001', MESSAGE = 'the change is refused: missing';
+        RAISE EXCEPTION USING ERRCODE = 'ZP001', MESSAGE = 'the change is refused: environment';
     END IF;
     zopp_created := '{}';
-    FOR i IN 1 .. cardinality(p_keys) LOOP
+    FOR i IN 1 .. pg_catalog.cardinality(p_keys) LOOP
         v_version := v_version + p_step;
         SELECT id, version, nonce, ciphertext, updated_at, set_by INTO v_id, v_since, v_nonce, v_ciphertext, v_set_at, v_set_by
             FROM secrets WHERE env_id = p_environment AND key_name = p_keys[i];
         v_exists := FOUND;
-        v_former_length := length(v_ciphertext);
-        v_length := length(p_ciphertexts[i]);
+        v_former_length := pg_catalog.length(v_ciphertext);
+        v_length := pg_catalog.length(p_ciphertexts[i]);
         IF v_exists AND p_keeps THEN
             -- A conflict means that versions were counted anew by other means than a restore. The change is worth more than the history.
             INSERT INTO secret_versions (env_id, key_name, version, nonce, ciphertext, set_at, set_by, ended_version, ended_at, ended_by, deleted)
@@ -71,7 +72,7 @@ BEGIN
                 DELETE FROM secret_versions WHERE env_id = p_environment AND key_name = p_keys[i] AND version <= (
                     SELECT version FROM secret_versions WHERE env_id = p_environment AND key_name = p_keys[i]
                     ORDER BY version DESC OFFSET p_versions LIMIT 1)
-                RETURNING length(ciphertext)
+                RETURNING pg_catalog.length(ciphertext)
             LOOP
                 v_history := v_history - v_erased - p_row_bytes;
             END LOOP;
@@ -103,7 +104,7 @@ BEGIN
                 INSERT INTO secrets (id, workspace_id, env_id, key_name, nonce, ciphertext, created_at, updated_at, version, set_by)
                     VALUES (p_ids[i], p_workspace, p_environment, p_keys[i], p_nonces[i], p_ciphertexts[i], p_now, p_now, v_version,
                         p_principal);
-                zopp_created := zopp_created || i::BIGINT;
+                zopp_created := pg_catalog.array_append(zopp_created, i::BIGINT);
             END IF;
         END IF;
         INSERT INTO audit_logs (id, timestamp, principal_id, user_id, action, resource_type, resource_id, workspace_id, project_id,
@@ -112,7 +113,7 @@ BEGIN
                 CASE WHEN v_exists THEN p_actions[i] ELSE 'secret.create' END, p_resource, p_names[i], p_recorded_workspace, p_project,
                 p_recorded_environment, p_outcome, NULL, p_details[i], p_addresses[i]);
         IF p_channel IS NOT NULL THEN
-            IF pg_notify(p_channel, p_before[i] || v_version || p_after[i]) IS NULL THEN END IF;
+            IF pg_catalog.pg_notify(p_channel, p_before[i] || v_version::TEXT || p_after[i]) IS NULL THEN END IF;
         END IF;
     END LOOP;
     UPDATE environments SET version = v_version, change_id = coalesce(p_change, change_id), updated_at = p_now,

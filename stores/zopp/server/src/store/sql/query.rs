@@ -148,6 +148,29 @@ impl<'q> Query<'q> {
         Self { sql: Cow::Owned(sql), values }
     }
 
+    /// The query, which ends in a condition, on the further condition that another one finds a row.
+    pub(in crate::store) fn and_finds(mut self, other: Self) -> Self {
+        let asked = dialect::renumbered(&other.sql, '?', self.values.len());
+        self.sql = Cow::Owned(format!("{} AND EXISTS ({asked})", self.sql));
+        self.values.extend(other.values);
+        self
+    }
+
+    /// Insertions of a row each, all by the same `INSERT … VALUES (…)`, as one.
+    pub(in crate::store) fn inserted_together(insertions: Vec<Self>) -> Self {
+        let (mut sql, mut values) = (String::new(), Vec::new());
+        for insertion in insertions {
+            if sql.is_empty() {
+                sql += &insertion.sql;
+            } else if let Some((_, row)) = insertion.sql.split_once(" VALUES ") {
+                sql += ", ";
+                sql += &dialect::renumbered(row, '?', values.len());
+            }
+            values.extend(insertion.values);
+        }
+        Self { sql: Cow::Owned(sql), values }
+    }
+
     pub(super) fn sql(&self) -> &str {
         &self.sql
     }
@@ -278,6 +301,24 @@ mod tests {
         let Query { sql, values } = Query::all_find(queries);
         assert_eq!(sql, "SELECT 1 WHERE EXISTS (SELECT ?1, ?1) AND EXISTS (SELECT ?2 FROM t WHERE x = ?3)");
         assert_eq!(texts(&values), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_query_on_the_condition_of_another_one_keeps_its_numbers() {
+        let other = query("SELECT ? FROM t WHERE x = ?1").bind("c");
+        let Query { sql, values } =
+            query("SELECT y FROM u WHERE y = ?2 AND z = ?1").bind("a").bind("b").and_finds(other);
+        assert_eq!(sql, "SELECT y FROM u WHERE y = ?2 AND z = ?1 AND EXISTS (SELECT ?3 FROM t WHERE x = ?3)");
+        assert_eq!(texts(&values), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn insertions_become_one_of_several_rows() {
+        let insertion = |one, other| query("INSERT INTO t (a, b) VALUES (?1, ?2)").bind(one).bind(other);
+        let Query { sql, values } =
+            Query::inserted_together(vec![insertion("a", "b"), insertion("c", "d"), insertion("e", "f")]);
+        assert_eq!(sql, "INSERT INTO t (a, b) VALUES (?1, ?2), (?3, ?4), (?5, ?6)");
+        assert_eq!(texts(&values), ["a", "b", "c", "d", "e", "f"]);
     }
 
     fn texts<'a>(values: &'a [Value<'_>]) -> Vec<&'a str> {

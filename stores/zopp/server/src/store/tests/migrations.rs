@@ -76,6 +76,21 @@ async fn each_earlier_version_on_postgres_is_brought_up_to_date() {
     }
 }
 
+/// As a backup and `pg_dump` use it.
+#[tokio::test]
+async fn a_start_while_tables_are_in_use_says_so_and_one_afterwards_is_well() {
+    // The next step drops indexes of the audit log.
+    let database = postgres_of_version(10).await;
+    let Location::Postgres(address) = &database.location else { unreachable!("as made") };
+    let reader = sqlx::PgPool::connect_with(address.options().unwrap()).await.unwrap();
+    let mut reading = reader.begin().await.unwrap();
+    sqlx::query("SELECT count(*) FROM audit_logs").execute(&mut *reading).await.unwrap();
+    let refused = Store::open(&database.location).await.unwrap_err();
+    assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
+    reading.commit().await.unwrap();
+    is_up_to_date(&database.location, 10).await;
+}
+
 async fn is_up_to_date(location: &Location, count: usize) {
     let store = Store::open(location).await.unwrap();
     let principal = store.principal("q").await.unwrap().unwrap();

@@ -1,11 +1,23 @@
 //! On PostgreSQL, changes of one caller that wait for each other are made together.
 
-use tokio::task::JoinSet;
+use std::time::{Duration, Instant};
+
+use tokio::{task::JoinSet, time::timeout};
 
 use super::*;
 
 const WAITING: usize = 6;
 const MISSING: &str = "missing";
+
+/// Waits until it is so.
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waited = timeout(Duration::from_secs(30), async {
+        while !is_so().await {
+            tokio::task::yield_now().await;
+        }
+    });
+    waited.await.expect(what);
+}
 
 /// Sets keys, of which the first waits for a row that this test holds, and the others for the first. Then deletes a key in the same way, if one is given.
 /// Returns the refusals, and in how many transactions the other changes were made.
@@ -28,9 +40,7 @@ async fn set_waiting(store: &Store, delete: Option<&'static str>) -> (Vec<StoreE
         changes.spawn(async move { store.delete_secret(&environment_id, key, &row(Action::SecretDelete)).await });
     }
     let waiting = WAITING + usize::from(delete.is_some());
-    while store.together.waiting() < waiting {
-        tokio::task::yield_now().await;
-    }
+    eventually("all others wait", async || store.together.waiting() == waiting).await;
     holder.commit().await.unwrap();
     let (mut versions, mut refused) = (Vec::new(), Vec::new());
     for change in changes.join_all().await {
@@ -75,4 +85,47 @@ async fn a_change_that_is_refused_takes_no_other_one_with_it() {
     let store = Database::postgres().await.open().await.with_limits(limits);
     let (refused, _) = set_waiting(&store, None).await;
     assert!(refused.iter().all(|error| matches!(error, StoreError::Limit(_))) && refused.len() == 2, "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_failure_that_is_about_no_change_is_that_of_all() {
+    let store = Database::postgres().await.open().await;
+    let Pool::Postgres(pool) = &store.writer else { unreachable!("as made") };
+    let fails = "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'a rule of somebody else'; END $$; \
+                 CREATE TRIGGER fails BEFORE INSERT ON secrets FOR EACH ROW WHEN (NEW.key_name = 'K3') EXECUTE FUNCTION fails()";
+    sqlx::raw_sql(fails).execute(pool).await.unwrap();
+    let (refused, transactions) = set_waiting(&store, None).await;
+    assert!(refused.iter().all(|error| matches!(error, StoreError::Database(_))), "{refused:?}");
+    assert_eq!((refused.len(), transactions), (WAITING, 1), "only the first is made, which went before");
+}
+
+#[tokio::test]
+async fn a_change_waits_ten_seconds_for_those_before_it_and_then_its_outcome_is_unknown() {
+    let store = Database::postgres().await.open().await;
+    let (workspace_id, environment_id) = environment(&store).await;
+    let Pool::Postgres(pool) = &store.writer else { unreachable!("as made") };
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(15); RETURN NEW; END $$; \
+                CREATE TRIGGER slow BEFORE INSERT ON secrets FOR EACH ROW WHEN (NEW.key_name = 'SLOW') EXECUTE FUNCTION slow()";
+    sqlx::raw_sql(slow).execute(pool).await.unwrap();
+    let set = async |key: &str| {
+        store.upsert_secret(&workspace_id, &environment_id, &secret(key), &row(Action::SecretUpdate)).await
+    };
+    let (before, waited) = tokio::join!(set("SLOW"), async {
+        let sleeps =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        eventually("the first is under way", async || {
+            let (asleep,): (i64,) = sql::query_as(sleeps).fetch_one(&store.readers).await.unwrap();
+            asleep == 1
+        })
+        .await;
+        let began = Instant::now();
+        (set("WAITS").await, began.elapsed())
+    });
+    let (given_up, elapsed) = waited;
+    let Err(StoreError::Outage(cause)) = given_up else { panic!("{given_up:?}") };
+    assert!(cause.to_string().contains("the calls before this one take too long"), "{cause}");
+    assert!(elapsed >= Duration::from_secs(10), "{elapsed:?}");
+    assert_eq!(before.unwrap().version, 1, "the one before it is made");
+    assert_eq!(set("NEXT").await.unwrap().version, 2, "nobody makes what nobody waits for");
+    assert!(store.secret(&environment_id, "WAITS").await.unwrap().is_none());
 }
