@@ -59,11 +59,22 @@ impl BadDay {
 
     /// With arguments of its own.
     pub(super) async fn begin_with(name: &str, arguments: &[&str]) -> Self {
+        Self::of(&installed().await.1, name, arguments).await
+    }
+
+    /// With variables in its environment.
+    pub(super) async fn begin_in(name: &str, environment: &[(&str, &str)]) -> Self {
+        let operator = installed().await.1.clone();
+        let operator = environment.iter().fold(operator, |operator, &(name, value)| operator.env(name, value));
+        Self::of(&operator, name, &[]).await
+    }
+
+    async fn of(operator: &InstalledOperator, name: &str, arguments: &[&str]) -> Self {
         let plane = &installed().await.0;
         let (client, home) = (plane.admin_client().await.unwrap(), plane.namespace(name).await.unwrap());
         let secrets = Api::namespaced(client.clone(), &home);
         let foreign = secrets.create(&PostParams::default(), &secret("ss-foreign", "theirs")).await.unwrap();
-        let ProxiedOperator { proxy, process, address, .. } = start(&home, name, arguments).await;
+        let ProxiedOperator { proxy, process, address, .. } = start(operator, &home, name, arguments).await;
         let day = Self { proxy, operator: process, address, client, home, foreign };
         day.create_both("0").await;
         day.converges("0").await;
@@ -99,7 +110,7 @@ impl BadDay {
 
     /// Another replica, and what it is to be called.
     pub(super) async fn another(&self, name: &str, arguments: &[&str]) -> ProxiedOperator {
-        start(&self.home, name, arguments).await
+        start(&installed().await.1, &self.home, name, arguments).await
     }
 
     pub(super) fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
@@ -209,11 +220,11 @@ impl BadDay {
 }
 
 /// Starts an operator for a namespace.
-async fn start(home: &str, name: &str, arguments: &[&str]) -> ProxiedOperator {
+async fn start(operator: &InstalledOperator, home: &str, name: &str, arguments: &[&str]) -> ProxiedOperator {
     let lease = format!("--lease-name={home}");
     let arguments = [&["--namespace", home, &lease], arguments].concat();
     let binary = env!("CARGO_BIN_EXE_multicontroller-operator");
-    installed().await.1.start_behind_proxy(name, binary, &arguments).await.unwrap()
+    operator.start_behind_proxy(name, binary, &arguments).await.unwrap()
 }
 
 /// A Secret of somebody else.
