@@ -1,6 +1,6 @@
-//! Cargo's helpers that a clean machine lacks: built once, at a pinned version, into the cache.
+//! Helpers that a clean machine lacks: built or installed once, at a pinned version, into the cache.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::Command};
 
 use anyhow::Result;
 
@@ -52,4 +52,33 @@ pub(crate) fn ensure(tool: &Tool) -> Result<PathBuf> {
         step::run(&what, install, "It comes from the crate registry; is that reachable?")?;
     }
     Ok(path)
+}
+
+/// The version of Zig, whose C compiler has the headers of musl for every architecture.
+const ZIG: &str = "0.17.0";
+
+/// Returns the folder of the program `zig`, after installing it if it is not in the cache. It is a package of `PyPI`: no crate holds a C compiler.
+pub(crate) fn zig() -> Result<PathBuf> {
+    let root = paths::cache()?.join("tools").join(format!("ziglang-{ZIG}"));
+    let folder = root.join("ziglang");
+    if !folder.join("zig").exists() {
+        let mut install = Command::new("python3");
+        install.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--disable-pip-version-check",
+        ]);
+        install.arg(format!("ziglang=={ZIG}")).arg("--target").arg(&root);
+        let what = format!("installing Zig {ZIG} into the cache, once per machine, for its C compiler");
+        step::run(
+            &what,
+            install,
+            "It comes from PyPI by Python's pip. To use another C compiler, name it in CC_TARGET.",
+        )?;
+    }
+    Ok(folder)
 }

@@ -10,6 +10,7 @@ use crate::{
     commit::Commit,
     environment, paths,
     step::{cargo, run},
+    tools,
 };
 
 /// A program that is released.
@@ -110,12 +111,12 @@ impl Build {
         }
         if let Some(target) = &self.target {
             build.args(["--target", target]);
-            static_c(&mut build, target);
+            static_c(&mut build, target)?;
             // Two clones give the same bytes.
             build.env("CARGO_ENCODED_RUSTFLAGS", remapped().join("\u{1f}"));
         }
         commit.tell(&mut build);
-        let next = "A target needs `rustup target add TARGET`, and for C a compiler: musl-gcc (Debian: musl-tools), or the one that CC_TARGET names.";
+        let next = "A target needs `rustup target add TARGET`. C for this machine's architecture needs musl-gcc (Debian: musl-tools), or the compiler that CC_TARGET names.";
         run(&format!("build of the programs for {}", self.triple()), build, next)
     }
 
@@ -136,14 +137,33 @@ impl Build {
     }
 }
 
-/// Has C be compiled and linked for musl, unless somebody says how.
-fn static_c(build: &mut Command, target: &str) {
+/// Chooses the compiler of C and the linker, unless `CC_TARGET` names a compiler. For this machine's architecture it is the one of the machine. For another
+/// one it is that of Zig, with the linker of Rust.
+fn static_c(build: &mut Command, target: &str) -> Result<()> {
     let name = target.replace('-', "_");
     let compiler = format!("CC_{name}");
-    let is_of_this_machine = target == format!("{}-unknown-linux-musl", env::consts::ARCH);
-    if is_of_this_machine && env::var_os(&compiler).is_none() {
-        build.env(compiler, "musl-gcc");
+    if env::var_os(&compiler).is_some() {
+        return Ok(());
     }
+    let architecture = target.split('-').next().unwrap_or_default();
+    if architecture == env::consts::ARCH {
+        build.env(compiler, "musl-gcc");
+        return Ok(());
+    }
+    // By name: a path may have a blank, which separates arguments here.
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = [tools::zig()?].into_iter().chain(env::split_paths(&path));
+    build.env("PATH", env::join_paths(path).context("PATH cannot be extended")?);
+    build.env(compiler, format!("zig cc -target {architecture}-linux-musl"));
+    build.env(format!("AR_{name}"), "zig ar");
+    // Zig does not know Rust's name of the target, which would be among the usual flags, and without a level of optimisation it adds checks that
+    // need its own runtime.
+    build.env("CRATE_CC_NO_DEFAULTS", "1");
+    for flags in [format!("CFLAGS_{name}"), "HOST_CFLAGS".to_owned()] {
+        build.env(flags, "-O3 -fPIC -ffunction-sections -fdata-sections -fno-sanitize=all");
+    }
+    build.env(format!("CARGO_TARGET_{}_LINKER", name.to_uppercase()), "rust-lld");
+    Ok(())
 }
 
 fn remapped() -> Vec<String> {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, process::Command};
+use std::{collections::BTreeMap, env, os::unix::fs::PermissionsExt, process::Command};
 
 use serde_json::Value;
 
@@ -45,32 +45,79 @@ impl Unpacked<'_> {
     }
 }
 
-/// Runs a program of an unpacked image without leaving this machine's root: a dynamic one by the linker and the libraries of the image.
-fn version(root: &Path, program: &str) -> String {
-    let path = root.join(program.trim_start_matches('/'));
-    let libraries = libraries::of(&path).unwrap();
-    let of_image = |library: &Path| root.join(library.strip_prefix("/").unwrap());
-    let mut command = match libraries.iter().find(|library| library.display().to_string().contains("/ld-")) {
-        None => Command::new(&path),
-        Some(linker) => {
-            let folders: BTreeSet<_> = libraries.iter().map(|library| of_image(library.parent().unwrap())).collect();
-            let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            let mut command = Command::new(of_image(linker));
-            command.args(["--inhibit-cache", "--library-path", &folders.join(":")]).arg(&path);
-            command
+/// A build that this machine can run.
+struct Runnable {
+    build: Build,
+    /// The emulator of the architecture, if it is not this machine's.
+    emulator: Option<PathBuf>,
+}
+
+/// The build for this machine, and the static ones for which this machine has the programs and can run them.
+fn runnable() -> Vec<Runnable> {
+    let profile = || "dev".to_owned();
+    let mut found = vec![Runnable { build: Build { target: None, profile: profile() }, emulator: None }];
+    for architecture in ["x86_64", "aarch64"] {
+        let build = Build { target: Some(format!("{architecture}-unknown-linux-musl")), profile: profile() };
+        let name = format!("qemu-{architecture}-static");
+        let path = env::var_os("PATH").unwrap();
+        let emulator = env::split_paths(&path).map(|folder| folder.join(&name)).find(|emulator| emulator.exists());
+        let is_ours = architecture == env::consts::ARCH;
+        if !PROGRAMS.iter().all(|program| build.program(program.name).exists()) {
+            eprintln!(
+                "{} is left out: its programs were not built by `cargo xtask image --profile dev`",
+                build.triple()
+            );
+        } else if !is_ours && emulator.is_none() {
+            eprintln!("{} is left out: there is no {name} (Debian: qemu-user-static)", build.triple());
+        } else {
+            found.push(Runnable { build, emulator: emulator.filter(|_| !is_ours) });
         }
-    };
-    let output = command.env_clear().arg("--version").output().unwrap();
-    assert!(output.status.success(), "{program}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    }
+    found
+}
+
+impl Runnable {
+    /// Runs a program of an unpacked image without leaving this machine's root: a dynamic one by the linker and the libraries of the image.
+    fn version(&self, root: &Path, program: &str) -> String {
+        let path = root.join(program.trim_start_matches('/'));
+        let libraries = libraries::of(&path).unwrap();
+        let of_image = |library: &Path| root.join(library.strip_prefix("/").unwrap());
+        let linker = libraries.iter().find(|library| library.display().to_string().contains("/ld-"));
+        let mut command = match (&self.emulator, linker) {
+            (Some(emulator), _) => {
+                let mut command = Command::new(emulator);
+                command.arg(&path);
+                command
+            }
+            (None, None) => Command::new(&path),
+            (None, Some(linker)) => {
+                let folders: BTreeSet<_> =
+                    libraries.iter().map(|library| of_image(library.parent().unwrap())).collect();
+                let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+                let mut command = Command::new(of_image(linker));
+                command.args(["--inhibit-cache", "--library-path", &folders.join(":")]).arg(&path);
+                command
+            }
+        };
+        let output = command.env_clear().arg("--version").output().unwrap();
+        assert!(output.status.success(), "{program} for {}: {output:?}", self.build.triple());
+        String::from_utf8(output.stdout).unwrap()
+    }
 }
 
 #[test]
 fn each_image_holds_its_programs_which_run_and_nothing_that_others_could_start() {
-    let build = Build { target: None, profile: "dev".to_owned() };
+    for runnable in runnable() {
+        images_are_whole(&runnable);
+    }
+}
+
+fn images_are_whole(runnable: &Runnable) {
+    let build = &runnable.build;
+    let architecture = build.architecture().unwrap();
     let commit = Commit { hash: "1a2b3c4d".to_owned(), seconds: 7, time: "1970-01-01T00:00:07Z".to_owned() };
     let folder = tempfile::tempdir().unwrap();
-    let references = make(std::slice::from_ref(&build), &commit, folder.path()).unwrap();
+    let references = make(std::slice::from_ref(build), &commit, folder.path()).unwrap();
     assert_eq!(references.len(), 1 + ALONE.len());
     let layout_folder = folder.path().join("layout");
     let layout = Unpacked(&layout_folder);
@@ -81,6 +128,7 @@ fn each_image_holds_its_programs_which_run_and_nothing_that_others_could_start()
         let configuration = layout.json(&manifest["config"]);
         let config = &configuration["config"];
         assert_eq!((&config["User"], configuration["os"].as_str()), (&Value::from(layout::USER), Some("linux")));
+        assert_eq!(configuration["architecture"], architecture.to_string());
         assert_eq!(config["Entrypoint"][0], format!("/usr/bin/{name}"));
         assert_eq!(config["Labels"]["org.opencontainers.image.revision"], "1a2b3c4d");
         assert_eq!(
@@ -98,7 +146,10 @@ fn each_image_holds_its_programs_which_run_and_nothing_that_others_could_start()
         let all: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
         assert_eq!(held, if name == ALL { all } else { vec![name] }, "{reference}");
         for program in held {
-            assert!(version(&root, &format!("usr/bin/{program}")).starts_with(&format!("{program} ")), "{program}");
+            assert!(
+                runnable.version(&root, &format!("usr/bin/{program}")).starts_with(&format!("{program} ")),
+                "{program}"
+            );
             let mode = fs::metadata(root.join("usr/bin").join(&program)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o555, "{program}");
             let bill: Value =
@@ -110,15 +161,15 @@ fn each_image_holds_its_programs_which_run_and_nothing_that_others_could_start()
         let former = FORMER_PATHS.iter().find(|(program, _)| *program == name);
         assert_eq!(root.join("manager").exists(), former.is_some(), "{reference}");
         if let Some((program, path)) = former {
-            assert!(version(&root, path).starts_with(&format!("{program} ")), "{program}");
+            assert!(runnable.version(&root, path).starts_with(&format!("{program} ")), "{program}");
         }
         assert!(!root.join("bin").exists(), "no shell");
         let trusted = fs::read_to_string(root.join("etc/ssl/certs/ca-certificates.crt")).unwrap();
         assert!(trusted.matches("BEGIN CERTIFICATE").count() > 50);
     }
-    let root = folder.path().join(format!("rootfs-{}", build.architecture().unwrap()));
+    let root = folder.path().join(format!("rootfs-{architecture}"));
     assert!(
-        version(&root, "usr/bin/konverge").starts_with("konverge "),
+        runnable.version(&root, "usr/bin/konverge").starts_with("konverge "),
         "the root filesystem is that of the image with all programs"
     );
 }
