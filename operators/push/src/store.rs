@@ -239,13 +239,22 @@ impl Store {
             DeletionPlan::Delete => {
                 self.delete(location, found.expected(), deletion).await?;
                 self.metrics.deleted();
-                if found.custom_metadata().is_some() && deletion != Deletion::Metadata {
+                if found.custom_metadata().is_some()
+                    && deletion != Deletion::Metadata
+                    && (!gone || self.is_marked(location, owner).await?)
+                {
                     self.still_leads()?;
                     self.unmark(location, owner).await?;
                 }
                 Ok(Cleared::Deleted)
             }
         }
+    }
+
+    /// Whether the path still has the mark of an object that is gone. An heir may have written and marked it since the look.
+    async fn is_marked(&self, location: &Location, owner: &Owner) -> Result<bool, VaultError> {
+        let found = self.read(location).await?;
+        Ok(found.custom_metadata().is_some_and(|noted| owner.standing(noted) == Standing::Ours))
     }
 
     async fn delete(&self, location: &Location, expected: Expected, deletion: Deletion) -> Result<(), VaultError> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use konverge_core::digest::ContentDigest;
 use tokio::time::Instant;
 
-use super::{Bindings, Share, Verified};
+use super::{Bindings, Inner, Share, Verified};
 use crate::{object::ObjectRef, record::Written};
 
 /// Another object with keys at a location, and its content there.
@@ -69,12 +69,13 @@ impl Bindings {
     pub fn doubt_sharers(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
         let mut inner = self.lock();
         let sharers: Vec<_> = inner.claims.sharing(key, &location.to_owned(), Share::Keys).cloned().collect();
-        for sharer in &sharers {
-            if let Some(binding) = inner.bindings.get_mut(sharer) {
-                binding.verified = None;
-            }
-        }
+        sharers.iter().for_each(|sharer| inner.doubt(sharer));
         sharers
+    }
+
+    /// A path that the object has by now was cleared for an earlier owner. The object needs a verification now.
+    pub fn doubt(&self, key: &ObjectRef) {
+        self.lock().doubt(key);
     }
 
     /// When any object last verified the location for this one. `None` if this one has not been in sync since.
@@ -94,5 +95,13 @@ impl Bindings {
                 verified.see(now.held.keys().map(|other| (other.clone(), seen(other))).collect(), begun);
             }
         });
+    }
+}
+
+impl Inner {
+    fn doubt(&mut self, key: &ObjectRef) {
+        if let Some(binding) = self.bindings.get_mut(key) {
+            binding.verified = None;
+        }
     }
 }

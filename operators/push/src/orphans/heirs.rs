@@ -66,6 +66,10 @@ impl Heirs {
         };
         let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true };
         let cleared = self.store.clear(&cleanup, deletion).await;
+        if let Some(heir) = &heir {
+            // It may have looked, or even written and marked, while this deletion was under way.
+            self.bindings.doubt(heir);
+        }
         let waiting = claimed.iter().flat_map(|claimed| self.bindings.release(&claimant, claimed));
         // Perhaps only the mark kept the heir from it.
         self.queue.add_all(waiting.chain(heir).collect::<BTreeSet<_>>(), Priority::Normal, WAITED);
