@@ -99,8 +99,8 @@ impl Bindings {
         inner.forget(key)
     }
 
-    /// The object with this uid is cleared, or what is left of it is remembered elsewhere. Returns the objects that may have waited for its paths, and the one that has its name by now. `None` if it was
-    /// not known any more.
+    /// Removes the binding of an object whose paths are cleared or listed as orphans. Returns the objects that may have waited for its paths, and the
+    /// one that has its name by now. Returns `None` if the object with this uid is not known any more.
     pub fn cleared(&self, key: &ObjectRef, uid: &str) -> Option<Vec<ObjectRef>> {
         let mut inner = self.lock();
         inner.bindings.get(key).filter(|binding| binding.uid == uid)?;

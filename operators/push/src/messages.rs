@@ -285,7 +285,7 @@ pub fn cleared(locations: &[String]) -> Statement {
     Statement::new(Severity::Good, reasons::CLEARED, format!("deleted in Vault: {}", few(locations)))
 }
 
-/// The object went like this and leaves something behind, which is remembered in `orphans` if it could be.
+/// The object is gone and its content is still in Vault. `how` says how it went; `orphans` names the `ConfigMap` that lists the paths, if it could be written.
 pub fn released(how: &str, locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Statement {
     let then = match orphans {
         Some(orphans) => format!(

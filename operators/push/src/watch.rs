@@ -37,14 +37,15 @@ pub const WAITED: &str = "path-released";
 pub const RECORD: &str = "record";
 /// Something was begun for it before this process led.
 pub const JOURNAL: &str = "journal";
-/// The API server deleted it past our finalizer.
+/// The API server deleted it despite our finalizer.
 pub const ESCAPED: &str = "escaped";
 /// Vault serves again.
 pub const RECOVERED: &str = "vault-recovered";
 
-const PAST_FINALIZER: &str = "the API server deleted the object although it had the finalizer; its paths in Vault are cleared as on any other deletion";
+const PAST_FINALIZER: &str =
+    "the API server deleted the object despite its finalizer; the operator clears its paths in Vault";
 
-const MISSING: &str = "the object is gone, and nobody saw its deletion; what was written for it stays in Vault: delete it there if nobody needs it";
+const MISSING: &str = "the object is gone, and the operator did not see its deletion; its paths stay in Vault: delete them by hand if nothing needs them";
 
 /// Updates the bindings from the watches.
 #[derive(Clone)]

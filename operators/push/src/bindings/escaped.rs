@@ -1,7 +1,7 @@
 //! Objects that the API server deleted although they had our finalizer.
 //!
 //! To delete an object, the API server reads it, asks the webhooks, and deletes it. A finalizer that comes in between holds nothing
-//! (kubernetes/kubernetes issue 77988), and what the run that set it writes to Vault would stay.
+//! (kubernetes/kubernetes issue 77988). The run that added it still writes to Vault, and nothing would clear that.
 //!
 //! So the binding of such an object stays, as that of an object that is being deleted, until its paths are cleared or in the list of orphans. Another
 //! object that has the name by then waits for that, as it would have waited for the finalizer. A process that ends before forgets it.
@@ -12,8 +12,8 @@ use super::{Binding, Bindings, Inner, Shown};
 use crate::object::ObjectRef;
 
 impl Bindings {
-    /// A watch shows that an object is gone. Keeps its binding if it went past our finalizer, which shows in that nobody had begun to delete it. Returns
-    /// whether that is so.
+    /// A watch shows that an object is gone. If it had our finalizer and nobody had begun to delete it, keeps its binding as that of an object that is
+    /// being deleted, and returns `true`.
     ///
     /// The watches select no objects, so none can have left a selection instead.
     pub fn escape(&self, key: &ObjectRef, now: Timestamp) -> bool {

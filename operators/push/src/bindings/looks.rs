@@ -69,7 +69,9 @@ impl Bindings {
     pub fn doubt_sharers(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
         let mut inner = self.lock();
         let sharers: Vec<_> = inner.claims.sharing(key, &location.to_owned(), Share::Keys).cloned().collect();
-        sharers.iter().for_each(|sharer| inner.doubt(sharer));
+        for sharer in &sharers {
+            inner.doubt(sharer);
+        }
         sharers
     }
 

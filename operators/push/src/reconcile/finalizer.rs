@@ -275,9 +275,13 @@ impl Finalizer {
             }
             _ => (record.paths.keys().cloned().collect(), self.remember(key, binding, record).await?),
         };
-        tracing::warn!(object = %key, paths = ?paths, "let go with something left in Vault: {}", in_one_line(error));
+        tracing::warn!(object = %key, paths = ?paths, "content of the object stays in Vault, because clearing it failed: {}", in_one_line(error));
         let is_gone = self.bindings.has_escaped(key, &binding.uid);
-        let how = if is_gone { "deleted past its finalizer" } else { "released after its deadline" };
+        let how = if is_gone {
+            "the API server deleted the object despite its finalizer"
+        } else {
+            "released after its deadline"
+        };
         Ok(messages::released(how, &paths, error, remembered.then(|| self.orphans.name())))
     }
 

@@ -34,7 +34,7 @@ fn path_is(path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_was_written_for_an_object_that_the_api_server_deletes_past_its_finalizer_is_cleared() {
+async fn paths_of_an_object_that_the_api_server_deletes_despite_its_finalizer_are_cleared() {
     let world = World::new().await;
     let operator = world.operator(&[]).await;
     let mut deletions = Vec::new();
@@ -161,7 +161,7 @@ async fn while_vault_is_sealed_it_is_remembered_and_another_object_of_the_name_k
 
 /// A list does not show how an object went. It may even be that of a store that was restored to an older state.
 #[tokio::test]
-async fn what_was_written_for_an_object_that_only_a_list_lacks_stays_and_the_log_names_it() {
+async fn paths_of_an_object_that_only_a_list_lacks_stay_and_the_log_names_them() {
     let log = CapturedLog::start();
     let world = World::new().await;
     let proxy = world.proxy().await;
@@ -189,6 +189,6 @@ async fn what_was_written_for_an_object_that_only_a_list_lacks_stays_and_the_log
     operator.settled().await;
     world.holds(&path, &[("k", "v")]).await;
     let text = log.text();
-    let told = text.lines().find(|line| line.contains("nobody saw its deletion"));
+    let told = text.lines().find(|line| line.contains("did not see its deletion"));
     assert!(told.is_some_and(|line| line.contains(&path)), "{told:?}");
 }
