@@ -356,7 +356,7 @@ async fn each_kind_shows_the_plan_of_its_items() {
     ends("setupkey/pods", 1, "setup key pods would be created").await;
     ends("ozsetupkey/ci", 1, "setup key ci would be created").await;
     ends("networkrouter/edge", 1, "network edge would be created").await;
-    ends("ozroutingpeer/router", 2, "waits for OZGroup").await;
+    ends("ozroutingpeer/router", 2, "waits for its OZGroup").await;
     ends("networkresource/web", 2, "waits for NetworkRouter").await;
 
     // All is in sync.
