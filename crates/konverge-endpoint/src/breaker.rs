@@ -96,7 +96,8 @@ impl Breaker {
         self.state().refusal(now)
     }
 
-    /// The last failure, from the beginning of an outage until a request is served. In between, requests may be sent that find out.
+    /// Returns the last failure, or `None` if the endpoint serves. An outage lasts until a request succeeds; a pause that the server asked for lasts as
+    /// long as it said.
     pub fn outage(&self, now: Instant) -> Option<Arc<str>> {
         self.state().outage(now)
     }

@@ -296,7 +296,8 @@ mod tests {
             let series = Series::new(names.map(str::to_owned));
             let watching = Watching::new("tester", &series);
             let alert = watching.chosen_alerts().find(|alert| alert.name == "OperatorRunsFail").unwrap();
-            let inhibited = watching.condition(alert).contains("unless on (namespace, job) (konverge_check_status");
+            let inhibited =
+                watching.condition(alert).contains("unless on (namespace, job) (max_over_time(konverge_check_status");
             assert_eq!(inhibited, has_checks);
         }
     }

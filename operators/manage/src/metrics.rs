@@ -108,7 +108,7 @@ impl Metrics {
         );
         registry.register(
             "openzro_requests_paused",
-            "Whether requests of an account are kept back because the server is away or refuses the token: 1 for yes",
+            "Whether requests of an account are kept back because the server is away, refuses the token or limits the rate: 1 for yes",
             self.pauses.clone(),
         );
     }

@@ -2,13 +2,14 @@
 
 use konverge::generate::watching::{Alert, Inhibition, Panel};
 
-/// One outage fires one alert. A paused account does not hide failing requests of others. A refused token counts as a pause, too.
+/// One outage fires one alert. A paused account hides no failing requests of others. A refused token silences `ManagePaused` while no other account is
+/// paused, because requests are not counted by account.
 pub(crate) const INHIBITIONS: &[Inhibition] = &[
     Inhibition {
         source: "ManageTokenRefused",
         target: "ManagePaused",
         equal: "namespace, job",
-        expression: r#"sum by (namespace, job) (increase(openzro_requests_total{code=~"401|403"}[15m])) > 0"#,
+        expression: r#"(sum by (namespace, job) (increase(openzro_requests_total{code="401"}[15m]) $mine) > 0 and on (namespace, job) count by (namespace, job) (openzro_requests_paused > 0) == 1)"#,
     },
     Inhibition {
         source: "ManagePaused",
@@ -40,7 +41,7 @@ pub(crate) const ALERTS: &[Alert] = &[
         since: "10m",
         severity: "warning",
         summary: "$program has paused its requests to openZro (namespace of the account: {{ $labels.scope }})",
-        runbook: "The management server does not answer. The conditions of the objects have the error. After each pause the operator sends one request to see whether the server works again. The namespace is that of a tenant with --account, or empty for the account of the operator itself. If the server refuses the token, ManageTokenRefused fires instead.",
+        runbook: "The management server does not answer. The conditions of the objects have the error. After each pause the operator sends one request to see whether the server works again. The namespace is that of a tenant with --account, or empty for the account of the operator itself. If the server refuses the token of the only account that is paused, ManageTokenRefused fires instead.",
     },
     Alert {
         name: "ManageRequestsFail",

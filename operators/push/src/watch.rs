@@ -18,7 +18,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     annotations::{FINALIZER, STATUS, deletion_policy, parse_spec},
-    bindings::{Binding, Bindings, ParsedSpec, Push, Shown},
+    bindings::{Bindings, ParsedSpec, Push, Shown},
     desired::Wanted,
     metrics::Metrics,
     object::{Kind, ObjectRef, SecretRef},
@@ -93,6 +93,7 @@ impl Feed {
             self.remove(&key);
             return None;
         };
+        self.warn_if_lost(&key, Some(&shown.uid));
         if self.bindings.show(shown) {
             self.queue.add(key.clone(), Priority::Normal, OBJECT);
         }
@@ -102,13 +103,18 @@ impl Feed {
     /// Forgets the objects that a list lacks. A list does not show how an object went, so nothing in Vault is deleted for that.
     fn remove_missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) {
         for key in self.bindings.missing(kind, listed) {
-            if self.queue.has_begun()
-                && let Some(record) = self.bindings.get(&key).filter(Binding::is_held).and_then(|held| held.record)
-            {
-                let paths: Vec<_> = record.paths.into_keys().collect();
-                tracing::warn!(object = %key, ?paths, "{MISSING}");
-            }
+            self.warn_if_lost(&key, None);
             self.remove(&key);
+        }
+    }
+
+    /// An object is gone, or has a successor of its name. The leader warns if nobody saw the deletion of one that our finalizer held.
+    fn warn_if_lost(&self, key: &ObjectRef, successor: Option<&str>) {
+        if self.queue.has_begun()
+            && let Some(record) = self.bindings.lost(key, successor)
+        {
+            let paths: Vec<_> = record.paths.into_keys().collect();
+            tracing::warn!(object = %key, ?paths, "{MISSING}");
         }
     }
 

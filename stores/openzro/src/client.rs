@@ -133,7 +133,7 @@ impl OpenZro {
         self.0.gate.limits()
     }
 
-    /// Returns the last failure while requests are kept back because the server is away or refuses the token. Now and then one request finds out
+    /// Returns the last failure while requests are kept back because the server is away, refuses the token or limits the rate. Now and then one request finds out
     /// whether that is over.
     pub fn outage(&self) -> Option<Arc<str>> {
         self.0.gate.outage()

@@ -167,18 +167,15 @@ const PULL_INHIBITIONS: &[Inhibition] = &[
     Inhibition {
         source: "PullSecretsOutOfSync",
         target: "OperatorRunsFail",
-        equal: "namespace, job",
-        expression: PULL_OUT_OF_SYNC,
+        equal: "namespace, job, controller",
+        expression: r#"label_replace(sum by (namespace, job) (konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0, "controller", "pull", "", "")"#,
     },
 ];
-
-const PULL_OUT_OF_SYNC: &str =
-    r#"sum by (namespace, job, reason) (konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0"#;
 
 const PULL_ALERTS: &[Alert] = &[
     Alert {
         name: "PullSecretsOutOfSync",
-        expression: PULL_OUT_OF_SYNC,
+        expression: r#"sum by (namespace, job, reason) (konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0"#,
         since: "15m",
         severity: "warning",
         summary: "{{ $value }} Secrets are out of sync with zopp, with the reason {{ $labels.reason }}",
@@ -257,31 +254,26 @@ const PUSH_INHIBITIONS: &[Inhibition] = &[
     Inhibition {
         source: "PushObjectsOutOfSync",
         target: "OperatorRunsFail",
-        equal: "namespace, job",
-        expression: PUSH_OUT_OF_SYNC,
+        equal: "namespace, job, controller",
+        expression: r#"label_replace(sum by (namespace, job) (konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted|VaultSealed|VaultTimeout|VaultUnreachable|VaultUnavailable"} $mine) > 0, "controller", "push", "", "")"#,
     },
     Inhibition {
         source: "PushWritesFail",
         target: "OperatorRunsFail",
-        equal: "namespace, job",
-        expression: PUSH_WRITES_FAIL,
+        equal: "namespace, job, controller",
+        expression: r#"label_replace(sum by (namespace, job) (rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0, "controller", "push", "", "")"#,
     },
 ];
 
 const fn away(target: &'static str) -> Inhibition {
-    let expression = r#"min by (namespace, job) (konverge_check_status{check="vault"}) < 1"#;
+    let expression = r#"min by (namespace, job) (max_over_time(konverge_check_status{check="vault",kind="readiness"}[10m]) $mine) < 1"#;
     Inhibition { source: "OperatorCheckFails", target, equal: "namespace, job", expression }
 }
-
-const PUSH_OUT_OF_SYNC: &str = r#"sum by (namespace, job, reason) (konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted|VaultSealed|VaultTimeout|VaultUnreachable|VaultUnavailable"} $mine) > 0"#;
-
-const PUSH_WRITES_FAIL: &str =
-    "sum by (namespace, job) (rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0";
 
 const PUSH_ALERTS: &[Alert] = &[
     Alert {
         name: "PushObjectsOutOfSync",
-        expression: PUSH_OUT_OF_SYNC,
+        expression: r#"sum by (namespace, job, reason) (konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted|VaultSealed|VaultTimeout|VaultUnreachable|VaultUnavailable"} $mine) > 0"#,
         since: "15m",
         severity: "warning",
         summary: "{{ $value }} objects are out of sync with Vault, with the reason {{ $labels.reason }}",
@@ -291,13 +283,13 @@ const PUSH_ALERTS: &[Alert] = &[
         name: "PushLoginFails",
         expression: r#"sum by (namespace, job) (increase(vault_sync_operator_auth_attempts_total{result="failed"}[15m]) $mine) > 0"#,
         since: "15m",
-        severity: "warning",
-        summary: "vault-sync-operator cannot log in to Vault again",
-        runbook: "The operator still has a token, and works until that expires. Check the role in Vault, the service account that it is bound to, and whether Vault may create tokenreviews. Once there is no token any more, OperatorCheckFails fires instead, for the check vault.",
+        severity: "critical",
+        summary: "vault-sync-operator cannot replace its Vault token: the login fails",
+        runbook: "The operator works until its token expires. Check the role in Vault, the service account that it is bound to, and whether Vault may create tokenreviews. Once the token has expired, OperatorCheckFails fires instead, for the check vault.",
     },
     Alert {
         name: "PushWritesFail",
-        expression: PUSH_WRITES_FAIL,
+        expression: "sum by (namespace, job) (rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0",
         since: "15m",
         severity: "warning",
         summary: "Writes to Vault fail",

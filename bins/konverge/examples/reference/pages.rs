@@ -267,8 +267,8 @@ pub(crate) fn alerts(of_manage: &Files) -> Result<String, Box<dyn Error>> {
     let mut text = format!(
         "{GENERATED}# Alerts\n\n`prometheusRule.enabled=true` of the chart installs these alerts. Each has the labels `program` and `severity`. The alerts of one job \
          or of the zopp server come first, then those of every job that has the series. Words in capitals stand for labels of the alert, and N for its value.\n\n\
-         One outage fires one alert: `unless` keeps an alert silent while another alert is about the same fault. The alerts of every job have further such clauses in the rules of a \
-         job that has an alert of its own for the fault.\n"
+         One outage fires one alert: `unless` keeps an alert silent while another alert is about the same fault. The conditions of the alerts of every job are shown here without these \
+         clauses; the rules of each job contain them.\n"
     );
     let mut sections = Vec::new();
     for watched in watched::JOBS.iter().chain([&watched::SERVER]) {

@@ -14,9 +14,9 @@ use crate::rules::{AGES, FALLS, GROWS, HOUR, ONSET, RISES, evaluate, name, serie
 type Outage = (&'static str, &'static [(&'static str, &'static str)], &'static str);
 
 /// Runs that fail.
-const RUNS_FAIL: (&str, &str) = (r#"controller_runtime_reconcile_errors_total{controller="one"}"#, GROWS);
+const RUNS_FAIL: (&str, &str) = (r#"controller_runtime_reconcile_errors_total{controller="push"}"#, GROWS);
 
-const OUTAGES: [Outage; 8] = [
+const OUTAGES: [Outage; 9] = [
     (
         "zopp-operator",
         &[
@@ -56,6 +56,19 @@ const OUTAGES: [Outage; 8] = [
         &[
             (r#"konverge_check_status{kind="readiness",check="vault"}"#, "1x3000"),
             (r#"konverge_push_bindings{reason="VaultTimeout"}"#, RISES),
+            (r#"vault_sync_operator_vault_write_errors_total{error_type="connection_failed"}"#, GROWS),
+            RUNS_FAIL,
+        ],
+        "PushWritesFail",
+    ),
+    // Vault comes and goes, so that the check never fails for ten minutes.
+    (
+        "vault-sync-operator",
+        &[
+            (
+                r#"konverge_check_status{kind="readiness",check="vault"}"#,
+                "1x9 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1 0x4 1x3000",
+            ),
             (r#"vault_sync_operator_vault_write_errors_total{error_type="connection_failed"}"#, GROWS),
             RUNS_FAIL,
         ],
@@ -135,6 +148,22 @@ fn a_paused_account_hides_no_failure_of_another() {
         state("firing", ONSET + HOUR, &["ManagePaused", "ManageRequestsFail", "OperatorRemoteListOld"]),
         json!({ "expr": lists, "eval_time": format!("{HOUR}m"), "exp_samples": [{ "labels": "{}", "value": 1 }] }),
     ];
+    evaluate(&shipped.rules, &[json!({ "interval": "1m", "input_series": input, "promql_expr_test": tests })]);
+}
+
+/// The token of one tenant is refused, and the server of another is away.
+#[test]
+fn a_refused_token_hides_no_outage_of_another_account() {
+    let shipped = shipped().into_iter().find(|shipped| shipped.program == "openzro-operator").unwrap();
+    let changes = [
+        (r#"openzro_requests_paused{scope="shop"}"#, RISES),
+        (r#"openzro_requests_paused{scope="bank"}"#, RISES),
+        (r#"openzro_requests_total{method="GET",route="/groups",code="401"}"#, GROWS),
+        (r#"openzro_requests_total{method="GET",route="/groups",code="none"}"#, GROWS),
+    ];
+    let mut input = vec![series(&shipped.build_info(), "1x3000")];
+    input.extend(changes.iter().map(|(name, values)| series(name, values)));
+    let tests = [state("firing", ONSET + HOUR, &["ManagePaused", "ManageTokenRefused"])];
     evaluate(&shipped.rules, &[json!({ "interval": "1m", "input_series": input, "promql_expr_test": tests })]);
 }
 

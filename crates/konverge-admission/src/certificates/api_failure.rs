@@ -12,10 +12,10 @@ impl fmt::Display for ApiFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             kube::Error::Api(status) if status.code == 403 => {
-                write!(f, "{}; apply the role of the program again", status.message)
+                write!(f, "{}; apply the generated role of the program again, which grants this", status.message)
             }
             kube::Error::Api(status) if status.message.is_empty() => {
-                write!(f, "the API server answered {}", status.code)
+                write!(f, "the API server answered {}; the program retries", status.code)
             }
             kube::Error::Api(status) => f.write_str(&status.message),
             error => f.write_str(&in_one_line(error)),
@@ -41,9 +41,13 @@ mod tests {
     #[test]
     fn an_answer_is_told_by_its_message_and_a_refusal_with_the_next_step() {
         for (code, message, expected) in [
-            (403, "secrets \"x\" is forbidden", "secrets \"x\" is forbidden; apply the role of the program again"),
+            (
+                403,
+                "secrets \"x\" is forbidden",
+                "secrets \"x\" is forbidden; apply the generated role of the program again, which grants this",
+            ),
             (404, "namespaces \"shop\" not found", "namespaces \"shop\" not found"),
-            (503, "", "the API server answered 503"),
+            (503, "", "the API server answered 503; the program retries"),
         ] {
             let status = Status { code, message: message.to_owned(), ..Status::default() };
             assert_eq!(ApiFailure::from(kube::Error::Api(status.boxed())).to_string(), expected);

@@ -246,7 +246,10 @@ async fn what_stands_in_the_way_is_named_and_waited_out() {
     };
     // It may not even look.
     let refused = said("cannot read secret", &*running.ready).await;
-    assert!(refused.contains("is forbidden") && refused.contains("; apply the role of the program again"), "{refused}");
+    assert!(
+        refused.contains("is forbidden") && refused.contains("; apply the generated role of the program again"),
+        "{refused}"
+    );
     stage.grant(options.permissions()).await;
     said("exists and is not for webhook certificates", &*running.ready).await;
     assert!(secrets.get("hooks-webhook-certificates").await.unwrap().data.unwrap().contains_key("password"));

@@ -72,8 +72,8 @@ pub(super) const INHIBITIONS: &[Inhibition] = &[
     Inhibition {
         source: "OperatorCheckFails",
         target: "OperatorSourceFails",
-        equal: "namespace, job",
-        expression: A_CHECK_FAILS,
+        equal: "namespace, job, source",
+        expression: r#"label_replace((max_over_time(konverge_check_status{kind!="warning"}[10m]) $mine) < 1, "source", "$1", "check", "(.+)")"#,
     },
     Inhibition {
         source: "OperatorRemoteListOld",
@@ -83,7 +83,8 @@ pub(super) const INHIBITIONS: &[Inhibition] = &[
     },
 ];
 
-const A_CHECK_FAILS: &str = r#"(konverge_check_status{kind!="warning"} $mine) < 1"#;
+/// It has failed for as long as `OperatorCheckFails` waits. One that comes and goes never fires that alert, so it silences no other.
+const A_CHECK_FAILS: &str = r#"(max_over_time(konverge_check_status{kind!="warning"}[10m]) $mine) < 1"#;
 
 pub(super) const ALERTS: &[Alert] = &[
     Alert {
@@ -204,7 +205,7 @@ pub(super) const ALERTS: &[Alert] = &[
         since: "30m",
         severity: "warning",
         summary: "The source {{ $labels.source }} of $program keeps failing",
-        runbook: "The program does not notice changes outside, and keeps to the last known state. The label reason of konverge_external_errors_total has the cause, and `/readyz?verbose` its text. While a check of the program fails, OperatorCheckFails fires instead.",
+        runbook: "The program does not notice changes outside, and keeps to the last known state. The label reason of konverge_external_errors_total has the cause, and `/readyz?verbose` its text. While the readiness check of the source fails, OperatorCheckFails fires instead.",
     },
     Alert {
         name: "OperatorRemoteListOld",

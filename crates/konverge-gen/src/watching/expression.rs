@@ -30,7 +30,7 @@ impl Series {
 /// The series that an expression of ours names. All of them have an underscore in their name, which no function of theirs that we
 /// use and no label outside of braces and brackets has, but for these.
 pub fn series_in(expression: &str) -> BTreeSet<&str> {
-    const FUNCTIONS: [&str; 3] = ["histogram_quantile", "label_replace", "min_over_time"];
+    const FUNCTIONS: [&str; 4] = ["histogram_quantile", "label_replace", "max_over_time", "min_over_time"];
     let (mut rest, mut names) = (expression, BTreeSet::new());
     while let Some(start) = rest.find(|sign: char| sign.is_ascii_alphabetic() || "$\"{".contains(sign)) {
         rest = &rest[start..];

@@ -80,7 +80,7 @@ async fn place(
     let Some(network) = current_network(spec, &namespace, peers, settings) else {
         let message = match &spec.network_ref {
             Some(reference) => format!(
-                "waits for the network of OZRoutingPeer {}; create that object, or read in its status why it has none",
+                "waits for the network of OZRoutingPeer {}; create the OZRoutingPeer, or see its status for the cause",
                 reference.name
             ),
             None => {

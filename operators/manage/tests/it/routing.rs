@@ -333,7 +333,7 @@ async fn the_routes_of_a_routing_peer_are_resources_that_follow_its_spec() {
     assert!(addresses(&stage).await.is_empty() && stage.on_server(&Collection::Networks).await.is_empty());
 }
 
-/// What a spec says of routes and pods is read before anything is made.
+/// The operator validates routes and pods before it creates anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_spec_makes_nothing() {
     let stage = Stage::set().await;

@@ -9,7 +9,7 @@
 use jiff::Timestamp;
 
 use super::{Binding, Bindings, Inner, Shown};
-use crate::object::ObjectRef;
+use crate::{object::ObjectRef, record::Record};
 
 impl Bindings {
     /// A watch shows that an object is gone. If it had our finalizer and nobody had begun to delete it, keeps its binding as that of an object that is
@@ -23,6 +23,13 @@ impl Bindings {
         binding.deleting = Some(now);
         escaped.insert(key.clone(), None);
         true
+    }
+
+    /// Returns the record of an object that our finalizer held, and that is gone or has a successor with this uid, although nobody saw its deletion.
+    pub fn lost(&self, key: &ObjectRef, successor: Option<&str>) -> Option<Record> {
+        let inner = self.lock();
+        let held = inner.bindings.get(key).filter(|binding| binding.is_held());
+        held.filter(|held| successor != Some(held.uid.as_str())).and_then(|held| held.record.clone())
     }
 
     /// Whether the object with this uid went past our finalizer and is not cleared yet.

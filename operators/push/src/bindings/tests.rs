@@ -449,6 +449,21 @@ fn another_object_of_the_name_waits_until_the_one_that_went_past_our_finalizer_i
 }
 
 #[test]
+fn an_object_that_our_finalizer_held_is_lost_if_it_is_gone_or_another_one_has_its_name() {
+    let bindings = Bindings::default();
+    let lost = |successor: Option<&str>| bindings.lost(&key("a"), successor).map(|record| record.uid);
+    assert_eq!(lost(None), None, "it is unknown");
+    let record = Some(Record::new("uid-a", Timestamp::UNIX_EPOCH).text());
+    bindings.show(Shown { record: record.clone(), ..shown("a", &["db"]) });
+    assert_eq!(lost(None), None, "nothing held it");
+    bindings.show(Shown { record: record.clone(), finalizer: true, ..shown("a", &["db"]) });
+    assert_eq!((lost(None), lost(Some("2"))), (Some("uid-a".to_owned()), Some("uid-a".to_owned())));
+    assert_eq!(lost(Some("uid-a")), None, "it is the same");
+    bindings.show(Shown { record, finalizer: true, deleting: Some(Timestamp::UNIX_EPOCH), ..shown("a", &["db"]) });
+    assert_eq!(lost(None), None, "it was deleted like any other");
+}
+
+#[test]
 fn an_object_that_is_there_again_after_it_went_past_our_finalizer_is_an_object_as_before() {
     let bindings = Bindings::default();
     held(&bindings, "a");

@@ -251,9 +251,11 @@ impl Finalizer {
         }
     }
 
-    /// Whether the object has waited as long as the platform allows. One that is gone waits for nothing, and its name must not.
+    /// Whether the object has waited as long as the platform allows. One that is gone waits for nothing if its paths can be listed as orphans, because
+    /// another object may wait for its name.
     async fn is_overdue(&self, key: &ObjectRef, binding: &Binding) -> bool {
-        if self.bindings.has_escaped(key, &binding.uid) {
+        let has_paths = binding.record.as_ref().is_some_and(|record| !record.paths.is_empty());
+        if has_paths && self.bindings.has_escaped(key, &binding.uid) {
             return true;
         }
         let waited = deleting_for(binding.deleting, Timestamp::now());

@@ -1,8 +1,8 @@
-//! The audit rows that belong to no change (reads and refusals), written behind the request's back.
+//! The audit rows that belong to no change (reads and refusals). A request does not wait for its row.
 //!
 //! Changes write their rows themselves, in their own transaction. These here go through a bounded queue, in batches, so that a
-//! read costs no commit; when the queue is full the request waits, so that no row is lost. A batch gathers rows for
-//! `GATHER`, which a crash loses. The queue is emptied at shutdown.
+//! read costs no commit. If the queue is full, the request waits, so a running server drops no row. A batch waits for more
+//! rows for `GATHER`; a crash loses the rows that are not committed yet. The queue is emptied at shutdown.
 //! While the database takes no changes, as on a full disk, reads go on: the last `KEPT` rows wait in memory, and the metrics count those that are
 //! lost.
 //!
@@ -34,7 +34,7 @@ const QUEUE: usize = 1024;
 const KEPT: usize = 1024;
 /// Rows per transaction at most.
 const BATCH: usize = 256;
-/// For so long a batch waits for more rows. Each batch is a commit, which costs the database more than the reads that it tells of.
+/// How long a batch waits for more rows. Each batch is a commit, which costs the database more than the reads that it tells of.
 const GATHER: Duration = Duration::from_millis(20);
 /// How often the counts of folded rows are written. A crash loses the counts of so long.
 const FLUSH: Duration = Duration::from_secs(10);

@@ -364,7 +364,7 @@ impl Call {
         if self.caller.remembered.is_none() {
             return store.secret(environment_id, key).await;
         }
-        // So much was reserved for it.
+        // The memory reserved for the value.
         let bytes = reading::largest(self.content.bytes, store.limits());
         store.secret_by(&self.row.authority, environment_id, key, bytes).await
     }
@@ -492,7 +492,7 @@ async fn record_unproven<M>(state: &State, request: &Request<M>, action: Action,
     let _ = state.audit.record(refusal(row, status)).await;
 }
 
-/// The row of a request that nobody made, in the name of a principal.
+/// The audit row of an unauthenticated request that claims to come from a principal.
 fn row_of_nobody(claimed: String, client_ip: Option<String>, action: Action) -> AuditRow {
     AuditRow { principal_id: NOBODY.into(), resource_id: claimed, client_ip, ..blank_row(action, "principal") }
 }

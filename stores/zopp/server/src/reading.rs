@@ -1,6 +1,8 @@
 //! The memory that it takes to read secrets, by what is known before. A list is in memory as rows, of which one after the other is encoded (module
 //! `pieces`). All else is in memory as rows, and as the message that is made of them.
 
+use konverge_zopp_crypto::envelope::TAG_LENGTH;
+
 use crate::{limits::Limits, store::ContentSize};
 
 /// The keys of so many secrets are not worth a question.
@@ -28,9 +30,9 @@ pub(crate) fn of_history(content: &ContentSize, limits: &Limits) -> u64 {
     rows + rows.min(limits.value_bytes.into())
 }
 
-/// The largest value that there can be.
+/// The largest ciphertext that there can be.
 pub(crate) fn largest(bytes: i64, limits: &Limits) -> u64 {
-    u64::from(limits.value_bytes).min(unsigned(bytes))
+    (u64::from(limits.value_bytes) + TAG_LENGTH as u64).min(unsigned(bytes))
 }
 
 fn unsigned(count: i64) -> u64 {
@@ -55,8 +57,8 @@ mod tests {
         let (small, large) = (size(2, 50, 10, 40), size(1000, 50_000, 10, 40_000));
         assert_eq!([of_list(&empty, 0, &limits), of_value(&empty, &limits), of_history(&empty, &limits)], [0; 3]);
         assert_eq!(of_list(&small, 7, &limits), 50 + 7 + 20 + 50 + 2 * BASE);
-        assert_eq!(of_list(&large, 7, &limits), 50_000 + 7 + 20 + 100 + 1000 * BASE);
-        assert_eq!([of_value(&small, &limits), of_value(&large, &limits)], [120, 220]);
-        assert_eq!([of_history(&small, &limits), of_history(&large, &limits)], [180, 500]);
+        assert_eq!(of_list(&large, 7, &limits), 50_000 + 7 + 20 + 116 + 1000 * BASE);
+        assert_eq!([of_value(&small, &limits), of_value(&large, &limits)], [120, 252]);
+        assert_eq!([of_history(&small, &limits), of_history(&large, &limits)], [180, 516]);
     }
 }

@@ -125,7 +125,7 @@ impl NetworkRouterReconciler {
         let group = children::apply(context, &group).await?;
         let Some(id) = group.and_then(|group| group.status.as_ref()?.group_id.clone()) else {
             return Ok(Err(format!(
-                "waits for its Group {namespace}/{name}, whose status says why it is not in openZro yet"
+                "waits for its Group {namespace}/{name}, which is not in openZro yet; see its status for the cause"
             )));
         };
         let reference = GroupReference { id: Some(id.clone()), ..GroupReference::default() };
@@ -136,7 +136,7 @@ impl NetworkRouterReconciler {
         let key = children::apply(context, &key).await?;
         if key.is_none_or(|key| key.status.as_ref().is_none_or(|status| status.setup_key_id.is_none())) {
             return Ok(Err(format!(
-                "waits for its SetupKey {namespace}/{name}, whose status says why it is not in openZro yet"
+                "waits for its SetupKey {namespace}/{name}, which is not in openZro yet; see its status for the cause"
             )));
         }
         Ok(Ok(id))

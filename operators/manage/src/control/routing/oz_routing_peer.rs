@@ -496,7 +496,7 @@ fn valid_routes(spec: &OZRoutingPeerSpec) -> Result<BTreeSet<String>, Error> {
 
 fn waits_for_group(peer: &OZRoutingPeer) -> String {
     let (namespace, name) = (peer.namespace().unwrap_or_default(), peer.name_any());
-    format!("waits for its OZGroup {namespace}/{name}, whose status says why it is not in openZro yet")
+    format!("waits for its OZGroup {namespace}/{name}, which is not in openZro yet; see its status for the cause")
 }
 
 /// The part of a route in the record.

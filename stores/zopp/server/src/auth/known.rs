@@ -17,7 +17,7 @@ use crate::{rbac::Role, store::KnownCaller};
 /// The calls that remember, and the role that each needs. Their handlers look again if something is different.
 const CALLS: [(&str, Role); 3] =
     [("UpsertSecret", Role::Write), ("DeleteSecret", Role::Write), ("GetSecret", Role::Read)];
-/// Places of principals. For one more, another one is forgotten.
+/// The number of cached places of principals. For one more, any other entry is evicted.
 const CAPACITY: usize = 1024;
 
 /// Principals in environments, by the names of these.

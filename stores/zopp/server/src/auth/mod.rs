@@ -48,7 +48,7 @@ pub(crate) struct Remembered {
     names: [String; 3],
     /// When the request was signed (Unix seconds).
     signed_at: i64,
-    /// May it come twice?
+    /// Whether the request may be repeated.
     repeat: Repeat,
     /// The Unix second in which the database was last restored.
     pub restored_at: Option<i64>,

@@ -256,7 +256,7 @@ fn with_values<'q>(insertion: &'static str, (id, at): (String, i64), action: Act
         .bind(&row.client_ip)
 }
 
-/// So many rows are inserted at once, the rest by the next length. There are few lengths, because each is a statement that the database prepares.
+/// Batch sizes of an insertion, largest first. There are few, because each is a statement that the database prepares.
 const AT_ONCE: [usize; 4] = [64, 16, 4, 1];
 
 impl Store {

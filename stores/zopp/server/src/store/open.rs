@@ -80,10 +80,10 @@ pub enum OpenError {
         /// The error of the database.
         source: sqlx::Error,
     },
-    /// Somebody else uses tables that have to change.
+    /// Another session has locked tables that a migration has to change.
     #[error(
-        "cannot bring the database {database} up to date, because its tables were in use for 10 seconds: {source}; start again when the backup, the \
-         pg_dump or the other server that uses them is done"
+        "cannot bring the database {database} up to date, because another session has used its tables for more than 10 seconds: {source}; start zopp-server \
+         again once the backup, the pg_dump or the other session is done"
     )]
     InUse {
         /// The database, without a password.

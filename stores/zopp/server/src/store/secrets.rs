@@ -55,7 +55,7 @@ impl Store {
         self.change_key(&one(environment_id, Some(workspace_id), set)).await
     }
 
-    /// Deletes one key; [`StoreError::Missing`] tells that it is not there. Returns the new version.
+    /// Deletes one key and returns the new version. Returns [`StoreError::Missing`] if the key does not exist.
     pub async fn delete_secret(&self, environment_id: &str, key: &str, audit: &AuditRow) -> Result<i64, StoreError> {
         let delete = KeyChange { key, value: None, audit };
         Ok(self.change_key(&one(environment_id, None, delete)).await?.version)
@@ -116,8 +116,8 @@ impl Store {
             .transpose()
     }
 
-    /// One secret by facts of an earlier look: one statement reads it and asks for all of them. [`StoreError::RightsChanged`] if the rights of the reader are
-    /// not those of `authority` any more, if the environment is gone, or if the value has more than so many bytes.
+    /// Reads one secret and verifies the cached rights in one statement. Returns [`StoreError::RightsChanged`] if the rights of the reader are not those of
+    /// `authority` any more, if the environment is gone, or if the value is larger than `bytes`.
     pub async fn secret_by(
         &self,
         authority: &Authority,

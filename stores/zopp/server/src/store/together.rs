@@ -240,7 +240,10 @@ fn of_each(error: &StoreError) -> Option<StoreError> {
         StoreError::Corrupt(what) => Some(StoreError::Corrupt(what)),
         // Perhaps all of it happened.
         StoreError::Outage(cause) => Some(unknown(&cause.to_string())),
-        StoreError::Database(cause) => Some(StoreError::Database(sqlx::Error::Protocol(cause.to_string()))),
+        // The database itself raises an error about the row of one change. All others are about the connection.
+        StoreError::Database(cause) => {
+            cause.as_database_error().is_none().then(|| StoreError::Database(sqlx::Error::Protocol(cause.to_string())))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a server remembers of a principal's last call decides nothing: each call obeys what is true when it is answered, and is refused in the same words.
+//! Cached rights decide nothing: the server verifies them when it answers each call, and refuses in the same words.
 
 use std::time::Duration;
 
