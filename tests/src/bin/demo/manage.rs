@@ -68,6 +68,7 @@ pub(crate) async fn show(cast: &mut Cast, namespace: &str, keep: bool) -> Result
     scene.step(cast, "operator started", async || Ok(()), None).await?;
     println!("\nThe group {THEIRS} is as people made it.");
     if keep {
+        cast.perform(async |_| scene.until_gone().await).await?;
         scene.step(cast, "both applied", async || scene.apply(&["22"]).await, Some(&["22"])).await?;
         cast.keep_account(scene.account);
     }
@@ -157,6 +158,15 @@ impl Scene {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the cluster has neither object. An apply to one that is still being deleted would go with it.
+    async fn until_gone(&self) -> Result<()> {
+        let gone = eventually(LIMIT, async || {
+            let (group, policy) = (self.groups().get_opt("servers").await, self.policies().get_opt(POLICY).await);
+            (group.ok()?.is_none() && policy.ok()?.is_none()).then_some(())
+        });
+        gone.await.context("the group and the policy were not deleted from the cluster")
     }
 
     /// Makes a change, and says how long after it openZro had a policy with exactly these ports, or neither policy nor group.
