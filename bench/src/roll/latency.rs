@@ -78,7 +78,7 @@ pub(crate) async fn measure(
     }
     log.catch_up(&field.client).await?;
     let asked = log.entries_of(&account())?;
-    // Watches are renewed with time and not with changes. One that is silent then compares versions, by a list of one object.
+    // Watches are renewed with time and not with changes. A renewed watch that shows nothing compares versions by a list of one object.
     let is_renewal = |entry: &AuditEntry| entry.verb == "watch" || entry.request_uri.ends_with("limit=1");
     let is_about_a_change =
         |entry: &&AuditEntry| !is_renewal(entry) && !NOT_COUNTED.contains(&entry.object_ref.resource.as_str());

@@ -114,7 +114,7 @@ impl Writer {
         let record = [(RECORD.to_owned(), decided.record.to_owned())].into();
         let metadata = ObjectMeta { annotations: Some(record), ..decided.named() };
         let wanted = Restarted { types: None, metadata, spec: Spec::of(kind, of_pods), status: None };
-        let seen = Restarted { metadata: decided.seen(), spec: Spec::default(), ..wanted.clone() };
+        let seen = Restarted { types: None, metadata: decided.seen(), spec: Spec::default(), status: None };
         let written = self.applier.apply_with(&wanted, Some(&seen), &kind.resource()).await;
         decided.outcome(written.map(|applied| applied.object.metadata.resource_version.unwrap_or_default()))
     }

@@ -156,6 +156,38 @@ impl Watched {
     }
 }
 
+// An alert and the inhibition of which it is the source are about the same objects. A literal is what `concat!` takes.
+macro_rules! pull_out_of_sync {
+    () => {
+        r#"(konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0"#
+    };
+}
+
+macro_rules! push_out_of_sync {
+    () => {
+        r#"(konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted|VaultSealed|VaultTimeout|VaultUnreachable|VaultUnavailable"} $mine) > 0"#
+    };
+}
+
+macro_rules! push_writes_fail {
+    () => {
+        "(rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0"
+    };
+}
+
+/// A sum, with the label of a controller.
+macro_rules! of_controller {
+    ($controller:literal, $summed:expr) => {
+        concat!(
+            "label_replace(sum by (namespace, job) ",
+            $summed,
+            ", \"controller\", \"",
+            $controller,
+            "\", \"\", \"\")"
+        )
+    };
+}
+
 /// One outage fires one alert.
 const PULL_INHIBITIONS: &[Inhibition] = &[
     Inhibition {
@@ -168,14 +200,14 @@ const PULL_INHIBITIONS: &[Inhibition] = &[
         source: "PullSecretsOutOfSync",
         target: "OperatorRunsFail",
         equal: "namespace, job, controller",
-        expression: r#"label_replace(sum by (namespace, job) (konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0, "controller", "pull", "", "")"#,
+        expression: of_controller!("pull", pull_out_of_sync!()),
     },
 ];
 
 const PULL_ALERTS: &[Alert] = &[
     Alert {
         name: "PullSecretsOutOfSync",
-        expression: r#"sum by (namespace, job, reason) (konverge_pull_bindings{reason!~"Synced|ServerUnreachable"} $mine) > 0"#,
+        expression: concat!("sum by (namespace, job, reason) ", pull_out_of_sync!()),
         since: "15m",
         severity: "warning",
         summary: "{{ $value }} Secrets are out of sync with zopp, with the reason {{ $labels.reason }}",
@@ -255,13 +287,13 @@ const PUSH_INHIBITIONS: &[Inhibition] = &[
         source: "PushObjectsOutOfSync",
         target: "OperatorRunsFail",
         equal: "namespace, job, controller",
-        expression: r#"label_replace(sum by (namespace, job) (konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted|VaultSealed|VaultTimeout|VaultUnreachable|VaultUnavailable"} $mine) > 0, "controller", "push", "", "")"#,
+        expression: of_controller!("push", push_out_of_sync!()),
     },
     Inhibition {
         source: "PushWritesFail",
         target: "OperatorRunsFail",
         equal: "namespace, job, controller",
-        expression: r#"label_replace(sum by (namespace, job) (rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0, "controller", "push", "", "")"#,
+        expression: of_controller!("push", push_writes_fail!()),
     },
 ];
 
@@ -273,7 +305,7 @@ const fn away(target: &'static str) -> Inhibition {
 const PUSH_ALERTS: &[Alert] = &[
     Alert {
         name: "PushObjectsOutOfSync",
-        expression: r#"sum by (namespace, job, reason) (konverge_push_bindings{reason!~"Synced|Paused|LeftAlone|Adopted|DriftCorrected|ValuesEncoded|OwnerNotMarked|AnnotationAdjusted|VaultSealed|VaultTimeout|VaultUnreachable|VaultUnavailable"} $mine) > 0"#,
+        expression: concat!("sum by (namespace, job, reason) ", push_out_of_sync!()),
         since: "15m",
         severity: "warning",
         summary: "{{ $value }} objects are out of sync with Vault, with the reason {{ $labels.reason }}",
@@ -289,7 +321,7 @@ const PUSH_ALERTS: &[Alert] = &[
     },
     Alert {
         name: "PushWritesFail",
-        expression: "sum by (namespace, job) (rate(vault_sync_operator_vault_write_errors_total[10m]) $mine) > 0",
+        expression: concat!("sum by (namespace, job) ", push_writes_fail!()),
         since: "15m",
         severity: "warning",
         summary: "Writes to Vault fail",

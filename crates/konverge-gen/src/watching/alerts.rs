@@ -83,7 +83,7 @@ pub(super) const INHIBITIONS: &[Inhibition] = &[
     },
 ];
 
-/// It has failed for as long as `OperatorCheckFails` waits. One that comes and goes never fires that alert, so it silences no other.
+/// A check has failed for as long as `OperatorCheckFails` waits. A check that comes and goes never fires that alert, so it silences no other.
 const A_CHECK_FAILS: &str = r#"(max_over_time(konverge_check_status{kind!="warning"}[10m]) $mine) < 1"#;
 
 pub(super) const ALERTS: &[Alert] = &[

@@ -251,7 +251,7 @@ impl Finalizer {
         }
     }
 
-    /// Whether the object has waited as long as the platform allows. One that is gone waits for nothing if its paths can be listed as orphans, because
+    /// Whether the object has waited as long as the platform allows. A gone object waits for nothing if its paths can be listed as orphans, because
     /// another object may wait for its name.
     async fn is_overdue(&self, key: &ObjectRef, binding: &Binding) -> bool {
         let has_paths = binding.record.as_ref().is_some_and(|record| !record.paths.is_empty());

@@ -24,7 +24,7 @@ pub(crate) struct State {
     pub events: EventBus,
     /// The signatures that were received before.
     pub replays: ReplayCache,
-    /// The last looks for changes of secrets.
+    /// The last looks at callers of calls about secrets.
     pub known: KnownCallers,
     /// How often an address may guess a code.
     pub guesses: GuessLimit,
