@@ -78,10 +78,9 @@ pub(crate) async fn measure(
     }
     log.catch_up(&field.client).await?;
     let asked = log.entries_of(&account())?;
-    // Watches are renewed with time and not with changes. A renewed watch that shows nothing compares versions by a list of one object.
-    let is_renewal = |entry: &AuditEntry| entry.verb == "watch" || entry.request_uri.ends_with("limit=1");
+    // Watches are renewed with time and not with changes.
     let is_about_a_change =
-        |entry: &&AuditEntry| !is_renewal(entry) && !NOT_COUNTED.contains(&entry.object_ref.resource.as_str());
+        |entry: &&AuditEntry| entry.verb != "watch" && !NOT_COUNTED.contains(&entry.object_ref.resource.as_str());
     let asked: Vec<_> = asked.iter().filter(is_about_a_change).collect();
     let lists = asked.iter().filter(|entry| entry.verb == "list").count();
     #[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^52")]

@@ -139,7 +139,17 @@ enum State<K> {
     /// of the watch is taken.
     Listed { version: String, is_doubtful: bool },
     /// Events after this version are awaited.
-    Watching { version: String, events: Events<K>, opened: Instant, has_spoken: bool },
+    Watching { version: String, watch: OpenWatch<K> },
+}
+
+/// A watch that the API server has accepted.
+struct OpenWatch<K> {
+    events: Events<K>,
+    opened: Instant,
+    /// Whether it has shown an event or a bookmark.
+    has_spoken: bool,
+    /// Whether only silence speaks for its version, and a comparison was left out.
+    is_doubtful: bool,
 }
 
 impl<K> State<K> {
@@ -173,9 +183,7 @@ impl<K: Object> Lister<K> {
             State::Stream => self.stream().await,
             State::Streamed { events } => self.streamed(events).await,
             State::Listed { version, is_doubtful } => self.open(version, is_doubtful).await,
-            State::Watching { version, events, opened, has_spoken } => {
-                self.watching(version, events, opened, has_spoken).await
-            }
+            State::Watching { version, watch } => self.watching(version, watch).await,
         }
     }
 
@@ -281,17 +289,21 @@ impl<K: Object> Lister<K> {
         let opened = Instant::now();
         let mut events = events.peekable();
         // An event is newer than the version, or an error that ends the watch; only silence needs the comparison.
-        let is_silent = is_doubtful && timeout(SILENCE, Pin::new(&mut events).peek()).await.is_err();
+        let mut is_doubtful = is_doubtful && timeout(SILENCE, Pin::new(&mut events).peek()).await.is_err();
         let events = events.boxed();
-        if is_silent && self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
+        if is_doubtful && self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
             match self.is_of_another_store(&version).await {
-                Ok(false) => self.compared = Some(Instant::now()),
+                Ok(false) => {
+                    self.compared = Some(Instant::now());
+                    is_doubtful = false;
+                }
                 Ok(true) => return (None, State::Empty),
                 Err(error) => return self.not_reached(Error::InitialListFailed(error), version),
             }
         }
         self.failures = 0;
-        (Some(Ok(Observed::Opened)), State::Watching { version, events, opened, has_spoken: false })
+        let watch = OpenWatch { events, opened, has_spoken: false, is_doubtful };
+        (Some(Ok(Observed::Opened)), State::Watching { version, watch })
     }
 
     /// An outage ends with a list, not with the watch from before: when it is over, the store may be an older copy, whose versions have
@@ -307,13 +319,8 @@ impl<K: Object> Lister<K> {
         (Some(Err(error)), State::Empty)
     }
 
-    async fn watching(
-        &mut self,
-        version: String,
-        mut events: Events<K>,
-        opened: Instant,
-        has_spoken: bool,
-    ) -> (Option<Step<K>>, State<K>) {
+    async fn watching(&mut self, version: String, watch: OpenWatch<K>) -> (Option<Step<K>>, State<K>) {
+        let OpenWatch { mut events, opened, has_spoken, is_doubtful } = watch;
         // An event that has arrived is taken before the time is checked, so a slow consumer loses nothing.
         let Ok(next) = timeout_at(opened + self.timeout + MARGIN, events.next()).await else {
             tracing::debug!(
@@ -322,7 +329,10 @@ impl<K: Object> Lister<K> {
             );
             return (None, State::doubtful(version));
         };
-        let watching = |version, events| State::Watching { version, events, opened, has_spoken: true };
+        let watching = |version, events| State::Watching {
+            version,
+            watch: OpenWatch { events, opened, has_spoken: true, is_doubtful: false },
+        };
         match next {
             Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => match version_of(&object) {
                 Some(version) => (Some(Ok(Observed::Apply(object))), watching(version, events)),
@@ -351,9 +361,10 @@ impl<K: Object> Lister<K> {
                 let error = ClientError::Service("the watch ended as soon as it began".into());
                 (Some(Err(Error::WatchFailed(error))), State::doubtful(version))
             }
+            // For a kind without events, the API server sends no bookmark either.
             None => {
-                let is_as_agreed = has_spoken && opened.elapsed() + EARLY >= self.timeout;
-                (None, State::Listed { version, is_doubtful: !is_as_agreed })
+                let is_early = opened.elapsed() + EARLY < self.timeout;
+                (None, State::Listed { version, is_doubtful: is_doubtful || is_early })
             }
         }
     }

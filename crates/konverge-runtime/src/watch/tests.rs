@@ -224,6 +224,54 @@ mod against_a_server {
         server.finish().unwrap();
     }
 
+    /// The API server sends no bookmarks for a kind of which it has seen no event since it started.
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_watch_that_ends_as_agreed_without_a_bookmark_costs_one_request_too() {
+        let (server, quiet, next_watch) = (ApiDouble::default(), WatchScript::default(), WatchScript::default());
+        server.expect(list("7", &[]));
+        server.expect(watch("7", &quiet));
+        server.expect(watch("7", &next_watch));
+        let (mut events, _) = events_of(&server, &WatchOptions::default());
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            quiet.end();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            next_watch.added(&object("x", "13"));
+        });
+        for expected in ["list", "complete", "changed x"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+        server.finish().unwrap();
+    }
+
+    /// Two watches broke off in a row, and only the first one cost a comparison. The store was replaced between them.
+    #[tokio::test(start_paused = true)]
+    async fn a_comparison_that_was_left_out_is_made_when_the_silent_watch_ends() {
+        let server = ApiDouble::default();
+        let [first, second, silent] = [(); 3].map(|()| WatchScript::default());
+        server.expect(list("70", &[]));
+        server.expect(watch("70", &first));
+        server.expect(watch("70", &second));
+        server.expect(list("71", &[]));
+        server.expect(watch("70", &silent));
+        server.expect(watch("70", &WatchScript::default()));
+        server.expect(list("50", &[]));
+        server.expect(list("50", &[object("x", "40")]));
+        server.expect(watch("50", &WatchScript::default()));
+        let (mut events, _) = events_of(&server, &WatchOptions::default());
+        tokio::spawn(async move {
+            for watch in [first, second] {
+                tokio::time::sleep(Duration::from_secs(4)).await;
+                watch.break_off();
+            }
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            silent.end();
+        });
+        for expected in ["list", "complete", "list", "has x", "complete"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_older_store_is_noticed_and_listed_again() {
         let (server, broken) = (ApiDouble::default(), WatchScript::default());
