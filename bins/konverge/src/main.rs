@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
-use konverge_jobs::{Job, Probe, Run};
+use konverge_jobs::{Probe, Run};
 use konverge_new::New;
 
 /// Runs the jobs of Konverge in one process, and makes operators.
@@ -22,12 +22,7 @@ pub(crate) enum Cli {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let jobs: Vec<Box<dyn Job>> = vec![
-        Box::new(konverge_pull::job::Pull),
-        Box::new(konverge_push::job::Push),
-        Box::new(konverge_roll::job::Roll),
-        Box::new(konverge_manage::job::Manage),
-    ];
+    let jobs = [konverge_pull::job(), konverge_push::job(), konverge_roll::job(), konverge_manage::job()];
     let tools = [&konverge_roll::migrate::ALL[..], &konverge_push::migrate::ALL, &konverge_pull::migrate::ALL].concat();
     let command = Cli::command().mut_subcommand("run", |run| run.after_help(konverge_jobs::about(&jobs)));
     match Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()) {

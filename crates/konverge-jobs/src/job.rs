@@ -8,15 +8,12 @@ use konverge_runtime::Manager;
 use crate::Settings;
 
 /// An operator that can be one of several in a process.
-pub trait Job: Send + Sync {
+pub struct Job {
     /// The first word of its command line.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// A summary in one line, and the program whose flags it has.
-    fn about(&self) -> &'static str;
-
-    /// Reads a command line, which begins with the name. Errors and requests such as `--help` are answered as by the job's own program.
-    fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error>;
+    pub about: &'static str,
+    pub(crate) ready: Box<dyn Fn(Vec<OsString>) -> Result<Ready, clap::Error> + Send + Sync>,
 }
 
 /// A job whose settings are known.
@@ -27,23 +24,32 @@ pub struct Ready {
     pub manager: BoxFuture<'static, Result<Manager, Box<dyn Error + Send + Sync>>>,
 }
 
-impl Ready {
-    /// Reads the command line of the job of this name. `start` puts the job together.
+impl Job {
+    /// Returns the job of this name. `assemble` puts it together, ready to run.
+    pub fn new<S, F, E>(
+        name: &'static str,
+        about: &'static str,
+        assemble: impl Fn(S) -> F + Copy + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Settings,
+        F: Future<Output = Result<Manager, E>> + Send + 'static,
+        E: Error + Send + Sync + 'static,
+    {
+        let ready = move |line| {
+            let settings = S::of_job(name, line)?;
+            let shown = settings.to_string();
+            Ok(Ready { settings: shown, manager: Box::pin(async move { Ok(assemble(settings).await?) }) })
+        };
+        Self { name, about, ready: Box::new(ready) }
+    }
+
+    /// Reads a command line, which begins with the name. Errors and requests such as `--help` are answered as by the job's own program.
     ///
     /// # Errors
     ///
     /// Returns an error if the line cannot be understood, or if the job cannot be one of several with it.
-    pub fn read<S, F, E>(
-        name: &'static str,
-        line: Vec<OsString>,
-        start: impl FnOnce(S) -> F + Send + 'static,
-    ) -> Result<Self, clap::Error>
-    where
-        S: Settings,
-        F: Future<Output = Result<Manager, E>> + Send,
-        E: Error + Send + Sync + 'static,
-    {
-        let settings = S::of_job(name, line)?;
-        Ok(Self { settings: settings.to_string(), manager: Box::pin(async { Ok(start(settings).await?) }) })
+    pub fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error> {
+        (self.ready)(line)
     }
 }

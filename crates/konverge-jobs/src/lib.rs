@@ -9,7 +9,7 @@
 //! 1. [`Settings`], what the settings of all jobs have. [`Shared`] names the flags that are another matter where a job is one of several, and [`go_flags`] is
 //!    for operators whose original takes the flags of Go.
 //! 2. [`Program`], the parts of a single operator's program.
-//! 3. [`Job`], what an operator's crate says about itself.
+//! 3. [`Job`], what an operator's crate says about itself. [`reasons!`] and [`annotations!`] declare what its reference pages list.
 //! 4. `lines`, how a command line becomes jobs, and [`Run`], the command.
 //!
 //! Guarantee: what is wrong with a command line is told by the name of its job, without the line, which may hold credentials.

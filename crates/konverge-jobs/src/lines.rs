@@ -31,16 +31,16 @@ pub(crate) enum Misuse {
 }
 
 /// The jobs of these command lines.
-pub(crate) fn read(jobs: &[Box<dyn Job>], lines: &[String]) -> Result<Vec<Chosen>, Misuse> {
+pub(crate) fn read(jobs: &[Job], lines: &[String]) -> Result<Vec<Chosen>, Misuse> {
     let mut chosen: Vec<Chosen> = Vec::new();
     for line in lines {
         // An argument without a flag's name may hold anything, so errors do not repeat it.
         let first = line.split_whitespace().next().filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric()));
         let Some(name) = first else { return Err(Misuse::Nameless { there_are: names(jobs) }) };
-        let Some(job) = jobs.iter().find(|job| job.name() == name) else {
+        let Some(job) = jobs.iter().find(|job| job.name == name) else {
             return Err(Misuse::Unknown { name: name.to_owned(), there_are: names(jobs) });
         };
-        let name = job.name();
+        let name = job.name;
         let words = shlex::split(line).ok_or(Misuse::Unquoted { name })?;
         if chosen.iter().any(|(other, _)| *other == name) {
             return Err(Misuse::Twice { name });
@@ -62,7 +62,7 @@ fn told(name: &'static str, error: &clap::Error) -> Misuse {
     Misuse::Flags { name, said: said.replace("try '--help'", &help) }
 }
 
-fn names(jobs: &[Box<dyn Job>]) -> String {
+fn names(jobs: &[Job]) -> String {
     let mut names = String::new();
     for (at, job) in jobs.iter().enumerate() {
         let before = match at {
@@ -71,7 +71,7 @@ fn names(jobs: &[Box<dyn Job>]) -> String {
             _ => ", ",
         };
         // Writing to a string cannot fail.
-        let _ = write!(names, "{before}{}", job.name());
+        let _ = write!(names, "{before}{}", job.name);
     }
     names
 }
@@ -90,26 +90,18 @@ mod tests {
         value: String,
     }
 
-    struct Echo(&'static str);
-
-    impl Job for Echo {
-        fn name(&self) -> &'static str {
-            self.0
-        }
-
-        fn about(&self) -> &'static str {
-            "says its value"
-        }
-
-        fn ready(&self, line: Vec<OsString>) -> Result<Ready, clap::Error> {
+    /// A job that tells its value as its settings.
+    fn echo(name: &'static str) -> Job {
+        let ready = |line: Vec<OsString>| {
             let config = Config::from_arg_matches(&Config::command().name("x").try_get_matches_from(line)?)?;
             let manager = async { Ok(Manager::listen(Listen::Nowhere, Metrics::new("echo", "0")).await?) };
             Ok(Ready { settings: config.value, manager: Box::pin(manager) })
-        }
+        };
+        Job { name, about: "says its value", ready: Box::new(ready) }
     }
 
     fn asked(lines: &[&str]) -> Result<Vec<(&'static str, String)>, String> {
-        let jobs: Vec<Box<dyn Job>> = vec![Box::new(Echo("pull")), Box::new(Echo("push")), Box::new(Echo("roll"))];
+        let jobs = ["pull", "push", "roll"].map(echo);
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         let chosen = read(&jobs, &lines).map_err(|misuse| misuse.to_string())?;
         Ok(chosen.into_iter().map(|(name, ready)| (name, ready.settings)).collect())
@@ -144,7 +136,7 @@ mod tests {
 
     #[test]
     fn help_and_version_are_asked_for_and_no_misuse() {
-        let jobs: Vec<Box<dyn Job>> = vec![Box::new(Echo("pull"))];
+        let jobs = [echo("pull")];
         for (line, part) in [("pull --help", "--value <VALUE>"), ("pull --version", "1.2.3")] {
             match read(&jobs, &[line.to_owned()]).map(drop) {
                 Err(Misuse::Asked { said }) => assert!(said.contains(part), "{said}"),

@@ -1,4 +1,7 @@
 //! The entries of the reference pages that a job's crate declares. `cargo xtask generate` writes the pages.
+//!
+//! [`reasons!`](crate::reasons) and [`annotations!`](crate::annotations) declare each entry once: as the constant that the code uses, and as the row that
+//! people read.
 
 /// A reason of an event, a condition or a recorded state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,4 +34,73 @@ pub struct Annotation {
     pub meaning: &'static str,
     /// The effect of a value that is not valid; empty if every value is.
     pub otherwise: &'static str,
+}
+
+/// Declares the reasons of a job in its module `reasons`: a constant for each, whose documentation is the cause, and `REASONS` with all of them. A reason
+/// without a name comes from another crate.
+///
+/// ```
+/// konverge_jobs::reasons! {
+///     /// The Secret holds the keys and values of its environment.
+///     SYNCED = "Synced" on "Secret";
+///     /// The environment does not fit into a Secret.
+///     TOO_LARGE = "TooLarge" on "Secret", next: "Split the environment.";
+///     /// Vault is sealed.
+///     "VaultSealed" on "Secret", next: "Unseal Vault.";
+/// }
+/// assert_eq!((REASONS[1].reason, REASONS[1].cause), (TOO_LARGE, "The environment does not fit into a Secret."));
+/// assert_eq!([REASONS[0].next, REASONS[2].next], ["", "Unseal Vault."]);
+/// ```
+#[macro_export]
+macro_rules! reasons {
+    ($($(#[doc = $cause:literal])+ $($name:ident =)? $reason:literal on $on:expr $(, next: $next:expr)?;)+) => {
+        $($crate::reasons!(@constant [$($name)?] $reason [$($cause)+]);)+
+
+        /// Every reason of this job.
+        pub const REASONS: &[$crate::reference::Reason] = &[$($crate::reference::Reason {
+            reason: $reason,
+            on: $on,
+            cause: ::core::concat!($($cause),+).trim_ascii(),
+            // The first of both: the next step, if there is one.
+            next: [$($next,)? ""][0],
+        }),+];
+    };
+    (@constant [] $reason:literal [$($cause:literal)+]) => {};
+    (@constant [$name:ident] $reason:literal [$($cause:literal)+]) => {
+        $(#[doc = $cause])+
+        #[allow(clippy::doc_markdown, reason = "people read the text on a page, where kinds have no backticks")]
+        pub const $name: &str = $reason;
+    };
+}
+
+/// Declares the annotations of a job in its module `annotations`: a constant for each, whose documentation is the meaning, and `ANNOTATIONS` with all of them.
+///
+/// ```
+/// konverge_jobs::annotations! {
+///     /// `true` fills the Secret.
+///     SYNC = "zopp.dev/sync" on "Secret", otherwise: "`InvalidAnnotation`";
+///     /// Written by the operator: the version that the Secret holds.
+///     VERSION = "zopp.dev/version" on "Secret";
+/// }
+/// assert_eq!((ANNOTATIONS[0].name, ANNOTATIONS[0].meaning), (SYNC, "`true` fills the Secret."));
+/// assert_eq!([ANNOTATIONS[0].otherwise, ANNOTATIONS[1].otherwise], ["`InvalidAnnotation`", ""]);
+/// ```
+#[macro_export]
+macro_rules! annotations {
+    ($($(#[doc = $meaning:literal])+ $name:ident = $annotation:literal on $on:expr $(, otherwise: $otherwise:expr)?;)+) => {
+        $(
+            $(#[doc = $meaning])+
+            #[allow(clippy::doc_markdown, reason = "people read the text on a page, where kinds have no backticks")]
+            pub const $name: &str = $annotation;
+        )+
+
+        /// Every annotation of this job.
+        pub const ANNOTATIONS: &[$crate::reference::Annotation] = &[$($crate::reference::Annotation {
+            name: $name,
+            on: $on,
+            meaning: ::core::concat!($($meaning),+).trim_ascii(),
+            // The first of both: the effect, if there is one.
+            otherwise: [$($otherwise,)? ""][0],
+        }),+];
+    };
 }

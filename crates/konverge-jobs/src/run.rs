@@ -63,14 +63,14 @@ enum StartError {
 }
 
 /// Which jobs there are, for help.
-pub fn about(jobs: &[Box<dyn Job>]) -> String {
+pub fn about(jobs: &[Job]) -> String {
     let mut text = String::from("Jobs:\n");
     // Writing to a string cannot fail.
     for job in jobs {
-        let _ = writeln!(text, "  {:<6}{}", job.name(), job.about());
+        let _ = writeln!(text, "  {:<6}{}", job.name, job.about);
     }
     text.push_str("\nThe flags of each, and their variables, are those of its own program: konverge run --job \"");
-    let _ = write!(text, "{} --help\"", jobs.first().map_or("JOB", |job| job.name()));
+    let _ = write!(text, "{} --help\"", jobs.first().map_or("JOB", |job| job.name));
     text
 }
 
@@ -87,7 +87,7 @@ pub fn flags_of(job: &str, arguments: &[String]) -> Option<Vec<String>> {
 
 impl Run {
     /// Runs the jobs until they are told to stop or one of them ends.
-    pub async fn run(self, jobs: &[Box<dyn Job>]) -> ExitCode {
+    pub async fn run(self, jobs: &[Job]) -> ExitCode {
         match lines::read(jobs, &self.jobs) {
             Ok(chosen) => telemetry::exit_code(PROGRAM, self.start(chosen).await),
             Err(Misuse::Asked { said }) => {

@@ -4,13 +4,13 @@ use std::{fmt, time::Duration};
 
 use futures::{StreamExt, future::ready, stream::BoxStream};
 use konverge_core::error::in_one_line;
-use konverge_runtime::client::DeadlineLayer;
+use konverge_runtime::{client::DeadlineLayer, object::Scope};
 use kube::{
     Api, Client, Config,
     api::{ListParams, Patch, PatchParams},
     client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
-    core::{DynamicObject, PartialObjectMeta, TypeMeta},
+    core::{DynamicObject, DynamicResourceScope, PartialObjectMeta, TypeMeta},
     runtime::{
         utils::StreamBackoff,
         watcher::{self, DefaultBackoff},
@@ -74,10 +74,8 @@ impl Cluster {
 
     /// Objects of a kind, in one namespace or in all. A kind without namespaces has all of its objects in each of them.
     pub fn api(&self, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
-        match namespace.filter(|_| kind.is_namespaced) {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource),
-            None => Api::all_with(self.client.clone(), &kind.resource),
-        }
+        let namespace = namespace.filter(|_| kind.is_namespaced);
+        DynamicResourceScope::api(self.client.clone(), &kind.resource, namespace)
     }
 
     /// An object of the cluster's namespace, as much of it as its kind shows.
@@ -187,10 +185,8 @@ impl Cluster {
         let kind = kind.clone();
         match kind.shown {
             Shown::Metadata => {
-                let api: Api<PartialObjectMeta<DynamicObject>> = match namespace {
-                    Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource),
-                    None => Api::all_with(self.client.clone(), &kind.resource),
-                };
+                let api: Api<PartialObjectMeta<DynamicObject>> =
+                    DynamicResourceScope::api(self.client.clone(), &kind.resource, namespace);
                 let told = move |event| told(event).map(|object| object.map(|object| with_metadata(&kind, object)));
                 watcher::watcher(api, config).filter_map(move |event| ready(event.map(&told).transpose())).boxed()
             }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease};
-use kube::{Api, api::ListParams};
+use konverge_runtime::object::Scope;
+use kube::{Api, api::ListParams, core::NamespaceResourceScope};
 
 use crate::{
     Cluster, Failure, Job,
@@ -77,10 +78,7 @@ impl Cluster {
     async fn deployments(&self, labels: &str) -> Result<Vec<Deployment>, Failure> {
         let parameters = ListParams::default().labels(labels);
         let list = async |namespace: Option<&str>| {
-            let api: Api<Deployment> = match namespace {
-                Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-                None => Api::all(self.client.clone()),
-            };
+            let api: Api<Deployment> = NamespaceResourceScope::api(self.client.clone(), &(), namespace);
             let act = format!("list deployments{}", of_namespace(namespace));
             asked(act, async { api.list(&parameters).await }).await
         };

@@ -40,9 +40,9 @@ pub trait Job: Send + Sync {
         object: &DynamicObject,
     ) -> Result<Vec<Difference>, Failure>;
 
-    /// The annotations with which the object is asked for something; `null` removes one. An error if that cannot be asked for, with
-    /// what can be done instead.
-    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure>;
+    /// Returns the annotation that asks for something, and its value; `null` removes it. An error if that cannot be asked for, with what can be done
+    /// instead.
+    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure>;
 
     /// Whether the operator answers [`Wish::Sync`], so that one can wait for it.
     fn does_answer(&self) -> bool {

@@ -65,7 +65,12 @@ pub fn command() -> Command {
 /// Does what the command line asks for, for these jobs.
 pub async fn run(jobs: Vec<Box<dyn Examined>>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = Arguments::try_parse_from(arguments).unwrap_or_else(|error| error.exit());
-    match verbs::run(&jobs, arguments).await {
+    exit_code(verbs::run(&jobs, arguments).await)
+}
+
+/// Prints the failure, if there is one.
+fn exit_code(ended: Result<bool, Failure>) -> ExitCode {
+    match ended {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(failure) => {

@@ -9,8 +9,9 @@ use kube::{ResourceExt, core::DynamicObject};
 use serde::Serialize;
 
 use crate::{
-    Cluster, FAILED, Failure, Kind,
+    Cluster, Failure, Kind,
     arguments::{Connection, Form},
+    exit_code,
     output::print,
     words::{harmless, wrapped},
 };
@@ -86,14 +87,7 @@ struct Row {
 impl Migrate {
     /// Runs the command. Objects are those of all namespaces, unless `--namespace` names one.
     pub async fn run(self, migrations: &[&dyn Migration]) -> ExitCode {
-        match self.report(migrations).await {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::FAILURE,
-            Err(failure) => {
-                eprintln!("error: {failure}");
-                ExitCode::from(FAILED)
-            }
-        }
+        exit_code(self.report(migrations).await)
     }
 
     async fn report(self, migrations: &[&dyn Migration]) -> Result<bool, Failure> {

@@ -111,48 +111,44 @@ pub trait Examined: Job {
 #[async_trait]
 impl<O: Operator> Examined for O {
     async fn doctor(&self, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-        findings(self, cluster, namespace).await
+        let installations = cluster.installations(self).await;
+        let objects = objects(self, cluster, namespace).await;
+        let is_requested = objects.iter().flat_map(|objects| &objects.found).any(|found| !found.is_empty());
+        let (mut findings, mut operators) = (Vec::new(), Vec::new());
+        match &installations {
+            Err(failure) => findings.push(Finding::unknown("operator", failure)),
+            Ok(found) if found.is_empty() && !is_requested => {
+                return vec![Finding::note("operator", "it is not installed, and no object needs it", None)];
+            }
+            Ok(found) if found.is_empty() => {
+                findings.push(Finding::note("operator", Installation::missing(self), Some(self.how_to_install())));
+            }
+            Ok(found) => {
+                for installation in found {
+                    findings.push(installation.finding());
+                    match settings::<O>(installation) {
+                        Err(error) => findings.push(installation.does_not_start(&error)),
+                        Ok(config) => {
+                            let operator = Installed { installation: installation.clone(), config };
+                            findings.extend(examine(self, cluster, &operator).await);
+                            operators.push(operator);
+                        }
+                    }
+                }
+            }
+        }
+        let elects = operators.iter().any(|operator| operator.config.program().lease.is_some());
+        findings.push(cluster.leader_finding(O::Config::LEASE, elects).await);
+        let installations = installations.as_deref().ok();
+        let found = Found { installations, operators: &operators, objects: &objects };
+        findings.extend(self.check_objects(cluster, &found).await);
+        findings
     }
 }
 
 /// Returns the settings of an installation, or why it would not start with them.
 fn settings<O: Operator>(installation: &Installation) -> Result<O::Config, clap::Error> {
     O::Config::of_container(&installation.arguments, &installation.variables)
-}
-
-async fn findings<O: Operator>(job: &O, cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
-    let installations = cluster.installations(job).await;
-    let objects = objects(job, cluster, namespace).await;
-    let is_requested = objects.iter().flat_map(|objects| &objects.found).any(|found| !found.is_empty());
-    let (mut findings, mut operators) = (Vec::new(), Vec::new());
-    match &installations {
-        Err(failure) => findings.push(Finding::unknown("operator", failure)),
-        Ok(found) if found.is_empty() && !is_requested => {
-            return vec![Finding::note("operator", "it is not installed, and no object needs it", None)];
-        }
-        Ok(found) if found.is_empty() => {
-            findings.push(Finding::note("operator", Installation::missing(job), Some(job.how_to_install())));
-        }
-        Ok(found) => {
-            for installation in found {
-                findings.push(installation.finding());
-                match settings::<O>(installation) {
-                    Err(error) => findings.push(installation.does_not_start(&error)),
-                    Ok(config) => {
-                        let operator = Installed { installation: installation.clone(), config };
-                        findings.extend(examine(job, cluster, &operator).await);
-                        operators.push(operator);
-                    }
-                }
-            }
-        }
-    }
-    let elects = operators.iter().any(|operator| operator.config.program().lease.is_some());
-    findings.push(cluster.leader_finding(O::Config::LEASE, elects).await);
-    let installations = installations.as_deref().ok();
-    let found = Found { installations, operators: &operators, objects: &objects };
-    findings.extend(job.check_objects(cluster, &found).await);
-    findings
 }
 
 /// Checks the settings, the permissions and the needs of one installation.

@@ -36,6 +36,11 @@ impl Permission {
         Self { group, resource, subresource: None, verb, namespace: None, name: None }
     }
 
+    /// Several verbs on a resource of an API group.
+    pub fn verbs<const N: usize>(group: &'static str, resource: &'static str, verbs: [&'static str; N]) -> [Self; N] {
+        verbs.map(|verb| Self::new(group, resource, verb))
+    }
+
     /// Returns the permissions that the rule of a role grants: one for each group, resource, verb and name.
     pub fn all_of(rule: &PolicyRule) -> Vec<Self> {
         let names: Vec<_> = rule.resource_names.iter().flatten().cloned().map(Some).collect();
@@ -47,16 +52,16 @@ impl Permission {
                     Some((resource, part)) => (resource, Some(part.to_owned())),
                     None => (resource.as_str(), None),
                 };
-                all.extend(rule.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name))).map(
-                    |(verb, name)| Self {
+                for (verb, name) in rule.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name))) {
+                    all.push(Self {
                         group: group.clone().into(),
                         resource: resource.to_owned().into(),
                         subresource: part.clone().map(Into::into),
                         verb: verb.clone().into(),
                         namespace: None,
                         name: name.clone(),
-                    },
-                ));
+                    });
+                }
             }
         }
         all

@@ -21,8 +21,9 @@ use status::Place;
 pub(crate) async fn run(jobs: &[Box<dyn Examined>], arguments: Arguments) -> Result<bool, Failure> {
     let Arguments { connection, output, verb } = arguments;
     let all = kinds(jobs);
+    // Of the arguments of a verb, the object comes before the cluster: a wrong command line is reported without a cluster.
     let one = |object: &Object| Target::parse(&all, &object.target).and_then(Target::one);
-    // A wrong command line is reported without a cluster.
+    let cluster = || Cluster::of(&connection);
     if matches!(output, Form::Wide | Form::Name) && !matches!(verb, Verb::Status { .. }) {
         return Err(Failure::Usage("-o wide and -o name are of status; write text, json or yaml".to_owned()));
     }
@@ -33,58 +34,35 @@ pub(crate) async fn run(jobs: &[Box<dyn Examined>], arguments: Arguments) -> Res
         }
         Verb::Status { target, all_namespaces, selector, watch } => {
             let target = if target.is_empty() { None } else { Some(Target::parse(&all, &target)?) };
-            if all_namespaces && target.as_ref().is_some_and(|target| target.name.is_some()) {
+            let is_one = target.as_ref().is_some_and(|target| target.name.is_some());
+            if all_namespaces && is_one {
                 return Err(Failure::Usage("an object is in one namespace; leave out -A, or the name".to_owned()));
             }
-            if selector.is_some() && target.as_ref().is_some_and(|target| target.name.is_some()) {
+            if selector.is_some() && is_one {
                 return Err(Failure::Usage("a name says which object; leave out -l, or the name".to_owned()));
             }
-            let cluster = Cluster::of(&connection).await?;
+            let cluster = cluster().await?;
             let place = Place { namespace: (!all_namespaces).then(|| cluster.namespace.clone()), selector };
             if watch {
                 return status::watch(jobs, &cluster, target, &place, output).await;
             }
             status::run(jobs, &cluster, target, &place, output).await
         }
-        Verb::Why(object) => {
-            let one = one(&object)?;
-            why::run(jobs, &Cluster::of(&connection).await?, &one, output).await
-        }
-        Verb::Diff(object) => {
-            let one = one(&object)?;
-            diff::run(jobs, &Cluster::of(&connection).await?, &one, output).await
-        }
+        Verb::Why(object) => why::run(jobs, &one(&object)?, &cluster().await?, output).await,
+        Verb::Diff(object) => diff::run(jobs, &one(&object)?, &cluster().await?, output).await,
         Verb::Sync { object, wait, timeout } => {
-            let one = one(&object)?;
-            ask::sync(jobs, &Cluster::of(&connection).await?, &one, wait.then_some(timeout), output).await
+            ask::sync(jobs, &one(&object)?, &cluster().await?, wait.then_some(timeout), output).await
         }
-        Verb::Pause(object) => {
-            let one = one(&object)?;
-            ask::wish(jobs, &Cluster::of(&connection).await?, &one, &Wish::Pause, output).await
-        }
-        Verb::Resume(object) => {
-            let one = one(&object)?;
-            ask::wish(jobs, &Cluster::of(&connection).await?, &one, &Wish::Resume, output).await
-        }
+        Verb::Pause(object) => ask::wish(jobs, &one(&object)?, &cluster().await?, &Wish::Pause, output).await,
+        Verb::Resume(object) => ask::wish(jobs, &one(&object)?, &cluster().await?, &Wish::Resume, output).await,
         Verb::Adopt { target, id } => {
-            let one = Target::parse(&all, &[target]).and_then(Target::one)?;
-            ask::wish(jobs, &Cluster::of(&connection).await?, &one, &Wish::Adopt(id), output).await
+            let one = Target::parse(&all, &[target])?.one()?;
+            ask::wish(jobs, &one, &cluster().await?, &Wish::Adopt(id), output).await
         }
-        Verb::Release(object) => {
-            let one = one(&object)?;
-            ask::wish(jobs, &Cluster::of(&connection).await?, &one, &Wish::Release, output).await
-        }
-        Verb::Convert(object) => {
-            let one = one(&object)?;
-            convert::run(jobs, &Cluster::of(&connection).await?, &one, output).await
-        }
-        Verb::Leftovers { ids, delete } => {
-            leftovers::run(jobs, &Cluster::of(&connection).await?, &ids, delete, output).await
-        }
-        Verb::Doctor => {
-            let namespace = connection.namespace.clone();
-            doctor::run(jobs, &Cluster::of(&connection).await?, namespace.as_deref(), output).await
-        }
+        Verb::Release(object) => ask::wish(jobs, &one(&object)?, &cluster().await?, &Wish::Release, output).await,
+        Verb::Convert(object) => convert::run(jobs, &one(&object)?, &cluster().await?, output).await,
+        Verb::Leftovers { ids, delete } => leftovers::run(jobs, &cluster().await?, &ids, delete, output).await,
+        Verb::Doctor => doctor::run(jobs, &cluster().await?, connection.namespace.as_deref(), output).await,
     }
 }
 

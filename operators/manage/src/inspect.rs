@@ -9,8 +9,6 @@ mod leftovers;
 mod server;
 mod standing;
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use konverge::{
     PAUSED, RECONCILE_AT,
@@ -90,15 +88,14 @@ impl Job for Manage {
         difference::differences(cluster, kind, object).await
     }
 
-    fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
-        let (annotation, value) = match wish {
+    fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
+        Ok(match wish {
             Wish::Sync(token) => (RECONCILE_AT, token.clone().into()),
             Wish::Pause => (PAUSED, "true".into()),
             Wish::Resume => (PAUSED, Value::Null),
             Wish::Adopt(id) => (ADOPT, id.clone().unwrap_or_else(|| "true".to_owned()).into()),
             Wish::Release => (DELETION, "orphan".into()),
-        };
-        Ok(BTreeMap::from([(annotation.to_owned(), value)]))
+        })
     }
 
     fn does_answer(&self) -> bool {
@@ -132,7 +129,14 @@ impl Operator for Manage {
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
-        needed(config, home)
+        // Nothing is sent; the token only decides which controllers there are.
+        let config = Config { openzro_api_key_file: Some("/nowhere".into()), ..config.clone() };
+        let account = config.account(&Metrics::default()).ok().flatten();
+        let operator = program::operator(&config, account, Metrics::default());
+        let grant = operator.grant(home);
+        let everywhere = grant.everywhere.iter().flat_map(Permission::all_of);
+        let at_home = grant.at_home.iter().flat_map(Permission::all_of);
+        everywhere.chain(at_home.map(|permission| permission.within(Some(home)))).collect()
     }
 
     fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
@@ -164,18 +168,6 @@ impl Operator for Manage {
     }
 }
 
-/// Returns every permission that an operator with these settings uses. `home` is its own namespace.
-pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
-    // Nothing is sent; the token only decides which controllers there are.
-    let config = Config { openzro_api_key_file: Some("/nowhere".into()), ..config.clone() };
-    let account = config.account(&Metrics::default()).ok().flatten();
-    let operator = program::operator(&config, account, Metrics::default());
-    let grant = operator.grant(home);
-    let everywhere = grant.everywhere.iter().flat_map(Permission::all_of);
-    let at_home = grant.at_home.iter().flat_map(Permission::all_of);
-    everywhere.chain(at_home.map(|permission| permission.within(Some(home)))).collect()
-}
-
 /// `OZGroup shop/devs`, as people write it.
 fn named(object: &DynamicObject) -> String {
     let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
@@ -195,7 +187,8 @@ mod tests {
 
     #[test]
     fn the_operator_needs_what_its_role_grants_and_no_list_of_secrets() {
-        let needed: Vec<_> = needed(&Config::parse_from([PROGRAM]), "home").iter().map(Permission::to_string).collect();
+        let needed = Manage.needed(&Config::parse_from([PROGRAM]), "home");
+        let needed: Vec<_> = needed.iter().map(Permission::to_string).collect();
         for permission in ["patch ozgroups/status", "get secrets", "watch groups", "create leases in namespace home"] {
             assert!(needed.iter().any(|known| known == permission), "{permission}: {needed:#?}");
         }
@@ -213,7 +206,7 @@ mod tests {
             (Wish::Adopt(Some("g1".to_owned())), "konverge.dev/adopt", "g1".into()),
             (Wish::Release, "konverge.dev/deletion", "orphan".into()),
         ] {
-            assert_eq!(Manage.ask(&object, &wish).unwrap(), BTreeMap::from([(annotation.to_owned(), value)]));
+            assert_eq!(Manage.ask(&object, &wish).unwrap(), (annotation, value));
         }
     }
 

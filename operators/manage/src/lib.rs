@@ -38,7 +38,6 @@ pub mod config;
 pub mod control;
 pub mod expose;
 pub mod inspect;
-pub mod job;
 pub mod metrics;
 pub mod program;
 mod reasons;
@@ -48,5 +47,12 @@ pub mod settings;
 mod watching;
 pub mod webhook;
 
+use konverge_jobs::Job;
+
 pub use program::run;
 pub use reasons::Why;
+
+/// Manage as one of several jobs in a process.
+pub fn job() -> Job {
+    Job::new("manage", "openZro as custom resources say, as openzro-operator does it", program::job)
+}

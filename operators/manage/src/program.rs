@@ -50,7 +50,7 @@ pub enum RunError {
 pub async fn run(config: Config) -> ExitCode {
     let (log, settings) = (config.log_format().into(), config.to_string());
     match config.task {
-        Task::Run => Box::pin(run_program(PROGRAM, log, &settings, async { job(&config).await })).await,
+        Task::Run => Box::pin(run_program(PROGRAM, log, &settings, job(config))).await,
         Task::Drain => Box::pin(run_task(PROGRAM, log, &settings, drain(config))).await,
     }
 }
@@ -62,7 +62,7 @@ async fn drain(config: Config) -> Result<(), RunError> {
 }
 
 /// The operator, ready to run, in a process that logs already.
-pub async fn job(config: &Config) -> Result<Manager, RunError> {
+pub async fn job(config: Config) -> Result<Manager, RunError> {
     if config.openzro_api_key.is_some() && config.openzro_api_key_file.is_none() {
         tracing::warn!(
             "the token is on the command line or in a variable, where other processes may read it, and a new one needs a restart; mount \
@@ -74,7 +74,7 @@ pub async fn job(config: &Config) -> Result<Manager, RunError> {
     if account.is_none() {
         tracing::warn!("there is no token, so nothing in openZro is managed; use --openzro-api-key-file");
     }
-    Ok(operator(config, account, metrics).assemble(config.options()).await?)
+    Ok(operator(&config, account, metrics).assemble(config.options()).await?)
 }
 
 /// The operator with all its parts, for manifests. It authenticates the readers of its metrics. It reaches no server.

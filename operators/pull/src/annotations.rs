@@ -4,54 +4,57 @@ use std::collections::BTreeMap;
 
 use konverge_zopp_client::EnvironmentName;
 
-/// Must be `"true"` for a Secret to be synced.
-pub const SYNC: &str = "zopp.dev/sync";
-/// The workspace's name.
-pub const WORKSPACE: &str = "zopp.dev/workspace";
-/// The project's name.
-pub const PROJECT: &str = "zopp.dev/project";
-/// The environment's name.
-pub const ENVIRONMENT: &str = "zopp.dev/environment";
-/// A choice of keys, which the original announces and does not implement. This operator does not follow it either, and says so.
-pub const KEYS: &str = "zopp.dev/keys";
+/// The objects that may carry them.
+const SECRET: &str = "Secret";
 
-/// The declaration of a Secret.
+/// The effect of an annotation that is missing or empty.
+const INCOMPLETE: &str = "`InvalidAnnotation`; the data stays as it is";
+
+konverge_jobs::annotations! {
+    /// `true`: the Secret is filled from its environment.
+    SYNC = "zopp.dev/sync" on SECRET, otherwise: "The Secret is not watched.";
+    /// Name of the workspace.
+    WORKSPACE = "zopp.dev/workspace" on SECRET, otherwise: INCOMPLETE;
+    /// Name of the project.
+    PROJECT = "zopp.dev/project" on SECRET, otherwise: INCOMPLETE;
+    /// Name of the environment.
+    ENVIRONMENT = "zopp.dev/environment" on SECRET, otherwise: INCOMPLETE;
+    /// Announced by the original operator, for a choice of keys. Neither operator follows it: the Secret gets all keys, with an event `FeatureMissing`.
+    KEYS = "zopp.dev/keys" on SECRET;
+}
+
+/// The declaration of a Secret that requests a sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Declaration {
-    /// The Secret is not annotated: it is never read.
-    NotOurs,
-    /// The Secret requests a sync and does not name the environment. Its data stays as it is.
-    Incomplete {
-        /// The annotations that are missing or empty.
-        missing: Vec<&'static str>,
-    },
+    /// These annotations are missing or empty, so it does not name the environment. Its data stays as it is.
+    Incomplete(Vec<&'static str>),
     /// The Secret requests this environment.
     Bound(EnvironmentName),
 }
 
-/// Reads the annotations. Values are taken as they are; a value of nothing but white space counts as empty.
-pub fn declaration(annotations: &BTreeMap<String, String>) -> Declaration {
+/// Reads the annotations. `None` if the Secret requests no sync: it is never read. Values are taken as they are; a value of nothing but white space
+/// counts as empty.
+pub fn declaration(annotations: &BTreeMap<String, String>) -> Option<Declaration> {
     if annotations.get(SYNC).map(String::as_str) != Some("true") {
-        return Declaration::NotOurs;
+        return None;
     }
     let value = |key| annotations.get(key).map(String::as_str).filter(|value| !value.trim().is_empty());
-    match (value(WORKSPACE), value(PROJECT), value(ENVIRONMENT)) {
+    Some(match (value(WORKSPACE), value(PROJECT), value(ENVIRONMENT)) {
         (Some(workspace), Some(project), Some(environment)) => {
             Declaration::Bound(EnvironmentName::new(workspace, project, environment))
         }
-        values => {
-            let named = [(WORKSPACE, values.0), (PROJECT, values.1), (ENVIRONMENT, values.2)];
-            let missing = named.into_iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key).collect();
-            Declaration::Incomplete { missing }
+        _ => {
+            let all = [WORKSPACE, PROJECT, ENVIRONMENT];
+            Declaration::Incomplete(all.into_iter().filter(|key| value(key).is_none()).collect())
         }
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Declaration {
+    fn read(pairs: &[(&str, &str)]) -> Option<Declaration> {
         declaration(&pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
@@ -61,15 +64,15 @@ mod tests {
     fn only_the_word_true_makes_a_secret_ours() {
         for (sync, ours) in [("true", true), ("True", false), ("1", false), ("", false), ("false", false)] {
             let declared = read(&[&[(SYNC, sync)], COMPLETE.as_slice()].concat());
-            assert_eq!(declared != Declaration::NotOurs, ours, "{sync:?}");
+            assert_eq!(declared.is_some(), ours, "{sync:?}");
         }
-        assert_eq!(read(&COMPLETE), Declaration::NotOurs);
+        assert_eq!(read(&COMPLETE), None);
     }
 
     #[test]
     fn a_complete_declaration_names_the_environment() {
         let declared = read(&[&[(SYNC, "true")], COMPLETE.as_slice()].concat());
-        assert_eq!(declared, Declaration::Bound(EnvironmentName::new("acme", "backend", "production")));
+        assert_eq!(declared, Some(Declaration::Bound(EnvironmentName::new("acme", "backend", "production"))));
     }
 
     #[test]
@@ -80,7 +83,7 @@ mod tests {
             (vec![(WORKSPACE, "acme"), (PROJECT, ""), (ENVIRONMENT, " \t")], vec![PROJECT, ENVIRONMENT]),
         ] {
             let declared = read(&[vec![(SYNC, "true")], given.clone()].concat());
-            assert_eq!(declared, Declaration::Incomplete { missing }, "{given:?}");
+            assert_eq!(declared, Some(Declaration::Incomplete(missing)), "{given:?}");
         }
     }
 }

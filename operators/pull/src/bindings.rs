@@ -31,44 +31,15 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// The source of a Secret's data.
-#[derive(Clone)]
-pub enum Source {
-    /// The annotations are incomplete.
-    Incomplete(Vec<&'static str>),
-    /// The platform's rules forbid it.
-    NotAllowed(EnvironmentName),
-    /// The environment, and the subscription that keeps it followed.
-    Environment(EnvironmentName, Arc<Hub>),
-}
-
-impl Source {
-    /// Returns whether these annotations still bind the Secret to this source.
-    pub fn is_declared_by(&self, declared: &Declaration) -> bool {
-        match (self, declared) {
-            (Self::Environment(name, _) | Self::NotAllowed(name), Declaration::Bound(declared)) => name == declared,
-            (Self::Incomplete(missing), Declaration::Incomplete { missing: declared }) => missing == declared,
-            _ => false,
-        }
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Incomplete(left), Self::Incomplete(right)) => left == right,
-            (Self::NotAllowed(left), Self::NotAllowed(right))
-            | (Self::Environment(left, _), Self::Environment(right, _)) => left == right,
-            _ => false,
-        }
-    }
-}
-
 /// A bound Secret. All of it can be lost at any time: the cluster and the server have the truth.
 #[derive(Clone)]
 pub struct Binding {
     /// The object's uid; another one under the same name is another binding.
     pub uid: String,
-    /// Where its data comes from.
-    pub source: Source,
+    /// Where its data is to come from.
+    pub declared: Declaration,
+    /// The subscription that keeps the environment followed. `None` if there is no environment, or the platform's rules forbid it.
+    pub hub: Option<Arc<Hub>>,
     /// The resource version that the watch has shown last.
     pub shown: String,
     /// Whether another client may have written since it was verified.
@@ -83,19 +54,21 @@ pub struct Binding {
     pub written_at: Option<Instant>,
     /// When its environment was first seen empty, while that is not confirmed.
     pub empty_since: Option<Instant>,
-    /// The newest resource version whose content this process knows.
-    known: Option<String>,
+    /// The newest resource version whose content is known: the one that this process wrote or read last.
+    pub known: Option<String>,
 }
 
 impl Binding {
-    fn new(uid: String, source: Source, shown: String) -> Self {
+    /// The binding of an object that is shown in this version for the first time.
+    pub fn new(uid: String, shown: String, declared: Declaration, hub: Option<Arc<Hub>>, requests_keys: bool) -> Self {
         Self {
             uid,
-            source,
+            declared,
+            hub,
             shown,
             is_touched: true,
             verified: None,
-            requests_keys: false,
+            requests_keys,
             said: Vec::new(),
             written_at: None,
             empty_since: None,
@@ -103,17 +76,9 @@ impl Binding {
         }
     }
 
+    /// Whether both are of the same object with the same source. The rules decide the same for both.
     fn is_same(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.source.is_same(&other.source)
-    }
-
-    /// The newest resource version whose content is known: the one that this process wrote or read last.
-    pub fn newest_known(&self) -> Option<&str> {
-        self.known.as_deref()
-    }
-
-    fn knows(&self, resource_version: &str) -> bool {
-        self.known.as_deref() == Some(resource_version)
+        self.uid == other.uid && self.declared == other.declared
     }
 
     fn last_reason(&self) -> Option<&'static str> {
@@ -149,22 +114,22 @@ impl Bindings {
     }
 
     /// The watch shows a bound Secret. Returns whether there is work: the binding is new, or another client wrote to the Secret.
-    pub fn apply(&self, key: SecretRef, uid: String, version: String, source: Source, origin: Origin) -> bool {
+    pub fn apply(&self, key: SecretRef, seen: Binding, origin: Origin) -> bool {
         let Inner { bindings, own_writes } = &mut *self.lock();
-        let same = |binding: &&mut Binding| binding.uid == uid && binding.source.is_same(&source);
-        let Some(binding) = bindings.get_mut(&key).filter(same) else {
+        let Some(binding) = bindings.get_mut(&key).filter(|binding| binding.is_same(&seen)) else {
             own_writes.forget(&key);
             // The statements go, too: about another object or another source, the same words are news.
-            let before = bindings.insert(key, Binding::new(uid, source, version));
+            let before = bindings.insert(key, seen);
             self.metrics.reason_changed(before.as_ref().and_then(Binding::last_reason), None);
             return true;
         };
-        if binding.shown == version {
+        binding.requests_keys = seen.requests_keys;
+        if binding.shown == seen.shown {
             return false;
         }
-        let freshness = own_writes.classify(&key, Some(&uid), &version, Instant::now());
-        let is_known = binding.knows(&version) || freshness == Freshness::Echo;
-        binding.shown = version;
+        let freshness = own_writes.classify(&key, Some(&seen.uid), &seen.shown, Instant::now());
+        let is_known = binding.known.as_ref() == Some(&seen.shown) || freshness == Freshness::Echo;
+        binding.shown = seen.shown;
         if is_known {
             binding.is_touched = false;
         } else if origin == Origin::List || freshness == Freshness::New {
@@ -174,13 +139,6 @@ impl Bindings {
             return true;
         }
         false
-    }
-
-    /// Notes whether the Secret requests a choice of keys.
-    pub fn set_requests_keys(&self, key: &SecretRef, requests_keys: bool) {
-        if let Some(binding) = self.lock().bindings.get_mut(key) {
-            binding.requests_keys = requests_keys;
-        }
     }
 
     /// A run that began with `before` has learned the content of these resource versions.
@@ -240,9 +198,9 @@ impl Bindings {
     /// The Secrets that are bound to the environment.
     pub fn bound_to(&self, name: &EnvironmentName) -> Vec<SecretRef> {
         let inner = self.lock();
-        let bound = inner.bindings.iter().filter(
-            |(_, binding)| matches!(&binding.source, Source::Environment(environment, _) if environment == name),
-        );
+        let is_bound =
+            |binding: &Binding| matches!(&binding.declared, Declaration::Bound(declared) if declared == name);
+        let bound = inner.bindings.iter().filter(|(_, binding)| binding.hub.is_some() && is_bound(binding));
         bound.map(|(key, _)| key.clone()).collect()
     }
 
@@ -264,8 +222,8 @@ mod tests {
     }
 
     fn shown_by(origin: Origin, bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
-        let source = Source::Incomplete(vec!["zopp.dev/project"]);
-        bindings.apply(key(), uid.into(), resource_version.into(), source, origin)
+        let declared = Declaration::Incomplete(vec!["zopp.dev/project"]);
+        bindings.apply(key(), Binding::new(uid.into(), resource_version.into(), declared, None, false), origin)
     }
 
     fn show(bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
@@ -325,7 +283,7 @@ mod tests {
             assert!(!show(&bindings, "one", version), "{version}");
             assert!(!is_touched(&bindings), "{version}");
         }
-        assert_eq!(bindings.get(&key()).unwrap().newest_known(), Some("5"));
+        assert_eq!(bindings.get(&key()).unwrap().known.as_deref(), Some("5"));
         assert!(show(&bindings, "one", "6"));
     }
 

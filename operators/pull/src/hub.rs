@@ -83,10 +83,10 @@ impl Hub {
         self.fetcher.stated()
     }
 
-    /// The environment, at least as new as every change that the hub heard of before this call. Callers at the same time share
-    /// one fetch. After an error the hub itself tries again, and wakes everybody when it succeeds.
-    pub async fn snapshot(&self) -> Result<Arc<Snapshot>, Arc<FetchError>> {
-        self.fetcher.snapshot(None).await
+    /// The environment, at least as new as every change that the hub heard of before this call; with `since`, from a call to the server that began no
+    /// earlier. Callers at the same time share one fetch. After an error the hub itself tries again, and wakes everybody when it succeeds.
+    pub async fn snapshot(&self, since: Option<Instant>) -> Result<Arc<Snapshot>, Arc<FetchError>> {
+        self.fetcher.snapshot(since).await
     }
 
     /// Tells that a Secret of the environment has changed: an environment that could not be read is asked for again within a second.
@@ -94,10 +94,5 @@ impl Hub {
         if self.fetcher.failure().is_some() {
             self.fetcher.wanted.notify_one();
         }
-    }
-
-    /// Like [`Hub::snapshot`], from a call to the server that began no earlier than `since`. Callers at the same time share one.
-    pub async fn snapshot_since(&self, since: Instant) -> Result<Arc<Snapshot>, Arc<FetchError>> {
-        self.fetcher.snapshot(Some(since)).await
     }
 }

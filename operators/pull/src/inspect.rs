@@ -3,8 +3,6 @@
 //! The operator writes nothing but keys on a Secret. So the plugin tells what a Secret declares, which keys are the operator's, and when
 //! the operator wrote last. Later results are in the events alone.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::field_ownership;
@@ -25,16 +23,6 @@ use crate::{
 
 /// Pull, for the plugin.
 pub struct Pull;
-
-/// Which permissions the operator uses beside those of every operator: group, resource and verb.
-const NEEDED: [(&str, &str, &str); 6] = [
-    ("", "secrets", "get"),
-    ("", "secrets", "list"),
-    ("", "secrets", "watch"),
-    ("", "secrets", "patch"),
-    (GROUP, PLURAL, "list"),
-    (GROUP, PLURAL, "watch"),
-];
 
 #[async_trait]
 impl Job for Pull {
@@ -75,7 +63,7 @@ impl Job for Pull {
         ))
     }
 
-    fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
+    fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
         Err(Failure::Failed(match wish {
             Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
             Wish::Sync(_) => {
@@ -102,7 +90,12 @@ impl Operator for Pull {
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
-        needed(config, home)
+        let secrets = Permission::verbs("", "secrets", ["get", "list", "watch", "patch"]);
+        let unsupported = Permission::verbs(GROUP, PLURAL, ["list", "watch"]);
+        // An operator that is confined to a namespace needs no rights in the whole cluster.
+        let only = config.namespace.as_deref();
+        let of_objects = secrets.into_iter().chain(unsupported).map(|permission| permission.within(only));
+        of_objects.chain(Permission::of_program(config, home)).collect()
     }
 
     fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
@@ -134,19 +127,10 @@ impl Operator for Pull {
     }
 }
 
-/// Returns every permission that an operator with these settings uses. `home` is its own namespace.
-pub fn needed(config: &Config, home: &str) -> Vec<Permission> {
-    // An operator that is confined to a namespace needs no rights in the whole cluster.
-    let only = config.namespace.as_deref();
-    let of_secrets = NEEDED.map(|(group, resource, verb)| Permission::new(group, resource, verb).within(only));
-    of_secrets.into_iter().chain(Permission::of_program(config, home)).collect()
-}
-
 /// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.
 fn standing(metadata: &ObjectMeta) -> Option<Standing> {
-    match declaration(metadata.annotations.as_ref()?) {
-        Declaration::NotOurs => None,
-        Declaration::Incomplete { missing } => {
+    match declaration(metadata.annotations.as_ref()?)? {
+        Declaration::Incomplete(missing) => {
             let statement = messages::incomplete(&missing);
             Some(Standing::new(statement.reason, Grade::Wrong, statement.text))
         }
@@ -156,11 +140,8 @@ fn standing(metadata: &ObjectMeta) -> Option<Standing> {
                 let text = "the operator has written nothing yet; the events show why".to_owned();
                 return Some(Standing { paths, ..Standing::new("Pending", Grade::Waiting, text) });
             }
-            let of_ours = metadata
-                .managed_fields
-                .iter()
-                .flatten()
-                .filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+            let entries = metadata.managed_fields.iter().flatten();
+            let of_ours = entries.filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
             let since = of_ours.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max();
             let text = "last written at that time; only the events show later results".to_owned();
             Some(Standing { since, paths, ..Standing::new("Written", Grade::InStep, text) })

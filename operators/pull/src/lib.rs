@@ -36,17 +36,21 @@ pub mod bindings;
 pub mod config;
 pub mod hub;
 pub mod inspect;
-pub mod job;
 pub mod messages;
 pub mod metrics;
 pub mod migrate;
 pub mod plan;
-mod reachability;
 pub mod reasons;
 pub mod reconcile;
-pub mod reference;
 pub mod run;
 mod unsupported;
 pub mod watch;
 
+use konverge_jobs::Job;
+
 pub use run::run;
+
+/// Pull as one of several jobs in a process.
+pub fn job() -> Job {
+    Job::new("pull", "zopp environments into annotated Secrets, as zopp-operator does it", run::job)
+}

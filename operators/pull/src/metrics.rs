@@ -25,9 +25,9 @@ pub struct Metrics {
     syncs: Family<ResultLabel, Counter>,
     propagation: Histogram,
     streams: Gauge,
-    stream_ends: Counter,
-    polls: Counter,
-    missed_events: Counter,
+    pub(crate) stream_ends: Counter,
+    pub(crate) polls: Counter,
+    pub(crate) missed_events: Counter,
     stalest: Gauge<f64, AtomicU64>,
 }
 
@@ -76,18 +76,6 @@ impl Metrics {
     pub(crate) fn stream_opened(&self) -> StreamGuard {
         self.streams.inc();
         StreamGuard(self.streams.clone())
-    }
-
-    pub(crate) fn stream_ended(&self) {
-        self.stream_ends.inc();
-    }
-
-    pub(crate) fn polled(&self) {
-        self.polls.inc();
-    }
-
-    pub(crate) fn missed_event(&self) {
-        self.missed_events.inc();
     }
 }
 

@@ -1,5 +1,7 @@
 //! The migration from the original zopp operator. Pure: `konverge migrate` lists the objects and prints the result.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use konverge_kubectl::{Kind, Migrated, Migration, Shown};
 use kube::core::{ApiResource, DynamicObject};
@@ -35,42 +37,32 @@ impl Migration for Zopp {
 
     fn classify(&self, kind: &Kind, object: &DynamicObject) -> Option<Migrated> {
         let annotations = object.metadata.annotations.clone().unwrap_or_default();
-        let (becomes, lost) = match kind.resource.kind.as_str() {
-            "Secret" => of_secret(&annotations, object.metadata.namespace.as_deref().unwrap_or_default())?,
-            "ZoppSecretSync" => (
-                Vec::new(),
-                vec![
-                    "pull does not support this kind. Keep the original operator for it, or annotate a Secret"
-                        .to_owned(),
-                ],
+        let mut migrated = Migrated::default();
+        match kind.resource.kind.as_str() {
+            "Secret" => return of_secret(&annotations, object.metadata.namespace.as_deref().unwrap_or_default()),
+            "ZoppSecretSync" => migrated.lost.push(
+                "pull does not support this kind. Keep the original operator for it, or annotate a Secret".to_owned(),
             ),
-            _ if annotations.get(RELOAD).is_some_and(|word| word == "true") => (
-                vec![format!(
-                    "roll restarts it for {RELOAD}, without a flag. pull alone does not, so install roll, too"
-                )],
-                Vec::new(),
-            ),
+            _ if annotations.get(RELOAD).is_some_and(|word| word == "true") => migrated.becomes.push(format!(
+                "roll restarts it for {RELOAD}, without a flag. pull alone does not, so install roll, too"
+            )),
             _ => return None,
-        };
-        Some(Migrated { becomes, lost })
+        }
+        Some(migrated)
     }
 }
 
-/// The sentences about a Secret, or `None` if it is not annotated.
-fn of_secret(
-    annotations: &std::collections::BTreeMap<String, String>,
-    namespace: &str,
-) -> Option<(Vec<String>, Vec<String>)> {
-    let (mut becomes, mut lost) = (Vec::new(), Vec::new());
-    match declaration(annotations) {
-        Declaration::NotOurs => return None,
-        Declaration::Incomplete { missing } => {
-            lost.push(format!("it lacks {}. pull writes nothing until you add that", missing.join(", ")));
+/// The effect on a Secret, or `None` if it is not annotated.
+fn of_secret(annotations: &BTreeMap<String, String>, namespace: &str) -> Option<Migrated> {
+    let mut migrated = Migrated::default();
+    match declaration(annotations)? {
+        Declaration::Incomplete(missing) => {
+            migrated.lost.push(format!("it lacks {}. pull writes nothing until you add that", missing.join(", ")));
         }
         Declaration::Bound(environment) => {
-            becomes.push(format!("pull keeps it equal to {environment}, with the same annotations"));
+            migrated.becomes.push(format!("pull keeps it equal to {environment}, with the same annotations"));
             if environment.project != namespace {
-                becomes.push(format!(
+                migrated.becomes.push(format!(
                     "the chart and the shipped manifest allow only the projects of its own name to a namespace. Write a rule: \
                      --allow={namespace}={environment}, or pull.allow in the chart"
                 ));
@@ -78,9 +70,9 @@ fn of_secret(
         }
     }
     if annotations.contains_key(KEYS) {
-        lost.push(format!("{KEYS} has no effect, neither there nor here: the Secret gets all keys"));
+        migrated.lost.push(format!("{KEYS} has no effect, neither there nor here: the Secret gets all keys"));
     }
-    Some((becomes, lost))
+    Some(migrated)
 }
 
 #[cfg(test)]

@@ -6,27 +6,13 @@ use konverge_core::{
     SecretValue,
     digest::{ContentDigest, DigestKey},
 };
-use konverge_zopp_client::ContentFingerprint;
+use konverge_zopp_client::{ContentFingerprint, Snapshot};
 
 /// A Secret's data may be this many bytes in all: `MaxSecretSize` of the Kubernetes API.
 pub const SECRET_SIZE_LIMIT: usize = 1 << 20;
 
 /// A key of a Secret's data is at most this long: the API's rule for config map keys.
 const KEY_LENGTH_LIMIT: usize = 253;
-
-/// The environment as it was fetched.
-pub struct Upstream<'a> {
-    /// Its id: another one under the same name is another environment.
-    pub environment_id: &'a str,
-    /// Its version; counts up with each change and begins at 0.
-    pub version: i64,
-    /// Its content, which a version does not always tell: a server that lost changes counts them again.
-    pub content: ContentFingerprint,
-    /// The values that could be decrypted.
-    pub values: &'a BTreeMap<String, SecretValue>,
-    /// Keys that exist and could not be decrypted.
-    pub failed: &'a [(String, String)],
-}
 
 /// The content of the Secret when this process last verified it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +95,7 @@ pub struct Plan<'a> {
 }
 
 /// Decides. `confirmed` says that an empty environment was seen empty by two separate reads.
-pub fn plan<'a>(upstream: &Upstream<'a>, observed: &Observed<'a>, key: &DigestKey, confirmed: bool) -> Plan<'a> {
+pub fn plan<'a>(upstream: &'a Snapshot, observed: &Observed<'a>, key: &DigestKey, confirmed: bool) -> Plan<'a> {
     let before = match observed {
         Observed::Unchanged(verified) => Some(*verified),
         Observed::Read(_, verified) => *verified,
@@ -140,7 +126,7 @@ pub fn plan<'a>(upstream: &Upstream<'a>, observed: &Observed<'a>, key: &DigestKe
     }
     let digest = key.digest(desired.iter().map(|(name, value)| (*name, value.expose())));
     let verified = Verified {
-        environment_id: upstream.environment_id.to_owned(),
+        environment_id: upstream.environment_id.clone(),
         version: upstream.version,
         content: upstream.content,
         digest,
@@ -172,7 +158,7 @@ fn holds_ours(observed: &Observed<'_>, key: &DigestKey) -> bool {
 }
 
 /// The keys that a Secret may have, and a word about those that it may not.
-fn sort_out<'a>(upstream: &Upstream<'a>) -> (BTreeMap<&'a str, &'a SecretValue>, Vec<Problem>) {
+fn sort_out(upstream: &Snapshot) -> (BTreeMap<&str, &SecretValue>, Vec<Problem>) {
     let (valid, invalid): (Vec<_>, Vec<_>) = upstream.values.iter().partition(|(name, _)| is_valid_key(name));
     let mut problems = Vec::new();
     if !invalid.is_empty() {
@@ -185,12 +171,8 @@ fn sort_out<'a>(upstream: &Upstream<'a>) -> (BTreeMap<&'a str, &'a SecretValue>,
 }
 
 /// A key that cannot be decrypted keeps the value that the Secret has, if the operator wrote it.
-fn carry_forward<'a>(
-    desired: &mut BTreeMap<&'a str, &'a SecretValue>,
-    contents: &'a Contents,
-    upstream: &Upstream<'a>,
-) {
-    for (name, _) in upstream.failed {
+fn carry_forward<'a>(desired: &mut BTreeMap<&'a str, &'a SecretValue>, contents: &'a Contents, upstream: &'a Snapshot) {
+    for (name, _) in &upstream.failed {
         if contents.owned.contains(name)
             && let Some(value) = contents.data.get(name)
         {

@@ -1,41 +1,58 @@
-//! Every reason an event or a metric of this operator can carry.
+//! Every reason of an event or a metric of this operator, each with its cause and its next step for the reference page.
 
-/// The Secret holds the environment.
-pub const SYNCED: &str = "Synced";
-/// An annotation is missing or empty.
-pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
-/// The platform's `--allow` rules do not cover it.
-pub const NOT_ALLOWED: &str = "NotAllowed";
-/// The object requests a feature that this operator does not have.
-pub const FEATURE_MISSING: &str = "FeatureMissing";
-/// Workspace, project or environment does not exist for the operator's principal.
-pub const ENVIRONMENT_NOT_FOUND: &str = "EnvironmentNotFound";
-/// The operator's principal lacks the READ role.
-pub const PERMISSION_DENIED: &str = "PermissionDenied";
-/// The server is away, slow, or not trusted.
-pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
-/// The server does not accept the operator's principal, or its keys open nothing.
-pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";
-/// The server gives another workspace key than the pinned one.
-pub const WORKSPACE_KEY_CHANGED: &str = "WorkspaceKeyChanged";
-/// The server is not a zopp server, or is broken.
-pub const BAD_SERVER_ANSWER: &str = "BadServerAnswer";
-/// Some values could not be decrypted.
-pub const DECRYPTION_FAILED: &str = "DecryptionFailed";
-/// Some keys have names that Kubernetes does not allow.
-pub const INVALID_KEY_NAME: &str = "InvalidKeyName";
-/// The environment does not fit into a Secret.
-pub const TOO_LARGE: &str = "TooLarge";
-/// The Secret is immutable.
-pub const IMMUTABLE: &str = "Immutable";
-/// The environment never held a key.
-pub const ENVIRONMENT_EMPTY: &str = "EnvironmentEmpty";
-/// The server states an older version than was applied.
-pub const SOURCE_WENT_BACK: &str = "SourceWentBack";
-/// The environment is not in the state that its manifest shows.
-pub const SOURCE_NOT_CURRENT: &str = "SourceNotCurrent";
-/// The API server did not take the write.
-pub const SYNC_FAILED: &str = "SyncFailed";
+/// The objects that carry most reasons.
+const SECRET: &str = "Secret";
+
+konverge_jobs::reasons! {
+    /// The Secret holds the keys and values of its environment.
+    SYNCED = "Synced" on SECRET;
+    /// An annotation is missing or empty, or names a project that cannot be told from others. The data stays as it is.
+    INVALID_ANNOTATION = "InvalidAnnotation" on SECRET,
+        next: "Set the annotation that the event names, or remove `zopp.dev/sync`.";
+    /// No `--allow` rule lets this namespace read the environment. The data stays as it is.
+    NOT_ALLOWED = "NotAllowed" on SECRET,
+        next: "Ask the operator's administrator for the rule that the event shows, or name another environment.";
+    /// The Secret has `zopp.dev/keys`, which this operator does not follow: it holds all keys of its environment. Or the object is a `ZoppSecretSync`, for
+    /// which this operator does nothing.
+    FEATURE_MISSING = "FeatureMissing" on "Secret, `ZoppSecretSync`",
+        next: "Put the keys that the workload needs into an environment of their own, or remove the annotation. Annotate a Secret instead of a `ZoppSecretSync`, or keep the original operator for it.";
+    /// The operator's principal sees no such workspace, project or environment. The data stays as it is.
+    ENVIRONMENT_NOT_FOUND = "EnvironmentNotFound" on SECRET,
+        next: "Check the three annotations, and that the principal has access to the workspace.";
+    /// The operator's principal lacks the role READ on the environment. The data stays as it is.
+    PERMISSION_DENIED = "PermissionDenied" on SECRET,
+        next: "Run the `zopp permission env-set` command that the event shows.";
+    /// The zopp server does not answer, is too slow, or shows a certificate that is not trusted. The data stays as it is.
+    SERVER_UNREACHABLE = "ServerUnreachable" on SECRET,
+        next: "Check the server, its address and its certificate. The operator retries.";
+    /// The server refuses the operator's principal, or the principal's keys open nothing. The data stays as it is.
+    CREDENTIALS_INVALID = "CredentialsInvalid" on SECRET, next: "Check the credentials and the clocks of both sides.";
+    /// The server gives another key of the workspace than the pinned one. The data stays as it is.
+    WORKSPACE_KEY_CHANGED = "WorkspaceKeyChanged" on SECRET,
+        next: "Ask a member of the workspace for its fingerprint. If it is the new one, pass it with `--workspace-fingerprint`.";
+    /// The address belongs to no zopp server, or the server is broken. The data stays as it is.
+    BAD_SERVER_ANSWER = "BadServerAnswer" on SECRET, next: "Check `--server`, and read the log of the zopp server.";
+    /// Some values cannot be decrypted. They keep the value that the Secret has; all others are in sync.
+    DECRYPTION_FAILED = "DecryptionFailed" on SECRET, next: "Set these values again with `zopp secret set`.";
+    /// Kubernetes does not allow the names of some keys. They are left out; all others are in sync.
+    INVALID_KEY_NAME = "InvalidKeyName" on SECRET, next: "Rename them with letters, digits, `-`, `_` and `.`.";
+    /// The environment is larger than a Secret may be. The data stays as it is.
+    TOO_LARGE = "TooLarge" on SECRET, next: "Move keys to another environment.";
+    /// The Secret is immutable and differs from the environment.
+    IMMUTABLE = "Immutable" on SECRET,
+        next: "Delete and create it again without `immutable` if it is to follow the environment.";
+    /// The environment has never held a key, so it may have been created again. The data stays as it is.
+    ENVIRONMENT_EMPTY = "EnvironmentEmpty" on SECRET, next: "Set the first key, or name another environment.";
+    /// The server states an older version of the environment than was applied. The data stays as it is.
+    SOURCE_WENT_BACK = "SourceWentBack" on SECRET,
+        next: "Restore the newer state. If the server was restored from a backup on purpose, restart the operator.";
+    /// The environment is protected, and the server leaves keys out, gives old values or an old state, or states changes that no manifest shows. The data
+    /// stays as it is.
+    SOURCE_NOT_CURRENT = "SourceNotCurrent" on SECRET,
+        next: "Look at what differs: `zopp environment protect NAME`. Only if it is right: `--accept-changes`. After a restore of the server, restart the operator then.";
+    /// The API server refused the write, or stored other values. The event has the reason of the refusal.
+    SYNC_FAILED = "SyncFailed" on SECRET, next: "Follow the event. The operator retries.";
+}
 
 /// Reasons that can end although neither the Secret nor the environment changes, because something between them was wrong.
 pub const PASSING: [&str; 7] = [
@@ -44,28 +61,6 @@ pub const PASSING: [&str; 7] = [
     PERMISSION_DENIED,
     ENVIRONMENT_NOT_FOUND,
     BAD_SERVER_ANSWER,
-    SOURCE_NOT_CURRENT,
-    SYNC_FAILED,
-];
-
-/// All of them, for the reference and the tests.
-pub const ALL: [&str; 18] = [
-    SYNCED,
-    INVALID_ANNOTATION,
-    NOT_ALLOWED,
-    FEATURE_MISSING,
-    ENVIRONMENT_NOT_FOUND,
-    PERMISSION_DENIED,
-    SERVER_UNREACHABLE,
-    CREDENTIALS_INVALID,
-    WORKSPACE_KEY_CHANGED,
-    BAD_SERVER_ANSWER,
-    DECRYPTION_FAILED,
-    INVALID_KEY_NAME,
-    TOO_LARGE,
-    IMMUTABLE,
-    ENVIRONMENT_EMPTY,
-    SOURCE_WENT_BACK,
     SOURCE_NOT_CURRENT,
     SYNC_FAILED,
 ];

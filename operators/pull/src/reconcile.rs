@@ -1,31 +1,38 @@
 //! One Secret from what it declares to what it holds: observe, plan, apply, report.
 
-mod apply;
-mod observe;
-mod report;
-
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use konverge_apply::{Announcer, ApplyError, SecretApplier, error::class_of, events::EventSink, statement_log};
+use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::{
+    Announcer, ApplyError, Outcome, SecretApplier, SecretTarget, Statement,
+    error::class_of,
+    events::{self, EventSink},
+    field_ownership, statement_log,
+};
 use konverge_core::{
     SecretValue,
     digest::DigestKey,
     error::{Classify, ErrorClass},
 };
 use konverge_runtime::{Action as Next, Reconciler, Request};
-use konverge_zopp_client::{FetchError, Snapshot};
-use kube::Client;
+use konverge_zopp_client::{EnvironmentName, FetchError};
+use kube::{
+    Api, Client,
+    core::{GroupVersionKind, PartialObjectMetaExt},
+};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep},
 };
+use tracing::info;
 
 use crate::{
-    bindings::{Binding, Bindings, Learned, SecretRef, Source},
+    annotations::{Declaration, declaration},
+    bindings::{Binding, Bindings, Learned, SecretRef},
     hub::Hub,
     messages,
     metrics::Metrics,
-    plan::{Action, Observed, Plan, Problem, Upstream, Verified, plan},
+    plan::{Action, Contents, Observed, Plan, Problem, Verified, plan},
 };
 
 /// The field manager of every write, and that of the original operator, whose keys are thereby ours.
@@ -47,6 +54,7 @@ pub struct Pull {
     announcer: Announcer,
     bindings: Arc<Bindings>,
     metrics: Metrics,
+    /// This process's own: no digest leaves it.
     digest_key: DigestKey,
     /// Id of the operator's principal, for messages that say what to grant.
     principal: String,
@@ -87,25 +95,30 @@ impl Classify for PullError {
 }
 
 impl Pull {
-    /// Reads and writes with `client`, `workers` Secrets at once; `digest_key` is this process's own.
+    /// Reads and writes with `client`, `workers` Secrets at once.
     pub fn new(
         client: Client,
         events: EventSink,
         bindings: Arc<Bindings>,
         metrics: Metrics,
-        digest_key: DigestKey,
         principal: String,
         workers: usize,
     ) -> Self {
-        let applier = SecretApplier::new(client.clone(), FIELD_MANAGER);
-        let permits = Semaphore::new(workers);
-        let announcer = Announcer::new(events, ACTION, statement_log!(secret));
-        Self { client, applier, announcer, bindings, metrics, digest_key, principal, permits }
+        Self {
+            applier: SecretApplier::new(client.clone(), FIELD_MANAGER),
+            client,
+            announcer: Announcer::new(events, ACTION, statement_log!(secret)),
+            bindings,
+            metrics,
+            digest_key: DigestKey::new(rand::random()),
+            principal,
+            permits: Semaphore::new(workers),
+        }
     }
 
     /// Syncs the Secret with its environment.
     async fn sync(&self, run: Run<'_>) -> Result<Next, PullError> {
-        let Run { key, binding, hub } = run;
+        let Run { key, binding, hub, .. } = run;
         if is_in_sync(binding, hub) {
             return Ok(Next::Done);
         }
@@ -113,8 +126,7 @@ impl Pull {
             sleep(wait).await;
         }
         let is_confirming = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
-        let fetched = if is_confirming { hub.snapshot_since(Instant::now()).await } else { hub.snapshot().await };
-        let mut snapshot = match fetched {
+        let mut snapshot = match hub.snapshot(is_confirming.then(Instant::now)).await {
             Ok(snapshot) => snapshot,
             Err(error) => return Ok(self.fetch_failed(run, &error)),
         };
@@ -123,9 +135,9 @@ impl Pull {
         if !binding.is_touched
             && let Some(verified) = &binding.verified
         {
-            let plan = plan(&upstream(&snapshot), &Observed::Unchanged(verified), &self.digest_key, is_confirming);
+            let plan = plan(&snapshot, &Observed::Unchanged(verified), &self.digest_key, is_confirming);
             if !matches!(plan.action, Action::ReadFirst) {
-                let seen = Seen { version: binding.newest_known().map(ToOwned::to_owned), was_read: false };
+                let seen = Seen { version: binding.known.clone(), was_read: false };
                 match self.carry_out(run, plan, snapshot.proven, seen).await {
                     // Another writer was faster than the watch.
                     Err(PullError::Apply(ApplyError::OutOfDate { .. })) => {}
@@ -133,21 +145,52 @@ impl Pull {
                 }
             }
         }
-        let Some(read) = observe::read(&self.client, &self.applier, key, binding).await? else {
+        let Some(read) = self.read(key, binding).await? else {
             self.metrics.synced("gone");
             return Ok(Next::Done);
         };
         if !read.contents.is_as_verified(binding.verified.as_ref(), &self.digest_key) {
             // Another writer may have put in a change that this snapshot lacks. A snapshot fetched after the Secret was read has it.
-            snapshot = match hub.snapshot_since(Instant::now()).await {
+            snapshot = match hub.snapshot(Some(Instant::now())).await {
                 Ok(snapshot) => snapshot,
                 Err(error) => return Ok(self.fetch_failed(run, &error)),
             };
         }
         let observed = Observed::Read(&read.contents, binding.verified.as_ref());
-        let plan = plan(&upstream(&snapshot), &observed, &self.digest_key, is_confirming);
+        let plan = plan(&snapshot, &observed, &self.digest_key, is_confirming);
         let seen = Seen { version: Some(read.resource_version.clone()), was_read: true };
         self.carry_out(run, plan, snapshot.proven, seen).await
+    }
+
+    /// Reads the Secret. `None` if it is gone, if another one has its name, or if it no longer requests this environment. The watch will show that, too.
+    ///
+    /// Keys that the original operator wrote by merge patches are taken over before, so that those that are no longer upstream can go.
+    async fn read(&self, key: &SecretRef, binding: &Binding) -> Result<Option<Read>, PullError> {
+        let api = Api::<Secret>::namespaced(self.client.clone(), &key.namespace);
+        let found = api.get_opt(&key.name).await;
+        let found = found.map_err(|source| PullError::Read { secret: key.clone(), source: Box::new(source) })?;
+        let Some(Secret { data, immutable, metadata, .. }) = found else { return Ok(None) };
+        // Each value moves from the decoder's buffer into one that is wiped.
+        let data: BTreeMap<String, SecretValue> =
+            data.unwrap_or_default().into_iter().map(|(name, value)| (name, SecretValue::new(value.0))).collect();
+        let declared = metadata.annotations.as_ref().and_then(declaration);
+        if metadata.uid.as_deref() != Some(&binding.uid) || declared.as_ref() != Some(&binding.declared) {
+            return Ok(None);
+        }
+        let manager = self.applier.manager();
+        let keys = field_ownership::data_keys(metadata.managed_fields.as_deref().unwrap_or_default(), manager);
+        let contents = Contents { data, owned: keys.all(), immutable: immutable.unwrap_or_default() };
+        let mut resource_version = metadata.resource_version.clone().unwrap_or_default();
+        if !keys.updated.is_empty() {
+            match self.applier.take_over(&metadata.into_response_partial(), manager).await? {
+                Outcome::Changed { resource_version: now } | Outcome::Unchanged { resource_version: now } => {
+                    resource_version = now;
+                }
+                // It is gone, as far as anybody knows; what becomes of it begins another run.
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(Read { contents, resource_version }))
     }
 
     /// Reports that the environment could not be read. The hub tries again, and wakes the binding.
@@ -163,23 +206,22 @@ impl Pull {
     /// Applies the plan and reports.
     async fn carry_out(&self, run: Run<'_>, plan: Plan<'_>, proven: bool, seen: Seen) -> Result<Next, PullError> {
         let Plan { action, verified, problems } = plan;
+        let found = Found { verified, problems, proven };
         match action {
-            Action::Apply(desired) => self.write(run, &desired, Found { verified, problems, proven }, seen).await,
+            Action::Apply(desired) => self.write(run, &desired, found, seen).await,
             Action::ConfirmEmpty => {
                 let since = run.binding.empty_since.unwrap_or_else(Instant::now);
                 self.bindings.settle(run.key, run.binding, |binding| binding.empty_since = Some(since));
                 Ok(Next::After(CONFIRM_AFTER))
             }
-            Action::Nothing => Ok(self.leave(run, Found { verified, problems, proven }, &seen, "unchanged")),
-            Action::Keep | Action::ReadFirst => {
-                Ok(self.leave(run, Found { verified, problems, proven }, &seen, "kept"))
-            }
+            Action::Nothing => Ok(self.leave(run, found, &seen, "unchanged")),
+            Action::Keep | Action::ReadFirst => Ok(self.leave(run, found, &seen, "kept")),
         }
     }
 
     /// Leaves the Secret as it is.
     fn leave(&self, run: Run<'_>, found: Found, seen: &Seen, result: &'static str) -> Next {
-        let Run { key, binding, hub } = run;
+        let Run { key, binding, .. } = run;
         self.metrics.synced(result);
         if let Some(read) = seen.read() {
             self.bindings.learned(key, binding, Learned { read: Some(read), written: None });
@@ -190,8 +232,7 @@ impl Pull {
                 now.verified = found.verified;
             }
         });
-        let version = hub.stated().map_or(0, |stated| stated.version);
-        self.report(run, &found.problems, found.proven, None, version);
+        self.report(run, &found.problems, found.proven);
         Next::Done
     }
 
@@ -203,15 +244,17 @@ impl Pull {
         found: Found,
         seen: Seen,
     ) -> Result<Next, PullError> {
-        let Run { key, binding, hub } = run;
+        let Run { key, binding, environment, hub } = run;
         // The annotation may have gone while this waited, and with it the permission to write.
         if !self.bindings.is_current(key, binding) {
             return Ok(Next::Done);
         }
-        let applied = apply::apply(&self.applier, key, binding, seen.version.as_deref(), desired).await;
-        let written = match applied {
-            Ok(Some(resource_version)) => resource_version,
-            Ok(None) => {
+        let resource_version = seen.version.as_deref();
+        let target = SecretTarget { namespace: &key.namespace, name: &key.name, uid: &binding.uid, resource_version };
+        let written = match self.applier.apply(target, &BTreeMap::new(), desired).await {
+            Ok(Outcome::Changed { resource_version } | Outcome::Unchanged { resource_version }) => resource_version,
+            // It is gone, as far as anybody knows; what becomes of it begins another run.
+            Ok(_) => {
                 self.metrics.synced("gone");
                 return Ok(Next::Done);
             }
@@ -224,14 +267,16 @@ impl Pull {
         {
             self.metrics.propagated(stated.since.elapsed());
         }
-        let version = found.verified.as_ref().map_or(0, |verified| verified.version);
         self.bindings.learned(key, binding, Learned { read: seen.read(), written: Some(&written) });
+        let version = found.verified.as_ref().map_or(0, |verified| verified.version);
         self.bindings.settle(key, binding, |now| {
             now.empty_since = None;
             now.written_at = Some(Instant::now());
             now.verified = found.verified;
         });
-        self.report(run, &found.problems, found.proven, Some(desired.len()), version);
+        // An event for every change would cost as much as the change; the log has them all.
+        info!(secret = %key, %environment, version, keys = desired.len(), "written");
+        self.report(run, &found.problems, found.proven);
         Ok(Next::Done)
     }
 
@@ -255,6 +300,28 @@ impl Pull {
         // Only replacing an immutable Secret helps, and the watch shows that.
         if error.is_immutable() { Ok(Next::Done) } else { Err(error.into()) }
     }
+
+    /// Tells the owner what the plan found.
+    fn report(&self, run: Run<'_>, problems: &[Problem], proven: bool) {
+        let Run { key, binding, environment, .. } = run;
+        let mut statements: Vec<_> = match problems {
+            [] => vec![messages::synced(environment, proven)],
+            problems => problems.iter().map(messages::problem).collect(),
+        };
+        if binding.requests_keys {
+            statements.push(messages::keys_not_supported(environment));
+        }
+        self.say(key, binding, statements);
+    }
+
+    /// Announces these statements, each once until another one takes its place, and remembers them.
+    fn say(&self, key: &SecretRef, binding: &Binding, statements: Vec<Statement>) {
+        let kind = GroupVersionKind::gvk("", "v1", "Secret");
+        let regarding = events::reference(&kind, &key.namespace, &key.name, &binding.uid);
+        let is_said = |statement: &Statement| binding.said.iter().any(|said| statement.repeats(said));
+        self.announcer.announce_new(key, &regarding, &statements, is_said);
+        self.bindings.settle(key, binding, |binding| binding.said = statements);
+    }
 }
 
 /// One run for a Secret that is bound to an environment.
@@ -262,7 +329,14 @@ impl Pull {
 struct Run<'a> {
     key: &'a SecretRef,
     binding: &'a Binding,
+    environment: &'a EnvironmentName,
     hub: &'a Hub,
+}
+
+/// A Secret as it was read.
+struct Read {
+    contents: Contents,
+    resource_version: String,
 }
 
 /// The findings of a plan, beside its action.
@@ -289,16 +363,6 @@ impl Seen {
     }
 }
 
-fn upstream(snapshot: &Snapshot) -> Upstream<'_> {
-    Upstream {
-        environment_id: &snapshot.environment_id,
-        version: snapshot.version,
-        content: snapshot.content,
-        values: &snapshot.values,
-        failed: &snapshot.failed,
-    }
-}
-
 /// Whether the Secret holds the environment as the server stated it last, and nobody else wrote to it.
 fn is_in_sync(binding: &Binding, hub: &Hub) -> bool {
     let (Some(verified), Some(stated)) = (&binding.verified, hub.stated()) else { return false };
@@ -318,10 +382,14 @@ impl Reconciler for Pull {
         let key = &request.key;
         // Without a binding, the request came before the watch showed that the Secret is not bound any more.
         let Some(binding) = self.bindings.get(key) else { return Ok(Next::Done) };
-        match &binding.source {
-            Source::Incomplete(missing) => self.say(key, &binding, vec![messages::incomplete(missing)]),
-            Source::NotAllowed(name) => self.say(key, &binding, vec![messages::not_allowed(&key.namespace, name)]),
-            Source::Environment(_, hub) => return self.sync(Run { key, binding: &binding, hub }).await,
+        match (&binding.declared, &binding.hub) {
+            (Declaration::Incomplete(missing), _) => self.say(key, &binding, vec![messages::incomplete(missing)]),
+            (Declaration::Bound(name), None) => {
+                self.say(key, &binding, vec![messages::not_allowed(&key.namespace, name)]);
+            }
+            (Declaration::Bound(environment), Some(hub)) => {
+                return self.sync(Run { key, binding: &binding, environment, hub }).await;
+            }
         }
         Ok(Next::Done)
     }

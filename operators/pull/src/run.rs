@@ -1,11 +1,10 @@
 //! The parts put together to a program.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Secret;
-use konverge_core::digest::DigestKey;
 use konverge_jobs::{Base, ProgramError, Settings, run_program};
-use konverge_runtime::{Controller, Informers, Manager, Queue, watch::WatchOptions};
+use konverge_runtime::{Controller, Informers, Manager, Queue, checks::Probe, watch::WatchOptions};
 use konverge_zopp_client::{
     Client, ConfigError, Connection, CredentialsError, Identity, Trust,
     config::{canonical_address, is_unprotected},
@@ -17,7 +16,6 @@ use crate::{
     config::{Config, PROGRAM},
     hub::Hubs,
     metrics::Metrics,
-    reachability,
     reconcile::Pull,
     unsupported::{self, Unsupported},
     watch::{SecretHandler, wake},
@@ -26,6 +24,9 @@ use crate::{
 /// How many Secrets may wait for their environment at once. Waiting costs next to nothing, and with this many, environments
 /// that do not answer keep no worker from those that do. How many are written at once is up to `--workers`.
 const WAITING: usize = 256;
+
+/// The answer of `/readyz` is at most this much older than the last answer of the zopp server.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +79,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let counts = metrics.register(Metrics::new);
 
     let probe = manager.checks().readiness_probe("zopp-server", "the server was not asked yet");
-    manager.task("reachability", reachability::follow(zopp.connection().clone(), probe));
+    manager.task("reachability", probe_server(zopp.connection().clone(), probe));
 
     let bindings = Arc::new(Bindings::new(counts.clone()));
     let queue = Queue::new("pull", metrics.queues()).with_namespaces(|key: &SecretRef| &key.namespace);
@@ -109,9 +110,20 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
         Controller::new(Arc::new(reporter), unsupported, metrics.controllers()).workers(1),
     );
 
-    let digest_key = DigestKey::new(rand::random());
-    let pull = Pull::new(kubernetes, events, bindings, counts, digest_key, principal, config.workers.into());
+    let pull = Pull::new(kubernetes, events, bindings, counts, principal, config.workers.into());
     let controller = Controller::new(Arc::new(pull), queue, metrics.controllers()).workers(WAITING);
     manager.controller("pull", controller);
     Ok(manager)
+}
+
+/// Asks the zopp server's own health check whether it is there, for readiness. Never ends.
+async fn probe_server(connection: Connection, probe: Probe) {
+    loop {
+        drop(probe.replace(match connection.is_serving().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the server says that it is not serving".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }));
+        tokio::time::sleep(PROBE_INTERVAL).await;
+    }
 }

@@ -4,17 +4,17 @@
 
 use std::{collections::HashSet, fmt, pin::pin, time::Duration};
 
-use futures::Stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use konverge_apply::{Announcer, events, events::EventSink, statement_log};
 use konverge_runtime::{
     Action as Next, Priority, Queue, Reconciler, Request,
-    watch::{self, Event, EventHandler, Origin, WatchOptions},
+    object::Scope,
+    watch::{self, EventHandler, Origin, WatchOptions},
 };
 use kube::{
     Api, Client,
     api::ListParams,
-    core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
+    core::{ApiResource, DynamicObject, DynamicResourceScope, GroupVersionKind, PartialObjectMeta},
 };
 
 use crate::{messages, reconcile::PullError};
@@ -54,10 +54,7 @@ impl fmt::Display for SyncRef {
 /// allow to list it.
 pub(crate) async fn follow(client: Client, namespace: Option<String>, queue: Queue<SyncRef>) {
     let resource = kind();
-    let api: Api<DynamicObject> = match &namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
+    let api: Api<DynamicObject> = DynamicResourceScope::api(client.clone(), &resource, namespace.as_deref());
     loop {
         match api.list_metadata(&ListParams::default().limit(1)).await {
             Ok(_) => break,
@@ -72,10 +69,6 @@ pub(crate) async fn follow(client: Client, namespace: Option<String>, queue: Que
         options.optional = true;
     });
     let (events, _) = watch::events::<PartialObjectMeta<DynamicObject>>(client, &resource, &options);
-    handle(events, queue).await;
-}
-
-async fn handle(events: impl Stream<Item = Event<PartialObjectMeta<DynamicObject>>>, queue: Queue<SyncRef>) {
     let mut handler = Handler { queue, seen: HashSet::new() };
     watch::handle_events(pin!(events), &mut handler).await;
 }

@@ -15,7 +15,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use crate::{
     allow::{Rule, is_allowed},
     annotations::{Declaration, KEYS, declaration},
-    bindings::{Bindings, SecretRef, Source},
+    bindings::{Binding, Bindings, SecretRef},
     hub::{Hubs, Wake},
 };
 
@@ -47,21 +47,6 @@ pub struct SecretHandler {
     pub queue: Queue<SecretRef>,
 }
 
-impl SecretHandler {
-    /// Returns where the Secret's data is to come from, or `None` if it is not annotated.
-    fn source(&self, namespace: &str, metadata: &ObjectMeta) -> Option<Source> {
-        match metadata.annotations.as_ref().map(declaration)? {
-            Declaration::NotOurs => None,
-            Declaration::Incomplete { missing } => Some(Source::Incomplete(missing)),
-            Declaration::Bound(name) if is_allowed(&self.rules, namespace, &name) => {
-                let hub = self.hubs.subscribe(&name);
-                Some(Source::Environment(name, hub))
-            }
-            Declaration::Bound(name) => Some(Source::NotAllowed(name)),
-        }
-    }
-}
-
 impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
     type Key = SecretRef;
 
@@ -70,16 +55,20 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
     }
 
     fn apply(&mut self, key: &SecretRef, object: PartialObjectMeta<Secret>, origin: Origin) -> bool {
-        let Some(source) = self.source(&key.namespace, &object.metadata) else {
+        let annotations = object.metadata.annotations.unwrap_or_default();
+        let Some(declared) = declaration(&annotations) else {
             self.delete(key);
             return false;
         };
-        let hub = if let Source::Environment(_, hub) = &source { Some(Arc::clone(hub)) } else { None };
-        let requests_keys = object.metadata.annotations.is_some_and(|annotations| annotations.contains_key(KEYS));
         let (Some(uid), Some(version)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
-        let has_work = self.bindings.apply(key.clone(), uid, version, source, origin);
-        self.bindings.set_requests_keys(key, requests_keys);
-        if has_work {
+        let hub = match &declared {
+            Declaration::Bound(name) if is_allowed(&self.rules, &key.namespace, name) => {
+                Some(self.hubs.subscribe(name))
+            }
+            Declaration::Bound(_) | Declaration::Incomplete(_) => None,
+        };
+        let binding = Binding::new(uid, version, declared, hub.clone(), annotations.contains_key(KEYS));
+        if self.bindings.apply(key.clone(), binding, origin) {
             if let Some(hub) = hub {
                 hub.retry_soon();
             }

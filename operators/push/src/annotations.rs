@@ -1,4 +1,4 @@
-//! Parsing the annotations of an object into its spec. Pure.
+//! The annotations, each with its text for the reference page, and their way into the spec of an object. Pure.
 //!
 //! The annotations of the original keep their meaning. Ours add settings that the original does not have. An unknown value never does harm: in a
 //! policy for data it is an error, elsewhere it is ignored with a note.
@@ -13,36 +13,45 @@ use konverge_vault::{KvVersion, Mount, SecretPath};
 
 use crate::spec::{DeletionPolicy, Engine, Invalid, PushSpec, Selection, UpdatePolicy};
 
-/// The path in Vault. An object with a non-empty path has opted in.
-pub const PATH: &str = "vault-sync.io/path";
-/// Which keys of which Secrets, in JSON; without it all that the object uses or holds.
-pub const SECRETS: &str = "vault-sync.io/secrets";
-/// `true` leaves in Vault what is there when the object goes.
-pub const PRESERVE: &str = "vault-sync.io/preserve-on-delete";
-/// How often Vault is compared although nothing changed.
-pub const RECONCILE: &str = "vault-sync.io/reconcile";
-/// `disabled` compares with Vault each time.
-pub const ROTATION_CHECK: &str = "vault-sync.io/rotation-check";
-/// Written by the original: which versions of Secrets it has seen. Never written by us.
-pub const SECRET_VERSIONS: &str = "vault-sync.io/secret-versions";
-/// The original's finalizer, and ours.
-pub const FINALIZER: &str = "vault-sync.io/finalizer";
-/// How the operator deletes content in Vault that the object no longer requests: `soft`, `destroy`, `metadata` or `keep`.
-pub const DELETION_POLICY: &str = "vault-sync.io/deletion-policy";
-/// How the operator treats existing content without an owner: `adopt` or `refuse`.
-pub const EXISTING: &str = "vault-sync.io/existing";
-/// How a value that is no text reaches Vault: `base64` or `refuse`.
-pub const BINARY: &str = "vault-sync.io/binary";
-/// The engine, if it is not to be asked of Vault: `<mount>:1` or `<mount>:2`.
-pub const KV: &str = "vault-sync.io/kv";
-/// `true` leaves everything as it is for the time being.
-pub const PAUSE: &str = "vault-sync.io/pause";
-/// Any text that was not there before has the object worked on now.
-pub const SYNC_NOW: &str = "vault-sync.io/sync-now";
-/// `true` counts the Secrets for pulling images among those that a workload uses.
-pub const IMAGE_PULL_SECRETS: &str = "vault-sync.io/image-pull-secrets";
-/// Written by us: how it stands.
-pub const STATUS: &str = "vault-sync.io/status";
+const OBJECT: &str = "workload, Secret";
+
+const STOPS: &str = "`InvalidAnnotation`; Vault stays as it is";
+const NO_EFFECT: &str = "no effect; `AnnotationAdjusted`";
+
+konverge_jobs::annotations! {
+    /// The path in Vault's API, such as `secret/data/my-app`. Without it the object has not opted in.
+    PATH = "vault-sync.io/path" on OBJECT, otherwise: "`InvalidPath`, `PathNotAllowed`; Vault stays as it is";
+    /// The chosen keys, such as `[{"name":"db","keys":["password"],"prefix":"db_"}]`, parsed as Go parses it. Default: all.
+    SECRETS = "vault-sync.io/secrets" on OBJECT, otherwise: "`InvalidSecretsAnnotation`; Vault stays as it is";
+    /// Of the original: exactly `true` is the same as `deletion-policy: keep`.
+    PRESERVE = "vault-sync.io/preserve-on-delete" on OBJECT, otherwise: NO_EFFECT;
+    /// The interval of drift checks as Go writes it, such as `5m` or `1h30m`, or `off`. Default: `off`. At least `30s`.
+    RECONCILE = "vault-sync.io/reconcile" on OBJECT,
+        otherwise: "counts as `off`, and below `30s` as `30s`; `AnnotationAdjusted`";
+    /// `disabled`: each run compares with Vault. Default: `enabled`.
+    ROTATION_CHECK = "vault-sync.io/rotation-check" on OBJECT, otherwise: NO_EFFECT;
+    /// Of the original. This operator neither reads nor writes it.
+    SECRET_VERSIONS = "vault-sync.io/secret-versions" on OBJECT;
+    /// The finalizer. The operator sets it before the first write to Vault, and only on objects that it writes for.
+    FINALIZER = "vault-sync.io/finalizer" on "workload, Secret, `VaultPush`";
+    /// The treatment of content that the object no longer requests: `soft`, `destroy`, `metadata` or `keep`. Default: `--default-deletion-policy`.
+    DELETION_POLICY = "vault-sync.io/deletion-policy" on OBJECT, otherwise: STOPS;
+    /// The treatment of content without an owner: `adopt` or `refuse`. Default: `--existing`.
+    EXISTING = "vault-sync.io/existing" on OBJECT, otherwise: STOPS;
+    /// How values that are not valid UTF-8 are written: `base64` or `refuse`. Default: `--binary`.
+    BINARY = "vault-sync.io/binary" on OBJECT, otherwise: STOPS;
+    /// The engine as `MOUNT:1` or `MOUNT:2`, such as `secret:2`, for a token that may not ask Vault.
+    KV = "vault-sync.io/kv" on OBJECT,
+        otherwise: "`InvalidAnnotation`; Vault stays as it is. A value that contradicts Vault has no effect";
+    /// `true`: Vault stays as it is. The content of a deleted object is cleared all the same.
+    PAUSE = "vault-sync.io/pause" on OBJECT, otherwise: NO_EFFECT;
+    /// Each new value starts a comparison with Vault.
+    SYNC_NOW = "vault-sync.io/sync-now" on OBJECT;
+    /// `true`: Secrets for pulling images count among those that the pods use. Default: `false`.
+    IMAGE_PULL_SECRETS = "vault-sync.io/image-pull-secrets" on OBJECT, otherwise: NO_EFFECT;
+    /// Written by the operator: the state, and each path with its version.
+    STATUS = "vault-sync.io/status" on OBJECT, otherwise: "is replaced";
+}
 
 /// The shortest interval: that of the original.
 pub(crate) const SHORTEST_INTERVAL: Duration = Duration::from_secs(30);
@@ -102,7 +111,7 @@ fn interval(text: &str, notes: &mut Vec<String>) -> Option<Duration> {
     }
     match duration::parse(text) {
         Ok(span) => {
-            let spec = span.duration().unwrap_or_default();
+            let spec = Duration::try_from(span).unwrap_or_default();
             if spec < SHORTEST_INTERVAL {
                 let shortest = SHORTEST_INTERVAL.as_secs();
                 notes

@@ -28,16 +28,13 @@
 
 pub mod annotations;
 pub mod bindings;
-pub mod cluster_identity;
 pub mod composition;
 pub mod config;
 pub mod content;
 pub mod desired;
-mod digest;
 mod drain;
 pub mod error;
 pub mod inspect;
-pub mod job;
 pub mod journal;
 pub mod ledger;
 pub mod merge;
@@ -47,13 +44,11 @@ pub mod migrate;
 pub mod object;
 pub mod orphans;
 pub mod plan;
-pub mod policy;
 pub mod prefetch;
 mod reachability;
 pub mod reasons;
 pub mod reconcile;
 pub mod record;
-pub mod reference;
 pub mod refusal;
 pub mod run;
 pub mod runtime_info;
@@ -64,4 +59,11 @@ pub mod template;
 pub mod vault_push;
 pub mod watch;
 
+use konverge_jobs::Job;
+
 pub use run::run;
+
+/// Push as one of several jobs in a process.
+pub fn job() -> Job {
+    Job::new("push", "Secrets into Vault and OpenBao, as vault-sync-operator does it", run::job)
+}

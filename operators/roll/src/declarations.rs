@@ -11,40 +11,48 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use konverge_workload::Keys;
+use kube::core::Selector;
 
 use crate::object::{SourceKind, SourceName};
 pub use others::{Reloader, Renamed};
 pub(crate) use others::{WAVE_PREFIX, is_of_reloader};
-pub use values::{Labels, object_name};
+pub use values::object_name;
 
-/// On a workload: `true` for all that its pods use, `false` to never roll it, or a list of `secret/NAME`,
-/// `configmap/NAME` and `secret/NAME:KEY`.
-pub const ON_CHANGE: &str = "roll.konverge.dev/on-change";
-/// On a workload: the least time between two rollouts of it.
-pub const MIN_INTERVAL: &str = "roll.konverge.dev/min-interval";
-/// On a workload: a whole number. Those with a smaller one that use the same are rolled and ready before it.
-pub const WAVE: &str = "roll.konverge.dev/wave";
-/// On a workload: `true` remembers changes and rolls nothing until it goes.
-pub const PAUSE: &str = "roll.konverge.dev/pause";
-/// On a workload: namespaces whose objects may have it rolled, such as `platform,security`, or `*` for all. Its own may in any case.
-pub const ALLOW_FROM: &str = "roll.konverge.dev/allow-from";
-/// On a Secret or a `ConfigMap`: `true` rolls each workload that uses it.
-pub const ROLL_USERS: &str = "roll.konverge.dev/roll-users";
-/// On a Secret or a `ConfigMap`: rolls the workloads of its namespace with these labels, such as `app=web,tier=front`.
-pub const ROLL_SELECTOR: &str = "roll.konverge.dev/roll-selector";
-/// On a Secret or a `ConfigMap`: `true` rolls no workload.
-pub const IGNORE: &str = "roll.konverge.dev/ignore";
-/// The operator writes it on a workload: the record of the content that its pods run with.
-pub const RECORD: &str = "roll.konverge.dev/record";
-/// Written by us on a pod template: one text for all content that its pods run with.
-pub const STAMP: &str = "roll.konverge.dev/content";
-/// zopp's, on a workload: `true` for all Secrets that its pods use.
-pub const ZOPP_RELOAD: &str = "zopp.dev/reload";
-/// zopp's, written on the pod template of a workload that asks with [`ZOPP_RELOAD`]: when it was rolled.
-pub const ZOPP_RESTARTED_AT: &str = "zopp.dev/restartedAt";
+const WORKLOAD: &str = "workload";
+const SOURCE: &str = "Secret, ConfigMap";
 
-/// Of `kubectl rollout restart`, written on the pod template of a workload that is rolled for something in Vault: when it was rolled.
-pub const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+const REFUSED: &str = "`InvalidAnnotation`; nothing restarts because of it";
+
+// Those of Reloader and wave are on their migration pages.
+konverge_jobs::annotations! {
+    /// `true`: restart for every source that the pods use. `false`: never restart, whatever requests it. Or a list of `secret/NAME`, `configmap/NAME` and,
+    /// for single keys, `secret/NAME:KEY`.
+    ON_CHANGE = "roll.konverge.dev/on-change" on WORKLOAD, otherwise: REFUSED;
+    /// The minimum time between two rollouts, such as `10m`. Default: `--min-interval`.
+    MIN_INTERVAL = "roll.konverge.dev/min-interval" on WORKLOAD, otherwise: REFUSED;
+    /// A whole number. Smaller waves go first. Default: 0.
+    WAVE = "roll.konverge.dev/wave" on WORKLOAD, otherwise: REFUSED;
+    /// `true`: changes are recorded, and cause one rollout after the annotation is removed.
+    PAUSE = "roll.konverge.dev/pause" on WORKLOAD, otherwise: REFUSED;
+    /// The other namespaces whose `VaultSyncStatus` and `VaultRollout` objects may restart the workload: a list, or `*`.
+    ALLOW_FROM = "roll.konverge.dev/allow-from" on WORKLOAD, otherwise: REFUSED;
+    /// `true`: restart every workload that uses this object.
+    ROLL_USERS = "roll.konverge.dev/roll-users" on SOURCE, otherwise: REFUSED;
+    /// Restart the workloads of this namespace with these labels, such as `app=web,tier=front`.
+    ROLL_SELECTOR = "roll.konverge.dev/roll-selector" on SOURCE, otherwise: REFUSED;
+    /// `true`: restart no workload, whatever requests it.
+    IGNORE = "roll.konverge.dev/ignore" on SOURCE, otherwise: REFUSED;
+    /// Written by the operator: a digest of each source, the last rollout and its cause.
+    RECORD = "roll.konverge.dev/record" on WORKLOAD, otherwise: "is replaced";
+    /// Written by the operator. Each rollout changes it.
+    STAMP = "roll.konverge.dev/content" on "pod template";
+    /// Of zopp: `true` restarts the workload for all Secrets that its pods use.
+    ZOPP_RELOAD = "zopp.dev/reload" on WORKLOAD, otherwise: "The workload has not opted in.";
+    /// Written by the operator for workloads with `zopp.dev/reload`: the time of the rollout.
+    ZOPP_RESTARTED_AT = "zopp.dev/restartedAt" on "pod template";
+    /// Written by the operator at a rollout for a secret in Vault: the time of the rollout.
+    RESTARTED_AT = "kubectl.kubernetes.io/restartedAt" on "pod template";
+}
 
 /// The value that means all namespaces.
 pub(crate) const EVERY_NAMESPACE: &str = "*";
@@ -109,7 +117,7 @@ pub struct SourceSpec {
     /// Roll each workload that uses it.
     pub users: bool,
     /// Those with these labels.
-    pub selector: Option<Labels>,
+    pub selector: Option<Selector>,
     /// Roll the workloads that use it and search for marked sources.
     pub matches: bool,
     /// Nobody.
@@ -137,7 +145,7 @@ impl WorkloadSpec {
         }
         spec.min_interval = own.get(MIN_INTERVAL).map(|text| values::duration(MIN_INTERVAL, text)).transpose()?;
         spec.wave = own.get(WAVE).map_or(Ok(0), |text| values::whole_number(WAVE, text))?;
-        spec.paused = values::boolean(own, PAUSE)? == Some(true);
+        spec.paused = values::boolean(own, PAUSE)?;
         // Any other word is nothing to zopp.
         if values::is_true(own, ZOPP_RELOAD) {
             spec.zopp = true;
@@ -187,10 +195,10 @@ impl SourceSpec {
     /// Reads the annotations of a Secret or a `ConfigMap`.
     pub fn read(own: &Annotations, others: Others) -> Result<Self, Invalid> {
         let mut spec = Self {
-            users: values::boolean(own, ROLL_USERS)? == Some(true),
+            users: values::boolean(own, ROLL_USERS)?,
             selector: own.get(ROLL_SELECTOR).map(|text| values::labels(ROLL_SELECTOR, text)).transpose()?,
             matches: false,
-            ignored: values::boolean(own, IGNORE)? == Some(true),
+            ignored: values::boolean(own, IGNORE)?,
         };
         if let Some(settings) = others.reloader {
             spec.matches = values::is_true(own, settings.name_of(others::RELOADER_MATCH));

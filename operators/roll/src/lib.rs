@@ -21,7 +21,7 @@
 //!
 //! - [`hold`], [`waves`], [`budget`], [`breaker`] and [`wait`]: the reasons to wait. [`time`]: the two clocks.
 //!
-//! - [`reader`], [`follow`], [`reconcile`] and [`writer`]: the IO.
+//! - [`parts`], which all of the following share. [`reader`], [`follow`], [`reconcile`] and [`writer`]: the IO.
 //!
 //! - [`trigger_status`], [`status`] and [`status_controller`]: the status of triggers.
 //!
@@ -49,17 +49,16 @@ pub mod follow;
 pub mod hold;
 pub mod index;
 pub mod inspect;
-pub mod job;
 pub mod messages;
 pub mod metrics;
 pub mod migrate;
 pub mod object;
+pub mod parts;
 pub mod plan;
 pub mod reader;
 pub mod reasons;
 pub mod reconcile;
 pub mod record;
-pub mod reference;
 pub mod run;
 mod schema;
 pub mod spelling;
@@ -80,4 +79,12 @@ pub mod watch;
 pub mod waves;
 pub mod writer;
 
+use konverge_jobs::Job;
+
 pub use run::run;
+
+/// Roll as one of several jobs in a process.
+pub fn job() -> Job {
+    let about = "what uses a changed Secret or ConfigMap restarts once, as vault-rollout-operator does it";
+    Job::new("roll", about, run::assemble)
+}

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use konverge_jobs::Settings;
-use konverge_kubectl::Permission;
+use konverge_kubectl::{Operator, Permission};
 
 /// Stands for the operator's own namespace.
 pub(crate) const HOME: &str = "home";
 
 pub(crate) fn pull(arguments: &[String]) -> Result<Vec<Permission>, clap::Error> {
     let config = konverge_pull::config::Config::of_container(arguments, &BTreeMap::new())?;
-    Ok(konverge_pull::inspect::needed(&config, HOME))
+    Ok(konverge_pull::inspect::Pull.needed(&config, HOME))
 }
 
 pub(crate) fn push(arguments: &[String]) -> Result<Vec<Permission>, clap::Error> {

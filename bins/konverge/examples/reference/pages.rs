@@ -46,9 +46,9 @@ pub(crate) fn annotations() -> String {
          Reloader and wave are on the pages of [Reloader](../migrate/reloader.md#annotations) and [wave](../migrate/wave.md#annotations).\n"
     );
     for (job, entries) in [
-        ("Pull", konverge_pull::reference::ANNOTATIONS),
-        ("Push", konverge_push::reference::ANNOTATIONS),
-        ("Roll", konverge_roll::reference::ANNOTATIONS),
+        ("Pull", konverge_pull::annotations::ANNOTATIONS),
+        ("Push", konverge_push::annotations::ANNOTATIONS),
+        ("Roll", konverge_roll::declarations::ANNOTATIONS),
         ("Manage", konverge_manage::reference::ANNOTATIONS),
     ] {
         let _ = write!(text, "\n## {job}\n\n");
@@ -162,9 +162,9 @@ pub(crate) fn reasons() -> Result<String, String> {
          has something else to say. [By symptom](../troubleshooting/symptoms.md) starts from what you see.\n"
     );
     for (job, entries) in [
-        ("Pull", konverge_pull::reference::REASONS),
-        ("Push", konverge_push::reference::REASONS),
-        ("Roll", konverge_roll::reference::REASONS),
+        ("Pull", konverge_pull::reasons::REASONS),
+        ("Push", konverge_push::reasons::REASONS),
+        ("Roll", konverge_roll::reasons::REASONS),
         ("Manage", konverge_manage::reference::REASONS),
     ] {
         let _ = write!(text, "\n## {job}\n\n");

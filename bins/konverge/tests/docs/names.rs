@@ -166,10 +166,10 @@ fn reasons_are_those_of_the_reference() {
 
 #[test]
 fn every_reason_has_a_cause_and_every_problem_a_next_step() {
-    let reasons = konverge_pull::reference::REASONS
+    let reasons = konverge_pull::reasons::REASONS
         .iter()
-        .chain(konverge_push::reference::REASONS)
-        .chain(konverge_roll::reference::REASONS)
+        .chain(konverge_push::reasons::REASONS)
+        .chain(konverge_roll::reasons::REASONS)
         .chain(konverge_manage::reference::REASONS);
     // States that need nobody.
     let fine = [

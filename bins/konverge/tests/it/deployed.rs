@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 
-use konverge_jobs::Job;
 use konverge_testkit::{ControlPlane, Options};
 use serde_json::{Value, json};
 
@@ -66,9 +65,8 @@ fn flags_port_and_account_are_those_of_the_program() {
     let pod = pod();
     let container = &pod["containers"][0];
     let arguments: Vec<String> = serde_json::from_value(container["args"].clone()).unwrap();
-    let jobs: [&dyn Job; 3] = [&konverge_pull::job::Pull, &konverge_push::job::Push, &konverge_roll::job::Roll];
-    for job in jobs {
-        let begins = format!("--job={} ", job.name());
+    for job in [konverge_pull::job(), konverge_push::job(), konverge_roll::job()] {
+        let begins = format!("--job={} ", job.name);
         let line = arguments.iter().find(|argument| argument.starts_with(&begins)).unwrap();
         let words = shlex::split(line.strip_prefix("--job=").unwrap()).unwrap();
         let settings = job.ready(words.into_iter().map(OsString::from).collect()).unwrap().settings;

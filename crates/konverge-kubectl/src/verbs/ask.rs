@@ -33,8 +33,8 @@ struct Asked<'a> {
 /// Sets a token that was not there before. With a limit it waits for the operator's answer, and what is well is what that says.
 pub(super) async fn sync(
     jobs: &[Box<dyn Examined>],
-    cluster: &Cluster,
     one: &One,
+    cluster: &Cluster,
     limit: Option<Duration>,
     form: Form,
 ) -> Result<bool, Failure> {
@@ -86,8 +86,8 @@ pub(super) async fn sync(
 /// Has something done that needs no answer.
 pub(super) async fn wish(
     jobs: &[Box<dyn Examined>],
-    cluster: &Cluster,
     one: &One,
+    cluster: &Cluster,
     wish: &Wish,
     form: Form,
 ) -> Result<bool, Failure> {
@@ -124,8 +124,8 @@ async fn ask<'a>(
     let mut annotations = Map::new();
     for (job, _) in concerned {
         match job.ask(object, wish) {
-            Ok(of_job) => {
-                annotations.extend(of_job);
+            Ok((annotation, value)) => {
+                annotations.insert(annotation.to_owned(), value);
                 asked.push(job);
             }
             Err(failure) => drop(refused.get_or_insert(failure)),

@@ -3,7 +3,7 @@
 use super::asking;
 use crate::{Cluster, Examined, Failure, arguments::Form, output::print, target::One};
 
-pub(super) async fn run(jobs: &[Box<dyn Examined>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
+pub(super) async fn run(jobs: &[Box<dyn Examined>], one: &One, cluster: &Cluster, form: Form) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let mut refused = None;
     for (job, _) in asking(jobs, cluster, one, &object)? {

@@ -15,7 +15,7 @@ struct Report {
     errors: Vec<String>,
 }
 
-pub(super) async fn run(jobs: &[Box<dyn Examined>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
+pub(super) async fn run(jobs: &[Box<dyn Examined>], one: &One, cluster: &Cluster, form: Form) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let mut report = Report { paths: Vec::new(), errors: Vec::new() };
     let concerned = asking(jobs, cluster, one, &object)?;

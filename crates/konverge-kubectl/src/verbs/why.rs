@@ -45,7 +45,7 @@ struct Section {
     next: String,
 }
 
-pub(super) async fn run(jobs: &[Box<dyn Examined>], cluster: &Cluster, one: &One, form: Form) -> Result<bool, Failure> {
+pub(super) async fn run(jobs: &[Box<dyn Examined>], one: &One, cluster: &Cluster, form: Form) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let mut page = Page {
         kind: one.kind.resource.kind.clone(),

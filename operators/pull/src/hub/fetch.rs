@@ -53,7 +53,7 @@ impl Stated {
 
 /// Reads one environment, one call at a time, and remembers what the server stated, but no value.
 pub(super) struct Fetcher {
-    reader: EnvironmentReader,
+    pub(super) reader: EnvironmentReader,
     state: Mutex<State>,
     /// Told when a fetch failed, so that the hub tries again.
     pub(super) failed: Notify,
@@ -103,10 +103,6 @@ impl Fetcher {
             last: None,
         };
         Self { reader, state: Mutex::new(state), failed: Notify::new(), wanted: Notify::new() }
-    }
-
-    pub(super) fn reader(&self) -> &EnvironmentReader {
-        &self.reader
     }
 
     pub(super) fn stated(&self) -> Option<Stated> {

@@ -42,8 +42,8 @@ impl Follow {
                 failures = Failures::default();
             }
             failures.count(ended.as_ref().err());
-            self.metrics.stream_ended();
-            let environment = self.fetcher.reader().name();
+            self.metrics.stream_ends.inc();
+            let environment = self.fetcher.reader.name();
             match &ended {
                 Ok(()) => info!(%environment, "stream ended, opening it again"),
                 Err(error) => warn!(%environment, %error, "no stream"),
@@ -70,12 +70,12 @@ impl Follow {
     /// One connection, from its opening to its end.
     async fn connect(&self) -> Result<(), FetchError> {
         let known = self.fetcher.stated().map(|stated| stated.version);
-        let opened = self.fetcher.reader().watch(known).await;
+        let opened = self.fetcher.reader.watch(known).await;
         // Also without a stream the poll's question is asked: whether the environment can be read decides what is said.
         self.look().await;
         let stream = opened?;
         let _open = self.metrics.stream_opened();
-        debug!(environment = %self.fetcher.reader().name(), "stream open");
+        debug!(environment = %self.fetcher.reader.name(), "stream open");
         Box::pin(self.listen(stream)).await
     }
 
@@ -94,7 +94,7 @@ impl Follow {
                     Some(Ok(WatchEvent::Changed { version, .. })) => {
                         missed.told(version);
                         self.fetcher.changed(version);
-                        (self.wake)(self.fetcher.reader().name());
+                        (self.wake)(self.fetcher.reader.name());
                     }
                     Some(Ok(WatchEvent::Resync { .. })) => {
                         self.look().await;
@@ -127,8 +127,8 @@ impl Follow {
                 }
                 Some(()) = OptionFuture::from(missed.due().map(sleep_until)) => {
                     missed.admit();
-                    self.metrics.missed_event();
-                    warn!(environment = %self.fetcher.reader().name(), "the poll found a change that the stream did not tell");
+                    self.metrics.missed_events.inc();
+                    warn!(environment = %self.fetcher.reader.name(), "the poll found a change that the stream did not tell");
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Follow {
     async fn poll(&self) -> Polled {
         let before = self.fetcher.stated();
         let answer = self.look().await;
-        self.metrics.polled();
+        self.metrics.polls.inc();
         match answer {
             None => Polled::Nothing,
             // Out of a trouble there is no telling since when the environment has been so.
@@ -162,7 +162,7 @@ impl Follow {
         };
         // Another trouble than before is news too: a server that was away may now refuse.
         if !same || trouble_before != self.fetcher.trouble() {
-            (self.wake)(self.fetcher.reader().name());
+            (self.wake)(self.fetcher.reader.name());
         }
         answer.ok().map(|snapshot| Stated::by(&snapshot))
     }

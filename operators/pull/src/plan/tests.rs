@@ -47,10 +47,15 @@ fn decide(
     observed: &Observed<'_>,
     confirmed: bool,
 ) -> (Outcome, Vec<Problem>) {
-    let values = values(upstream);
-    let failed: Vec<_> = failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect();
-    let upstream =
-        Upstream { environment_id: ENVIRONMENT, version, content: content(), values: &values, failed: &failed };
+    let upstream = Snapshot {
+        environment_id: ENVIRONMENT.to_owned(),
+        version,
+        content: content(),
+        tag: None,
+        proven: false,
+        values: values(upstream),
+        failed: failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect(),
+    };
     let plan = plan(&upstream, observed, &digest_key(), confirmed);
     let outcome = match plan.action {
         Action::Nothing => Outcome::Nothing,

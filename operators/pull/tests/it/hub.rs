@@ -98,7 +98,7 @@ async fn a_change_wakes_and_is_fetched_once_for_all() {
     let (wakes, lists) = (world.wakes(), world.scene.lists());
     world.scene.set("A", "2");
     holds("woken", || world.wakes() > wakes).await;
-    let snapshots = futures::future::join_all((0..10).map(|_| hub.snapshot())).await;
+    let snapshots = futures::future::join_all((0..10).map(|_| hub.snapshot(None))).await;
     for snapshot in snapshots {
         assert!(snapshot.unwrap().values["A"].expose() == b"2");
     }
@@ -146,7 +146,7 @@ async fn other_content_under_the_same_version_is_a_change() {
     let after = hub.stated().unwrap();
     assert_eq!(after.version, before.version);
     assert!(!after.agrees_with(&before));
-    assert!(hub.snapshot().await.unwrap().values["A"].expose() == b"2");
+    assert!(hub.snapshot(None).await.unwrap().values["A"].expose() == b"2");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,12 +203,12 @@ async fn a_refusal_wakes_once_and_its_end_wakes_again() {
     let wakes = world.wakes();
     world.scene.refuse(Some(Status::permission_denied("no")));
     holds("woken by the refusal", || world.wakes() > wakes).await;
-    let error = hub.snapshot().await.err().expect("a refusal");
+    let error = hub.snapshot(None).await.err().expect("a refusal");
     assert!(error.to_string().contains("acme/backend/production"), "{error}");
     let refused = world.wakes();
     world.scene.refuse(None);
     holds("woken by the recovery", || world.wakes() > refused && hub.stated().is_some()).await;
-    assert!(hub.snapshot().await.is_ok());
+    assert!(hub.snapshot(None).await.is_ok());
 }
 
 /// It was asked for again every one to four seconds without end.

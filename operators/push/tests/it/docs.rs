@@ -7,7 +7,7 @@ use clap::{CommandFactory, ValueEnum};
 use konverge_push::{
     annotations,
     config::Config,
-    reference,
+    reasons,
     spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
 };
 use konverge_vault::Owner;
@@ -18,9 +18,11 @@ const VARIABLES: &str = include_str!("../../../../docs/reference/vault-variables
 const VAULT_PUSH: &str = include_str!("../../../../docs/reference/vaultpush.md");
 const POLICIES: &str = include_str!("../../../../docs/reference/vault-policies.md");
 
-/// The values of the constants of a source file.
+/// The texts of the constants that a source file declares in a table, such as `    PATH = "…"`.
 fn constants(source: &str) -> BTreeSet<&str> {
-    source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split('"').nth(1)).collect()
+    let is_name = |name: &str| name.bytes().all(|letter| letter.is_ascii_uppercase() || letter == b'_');
+    let rows = source.lines().filter_map(|line| line.trim_start().split_once(" = \""));
+    rows.filter(|(name, _)| is_name(name)).filter_map(|(_, rest)| rest.split('"').next()).collect()
 }
 
 /// The words of a text that are made of such letters, and satisfy a condition.
@@ -44,15 +46,17 @@ fn rows(section: &str) -> BTreeSet<&str> {
 
 #[test]
 fn w26_annotations_are_those_of_the_reference() {
-    let known = constants(include_str!("../../src/annotations.rs"));
+    let source = include_str!("../../src/annotations.rs");
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-./".contains(letter);
+    let known: BTreeSet<_> = words(source, is_letter, |word| word.starts_with("vault-sync.io/")).collect();
     assert!(known.len() > 10 && known.contains(annotations::PATH), "{known:?}");
-    let listed: BTreeSet<_> = reference::ANNOTATIONS.iter().map(|entry| entry.name).collect();
+    let listed: BTreeSet<_> = annotations::ANNOTATIONS.iter().map(|entry| entry.name).collect();
     assert_eq!(listed, known);
 }
 
 /// The meaning of an annotation names each value that the program takes.
 fn assert_values<T: ValueEnum>(annotation: &str) {
-    let entry = reference::ANNOTATIONS.iter().find(|entry| entry.name == annotation).unwrap();
+    let entry = annotations::ANNOTATIONS.iter().find(|entry| entry.name == annotation).unwrap();
     for value in T::value_variants() {
         let name = value.to_possible_value().unwrap().get_name().to_owned();
         assert!(entry.meaning.contains(&format!("`{name}`")), "{annotation} does not name {name}");
@@ -100,7 +104,7 @@ fn reasons() -> BTreeSet<&'static str> {
 fn w26_reasons_are_those_of_the_reference() {
     let reasons = reasons();
     assert!(reasons.len() > 45, "{reasons:?}");
-    let listed: Vec<_> = reference::REASONS.iter().map(|entry| entry.reason).collect();
+    let listed: Vec<_> = reasons::REASONS.iter().map(|entry| entry.reason).collect();
     let set: BTreeSet<_> = listed.iter().copied().collect();
     assert_eq!(set, reasons);
     assert_eq!(set.len(), listed.len(), "a reason has two entries");
