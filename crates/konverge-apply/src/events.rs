@@ -12,7 +12,7 @@ mod series;
 use std::{pin::pin, time::Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use konverge_core::reasons;
+use konverge_core::{error::in_one_line, reasons};
 use kube::{Client, Resource, core::GroupVersionKind, runtime::events::EventType};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -200,7 +200,7 @@ async fn write(
             Err(error) => {
                 count(&fates, "failed");
                 tracing::debug!(
-                    error = &error as &dyn std::error::Error,
+                    error = %in_one_line(&error),
                     reason = notice.reason,
                     "could not write an event"
                 );

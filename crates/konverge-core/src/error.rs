@@ -55,11 +55,12 @@ pub trait Classify {
 }
 
 /// Returns an error and its causes in one line. A cause that the text before already quotes is left out, because many errors quote
-/// their cause.
+/// their cause. So is its form for debugging, with which an error of the API server's client ends.
 pub fn in_one_line(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
+        line = line.replace(&format!(" ({cause:?})"), "");
         let text = cause.to_string();
         if !line.contains(&text) {
             line.push_str(": ");
@@ -111,5 +112,9 @@ mod tests {
             Link("cannot do it: no disk", Some(Box::new(Link("no disk", Some(Box::new(Link("no power", None)))))));
         assert_eq!(in_one_line(&error), "cannot do it: no disk: no power");
         assert_eq!(in_one_line(&Link("alone", None)), "alone");
+        // As the client of the API server has it.
+        let cause = Link("denied: Forbidden", None);
+        let error = Link(r#"ApiError: denied: Forbidden (Link("denied: Forbidden", None))"#, Some(Box::new(cause)));
+        assert_eq!(in_one_line(&error), "ApiError: denied: Forbidden");
     }
 }

@@ -21,7 +21,7 @@ use futures::{
 };
 use konverge_core::{
     backoff::Backoff,
-    error::{Classify, ErrorClass},
+    error::{Classify, ErrorClass, in_one_line},
 };
 use tokio::{task::JoinSet, time::Instant};
 use tracing::{Instrument, Span, field::Empty};
@@ -272,8 +272,7 @@ impl<R: Reconciler> Controller<R> {
         let reason = error.reason();
         let pause = match (error.class(), error.retry_after()) {
             (ErrorClass::Unavailable(endpoint), _) => {
-                let error = error as &dyn std::error::Error;
-                tracing::warn!(error, reason, endpoint, "failed; waits until the endpoint answers again");
+                tracing::warn!(error = %in_one_line(error), reason, endpoint, "failed; waits until the endpoint answers again");
                 return (Completion::Unavailable(endpoint), RunResult::Error { reason, permanent: false });
             }
             (_, Some(pause)) | (ErrorClass::After(pause), None) => stretched(pause, rand::random()),
@@ -284,7 +283,7 @@ impl<R: Reconciler> Controller<R> {
             }
             (_, None) => self.pause(key),
         };
-        tracing::warn!(error = error as &dyn std::error::Error, reason, retry_after = ?pause, "failed");
+        tracing::warn!(error = %in_one_line(error), reason, retry_after = ?pause, "failed");
         let permanent = error.class().needs_a_change();
         (Completion::Retry(pause), RunResult::Error { reason, permanent })
     }

@@ -21,6 +21,7 @@ mod state;
 use std::time::Duration;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use konverge_core::error::in_one_line;
 use kube::Client;
 use tokio::{
     sync::watch,
@@ -266,7 +267,7 @@ impl Elector {
         self.election.failed();
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(
-                error = error as &dyn std::error::Error,
+                error = %in_one_line(error),
                 lease = self.object.name(),
                 "cannot look after the lease; trying on (said once until it works)"
             );
@@ -305,7 +306,7 @@ impl Elector {
         match timeout_at(patience, self.object.replace(&spec, &version)).await.unwrap_or(Err(CallError::TooLate)) {
             Ok(_) => tracing::info!(lease = self.object.name(), "gave up the lease"),
             Err(error) => tracing::warn!(
-                error = &error as &dyn std::error::Error,
+                error = %in_one_line(&error),
                 lease = self.object.name(),
                 "could not give up the lease; it runs out by itself"
             ),

@@ -19,7 +19,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
-use konverge_core::{backoff::Backoff, outage::LONGEST_PAUSE};
+use konverge_core::{backoff::Backoff, error::in_one_line, outage::LONGEST_PAUSE};
 use kube::{Client, runtime::watcher};
 use tokio::{sync::watch, time::Instant};
 
@@ -327,7 +327,7 @@ where
                     Some(Err(error)) if progress.list.is_refused_by(&error) => progress.fall_back(&kind),
                     Some(Err(error)) if optional && is_missing(&error) => {
                         if !std::mem::replace(&mut progress.is_missing, true) {
-                            tracing::info!(kind, "{error}; watching it once it is");
+                            tracing::info!(kind, "{}; watching it once it is", in_one_line(&error));
                         }
                         health.set_missing();
                         tokio::time::sleep(once_allowed::EVERY_UNKNOWN).await;
@@ -336,11 +336,12 @@ where
                     Some(Err(error)) => {
                         progress.failures = progress.failures.saturating_add(1);
                         let pause = backoff.delay(progress.failures, rand::random());
-                        tracing::warn!(kind, error = &error as &dyn std::error::Error, retry_after = ?pause, "watch failed");
+                        let why = in_one_line(&error);
+                        tracing::warn!(kind, error = %why, retry_after = ?pause, "watch failed");
                         if needs_new_list(&error) {
                             progress.begin_anew();
                         }
-                        health.failed(error.to_string());
+                        health.failed(why);
                         tokio::time::sleep(pause).await;
                     }
                     None => progress.begin_anew(),

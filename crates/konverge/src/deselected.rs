@@ -23,7 +23,7 @@ use konverge_apply::{
     events::{EventSink, Notice},
     read,
 };
-use konverge_core::reasons;
+use konverge_core::{error::in_one_line, reasons};
 use konverge_runtime::{
     Priority, Queue,
     cache::{Change, Selection, Store},
@@ -152,9 +152,8 @@ impl<K: Object> Deselected<K> {
             let pause = match self.list().await {
                 Ok(()) => period.clamp(RETRY, LONGEST),
                 Err(error) => {
-                    let error = &error as &dyn std::error::Error;
                     let kind = K::plural(&self.kind);
-                    tracing::warn!(error, %kind, retry_after = ?RETRY, "cannot look for objects that left the selection");
+                    tracing::warn!(error = %in_one_line(&error), %kind, retry_after = ?RETRY, "cannot look for objects that left the selection");
                     RETRY
                 }
             };

@@ -173,7 +173,13 @@ async fn rewrite_all(client: &Client, definition: &CustomResourceDefinition, sto
             Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
             Err(error) => {
                 failed += 1;
-                tracing::warn!(%error, name, namespace = object.namespace(), kind = kind.kind, "cannot write an object anew");
+                tracing::warn!(
+                    error = in_one_line(&error),
+                    name,
+                    namespace = object.namespace(),
+                    kind = kind.kind,
+                    "cannot write an object anew"
+                );
                 first_failure.get_or_insert((name, error));
             }
         }

@@ -16,6 +16,7 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
+use konverge_core::error::in_one_line;
 use kube::{
     Api, Client, Resource,
     core::PartialObjectMeta,
@@ -60,7 +61,10 @@ where
         .filter_map(|event| {
             let changed = matches!(event, Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_)));
             if let Err(error) = event {
-                tracing::debug!(%error, "a watch of what the webhook certificates need fails; the next look will do");
+                tracing::debug!(
+                    error = in_one_line(&error),
+                    "a watch of what the webhook certificates need fails; the next look will do"
+                );
             }
             ready(changed.then_some(()))
         })

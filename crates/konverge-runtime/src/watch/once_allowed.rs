@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use konverge_core::error::in_one_line;
 use kube::{
     Api, Client,
     api::ListParams,
-    core::{ApiResource, DynamicObject},
+    core::{ApiResource, DynamicObject, DynamicResourceScope},
 };
 
 use super::{WatchHealth, WatchOptions};
+use crate::object::Scope;
 
 /// Between two attempts; permissions are changed by hand.
 const EVERY: Duration = Duration::from_secs(300);
@@ -25,10 +27,7 @@ pub(crate) async fn once_allowed(
     health: WatchHealth,
     follow: impl Future<Output = ()> + Send,
 ) {
-    let api: Api<DynamicObject> = match &options.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    };
+    let api: Api<DynamicObject> = DynamicResourceScope::api(client, &resource, options.namespace.as_deref());
     let plural = &resource.plural;
     let (mut told, mut failures) = (false, 0);
     loop {
@@ -53,10 +52,9 @@ pub(crate) async fn once_allowed(
             }
             Err(error) => {
                 failures += 1;
-                let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     kind = resource.kind,
-                    error,
+                    error = %in_one_line(&error),
                     "cannot find out whether the cluster has this kind; asking again"
                 );
                 options.backoff.delay(failures, rand::random())
