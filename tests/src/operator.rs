@@ -30,6 +30,19 @@ impl Operator {
         credentials: &Path,
         arguments: &[&str],
     ) -> Result<Self> {
+        Self::start_in(&[], run, name, kubeconfig, server, credentials, arguments)
+    }
+
+    /// The same with these variables.
+    pub fn start_in(
+        environment: &[(&str, &str)],
+        run: &RunDirectory,
+        name: &str,
+        kubeconfig: &Path,
+        server: &str,
+        credentials: &Path,
+        arguments: &[&str],
+    ) -> Result<Self> {
         let address = format!("127.0.0.1:{}", free_port()?);
         let spec = ProcessSpec::new(name, binary("zopp-operator")?)
             .arg("--kubeconfig")
@@ -39,6 +52,7 @@ impl Operator {
             .arg(credentials)
             .args(["--health-addr", &address])
             .args(arguments.iter().copied());
+        let spec = environment.iter().fold(spec, |spec, &(name, value)| spec.env(name, value));
         Ok(Self::running(Process::start(run, spec)?, address.clone(), address))
     }
 

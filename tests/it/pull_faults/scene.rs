@@ -36,15 +36,25 @@ pub(super) struct Replica {
 impl Scene {
     /// With a Secret `backend` in sync with an environment where A is 0.
     pub(super) async fn set(stage: &'static Stage, name: &str) -> Self {
-        Self::set_with(stage, name, &[]).await
+        Self::set_in(&[], stage, name, &[]).await
     }
 
     /// With more arguments.
     pub(super) async fn set_with(stage: &'static Stage, name: &str, arguments: &[&str]) -> Self {
+        Self::set_in(&[], stage, name, arguments).await
+    }
+
+    /// The same, and the operator has these variables.
+    pub(super) async fn set_in(
+        variables: &[(&str, &str)],
+        stage: &'static Stage,
+        name: &str,
+        arguments: &[&str],
+    ) -> Self {
         let namespace = stage.control_plane.namespace(name).await.unwrap();
         let environment = stage.environment(name).await.unwrap();
         stage.user.set(&environment, "A", b"0").await.unwrap();
-        let Replica { proxy, operator } = replica(stage, name, &namespace, arguments).await;
+        let Replica { proxy, operator } = replica(variables, stage, name, &namespace, arguments).await;
         let watcher = stage.watcher(&namespace);
         let secrets = Api::<Secret>::namespaced(stage.client().clone(), &namespace);
         let foreign = json!({
@@ -59,7 +69,7 @@ impl Scene {
 
     /// Another replica, and what it is to be called.
     pub(super) async fn replica(&self, name: &str, arguments: &[&str]) -> Replica {
-        replica(self.stage, name, &self.namespace, arguments).await
+        replica(&[], self.stage, name, &self.namespace, arguments).await
     }
 
     pub(super) fn secrets(&self) -> Api<Secret> {
@@ -118,12 +128,19 @@ impl Scene {
     }
 }
 
-async fn replica(stage: &Stage, name: &str, namespace: &str, arguments: &[&str]) -> Replica {
+async fn replica(
+    variables: &[(&str, &str)],
+    stage: &Stage,
+    name: &str,
+    namespace: &str,
+    arguments: &[&str],
+) -> Replica {
     let run = stage.control_plane.run_directory();
     let proxy = FaultProxy::start(run, stage.operator_kubeconfig()).await.unwrap();
     let arguments = [&["--namespace", namespace], POLL.as_slice(), arguments].concat();
     let (server, credentials) = (stage.server.url(), stage.credentials());
-    let mut operator = Operator::start(run, name, proxy.kubeconfig(), &server, credentials, &arguments).unwrap();
+    let kubeconfig = proxy.kubeconfig();
+    let mut operator = Operator::start_in(variables, run, name, kubeconfig, &server, credentials, &arguments).unwrap();
     operator.ready().await.unwrap();
     Replica { proxy, operator }
 }
