@@ -2,9 +2,6 @@
 
 mod binding;
 mod claims;
-mod escaped;
-mod looks;
-mod revert_guard;
 mod selections;
 mod shares;
 mod tracked_record;
@@ -17,18 +14,18 @@ use std::{
 
 use jiff::Timestamp;
 use konverge_apply::announce::ReasonGauge;
-use konverge_core::reverse_index::ReverseIndex;
+use konverge_core::{digest::ContentDigest, reverse_index::ReverseIndex};
 use konverge_vault::boundaries::{Place, Rule, is_allowed};
 use tokio::time::Instant;
 
 use crate::{
+    desired::Wanted,
     object::{Kind, ObjectRef, SecretRef},
-    record::Record,
+    record::{Record, Written},
 };
 pub use binding::{Announced, Binding, FailureCount, ParsedSpec, Push, Shown, Verified};
 use claims::{Claims, location_of};
 pub use claims::{Share, key_of};
-pub use looks::{Looking, Sharer};
 use selections::{SelectionChange, Selections};
 use shares::Shares;
 
@@ -40,6 +37,11 @@ pub struct Bindings(Mutex<Inner>);
 struct Inner {
     bindings: HashMap<ObjectRef, Binding>,
     /// The names of objects that went past our finalizer and are not cleared yet, each with the object that has the name by now.
+    ///
+    /// To delete an object, the API server reads it, asks the webhooks, and deletes it. A finalizer that comes in between holds nothing
+    /// (kubernetes/kubernetes issue 77988). The run that added it still writes to Vault, and nothing would clear that. So the binding of such an
+    /// object stays, as that of an object that is being deleted, until its paths are cleared or in the list of orphans. Another object that has
+    /// the name by then waits for that, as it would have waited for the finalizer. A process that ends before forgets it.
     escaped: HashMap<ObjectRef, Option<Binding>>,
     /// Which Secrets an object uses.
     uses: ReverseIndex<ObjectRef, SecretRef>,
@@ -57,6 +59,31 @@ struct Inner {
     listed: BTreeSet<Kind>,
     /// Counts the objects by the reason of their state.
     reasons: ReasonGauge,
+}
+
+/// Another object with keys at a location, and its content there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sharer {
+    /// The object.
+    pub key: ObjectRef,
+    /// Its uid.
+    pub uid: String,
+    /// Its record of the location.
+    pub written: Written,
+    /// The content of its keys.
+    pub held: ContentDigest,
+}
+
+/// A read that is under way. No other read of the location begins until it ends.
+pub struct Looking<'a> {
+    bindings: &'a Bindings,
+    location: &'a str,
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.bindings.lock().looking.remove(self.location);
+    }
 }
 
 impl Bindings {
@@ -105,6 +132,32 @@ impl Bindings {
         let mut inner = self.lock();
         inner.bindings.get(key).filter(|binding| binding.uid == uid)?;
         inner.forget(key)
+    }
+
+    /// A watch shows that an object is gone. If it had our finalizer and nobody had begun to delete it, keeps its binding as that of an object that is
+    /// being deleted, and returns `true`.
+    ///
+    /// The watches select no objects, so none can have left a selection instead.
+    pub fn escape(&self, key: &ObjectRef, now: Timestamp) -> bool {
+        let mut inner = self.lock();
+        let Inner { bindings, escaped, .. } = &mut *inner;
+        let Some(binding) = bindings.get_mut(key).filter(|binding| binding.is_held()) else { return false };
+        binding.deleting = Some(now);
+        escaped.insert(key.clone(), None);
+        true
+    }
+
+    /// Returns the record of an object that our finalizer held, and that is gone or has a successor with this uid, although nobody saw its deletion.
+    pub fn lost(&self, key: &ObjectRef, successor: Option<&str>) -> Option<Record> {
+        let inner = self.lock();
+        let held = inner.bindings.get(key).filter(|binding| binding.is_held());
+        held.filter(|held| successor != Some(held.uid.as_str())).and_then(|held| held.record.clone())
+    }
+
+    /// Whether the object with this uid went past our finalizer and is not cleared yet.
+    pub fn has_escaped(&self, key: &ObjectRef, uid: &str) -> bool {
+        let inner = self.lock();
+        inner.escaped.contains_key(key) && inner.bindings.get(key).is_some_and(|binding| binding.uid == uid)
     }
 
     /// A complete list of a kind was seen: these are known and not in it, so they are gone.
@@ -160,9 +213,8 @@ impl Bindings {
     /// These Secrets match. Events of the watch since the request count more.
     pub fn selected(&self, key: &ObjectRef, names: BTreeSet<String>) {
         let mut inner = self.lock();
-        let names = inner.selections.answered(key, names).into_iter();
-        let secret = |name| SecretRef { namespace: key.namespace.clone(), name };
-        inner.use_only(key, names.map(secret).collect());
+        let names = inner.selections.answered(key, names);
+        inner.use_only(key, names.iter().map(|name| key.secret(name)).collect());
     }
 
     /// Whether the object uses these Secrets and no other.
@@ -289,6 +341,57 @@ impl Bindings {
         self.lock().claims.release(key, &location.to_owned())
     }
 
+    /// Begins a read of a location. `None` if one is under way.
+    pub fn look<'a>(&'a self, location: &'a str) -> Option<Looking<'a>> {
+        let is_first = self.lock().looking.insert(location.to_owned());
+        is_first.then_some(Looking { bindings: self, location })
+    }
+
+    /// The other objects whose keys were all at the location.
+    pub fn sharers(&self, key: &ObjectRef, location: &str) -> Vec<Sharer> {
+        let inner = self.lock();
+        let found = inner.claims.sharing(key, &location.to_owned(), Share::Keys).filter_map(|other| {
+            let binding = inner.bindings.get(other).filter(|binding| binding.verified.is_some())?;
+            let written = binding.record.as_ref()?.paths.get(location)?.clone();
+            Some(Sharer { key: other.clone(), uid: binding.uid.clone(), written, held: *binding.held.get(location)? })
+        });
+        found.collect()
+    }
+
+    /// All of a location was deleted while other objects may have had keys there. Returns these objects, which need a verification now.
+    pub fn doubt_sharers(&self, key: &ObjectRef, location: &str) -> Vec<ObjectRef> {
+        let mut inner = self.lock();
+        let sharers: Vec<_> = inner.claims.sharing(key, &location.to_owned(), Share::Keys).cloned().collect();
+        for sharer in &sharers {
+            inner.doubt(sharer);
+        }
+        sharers
+    }
+
+    /// A path that the object has by now was cleared for an earlier owner. The object needs a verification now.
+    pub fn doubt(&self, key: &ObjectRef) {
+        self.lock().doubt(key);
+    }
+
+    /// When any object last verified the location for this one. `None` if this one has not been in sync since.
+    pub fn seen(&self, key: &ObjectRef, location: &str) -> Option<Instant> {
+        let inner = self.lock();
+        let verified = inner.bindings.get(key)?.verified.as_ref();
+        verified.map(|verified| verified.seen(location))
+    }
+
+    /// A read that began then found the keys of a sharer in sync. That counts only if its desired content is still the one that was compared.
+    pub fn saw(&self, sharer: &Sharer, location: &str, begun: Instant) {
+        self.on_object(&sharer.key, &sharer.uid, |now| {
+            if now.held.get(location) == Some(&sharer.held)
+                && let Some(verified) = &mut now.verified
+            {
+                let seen = |other: &String| if other == location { begun } else { verified.seen(other) };
+                verified.see(now.held.keys().map(|other| (other.clone(), seen(other))).collect(), begun);
+            }
+        });
+    }
+
     /// The objects whose last run failed.
     pub fn failing(&self) -> Vec<ObjectRef> {
         let inner = self.lock();
@@ -307,6 +410,26 @@ impl Bindings {
 }
 
 impl Inner {
+    /// Whether the object has the name of another one that is still to be cleared. That other one may also be there again, out of a backup.
+    fn must_wait(&mut self, shown: &Shown) -> bool {
+        let is_back = self.bindings.get(&shown.key).is_some_and(|former| former.uid == shown.uid);
+        if is_back {
+            self.escaped.remove(&shown.key);
+        }
+        self.escaped.contains_key(&shown.key)
+    }
+
+    /// Takes in an object that must wait. Returns whether there is something to do.
+    fn show_waiting(&mut self, shown: Shown) -> bool {
+        match self.escaped.get_mut(&shown.key) {
+            Some(Some(known)) if known.uid == shown.uid => known.take(shown),
+            _ => {
+                self.escaped.insert(shown.key.clone(), Some(Binding::new(shown)));
+                true
+            }
+        }
+    }
+
     /// Forgets an object. The one that waited for it takes its place.
     fn forget(&mut self, key: &ObjectRef) -> Option<Vec<ObjectRef>> {
         let binding = self.bindings.remove(key)?;
@@ -325,24 +448,20 @@ impl Inner {
             self.selections.set(key, None);
             return self.use_only(key, Vec::new());
         };
-        let secret = |name: &str| SecretRef { namespace: key.namespace.clone(), name: name.to_owned() };
-        let used = match &binding.spec {
-            ParsedSpec::Push(push) => push.wanted.names().into_iter().map(secret).collect(),
-            ParsedSpec::Nothing(_) | ParsedSpec::Invalid(..) => Vec::new(),
-        };
-        let selector = match &binding.spec {
-            ParsedSpec::Push(push) => push.wanted.selector(),
+        let wanted = match &binding.spec {
+            ParsedSpec::Push(push) => Some(&push.wanted),
             ParsedSpec::Nothing(_) | ParsedSpec::Invalid(..) => None,
         };
+        let used = wanted.into_iter().flat_map(Wanted::names).map(|name| key.secret(name)).collect();
+        let selector = wanted.and_then(Wanted::selector);
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.cluster.as_deref() };
         let recorded = binding.record.iter().flat_map(Record::locations);
         for (location, written) in recorded.filter(|(location, _)| is_allowed(&self.rules, &place, location)) {
             let location = location.to_string();
-            let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
             for name in written.keys.iter().flatten() {
                 self.claims.recall(key, key_of(&location, name), Share::Whole);
             }
-            self.claims.recall(key, location, share);
+            self.claims.recall(key, location, Share::of(written));
         }
         let selects = selector.is_some();
         let is_new = self.selections.set(key, selector);
@@ -367,6 +486,12 @@ impl Inner {
             }
         }
         changed
+    }
+
+    fn doubt(&mut self, key: &ObjectRef) {
+        if let Some(binding) = self.bindings.get_mut(key) {
+            binding.verified = None;
+        }
     }
 
     fn use_only(&mut self, key: &ObjectRef, used: Vec<SecretRef>) {

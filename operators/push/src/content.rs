@@ -1,10 +1,13 @@
-//! Content that is made of values from Secrets: its encoding as text, and its size. Pure.
+//! Content that is made of values from Secrets: its encoding as text, its size and its digest. Pure.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use konverge_core::SecretValue;
-use konverge_vault::Content;
+use konverge_core::{
+    SecretValue,
+    digest::{ContentDigest, DigestKey},
+};
+use konverge_vault::{Content, Field};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -87,6 +90,16 @@ pub enum Lack {
         /// The limit in bytes.
         limit: usize,
     },
+}
+
+/// Returns the digest of these fields. `None` if one of them is not text, because the operator does not write such fields.
+pub(crate) fn digest<'a>(
+    key: &DigestKey,
+    fields: impl IntoIterator<Item = (&'a str, &'a Field)>,
+) -> Option<ContentDigest> {
+    let fields: Vec<_> = fields.into_iter().collect();
+    let is_text = fields.iter().all(|(_, field)| matches!(field, Field::Text(_)));
+    is_text.then(|| key.digest(fields.iter().map(|(name, field)| (*name, field.bytes()))))
 }
 
 /// Content that is being made. How large it would be is known before anything is copied.

@@ -8,11 +8,11 @@ use konverge_runtime::{
 use kube::{Client, ResourceExt};
 
 use crate::{
-    annotations::{FINALIZER, STATUS},
+    annotations::STATUS,
     config::LEASE,
     journal::{self, JournalError, PREFIX},
     ledger::{Ledger, LedgerError},
-    object::{Kind, ObjectRef},
+    object::{Kind, ObjectRef, has_finalizer},
 };
 
 /// How often one object is tried that other clients change at the same time.
@@ -41,9 +41,7 @@ pub(crate) async fn drain(client: &Client, namespace: Option<&str>, kinds: &[Kin
 }
 
 async fn release_kind(drain: &mut Drain<'_>, ledger: &Ledger, kind: Kind) {
-    let is_ours = |object: &DrainedObject| {
-        object.finalizers().iter().any(|known| known == FINALIZER) || object.annotations().contains_key(STATUS)
-    };
+    let is_ours = |object: &DrainedObject| has_finalizer(&object.metadata) || object.annotations().contains_key(STATUS);
     let release = async |object: DrainedObject| {
         let key = ObjectRef { kind, namespace: object.namespace().unwrap_or_default(), name: object.name_any() };
         let uid = object.uid().unwrap_or_default();

@@ -1,12 +1,12 @@
 //! The errors of a run, and their statements for the owner of the object.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
-use konverge_apply::{Statement, error::class_of, ledger::CLUSTER_NAMESPACE};
+use konverge_apply::{Severity, Statement, error::class_of, ledger::CLUSTER_NAMESPACE};
 use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_vault::VaultError;
 
-use crate::{journal::JournalError, ledger::LedgerError, messages, orphans::OrphansError, store::ClearError};
+use crate::{journal::JournalError, ledger::LedgerError, orphans::OrphansError, store::ClearError};
 
 /// A failed run.
 #[derive(Debug, thiserror::Error)]
@@ -116,14 +116,22 @@ impl Classify for PushError {
 }
 
 impl PushError {
+    /// This could not be read.
+    pub(crate) fn unreadable(what: String, source: kube::Error) -> Self {
+        Self::Read { what, source: Box::new(source) }
+    }
+
     /// The identity of this cluster could not be read.
     pub(crate) fn unidentified(source: kube::Error) -> Self {
-        Self::Read { what: format!("the namespace {CLUSTER_NAMESPACE}"), source: Box::new(source) }
+        Self::unreadable(format!("the namespace {CLUSTER_NAMESPACE}"), source)
     }
 
     /// Returns the statement for the owner of the object.
     pub(crate) fn statement(&self) -> Statement {
-        Statement { is_refusal: self.is_refusal(), ..messages::problem(self.reason(), in_one_line(self)) }
+        Statement {
+            is_refusal: self.is_refusal(),
+            ..Statement::new(Severity::Problem, self.reason(), in_one_line(self))
+        }
     }
 
     /// Returns whether the failure mostly ends by itself. Refusals of the API server are among these, because an API server that has just started
@@ -169,8 +177,10 @@ impl PushError {
 
 /// A failed run, as the engine gets it: the error, and the pause that push has chosen for it. It was reported on the object before, unless the
 /// failure is likely to pass.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct FailedRun {
+    #[source]
     error: PushError,
     retry_after: Option<Duration>,
 }
@@ -191,18 +201,6 @@ impl From<PushError> for FailedRun {
     /// The class of the error decides when the next attempt comes.
     fn from(error: PushError) -> Self {
         Self { error, retry_after: None }
-    }
-}
-
-impl fmt::Display for FailedRun {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(formatter)
-    }
-}
-
-impl Error for FailedRun {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error.source()
     }
 }
 

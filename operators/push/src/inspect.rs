@@ -1,17 +1,14 @@
 //! The verbs of the plugin of kubectl for objects of push.
 //!
 //! It works with a person's own access to the cluster and to Vault, not with the operator's. Knowledge of the operator itself comes from
-//! the record on the object (`standing`) and from what its Deployment is started with (`operator`).
+//! the record on the object (`standing`) and from what its Deployment is started with.
 
 mod difference;
 mod doctor;
 mod explain;
-mod operator;
 mod permissions;
 mod standing;
 mod vault;
-
-use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use konverge_kubectl::{
@@ -22,7 +19,7 @@ use konverge_workload::{Workload, WorkloadKind};
 use kube::{
     Resource, ResourceExt,
     api::GetParams,
-    core::{DynamicObject, ObjectMeta, Request},
+    core::{DynamicObject, Request},
 };
 use serde_json::Value;
 
@@ -55,7 +52,7 @@ impl Job for Push {
     }
 
     fn standing(&self, kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Option<Standing> {
-        standing::standing(&key(kind, &object.metadata)?, object)
+        standing::standing(&key(kind, object)?, object)
     }
 
     fn how_to_ask(&self, kind: &konverge_kubectl::Kind, name: &str) -> String {
@@ -69,7 +66,7 @@ impl Job for Push {
     }
 
     async fn explain(&self, cluster: &Cluster, kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Vec<Fact> {
-        match key(kind, &object.metadata) {
+        match key(kind, object) {
             Some(key) => explain::facts(cluster, &key, object).await,
             None => Vec::new(),
         }
@@ -81,24 +78,23 @@ impl Job for Push {
         kind: &konverge_kubectl::Kind,
         object: &DynamicObject,
     ) -> Result<Vec<Difference>, Failure> {
-        match key(kind, &object.metadata) {
+        match key(kind, object) {
             Some(key) => difference::differences(cluster, &key, object).await,
             None => Ok(Vec::new()),
         }
     }
 
-    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
+    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
         let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
         if !is_vault_push && parse_spec(object.annotations()).is_none() {
             return Err(Failure::Failed(format!("it has no {PATH} any more; set it first")));
         }
-        let (annotation, value) = match wish {
+        Ok(match wish {
             Wish::Sync(token) => (SYNC_NOW, token.clone().into()),
             Wish::Pause => (PAUSE, "true".into()),
             Wish::Resume => (PAUSE, Value::Null),
             Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
-        };
-        Ok(BTreeMap::from([(annotation.to_owned(), value)]))
+        })
     }
 
     fn is_answered(&self, object: &DynamicObject, token: &str) -> bool {
@@ -147,9 +143,8 @@ fn shown_kind(kind: Kind) -> konverge_kubectl::Kind {
     konverge_kubectl::Kind { short, ..konverge_kubectl::Kind::namespaced(kind.resource(), shown) }
 }
 
-fn key(kind: &konverge_kubectl::Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {
-    let kind = Kind::named(&kind.resource.kind)?;
-    Some(ObjectRef { kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+fn key(kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Option<ObjectRef> {
+    ObjectRef::of(Kind::named(&kind.resource.kind)?, &object.metadata)
 }
 
 /// The request of the object, if it has one, even if it is invalid.

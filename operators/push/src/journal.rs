@@ -16,7 +16,7 @@ use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::{digest::digest, object::ObjectRef, orphans::Orphan, record::Record, store::Unfinished};
+use crate::{content::digest, object::ObjectRef, orphans::Orphan, record::Record, store::Unfinished};
 
 /// How the names of the Secrets begin.
 pub const PREFIX: &str = "vault-sync-operator-intended";

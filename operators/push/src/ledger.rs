@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use konverge_apply::{Applier, ApplyError, MetadataChange, StatusWriter, error::class_of};
 use konverge_core::error::{Classify, ErrorClass};
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     core::{DynamicObject, ObjectMeta, PartialObjectMeta},
 };
 use serde_json::json;
@@ -134,32 +134,21 @@ impl Ledger {
     /// Takes the finalizer and the record away. Nothing is to be done if the object is gone or another one has its name.
     pub async fn erase(&self, key: &ObjectRef, uid: &str) -> Result<(), LedgerError> {
         let found = self.api(key).get_metadata_opt(&key.name).await;
-        let found = found.map_err(|source| LedgerError::Request { object: key.clone(), source: Box::new(source) })?;
-        let Some(mut object) = found.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else {
-            return Ok(());
-        };
+        let Some(mut object) = with_uid(key, uid, found)? else { return Ok(()) };
         let kind = key.kind.resource();
         let is_going = object.metadata.deletion_timestamp.is_some();
         if key.kind == Kind::VaultPush && !is_going {
-            let read = self.api(key).get_opt(&key.name).await;
-            let read = read.map_err(|source| LedgerError::Request { object: key.clone(), source: Box::new(source) })?;
-            let Some(whole) = read.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else {
-                return Ok(());
-            };
+            let found = self.api(key).get_opt(&key.name).await;
+            let Some(whole) = with_uid(key, uid, found)? else { return Ok(()) };
             // The API server removes the fields that this field manager no longer applies.
-            let after = match self.status.write_with(&whole, &json!({}), &kind).await {
-                Ok(after) => after,
-                Err(ApplyError::Gone { .. }) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            };
+            let written = self.status.write_with(&whole, &json!({}), &kind).await;
+            let Some(after) = unless_gone(written)? else { return Ok(()) };
             object.metadata = after.unwrap_or(whole).metadata;
         } else if !is_going {
             let change = MetadataChange::new().without_annotation(STATUS);
-            match self.applier.change_metadata_with(&object, &change, &kind).await {
-                Ok(now) => object = now.unwrap_or(object),
-                Err(ApplyError::Gone { .. }) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
+            let written = self.applier.change_metadata_with(&object, &change, &kind).await;
+            let Some(after) = unless_gone(written)? else { return Ok(()) };
+            object = after.unwrap_or(object);
         }
         self.applier.remove_finalizer_with::<PartialObjectMeta<DynamicObject>>(&object, FINALIZER, &kind).await?;
         Ok(())
@@ -177,6 +166,16 @@ fn named(key: &ObjectRef) -> ObjectMeta {
 
 fn version(metadata: ObjectMeta) -> String {
     metadata.resource_version.unwrap_or_default()
+}
+
+/// Returns the object that was read, if it is the one with this uid.
+fn with_uid<K: Resource>(
+    key: &ObjectRef,
+    uid: &str,
+    read: Result<Option<K>, kube::Error>,
+) -> Result<Option<K>, LedgerError> {
+    let read = read.map_err(|source| LedgerError::Request { object: key.clone(), source: Box::new(source) })?;
+    Ok(read.filter(|object| object.meta().uid.as_deref() == Some(uid)))
 }
 
 /// Returns `None` if the object is gone.

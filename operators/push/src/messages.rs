@@ -13,13 +13,25 @@ use crate::{
     spec::{BinaryPolicy, ExistingPolicy, Invalid},
 };
 
-/// The object is not as its spec requests.
-pub(crate) fn problem(reason: &'static str, text: String) -> Statement {
-    Statement::new(Severity::Problem, reason, text)
+/// The object is not as its spec requests. The text has the form of `format!`.
+macro_rules! problem {
+    ($reason:ident, $($text:tt)+) => {
+        Statement::new(Severity::Problem, reasons::$reason, format!($($text)+))
+    };
 }
 
-fn notice(reason: &'static str, text: String) -> Statement {
-    Statement::new(Severity::Notice, reason, text)
+/// The object is in sync, and somebody should look.
+macro_rules! warning {
+    ($reason:ident, $($text:tt)+) => {
+        Statement::new(Severity::Warning, reasons::$reason, format!($($text)+))
+    };
+}
+
+/// The object is in sync, and this is worth knowing.
+macro_rules! notice {
+    ($reason:ident, $($text:tt)+) => {
+        Statement::new(Severity::Notice, reasons::$reason, format!($($text)+))
+    };
 }
 
 /// All paths hold what they should.
@@ -29,163 +41,133 @@ pub fn synced(paths: &[String]) -> Statement {
 
 /// The annotations cannot be understood.
 pub fn invalid(invalid: &Invalid) -> Statement {
-    problem(invalid.reason(), format!("{invalid}. Vault stays as it is"))
+    Statement::new(Severity::Problem, invalid.reason(), format!("{invalid}. Vault stays as it is"))
 }
 
 /// The path is none.
 pub fn invalid_path(error: &PathError) -> Statement {
-    problem(reasons::INVALID_PATH, format!("{error}. Vault stays as it is"))
+    problem!(INVALID_PATH, "{error}. Vault stays as it is")
 }
 
 /// The rules do not allow it.
 pub fn not_allowed(namespace: &str, location: &str) -> Statement {
-    problem(
-        reasons::NOT_ALLOWED,
-        format!(
-            "namespace {namespace} may not write {location}. Vault stays as it is; choose a path that the platform allows, or ask \
-             its administrators for a rule, such as --allow-path '{namespace}={location}'"
-        ),
+    problem!(
+        NOT_ALLOWED,
+        "namespace {namespace} may not write {location}. Vault stays as it is; choose a path that the platform allows, or ask \
+         its administrators for a rule, such as --allow-path '{namespace}={location}'"
     )
 }
 
 /// Another object of this cluster has the path.
 pub fn claimed(location: &str, holder: &ObjectRef) -> Statement {
-    problem(
-        reasons::OWNED_BY_ANOTHER,
-        format!(
-            "{location} is kept for {holder}. It stays as that object requests; choose another path for one of the two"
-        ),
+    problem!(
+        OWNED_BY_ANOTHER,
+        "{location} is kept for {holder}. It stays as that object requests; choose another path for one of the two"
     )
 }
 
 /// A path is left alone.
 pub fn refused(kind: Kind, location: &str, refusal: &Refusal) -> Statement {
     match refusal {
-        Refusal::Foreign(owner) => problem(
-            reasons::OWNED_BY_ANOTHER,
-            format!(
-                "{location} is kept for {owner}, as its custom metadata say. It stays as it is; choose another path, or remove \
-                 the keys vault-sync.io/owner, /uid and /instance there if nobody keeps it any more"
-            ),
+        Refusal::Foreign(owner) => problem!(
+            OWNED_BY_ANOTHER,
+            "{location} is kept for {owner}, as its custom metadata say. It stays as it is; choose another path, or remove \
+             the keys vault-sync.io/owner, /uid and /instance there if nobody keeps it any more"
         ),
-        Refusal::Existing => problem(
-            reasons::EXISTS_ALREADY,
-            format!(
-                "{location} was there before and has no owner. It stays as it is; to take it over, set {}: {}",
-                kind.setting(annotations::EXISTING),
-                kind.policy(ExistingPolicy::Adopt)
-            ),
+        Refusal::Existing => problem!(
+            EXISTS_ALREADY,
+            "{location} was there before and has no owner. It stays as it is; to take it over, set {}: {}",
+            kind.setting(annotations::EXISTING),
+            kind.policy(ExistingPolicy::Adopt)
         ),
         Refusal::ForeignKey { key, owner } => claimed_key(location, key, owner),
-        Refusal::ExistingKey(key) => problem(
-            reasons::EXISTS_ALREADY,
-            format!(
-                "{location} has a key {key} that nobody has marked. All of it stays as it is; to take the key over, set {}: {}",
-                kind.setting(annotations::EXISTING),
-                kind.policy(ExistingPolicy::Adopt)
-            ),
+        Refusal::ExistingKey(key) => problem!(
+            EXISTS_ALREADY,
+            "{location} has a key {key} that nobody has marked. All of it stays as it is; to take the key over, set {}: {}",
+            kind.setting(annotations::EXISTING),
+            kind.policy(ExistingPolicy::Adopt)
         ),
     }
 }
 
 /// Another owner has the key.
 pub fn claimed_key(location: &str, key: &str, owner: &str) -> Statement {
-    problem(
-        reasons::OWNED_BY_ANOTHER,
-        format!(
-            "the key {key} of {location} is kept for {owner}. This object's key is not written there; rename the key, or \
-             remove it from the other object"
-        ),
+    problem!(
+        OWNED_BY_ANOTHER,
+        "the key {key} of {location} is kept for {owner}. This object's key is not written there; rename the key, or \
+         remove it from the other object"
     )
 }
 
 /// Merging is not possible there.
 pub fn needs_version_two(location: &str) -> Statement {
-    problem(
-        reasons::NEEDS_VERSION_TWO,
-        format!(
-            "{location} is in an engine of version 1, which has no check-and-set, so keys of others could be lost. It stays as \
-             it is; use an engine of version 2, or updatePolicy: Replace"
-        ),
+    problem!(
+        NEEDS_VERSION_TWO,
+        "{location} is in an engine of version 1, which has no check-and-set, so keys of others could be lost. It stays as \
+         it is; use an engine of version 2, or updatePolicy: Replace"
     )
 }
 
 /// The content stays, as the object requests.
 pub fn left_alone(location: &str, is_ours: bool) -> Statement {
     let what = if is_ours { "holds what was written first" } else { "was there before" };
-    notice(reasons::LEFT_ALONE, format!("{location} {what} and stays as it is: updatePolicy is IfNotExists"))
+    notice!(LEFT_ALONE, "{location} {what} and stays as it is: updatePolicy is IfNotExists")
 }
 
 /// A path cannot be made.
 pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
     match lack {
-        Lack::Secret { name, optional: true } => notice(
-            reasons::SECRET_NOT_FOUND,
-            format!(
-                "secret {name:?} does not exist, and is optional for the pods; {location} stays as it is until it exists"
-            ),
+        Lack::Secret { name, optional: true } => notice!(
+            SECRET_NOT_FOUND,
+            "secret {name:?} does not exist, and is optional for the pods; {location} stays as it is until it exists"
         ),
-        Lack::Secret { name, optional: false } => problem(
-            reasons::SECRET_NOT_FOUND,
-            format!(
-                "secret {name:?} not found; {location} stays as it is. Create it; if a generator such as kustomize or a Helm \
-                 chart makes it, that must have run before, and the name must be the generated one"
-            ),
+        Lack::Secret { name, optional: false } => problem!(
+            SECRET_NOT_FOUND,
+            "secret {name:?} not found; {location} stays as it is. Create it; if a generator such as kustomize or a Helm \
+             chart makes it, that must have run before, and the name must be the generated one"
         ),
-        Lack::Key { secret, key, available } => problem(
-            reasons::KEY_NOT_FOUND,
-            format!(
-                "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or correct {}",
-                few(available),
-                kind.setting(annotations::SECRETS)
-            ),
+        Lack::Key { secret, key, available } => problem!(
+            KEY_NOT_FOUND,
+            "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or correct {}",
+            few(available),
+            kind.setting(annotations::SECRETS)
         ),
-        Lack::Empty => problem(
-            reasons::SOURCE_EMPTY,
-            format!(
-                "there is no value to write; {location} stays as it is. Give the secret data, or {} to have it cleared",
-                if kind == Kind::VaultPush { "delete the VaultPush" } else { "remove vault-sync.io/path" }
-            ),
+        Lack::Empty => problem!(
+            SOURCE_EMPTY,
+            "there is no value to write; {location} stays as it is. Give the secret data, or {} to have it cleared",
+            if kind == Kind::VaultPush { "delete the VaultPush" } else { "remove vault-sync.io/path" }
         ),
-        Lack::Binary { key } => problem(
-            reasons::BINARY_VALUE,
-            format!(
-                "the value of {key:?} is not valid UTF-8, and Vault keeps text only; {location} stays as it is. Set {}: {} to \
-                  store it in base64",
-                kind.setting(annotations::BINARY),
-                kind.policy(BinaryPolicy::Base64)
-            ),
+        Lack::Binary { key } => problem!(
+            BINARY_VALUE,
+            "the value of {key:?} is not valid UTF-8, and Vault keeps text only; {location} stays as it is. Set {}: {} to \
+              store it in base64",
+            kind.setting(annotations::BINARY),
+            kind.policy(BinaryPolicy::Base64)
         ),
-        Lack::Large { size } => problem(
-            reasons::CONTENT_TOO_LARGE,
-            format!(
-                "{location} would hold {size} bytes or more, and {LARGEST} can be written to one path; it stays as it is. Choose \
-                 fewer keys, or have each Secret written to a path of its own"
-            ),
+        Lack::Large { size } => problem!(
+            CONTENT_TOO_LARGE,
+            "{location} would hold {size} bytes or more, and {LARGEST} can be written to one path; it stays as it is. Choose \
+             fewer keys, or have each Secret written to a path of its own"
         ),
-        Lack::LargeSecrets { size, limit } => problem(
-            reasons::CONTENT_TOO_LARGE,
-            format!(
-                "the Secrets that {location} is made of hold {size} bytes or more, and {limit} can be read for one path; it stays as \
-                 it is. Take its keys of fewer or smaller Secrets"
-            ),
+        Lack::LargeSecrets { size, limit } => problem!(
+            CONTENT_TOO_LARGE,
+            "the Secrets that {location} is made of hold {size} bytes or more, and {limit} can be read for one path; it stays as \
+             it is. Take its keys of fewer or smaller Secrets"
         ),
     }
 }
 
 /// Values were encoded.
 pub fn encoded(location: &str, keys: &[String]) -> Statement {
-    notice(reasons::ENCODED, format!("not valid UTF-8, so stored in base64 at {location}: {}", few(keys)))
+    notice!(ENCODED, "not valid UTF-8, so stored in base64 at {location}: {}", few(keys))
 }
 
 /// The path has new content without a mark, which its writer may be about to mark.
 pub fn awaited(location: &str) -> Statement {
-    problem(
-        reasons::JUST_WRITTEN,
-        format!(
-            "{location} was written moments ago by a client that has not marked it yet. The operator looks again in a few \
-             seconds"
-        ),
+    problem!(
+        JUST_WRITTEN,
+        "{location} was written moments ago by a client that has not marked it yet. The operator looks again in a few \
+         seconds"
     )
 }
 
@@ -195,58 +177,46 @@ pub fn adopted(location: &str, version: KvVersion) -> Statement {
         KvVersion::One => "what it held is gone, because KV version 1 keeps no earlier version",
         KvVersion::Two => "what it held is kept by KV version 2 as its earlier version",
     };
-    Statement::new(
-        Severity::Warning,
-        reasons::ADOPTED,
-        format!("{location} held something without an owner; it was replaced, and {before}"),
-    )
+    warning!(ADOPTED, "{location} held something without an owner; it was replaced, and {before}")
 }
 
 /// Keys without an owner were adopted.
 pub fn adopted_keys(location: &str, keys: &[String]) -> Statement {
-    Statement::new(
-        Severity::Warning,
-        reasons::ADOPTED,
-        format!("{location} had keys without an owner that were replaced: {}; its earlier version has them", few(keys)),
+    warning!(
+        ADOPTED,
+        "{location} had keys without an owner that were replaced: {}; its earlier version has them",
+        few(keys)
     )
 }
 
 /// Another actor changed written content, and the operator restored it.
 pub fn drifted(location: &str) -> Statement {
-    notice(
-        reasons::DRIFT_CORRECTED,
-        format!("{location} was changed or deleted by another client; the operator has restored it"),
-    )
+    notice!(DRIFT_CORRECTED, "{location} was changed or deleted by another client; the operator has restored it")
 }
 
 /// The mark could not be set.
 pub fn unmarked(location: &str, error: &VaultError) -> Statement {
-    notice(
-        reasons::UNMARKED,
-        format!(
-            "{location} is written without a mark of its owner: {error}. Other operators cannot tell whose it \
-             is; allow patch, or read and update, on the metadata path"
-        ),
+    notice!(
+        UNMARKED,
+        "{location} is written without a mark of its owner: {error}. Other operators cannot tell whose it \
+         is; allow patch, or read and update, on the metadata path"
     )
 }
 
 /// Another actor keeps removing the record.
 pub fn record_taken(kind: Kind) -> Statement {
     let what = if kind == Kind::VaultPush { "the status" } else { annotations::STATUS };
-    Statement::new(
-        Severity::Warning,
-        reasons::RECORD_TAKEN,
-        format!(
-            "another client keeps removing {what} or setting it back, so the operator restores it with growing pauses. Changes still reach \
-             Vault, but content may stay there if the operator is stopped or the object deleted meanwhile; find the client: \
-             metadata.managedFields names it"
-        ),
+    warning!(
+        RECORD_TAKEN,
+        "another client keeps removing {what} or setting it back, so the operator restores it with growing pauses. Changes still reach \
+         Vault, but content may stay there if the operator is stopped or the object deleted meanwhile; find the client: \
+         metadata.managedFields names it"
     )
 }
 
 /// Something about the annotations was put right.
 pub fn adjusted(note: &str) -> Statement {
-    notice(reasons::ADJUSTED, note.to_owned())
+    Statement::new(Severity::Notice, reasons::ADJUSTED, note)
 }
 
 /// The engine is not the one that the object names.
@@ -260,23 +230,21 @@ pub fn other_engine(kind: Kind, mount: &Mount) -> Statement {
 /// It is paused.
 pub fn paused(kind: Kind) -> Statement {
     let setting = kind.setting(annotations::PAUSE);
-    notice(reasons::PAUSED, format!("paused by {setting}; Vault stays as it is. Remove that to go on"))
+    notice!(PAUSED, "paused by {setting}; Vault stays as it is. Remove that to go on")
 }
 
 /// Paths that the object no longer requests were cleared.
 pub fn dropped(locations: &[String]) -> Statement {
-    notice(reasons::CLEARED, format!("no longer requested, and deleted in Vault: {}", few(locations)))
+    notice!(CLEARED, "no longer requested, and deleted in Vault: {}", few(locations))
 }
 
 /// Content at a dropped path may be ours and is not known to be.
 pub fn unknown(locations: &[String]) -> Statement {
-    notice(
-        reasons::NOT_CLEARED,
-        format!(
-            "no longer requested, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
-             written it; delete it there if nobody needs it",
-            few(locations)
-        ),
+    notice!(
+        NOT_CLEARED,
+        "no longer requested, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
+         written it; delete it there if nobody needs it",
+        few(locations)
     )
 }
 
@@ -297,7 +265,7 @@ pub fn released(how: &str, locations: &[String], error: &dyn std::error::Error, 
         }
     };
     let left = few(locations);
-    problem(reasons::RELEASED, format!("{how}; still in Vault: {left}. {then}"))
+    problem!(RELEASED, "{how}; still in Vault: {left}. {then}")
 }
 
 #[cfg(test)]

@@ -3,15 +3,13 @@
 //! The metrics of the original name objects, Secrets, keys and paths in their labels, and dashboards rely on that. Here each of them has a bound,
 //! beyond which the value is `other`, and an object takes its series along when it goes. No label of ours is a name.
 
-mod labels;
-
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use konverge_apply::announce::ReasonGauge;
-use konverge_runtime::metrics::{BoundedFamily, RegistryExt};
+use konverge_runtime::metrics::{BoundedFamily, NameLabels, RegistryExt};
 use konverge_vault::{LoginCounts, VaultError};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -19,7 +17,6 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use self::labels::{Attempt, Missing, MissingKey, Parsing, Resource, WriteError, category, parse_error};
 use crate::{
     object::{Kind, ObjectRef},
     runtime_info::RuntimeInfo,
@@ -43,11 +40,46 @@ struct Setting {
     value: String,
 }
 
+/// The label of everything beyond the bound.
+const OTHER: &str = "other";
+
+macro_rules! labels {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident),* $(; $($fixed:ident),*)? })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+        struct $name {
+            $($field: String,)*
+            $($($fixed: &'static str,)*)?
+        }
+
+        impl NameLabels for $name {
+            fn other(&self) -> Self {
+                Self { $($field: OTHER.to_owned(),)* $($($fixed: self.$fixed,)*)? }
+            }
+        }
+    )*};
+}
+
+labels! {
+    /// An object with a request.
+    Resource { namespace, resource }
+    /// The same, and how a run ended.
+    Attempt { namespace, resource; result }
+    /// The same, and what could not be read.
+    Parsing { namespace, resource; error_type }
+    /// A Secret that was looked for.
+    Missing { namespace, secret_name }
+    /// A key that was looked for.
+    MissingKey { namespace, secret_name, key }
+    /// A path in Vault, and why it was not written.
+    WriteError { path; error_type }
+}
+
 /// The operator's metrics. Clones count into the same ones.
 #[derive(Clone)]
 pub struct Metrics {
     originals: Originals,
-    ours: Ours,
+    pub(crate) ours: Ours,
 }
 
 /// The metrics of the original, under its names.
@@ -64,17 +96,17 @@ struct Originals {
     runtime: Family<Setting, Gauge>,
 }
 
-/// Our own metrics.
+/// Our own metrics. Each is counted where the event happens.
 #[derive(Clone)]
-struct Ours {
-    propagation: Histogram,
-    reads: Counter,
-    writes: Counter,
-    deletes: Counter,
-    delete_errors: Counter,
-    drift: Counter,
-    adoptions: Counter,
-    conflicts: Counter,
+pub(crate) struct Ours {
+    pub(crate) propagation: Histogram,
+    pub(crate) reads: Counter,
+    pub(crate) writes: Counter,
+    pub(crate) deletes: Counter,
+    pub(crate) delete_errors: Counter,
+    pub(crate) drift: Counter,
+    pub(crate) adoptions: Counter,
+    pub(crate) conflicts: Counter,
     orphans: Gauge,
     oldest_look: Gauge<f64, AtomicU64>,
     renewals: Counter,
@@ -83,31 +115,20 @@ struct Ours {
 
 impl Originals {
     fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            attempts: BoundedFamily::new(Counter::default),
-            durations: BoundedFamily::new(|| Histogram::new(DURATION_BUCKETS)),
-            discovered: BoundedFamily::new(Gauge::default),
-            secrets_missing: BoundedFamily::new(Counter::default),
-            keys_missing: BoundedFamily::new(Counter::default),
-            parse_errors: BoundedFamily::new(Counter::default),
-            write_errors: BoundedFamily::new(Counter::default),
-            auth_attempts: Family::default(),
-            runtime: Family::default(),
-        };
-        metrics.attempts.register(registry, "sync_attempts", "Runs for an object that requests a push, by result");
-        metrics.durations.register(registry, "sync_duration_seconds", "How long a run took");
-        metrics.discovered.register(registry, "secrets_discovered", "Paths that an object requests");
-        let help = "Requested Secrets that did not exist or could not be read";
-        metrics.secrets_missing.register(registry, "secret_not_found_errors", help);
-        let help = "Requested keys that their Secret did not have";
-        metrics.keys_missing.register(registry, "secret_key_missing_errors", help);
-        metrics.parse_errors.register(registry, "config_parse_errors", "Annotations that cannot be followed");
-        let help = "Writes to Vault that failed, by path and cause";
-        metrics.write_errors.register(registry, "vault_write_errors", help);
-        registry.register("auth_attempts", "Logins to Vault, by result", metrics.auth_attempts.clone());
-        let help = "Settings of the process, in the label value; always 1";
-        registry.register("runtime_info", help, metrics.runtime.clone());
-        metrics
+        let durations: BoundedFamily<Resource, Histogram> = BoundedFamily::new(|| Histogram::new(DURATION_BUCKETS));
+        let secrets_missing = "Requested Secrets that did not exist or could not be read";
+        let keys_missing = "Requested keys that their Secret did not have";
+        Self {
+            attempts: registry.add("sync_attempts", "Runs for an object that requests a push, by result"),
+            durations: registry.add_metric("sync_duration_seconds", "How long a run took", durations),
+            discovered: registry.add("secrets_discovered", "Paths that an object requests"),
+            secrets_missing: registry.add("secret_not_found_errors", secrets_missing),
+            keys_missing: registry.add("secret_key_missing_errors", keys_missing),
+            parse_errors: registry.add("config_parse_errors", "Annotations that cannot be followed"),
+            write_errors: registry.add("vault_write_errors", "Writes to Vault that failed, by path and cause"),
+            auth_attempts: registry.add("auth_attempts", "Logins to Vault, by result"),
+            runtime: registry.add("runtime_info", "Settings of the process, in the label value; always 1"),
+        }
     }
 }
 
@@ -120,7 +141,6 @@ impl Ours {
         let orphans = "Deleted objects whose paths in Vault could not be cleared yet";
         let oldest_look =
             "The longest time since a path of an object with an interval was last found in sync with Vault";
-        let bindings = ReasonGauge::default();
         let metrics = Self {
             propagation: registry.add_metric("propagation_seconds", propagation, Histogram::new(PROPAGATION_BUCKETS)),
             reads: registry.add("vault_reads", "Secrets read from Vault"),
@@ -133,7 +153,7 @@ impl Ours {
             orphans: registry.add("orphans", orphans),
             oldest_look: registry.add("oldest_look_seconds", oldest_look),
             renewals: registry.add("token_renewals", "Renewals of the token for Vault"),
-            bindings,
+            bindings: ReasonGauge::default(),
         };
         metrics.bindings.register(registry, "bindings", "Objects that request a push, by the reason of their state");
         metrics
@@ -154,44 +174,9 @@ impl Metrics {
         self.ours.bindings.clone()
     }
 
-    /// A secret was read from Vault.
-    pub fn read(&self) {
-        self.ours.reads.inc();
-    }
-
-    /// A secret was written to Vault.
-    pub fn wrote(&self) {
-        self.ours.writes.inc();
-    }
-
-    /// A secret was deleted from Vault.
-    pub fn deleted(&self) {
-        self.ours.deletes.inc();
-    }
-
-    /// A secret could not be deleted from Vault.
-    pub fn delete_failed(&self) {
-        self.ours.delete_errors.inc();
-    }
-
     /// A write to this path failed.
     pub fn write_failed(&self, error: &VaultError, path: &str) {
         self.originals.write_errors.series(WriteError { path: path.to_owned(), error_type: category(error) }).inc();
-    }
-
-    /// A path belonged to another owner.
-    pub fn conflicted(&self) {
-        self.ours.conflicts.inc();
-    }
-
-    /// Content of ours had been changed in Vault.
-    pub fn drifted(&self) {
-        self.ours.drift.inc();
-    }
-
-    /// Content without an owner was replaced.
-    pub fn adopted(&self) {
-        self.ours.adoptions.inc();
     }
 
     /// The object requests this number of paths.
@@ -201,17 +186,14 @@ impl Metrics {
 
     /// A Secret lacks a requested key.
     pub fn key_missing(&self, namespace: &str, secret: &str, key: &str) {
-        let labels =
-            MissingKey { namespace: namespace.to_owned(), secret_name: secret.to_owned(), key: key.to_owned() };
-        self.originals.keys_missing.series(labels).inc();
+        let (namespace, secret_name, key) = (namespace.to_owned(), secret.to_owned(), key.to_owned());
+        self.originals.keys_missing.series(MissingKey { namespace, secret_name, key }).inc();
     }
 
     /// A requested Secret could not be read, or does not exist although its users need it. The original does not tell these apart.
     pub fn secret_not_found(&self, namespace: &str, secret: &str) {
-        self.originals
-            .secrets_missing
-            .series(Missing { namespace: namespace.to_owned(), secret_name: secret.to_owned() })
-            .inc();
+        let (namespace, secret_name) = (namespace.to_owned(), secret.to_owned());
+        self.originals.secrets_missing.series(Missing { namespace, secret_name }).inc();
     }
 
     /// The request of the object is invalid.
@@ -227,11 +209,6 @@ impl Metrics {
         let Resource { namespace, resource } = labels;
         let result = if succeeded { "success" } else { "failed" };
         self.originals.attempts.series(Attempt { namespace, resource, result }).inc();
-    }
-
-    /// A change was in Vault this long after it was seen.
-    pub fn propagated(&self, after: Duration) {
-        self.ours.propagation.observe(after.as_secs_f64());
     }
 
     /// The number of deleted objects whose paths could not be cleared yet.
@@ -276,6 +253,30 @@ impl Metrics {
 
 fn resource(object: &ObjectRef) -> Resource {
     Resource { namespace: object.namespace.clone(), resource: object.name.clone() }
+}
+
+/// The original's word for an error. It went by words in the text, which paths can hold; this goes by what happened.
+fn category(error: &VaultError) -> &'static str {
+    match error {
+        _ if error.is_outage() => "connection_failed",
+        VaultError::Login { .. } | VaultError::LoginRefused { .. } | VaultError::Credential { .. } => "auth_failed",
+        VaultError::Denied { .. } => "permission_denied",
+        VaultError::Path(_)
+        | VaultError::NoMount { .. }
+        | VaultError::UnknownMount { .. }
+        | VaultError::NotKv { .. } => "invalid_path",
+        _ => "unknown",
+    }
+}
+
+/// The original knows the first of these words alone, for its JSON; what else cannot be followed is ours, and has others.
+fn parse_error(invalid: &Invalid) -> &'static str {
+    match invalid {
+        Invalid::Secrets { .. } => "json_parse_error",
+        Invalid::Word { .. } => "invalid_annotation",
+        Invalid::Template { .. } => "invalid_template",
+        Invalid::Spec { .. } => "invalid_spec",
+    }
 }
 
 #[cfg(test)]

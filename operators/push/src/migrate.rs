@@ -5,7 +5,7 @@ use kube::core::DynamicObject;
 
 use crate::{
     annotations::{FINALIZER, PATH, SECRET_VERSIONS, parse_spec},
-    object,
+    object::{self, has_finalizer},
 };
 
 /// The tools that push replaces.
@@ -35,9 +35,8 @@ impl Migration for VaultSyncOperator {
 
     fn classify(&self, _: &Kind, object: &DynamicObject) -> Option<Migrated> {
         let annotations = object.metadata.annotations.clone().unwrap_or_default();
-        let has_finalizer = object.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
         let spec = parse_spec(&annotations);
-        if spec.is_none() && !has_finalizer {
+        if spec.is_none() && !has_finalizer(&object.metadata) {
             return None;
         }
         let mut migrated = Migrated::default();
@@ -59,9 +58,8 @@ impl Migration for VaultSyncOperator {
             )),
         }
         if annotations.contains_key(SECRET_VERSIONS) {
-            migrated
-                .becomes
-                .push(format!("{SECRET_VERSIONS} is the original's own note. push neither reads nor writes it"));
+            let note = format!("{SECRET_VERSIONS} is the original's own note. push neither reads nor writes it");
+            migrated.becomes.push(note);
         }
         Some(migrated)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::ObjectReference;
 use konverge_apply::events;
 use konverge_workload::WorkloadKind;
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 
 use crate::{annotations, spec::pascal_case};
 
@@ -50,41 +50,28 @@ impl Kind {
         }
     }
 
+    /// Group, version, name and plural.
+    fn names(self) -> [&'static str; 4] {
+        match self.workload() {
+            Some(kind) => [kind.group(), kind.version(), kind.name(), kind.plural()],
+            None if self == Self::Secret => ["", "v1", "Secret", "secrets"],
+            None => ["konverge.dev", "v1alpha1", "VaultPush", "vaultpushes"],
+        }
+    }
+
     /// As in manifests.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::VaultPush => "VaultPush",
-            _ => self.workload().map_or("Secret", WorkloadKind::name),
-        }
+        self.names()[2]
     }
 
     /// As in addresses and roles.
     pub fn plural(self) -> &'static str {
-        match self {
-            Self::VaultPush => "vaultpushes",
-            _ => self.workload().map_or("secrets", WorkloadKind::plural),
-        }
+        self.names()[3]
     }
 
     /// The API group.
     pub fn group(self) -> &'static str {
-        match self {
-            Self::VaultPush => "konverge.dev",
-            _ => self.workload().map_or("", WorkloadKind::group),
-        }
-    }
-
-    /// The version of the API.
-    pub fn version(self) -> &'static str {
-        if self == Self::VaultPush { "v1alpha1" } else { "v1" }
-    }
-
-    /// Group and version, as in manifests.
-    pub fn api_version(self) -> &'static str {
-        match self {
-            Self::VaultPush => "konverge.dev/v1alpha1",
-            _ => self.workload().map_or("v1", WorkloadKind::api_version),
-        }
+        self.names()[0]
     }
 
     /// Whether the original knows it, whose role allows to work with it.
@@ -119,8 +106,9 @@ impl Kind {
     }
 
     /// Group, version and name.
-    pub fn gvk(self) -> GroupVersionKind {
-        GroupVersionKind::gvk(self.group(), self.version(), self.name())
+    fn gvk(self) -> GroupVersionKind {
+        let [group, version, name, _] = self.names();
+        GroupVersionKind::gvk(group, version, name)
     }
 }
 
@@ -136,6 +124,16 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
+    /// The object with this metadata. `None` if it has no name or no namespace yet.
+    pub fn of(kind: Kind, metadata: &ObjectMeta) -> Option<Self> {
+        Some(Self { kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+    }
+
+    /// A Secret beside the object.
+    pub fn secret(&self, name: &str) -> SecretRef {
+        SecretRef { namespace: self.namespace.clone(), name: name.to_owned() }
+    }
+
     /// As events refer to it.
     pub fn reference(&self, uid: &str) -> ObjectReference {
         events::reference(&self.kind.gvk(), &self.namespace, &self.name, uid)
@@ -156,4 +154,9 @@ pub struct SecretRef {
     pub namespace: String,
     /// Its name.
     pub name: String,
+}
+
+/// Whether our finalizer holds an object, so that it stays until its paths are cleared.
+pub(crate) fn has_finalizer(metadata: &ObjectMeta) -> bool {
+    metadata.finalizers.iter().flatten().any(|known| known == annotations::FINALIZER)
 }

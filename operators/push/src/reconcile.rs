@@ -24,28 +24,28 @@ use tokio::time::Instant;
 
 use crate::{
     bindings::{Binding, Bindings, ParsedSpec, Push, Verified},
-    error::{Doing, FailedRun, PushError},
+    config::PushOptions,
+    error::{FailedRun, PushError},
     journal::Journal,
     messages,
     metrics::Metrics,
     object::ObjectRef,
     orphans::Orphans,
-    policy::Policy,
     prefetch::Prefetch,
+    record::Record,
     store::Store,
 };
-use drift_check::DriftCheck;
+use drift_check::passes_drift_check;
 use finalizer::Finalizer;
 use intentions::{Intentions, NOTE_LATER};
 pub(crate) use pace::run_limit;
 use pace::{LOOK_AGAIN, OUTDATED_AGAIN, is_due, next_look};
-use path_claims::PathClaims;
+use path_claims::{PathClaims, Prepared};
 use record_writer::RecordWriter;
 use reporter::Reporter;
 use secret_reader::{FEWER_FOR, SecretReader};
-use sync::ObjectSync;
 
-/// The parts of the process that a [`Pusher`] works with.
+/// The parts of the process that a [`Pusher`] works with. Those who do its work share them.
 pub struct Parts {
     /// Reads and writes in the cluster.
     pub client: Client,
@@ -66,22 +66,34 @@ pub struct Parts {
     /// Counts.
     pub metrics: Metrics,
     /// The key of this process for digests of content.
-    pub digest_key: Arc<DigestKey>,
+    pub digest_key: DigestKey,
     /// The decisions of the platform.
-    pub policy: Arc<Policy>,
+    pub policy: PushOptions,
 }
 
 /// Reconciles one object.
 pub struct Pusher {
-    bindings: Arc<Bindings>,
-    metrics: Metrics,
+    parts: Arc<Parts>,
     reader: SecretReader,
+    claims: PathClaims,
     records: RecordWriter,
     reporter: Reporter,
     intentions: Intentions,
-    drift: DriftCheck,
-    sync: ObjectSync,
-    finalizer: Finalizer,
+}
+
+/// One run that compares and writes all paths of an object.
+struct SyncRun<'a> {
+    key: &'a ObjectRef,
+    push: &'a Push,
+    prepared: &'a Prepared,
+    /// The owner in the marks of this run.
+    owner: Owner,
+    /// The binding with the record as it is before the next write to Vault.
+    binding: Binding,
+    /// The record before the run.
+    before: Option<Record>,
+    /// Whether the run reads Vault also where nothing changed in the cluster.
+    verify: bool,
 }
 
 /// The end of a run that is reported on the object.
@@ -94,8 +106,8 @@ impl Reconciler for Pusher {
     async fn reconcile(&self, request: Request<ObjectRef>) -> Result<Action, FailedRun> {
         let key = &request.key;
         self.intentions.recall().await?;
-        let intentions = self.intentions.of(key);
-        let Some(binding) = self.bindings.get(key) else {
+        let intentions = self.parts.journal.about(key);
+        let Some(binding) = self.parts.bindings.get(key) else {
             // The object requests nothing any more. The queue had it before the watch showed that.
             let is_done = intentions.is_empty();
             return if is_done { Ok(Action::Done) } else { Ok(self.intentions.abandon(key, &intentions).await?) };
@@ -114,7 +126,7 @@ impl Reconciler for Pusher {
     }
 
     async fn dropped(&self, key: &ObjectRef, why: &Dropped) {
-        let Some(binding) = self.bindings.get(key) else { return };
+        let Some(binding) = self.parts.bindings.get(key) else { return };
         let why = match why {
             Dropped::TimedOut(limit) => format!("it took longer than {} s", limit.as_secs()),
             Dropped::Panicked(cause) => format!("that is a defect of this program, please report it: {cause}"),
@@ -126,40 +138,27 @@ impl Reconciler for Pusher {
 impl Pusher {
     /// Makes a reconciler of these parts.
     pub fn new(parts: Parts) -> Self {
+        let parts = Arc::new(parts);
         let records = RecordWriter::new(&parts);
-        let reader = SecretReader::new(&parts);
-        let claims = PathClaims::new(&parts);
-        let reporter = Reporter::new(&parts, records.clone());
-        let intentions = Intentions::new(&parts);
-        let sync = ObjectSync::new(
-            &parts,
-            reader.clone(),
-            claims.clone(),
-            intentions.clone(),
-            records.clone(),
-            reporter.clone(),
-        );
         Self {
-            bindings: Arc::clone(&parts.bindings),
-            metrics: parts.metrics.clone(),
-            drift: DriftCheck::new(&parts),
-            sync,
-            finalizer: Finalizer::new(parts, reader.clone(), claims, reporter.clone()),
-            reader,
+            reader: SecretReader::new(&parts),
+            claims: PathClaims::new(&parts),
+            reporter: Reporter::new(&parts, &records),
+            intentions: Intentions::new(&parts),
             records,
-            reporter,
-            intentions,
+            parts,
         }
     }
 
     /// Reconciles one binding. Reports an error on the object and returns it with the pause before the next attempt.
     async fn reconcile_binding(&self, key: &ObjectRef, binding: &Binding) -> Reported {
+        let finalizer = Finalizer { pusher: self, key, binding };
         let outcome = match &binding.spec {
-            _ if binding.deleting.is_some() => self.finalizer.finalize(key, binding).await.map(Ok),
-            ParsedSpec::Nothing(_) => self.finalizer.finalize(key, binding).await.map(Ok),
+            _ if binding.deleting.is_some() => finalizer.finalize().await.map(Ok),
+            ParsedSpec::Nothing(_) => finalizer.finalize().await.map(Ok),
             ParsedSpec::Invalid(invalid, _) => {
-                self.metrics.parse_failed(key, invalid);
-                self.metrics.attempted(key, false, Duration::ZERO);
+                self.parts.metrics.parse_failed(key, invalid);
+                self.parts.metrics.attempted(key, false, Duration::ZERO);
                 let statements = vec![messages::invalid(invalid)];
                 self.reporter.report(key, binding, None, statements).await.map(|()| Ok(Action::Done))
             }
@@ -190,7 +189,7 @@ impl Pusher {
             return Ok(Ok(Action::After(NOTE_LATER)));
         }
         if let Some(verified) = current
-            && (!is_due || verified.marked && self.passes_drift_check(key, binding, push).await?)
+            && (!is_due || verified.marked && passes_drift_check(&self.parts, key, binding, push).await?)
         {
             if let Some(record) = binding.unrecorded().filter(|_| binding.left_until().is_none()) {
                 self.records.write(key, binding, record).await?;
@@ -201,11 +200,11 @@ impl Pusher {
         let started = Instant::now();
         let outcome = match self.reader.resolve(key, push).await {
             Ok(push) if self.reader.is_doubtful(key, binding, &push) => return Ok(Ok(Action::After(FEWER_FOR))),
-            Ok(push) => self.sync.sync(key, binding, &push, is_due).await,
+            Ok(push) => self.sync(key, binding, &push, is_due).await,
             Err(error) => Err(error),
         };
         let is_right = outcome.as_ref().is_ok_and(|(_, is_right)| *is_right);
-        self.metrics.attempted(key, is_right, started.elapsed());
+        self.parts.metrics.attempted(key, is_right, started.elapsed());
         outcome.map(|(reported, _)| reported)
     }
 
@@ -215,13 +214,9 @@ impl Pusher {
             binding.failures.in_a_row == 0
                 && verified.sync_now == push.spec.sync_now
                 && binding.record.as_ref().is_some_and(|record| record.generation == binding.generation)
-                && self.bindings.are_current(&key.namespace, &verified.sources)
-                && self.bindings.uses_just(key, &verified.sources)
+                && self.parts.bindings.are_current(&key.namespace, &verified.sources)
+                && self.parts.bindings.uses_just(key, &verified.sources)
         })
-    }
-
-    async fn passes_drift_check(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<bool, PushError> {
-        self.drift.passes(key, binding, push).await.map_err(|error| error.when(Doing::Look))
     }
 }
 

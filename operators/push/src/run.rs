@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
-use konverge_apply::ledger::{ClusterIdentity, DeletionDeadline, DrainError};
+use konverge_apply::ledger::{ClusterIdentity, DrainError};
 use konverge_core::digest::DigestKey;
 use konverge_jobs::{Base, Log, ProgramError, Settings, run_program, run_task};
 use konverge_runtime::{
@@ -20,19 +20,17 @@ use tokio::runtime::Handle;
 
 use crate::{
     bindings::Bindings,
-    cluster_identity::identity,
     config::{Config, PROGRAM, Task},
     drain,
     journal::Journal,
     metrics::Metrics,
     object::{Kind, ObjectRef},
     orphans::{Clearing, Orphans},
-    policy::Policy,
     prefetch::Prefetch,
     reachability,
     reconcile::{Parts, Pusher, run_limit},
     runtime_info::RuntimeInfo,
-    store::Store,
+    store::{Store, identity},
     vault_push::VaultPush,
     watch::{Feed, Secrets, VaultPushes, Workloads},
 };
@@ -75,7 +73,7 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
         tracing::warn!("{warning}");
     }
     let vault = Vault::new(&access.vault);
-    for open in policy(&config).open() {
+    for open in config.push.open() {
         tracing::warn!("{open}");
     }
     let mut manager = assemble(config, vault.clone()).await?;
@@ -92,8 +90,8 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
 pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartError> {
     let Base { mut manager, metrics, client: kubernetes, leadership, events, .. } = config.program().assemble().await?;
     let counts = counts(&metrics, &vault);
-    let policy = policy(&config);
-    let bindings = Arc::new(Bindings::within(policy.rules.clone(), policy.cluster.clone(), counts.reasons()));
+    let (rules, cluster) = (config.push.allow_path.clone(), config.push.cluster().map(str::to_owned));
+    let bindings = Arc::new(Bindings::within(rules, cluster, counts.reasons()));
     let (looks, gauge) = (Arc::clone(&bindings), counts.clone());
     metrics.before_scrape(move || gauge.oldest_look(looks.oldest_look()));
     let queue = Queue::new("push", metrics.queues()).with_namespaces(|key: &ObjectRef| &key.namespace);
@@ -119,8 +117,8 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         bindings: Arc::clone(&bindings),
         queue: queue.clone(),
         metrics: counts.clone(),
-        digest_key: Arc::new(DigestKey::new(rand::random())),
-        policy: Arc::new(policy),
+        digest_key: DigestKey::new(rand::random()),
+        policy: config.push.clone(),
     });
     let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
@@ -129,21 +127,6 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     manager.controller("push", controller);
     manager.leader_task("orphans", clearing.run(config.push.kinds));
     Ok(manager)
-}
-
-/// The decisions of the platform, from the flags.
-fn policy(config: &Config) -> Policy {
-    Policy {
-        cluster: Some(config.push.cluster_name.clone()).filter(|name| !name.is_empty()),
-        rules: config.push.allow_path.clone(),
-        deletion: config.push.default_deletion_policy,
-        existing: config.push.existing,
-        binary: config.push.binary,
-        deadline: DeletionDeadline {
-            limit: config.push.finalizer_deadline,
-            in_terminating_namespace: config.push.terminating_namespace_deadline,
-        },
-    }
 }
 
 /// Registers the metrics of push.

@@ -1,15 +1,16 @@
 //! Reads and writes in Vault, with metrics.
 
-use konverge_apply::ledger::ClusterIdentity;
+use konverge_apply::ledger::{ClusterIdentity, Unnamed};
 use konverge_core::digest::DigestKey;
 use konverge_runtime::lease::Leadership;
 use konverge_vault::{
     Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, SecretPath, Standing, Vault, VaultError,
     VersionState,
 };
+use kube::Client;
 
 use crate::{
-    digest::digest,
+    content::digest,
     merge::{KeyRemoval, Marks, part, unmark},
     metrics::Metrics,
     object::ObjectRef,
@@ -19,6 +20,13 @@ use crate::{
 
 /// The prefix of the marks in Vault's custom metadata.
 const MARK: &str = "vault-sync.io";
+
+/// The name of an installation that may not read the uid of its cluster.
+const UNNAMED: Unnamed = Unnamed {
+    name: Owner::SOME_INSTANCE,
+    consequence: "cannot tell this cluster from others that may use the same Vault",
+    flag: "--instance",
+};
 
 /// The most attempts of one run to read and write a path that others write, too. Each repetition means that another writer was faster.
 pub(crate) const ATTEMPTS: u32 = 8;
@@ -154,7 +162,7 @@ impl Store {
 
     /// Reads the content of a location.
     pub async fn read(&self, location: &Location) -> Result<Found, VaultError> {
-        self.metrics.read();
+        self.metrics.ours.reads.inc();
         self.vault.read(location).await
     }
 
@@ -176,9 +184,9 @@ impl Store {
         written: Result<Option<VersionState>, VaultError>,
     ) -> Result<Option<u64>, VaultError> {
         match &written {
-            Ok(_) => self.metrics.wrote(),
+            Ok(_) => _ = self.metrics.ours.writes.inc(),
             // Nothing is wrong with it: it is read again.
-            Err(VaultError::Conflict { .. }) => self.metrics.conflicted(),
+            Err(VaultError::Conflict { .. }) => _ = self.metrics.ours.conflicts.inc(),
             Err(error) => self.metrics.write_failed(error, &location.to_string()),
         }
         Ok(written?.map(|version| version.number))
@@ -238,7 +246,7 @@ impl Store {
             }
             DeletionPlan::Delete => {
                 self.delete(location, found.expected(), deletion).await?;
-                self.metrics.deleted();
+                self.metrics.ours.deletes.inc();
                 if found.custom_metadata().is_some()
                     && deletion != Deletion::Metadata
                     && (!gone || self.is_marked(location, owner).await?)
@@ -260,7 +268,7 @@ impl Store {
     async fn delete(&self, location: &Location, expected: Expected, deletion: Deletion) -> Result<(), VaultError> {
         let deleted = self.vault.delete(location, expected, deletion).await;
         if deleted.is_err() {
-            self.metrics.delete_failed();
+            self.metrics.ours.delete_errors.inc();
         }
         deleted
     }
@@ -290,7 +298,7 @@ impl Store {
             }
         };
         if changed {
-            self.metrics.deleted();
+            self.metrics.ours.deletes.inc();
         }
         self.still_leads()?;
         match self.annotate(location, &marks).await {
@@ -322,6 +330,16 @@ impl Store {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The identity of this installation in the marks of owners: the name that was given, or else that of the cluster. `knows_us` tells whether the
+/// API server has allowed this process anything yet.
+pub fn identity(
+    client: Client,
+    given: Option<String>,
+    knows_us: impl Fn() -> bool + Send + Sync + 'static,
+) -> ClusterIdentity {
+    ClusterIdentity::new(client, given, UNNAMED, knows_us)
 }
 
 /// See [`Store::recorded`].

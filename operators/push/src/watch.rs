@@ -17,11 +17,11 @@ use konverge_workload::Workload;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
-    annotations::{FINALIZER, STATUS, deletion_policy, parse_spec},
+    annotations::{STATUS, deletion_policy, parse_spec},
     bindings::{Bindings, ParsedSpec, Push, Shown},
     desired::Wanted,
     metrics::Metrics,
-    object::{Kind, ObjectRef, SecretRef},
+    object::{Kind, ObjectRef, SecretRef, has_finalizer},
     record::Record,
     spec::PushSpec,
     vault_push::{self, VaultPush},
@@ -59,45 +59,17 @@ pub struct Feed {
 }
 
 impl Feed {
-    fn show_workload(&self, kind: Kind, object: Workload) -> Option<ObjectRef> {
-        let Workload { metadata, references, .. } = object;
-        self.show(kind, metadata, |spec, _| Wanted::of_workload(&spec.selection, &references))
-    }
-
-    fn show_secret(&self, take_part: bool, object: PartialObjectMeta<Secret>) -> Option<ObjectRef> {
-        let secret = secret(&object.metadata)?;
-        let version = object.metadata.resource_version.clone();
-        let labels = object.metadata.labels.clone().unwrap_or_default();
-        let key = take_part
-            .then(|| self.show(Kind::Secret, object.metadata, |spec, name| Wanted::of_secret(&spec.selection, name)))
-            .flatten();
-        self.wake(self.bindings.secret_is(&secret, version.as_deref(), &labels), SECRET);
-        key
-    }
-
-    /// Returns which object it is if it concerns us.
-    fn show(
-        &self,
-        kind: Kind,
-        metadata: ObjectMeta,
-        wanted: impl FnOnce(&PushSpec, &str) -> Wanted,
-    ) -> Option<ObjectRef> {
-        let key = key(kind, &metadata)?;
-        let shown = shown(&key, metadata, wanted);
-        self.take(key, shown)
-    }
-
-    /// Returns the object if it concerns us.
-    fn take(&self, key: ObjectRef, shown: Option<Shown>) -> Option<ObjectRef> {
+    /// Takes in what a watch shows of an object. Returns whether the object concerns us.
+    fn show(&self, key: &ObjectRef, shown: Option<Shown>) -> bool {
         let Some(shown) = shown else {
-            self.remove(&key);
-            return None;
+            self.remove(key);
+            return false;
         };
-        self.warn_if_lost(&key, Some(&shown.uid));
+        self.warn_if_lost(key, Some(&shown.uid));
         if self.bindings.show(shown) {
             self.queue.add(key.clone(), Priority::Normal, OBJECT);
         }
-        Some(key)
+        true
     }
 
     /// Forgets the objects that a list lacks. A list does not show how an object went, so nothing in Vault is deleted for that.
@@ -165,11 +137,13 @@ impl EventHandler<Workload> for Workloads {
     type Key = ObjectRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
-        key(self.kind, metadata)
+        ObjectRef::of(self.kind, metadata)
     }
 
-    fn apply(&mut self, _: &ObjectRef, object: Workload, _: Origin) -> bool {
-        self.feed.show_workload(self.kind, object).is_some()
+    fn apply(&mut self, key: &ObjectRef, object: Workload, _: Origin) -> bool {
+        let Workload { metadata, references, .. } = object;
+        let shown = shown(key, metadata, |spec| Wanted::of_workload(&spec.selection, &references));
+        self.feed.show(key, shown)
     }
 
     fn delete(&mut self, key: &ObjectRef) {
@@ -187,25 +161,19 @@ pub struct VaultPushes {
     pub feed: Feed,
 }
 
-impl VaultPushes {
-    fn show(&self, key: &ObjectRef, object: &Guarded<VaultPush>) -> bool {
-        self.feed.take(key.clone(), vault_push::shown(key, object)).is_some()
-    }
-}
-
 impl EventHandler<VaultPush> for VaultPushes {
     type Key = ObjectRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
-        key(Kind::VaultPush, metadata)
+        ObjectRef::of(Kind::VaultPush, metadata)
     }
 
     fn apply(&mut self, key: &ObjectRef, object: VaultPush, _: Origin) -> bool {
-        self.show(key, &Guarded(Ok(object)))
+        self.feed.show(key, vault_push::shown(key, Guarded(Ok(object))))
     }
 
     fn undecodable(&mut self, key: &ObjectRef, object: Undecodable, _: Origin) {
-        self.show(key, &Guarded(Err(object)));
+        self.feed.show(key, vault_push::shown(key, Guarded(Err(object))));
     }
 
     fn delete(&mut self, key: &ObjectRef) {
@@ -238,7 +206,7 @@ impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
     type Key = ObjectRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
-        key(Kind::Secret, metadata)
+        ObjectRef::of(Kind::Secret, metadata)
     }
 
     fn begin_list(&mut self) {
@@ -246,12 +214,15 @@ impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
         self.counts.clear();
     }
 
-    fn apply(&mut self, _: &ObjectRef, object: PartialObjectMeta<Secret>, origin: Origin) -> bool {
-        let Some(secret) = secret(&object.metadata) else { return false };
+    fn apply(&mut self, key: &ObjectRef, object: PartialObjectMeta<Secret>, origin: Origin) -> bool {
+        let (secret, metadata) = (key.secret(&key.name), object.metadata);
         if origin == Origin::List {
             *self.counts.entry(secret.namespace.clone()).or_default() += 1;
         }
-        let is_kept = self.feed.show_secret(self.take_part, object).is_some();
+        let (version, labels) = (metadata.resource_version.clone(), metadata.labels.clone().unwrap_or_default());
+        let wanted = |spec: &PushSpec| Wanted::of_secret(&spec.selection, &key.name);
+        let is_kept = self.take_part && self.feed.show(key, shown(key, metadata, wanted));
+        self.feed.wake(self.feed.bindings.secret_is(&secret, version.as_deref(), &labels), SECRET);
         if origin == Origin::List && self.feed.bindings.is_used(&secret) {
             self.used.insert(secret);
         }
@@ -260,8 +231,7 @@ impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
 
     fn delete(&mut self, key: &ObjectRef) {
         self.feed.delete(key);
-        let secret = SecretRef { namespace: key.namespace.clone(), name: key.name.clone() };
-        self.feed.wake(self.feed.bindings.secret_is(&secret, None, &BTreeMap::new()), SECRET);
+        self.feed.wake(self.feed.bindings.secret_is(&key.secret(&key.name), None, &BTreeMap::new()), SECRET);
     }
 
     fn replace(&mut self, listed: &HashSet<ObjectRef>) {
@@ -272,41 +242,23 @@ impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
 }
 
 /// Returns the object as the bindings take it. `None` if it has not opted in.
-fn shown(key: &ObjectRef, metadata: ObjectMeta, wanted: impl FnOnce(&PushSpec, &str) -> Wanted) -> Option<Shown> {
-    let annotations: BTreeMap<String, String> = metadata.annotations.unwrap_or_default();
-    let uid = metadata.uid?;
+fn shown(key: &ObjectRef, mut metadata: ObjectMeta, wanted: impl FnOnce(&PushSpec) -> Wanted) -> Option<Shown> {
+    let annotations = metadata.annotations.take().unwrap_or_default();
+    let uid = metadata.uid.as_deref()?;
     let spec = match parse_spec(&annotations) {
         None => ParsedSpec::Nothing(deletion_policy(&annotations)),
         Some(Err(invalid)) => ParsedSpec::Invalid(Arc::new(invalid), deletion_policy(&annotations)),
         Some(Ok(spec)) => {
-            let wanted = wanted(&spec, &key.name);
+            let wanted = wanted(&spec);
             ParsedSpec::Push(Arc::new(Push { spec, wanted }))
         }
     };
-    let finalizer = metadata.finalizers.iter().flatten().any(|known| known == FINALIZER);
     // That of a copy is another object's.
-    let record = annotations.get(STATUS).filter(|text| Record::read(text, &uid).is_some()).cloned();
-    if matches!(spec, ParsedSpec::Nothing(_)) && !finalizer && record.is_none() {
+    let record = annotations.get(STATUS).filter(|text| Record::read(text, uid).is_some()).cloned();
+    if matches!(spec, ParsedSpec::Nothing(_)) && !has_finalizer(&metadata) && record.is_none() {
         return None;
     }
-    Some(Shown {
-        key: key.clone(),
-        uid,
-        version: metadata.resource_version.unwrap_or_default(),
-        spec,
-        deleting: metadata.deletion_timestamp.map(|time| time.0),
-        finalizer,
-        generation: None,
-        record,
-    })
-}
-
-fn key(kind: Kind, metadata: &ObjectMeta) -> Option<ObjectRef> {
-    Some(ObjectRef { kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
-}
-
-fn secret(metadata: &ObjectMeta) -> Option<SecretRef> {
-    Some(SecretRef { namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+    Shown::of(key, metadata, spec, record)
 }
 
 #[cfg(test)]

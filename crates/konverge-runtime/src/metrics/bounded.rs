@@ -2,19 +2,18 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Debug,
+    fmt::{self, Debug},
     hash::Hash,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeMetric},
+    encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder},
     metrics::{
-        TypedMetric,
+        MetricType, TypedMetric,
         family::{Family, MetricConstructor},
     },
-    registry::Registry,
 };
 
 /// The most series of one family, besides those of `other`. Beyond that, new ones are counted together, so that a scrape stays in the order of a
@@ -31,8 +30,9 @@ pub trait NameLabels: EncodeLabelSet + Clone + Debug + Hash + Ord + Send + Sync 
     fn other(&self) -> Self;
 }
 
-/// A family of at most [`MOST_SERIES`] series and those of [`NameLabels::other`]. A series that nobody touched for an hour makes room for a new one.
+/// A metric: a family of at most [`MOST_SERIES`] series and those of [`NameLabels::other`]. A series that nobody touched for an hour makes room for a new one.
 /// Clones are handles to the same family.
+#[derive(Debug)]
 pub struct BoundedFamily<L, M, C = fn() -> M> {
     family: Family<L, M, C>,
     /// When each series was last touched.
@@ -45,6 +45,33 @@ impl<L, M, C: Clone> Clone for BoundedFamily<L, M, C> {
     }
 }
 
+impl<L, M> Default for BoundedFamily<L, M>
+where
+    L: NameLabels,
+    M: EncodeMetric + TypedMetric + Debug + Clone + Default + Send + Sync + 'static,
+{
+    fn default() -> Self {
+        Self::new(M::default)
+    }
+}
+
+impl<L, M, C> EncodeMetric for BoundedFamily<L, M, C>
+where
+    Family<L, M, C>: EncodeMetric,
+{
+    fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result {
+        self.family.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.family.metric_type()
+    }
+
+    fn is_empty(&self) -> bool {
+        EncodeMetric::is_empty(&self.family)
+    }
+}
+
 impl<L, M, C> BoundedFamily<L, M, C>
 where
     L: NameLabels,
@@ -52,19 +79,8 @@ where
     C: MetricConstructor<M> + Clone + Send + Sync + 'static,
 {
     /// Makes a family without series. `constructor` makes the metric of a new one.
-    pub fn new(constructor: C) -> Self
-    where
-        C: Debug,
-    {
+    pub fn new(constructor: C) -> Self {
         Self { family: Family::new_with_constructor(constructor), known: Arc::default() }
-    }
-
-    /// Registers the family under this name.
-    pub fn register(&self, registry: &mut Registry, name: &str, help: &str)
-    where
-        C: Debug,
-    {
-        registry.register(name, help, self.family.clone());
     }
 
     /// Returns the series of these labels, or that of [`NameLabels::other`] if there is no room.

@@ -8,6 +8,7 @@ use std::{
     fmt,
 };
 
+use konverge_core::names::is_object_name;
 use serde::{
     Deserialize, Deserializer,
     de::{self, IgnoredAny, MapAccess, Visitor},
@@ -44,7 +45,7 @@ pub(super) fn parse(text: &str) -> Result<(Vec<Choice>, Vec<String>), String> {
         if name.is_empty() {
             return Err(format!("entry {place} has no name; give the name of a Secret"));
         }
-        if !is_secret_name(&name) {
+        if !is_object_name(&name) {
             return Err(format!("entry {place} names {name:?}, which no Secret can be called"));
         }
         if prefix.len() > LONGEST_PREFIX {
@@ -101,16 +102,6 @@ fn notes(choices: &[Choice]) -> Vec<String> {
         notes.push(format!("it writes {more} more keys twice: the latter counts each time"));
     }
     notes
-}
-
-/// The API server takes no other for a Secret, and what goes into an address must not lead elsewhere.
-fn is_secret_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    name.len() <= 253
-        && name.split('.').all(|label| {
-            let (first, last) = (label.bytes().next(), label.bytes().last());
-            first.is_some_and(inner) && last.is_some_and(inner) && label.bytes().all(|byte| inner(byte) || byte == b'-')
-        })
 }
 
 /// An entry as it is written: whatever is missing or null is empty.

@@ -3,14 +3,10 @@
 //! The original parses intervals with Go's `time.ParseDuration`, so what that takes is taken here with the same result, to the
 //! nanosecond, and what it refuses is refused.
 
-use std::time::Duration;
+use jiff::SignedDuration;
 
 /// Go's largest span in nanoseconds, plus one: the smallest is that far below zero.
 const BOUND: u64 = 1 << 63;
-
-/// A span of time of either sign, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(i64);
 
 /// The text is no span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,27 +25,15 @@ pub enum SpanError {
     TooLong,
 }
 
-impl Span {
-    /// In nanoseconds.
-    pub fn nanoseconds(self) -> i64 {
-        self.0
-    }
-
-    /// Returns the duration. `None` if it is below zero.
-    pub fn duration(self) -> Option<Duration> {
-        u64::try_from(self.0).ok().map(Duration::from_nanos)
-    }
-}
-
 /// Reads a span. One of several parts is their sum, and one sign counts for all.
-pub fn parse(text: &str) -> Result<Span, SpanError> {
+pub fn parse(text: &str) -> Result<SignedDuration, SpanError> {
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
     };
     // The only number that needs no unit.
     if rest == "0" {
-        return Ok(Span(0));
+        return Ok(SignedDuration::ZERO);
     }
     if rest.is_empty() {
         return Err(SpanError::NoNumber);
@@ -61,7 +45,7 @@ pub fn parse(text: &str) -> Result<Span, SpanError> {
         rest = after;
     }
     let signed = if negative { 0_i64.checked_sub_unsigned(total) } else { i64::try_from(total).ok() };
-    signed.map(Span).ok_or(SpanError::TooLong)
+    signed.map(SignedDuration::from_nanos).ok_or(SpanError::TooLong)
 }
 
 /// The nanoseconds of the first part, such as `1.5h`, and what comes after it.
@@ -177,7 +161,7 @@ mod tests {
             ("0.830103483285477580700h", 2_988 * SECOND + 372_539_827),
             ("0.9223372036854775807h", 3_320 * SECOND + 413_933_267),
         ] {
-            assert_eq!(parse(text).map(Span::nanoseconds), Ok(expected), "{text}");
+            assert_eq!(parse(text), Ok(SignedDuration::from_nanos(expected)), "{text}");
         }
     }
 
@@ -226,8 +210,8 @@ mod tests {
         fn a_span_is_the_sum_of_its_parts(hours in 0..1000_i64, minutes in 0..1000_i64, seconds in 0..1000_i64, nanos in 0..1000_i64) {
             let text = format!("{hours}h{nanos}ns{minutes}m{seconds}s");
             let expected = (hours * 3600 + minutes * 60 + seconds) * SECOND + nanos;
-            prop_assert_eq!(parse(&text).map(Span::nanoseconds), Ok(expected));
-            prop_assert_eq!(parse(&format!("-{text}")).map(Span::nanoseconds), Ok(-expected));
+            prop_assert_eq!(parse(&text), Ok(SignedDuration::from_nanos(expected)));
+            prop_assert_eq!(parse(&format!("-{text}")), Ok(SignedDuration::from_nanos(-expected)));
         }
     }
 }

@@ -6,13 +6,14 @@ use jiff::{SignedDuration, Timestamp};
 use konverge_apply::{Statement, conditions::whole_second};
 use konverge_core::digest::ContentDigest;
 use konverge_vault::{PathError, SecretPath};
+use kube::core::ObjectMeta;
 use tokio::time::Instant;
 
 use super::tracked_record::TrackedRecord;
 use crate::{
     composition::SECRET,
     desired::Wanted,
-    object::ObjectRef,
+    object::{Kind, ObjectRef, has_finalizer},
     record::Record,
     spec::{DeletionPolicy, Invalid, PushSpec},
 };
@@ -68,6 +69,22 @@ pub struct Shown {
     pub generation: Option<i64>,
     /// The text of its record.
     pub record: Option<String>,
+}
+
+impl Shown {
+    /// The object with this metadata, its request, and the text of its record. `None` if it has no uid yet.
+    pub(crate) fn of(key: &ObjectRef, metadata: ObjectMeta, spec: ParsedSpec, record: Option<String>) -> Option<Self> {
+        Some(Self {
+            key: key.clone(),
+            finalizer: has_finalizer(&metadata),
+            uid: metadata.uid?,
+            version: metadata.resource_version.unwrap_or_default(),
+            spec,
+            deleting: metadata.deletion_timestamp.map(|time| time.0),
+            generation: metadata.generation.filter(|_| key.kind == Kind::VaultPush),
+            record,
+        })
+    }
 }
 
 /// The knowledge about one object with a request. The process can lose all of it: the cluster and Vault have the truth.
@@ -153,6 +170,20 @@ pub struct Verified {
     pub looked: Instant,
     /// The locations that another object with keys there has read later, each with the time.
     pub seen: BTreeMap<String, Instant>,
+}
+
+impl Verified {
+    /// Returns when the location was last found in sync.
+    pub fn seen(&self, location: &str) -> Instant {
+        self.seen.get(location).copied().unwrap_or(self.looked)
+    }
+
+    /// Notes when each location was verified. The oldest verification counts for the whole object.
+    pub fn see(&mut self, mut seen: BTreeMap<String, Instant>, now: Instant) {
+        self.looked = seen.values().min().copied().unwrap_or(now);
+        seen.retain(|_, at| *at > self.looked);
+        self.seen = seen;
+    }
 }
 
 impl Binding {

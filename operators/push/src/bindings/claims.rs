@@ -4,7 +4,7 @@
 
 use konverge_core::claims;
 
-use crate::object::ObjectRef;
+use crate::{object::ObjectRef, record::Written};
 
 /// The objects that hold a location, or a [key](key_of) of one, or wait for it.
 pub(super) type Claims = claims::Claims<ObjectRef, String, Share>;
@@ -16,6 +16,13 @@ pub enum Share {
     Whole,
     /// Some keys of it, each of which is claimed [by itself](key_of). Others may have other keys.
     Keys,
+}
+
+impl Share {
+    /// The share of a recorded location.
+    pub(crate) fn of(written: &Written) -> Self {
+        if written.keys.is_some() { Self::Keys } else { Self::Whole }
+    }
 }
 
 impl claims::Share for Share {

@@ -1,11 +1,14 @@
 //! The record on an object as watches show it and as this process writes it. It tells which text is an echo of an own write, which version is
 //! newest, and whether another actor works against the record.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, mem, time::Duration};
 
+use konverge_core::contest::Contest;
 use tokio::time::Instant;
 
-use super::revert_guard::RevertGuard;
+/// The longest pause before a record is written again that another actor keeps reverting. An object with a shorter interval has that interval
+/// instead.
+const LONGEST: Duration = Duration::from_mins(5);
 
 /// The number of own writes whose texts are remembered until a watch shows them. Older ones count as another actor's.
 const UNSEEN_TEXTS: usize = 8;
@@ -22,13 +25,25 @@ pub(super) struct TrackedRecord {
     /// How often another actor changed the record.
     edits: u64,
     /// The contest with an actor that removed the record or set it back.
-    undone: Option<RevertGuard>,
+    reverts: Option<Reverts>,
+}
+
+/// A contest with an actor that removes the record or sets it back, as a tool does that replaces whole objects. The operator restores it at once as
+/// long as that is seldom, and with exponential backoff against an actor that goes on. Meanwhile the record stays in force, so changes still reach
+/// Vault.
+#[derive(Debug, Clone)]
+struct Reverts {
+    contest: Contest,
+    /// When the actor did so last.
+    last: Instant,
+    /// Whether the contest was reported.
+    is_told: bool,
 }
 
 impl TrackedRecord {
     /// A record that a watch has shown with this version.
     pub(super) fn new(text: Option<String>, version: String) -> Self {
-        Self { seen: version.clone(), version, texts: VecDeque::from([text]), edits: 0, undone: None }
+        Self { seen: version.clone(), version, texts: VecDeque::from([text]), edits: 0, reverts: None }
     }
 
     pub(super) fn version(&self) -> &str {
@@ -88,29 +103,40 @@ impl TrackedRecord {
         self.edits == other.edits
     }
 
-    /// Another actor removed the record or set it back, on an object with this interval.
+    /// Another actor removed the record or set it back, on an object that is compared with Vault in this interval.
     pub(super) fn undo(&mut self, interval: Option<Duration>) {
-        self.undone = Some(RevertGuard::again(self.undone.take(), interval));
+        let longest = interval.map_or(LONGEST, |interval| interval.min(LONGEST));
+        let before = self.reverts.take();
+        let row = before.as_ref().map(|before| (before.contest, before.last.elapsed()));
+        let contest = Contest::again(row, longest);
+        let is_told = contest.is_fought() && before.is_some_and(|before| before.is_told);
+        self.reverts = Some(Reverts { contest, last: Instant::now(), is_told });
     }
 
     /// The object requests something else: what was undone before does not count.
     pub(super) fn forgive(&mut self) {
-        self.undone = None;
+        self.reverts = None;
+    }
+
+    /// The contest with an actor that goes on, so that it is no accident.
+    fn contest(&self) -> Option<&Reverts> {
+        let goes_on = |reverts: &&Reverts| reverts.contest.goes_on(reverts.last.elapsed());
+        self.reverts.as_ref().filter(|reverts| reverts.contest.is_fought()).filter(goes_on)
     }
 
     /// Whether another actor keeps undoing the record.
     pub(super) fn is_fought(&self) -> bool {
-        self.undone.as_ref().is_some_and(RevertGuard::is_fought)
+        self.contest().is_some()
     }
 
     /// Until when the operator leaves the object without its record.
     pub(super) fn left_until(&self) -> Option<Instant> {
-        self.undone.as_ref().and_then(RevertGuard::until)
+        self.contest().and_then(|reverts| reverts.last.checked_add(reverts.contest.pause()))
     }
 
     /// Whether the contest is to be reported now, which it is once.
     pub(super) fn tell_of_undoing(&mut self) -> bool {
-        self.undone.as_mut().is_some_and(RevertGuard::tell)
+        self.is_fought() && self.reverts.as_mut().is_some_and(|reverts| !mem::replace(&mut reverts.is_told, true))
     }
 
     /// An own write that no watch has shown yet has a newer version than the one that was seen. Its response tells that version.

@@ -1,7 +1,5 @@
 //! The log: our flag, and those of the original.
 
-use std::str::FromStr;
-
 use clap::{ArgAction, Args, ValueEnum};
 use konverge_runtime::telemetry::LogFormat;
 use konverge_vault::environment::boolean;
@@ -19,8 +17,8 @@ pub struct LogOptions {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub zap_devel: Option<bool>,
     /// As with the original: the lowest level that is logged, unless `RUST_LOG` says
-    #[arg(long, value_name = "LEVEL")]
-    pub zap_log_level: Option<LogLevel>,
+    #[arg(long, value_parser = level, value_name = "LEVEL")]
+    pub zap_log_level: Option<&'static str>,
     /// Taken and without effect: there are no stack traces
     #[arg(long, value_name = "LEVEL", hide = true)]
     pub zap_stacktrace_level: Option<String>,
@@ -38,9 +36,12 @@ impl LogOptions {
         })
     }
 
-    /// The filter of log lines that the original's flag asks for; to be used unless `RUST_LOG` is set.
+    /// The filter of log lines that the original's flag asks for, in the syntax of `RUST_LOG`; to be used unless that is set. What libraries say of
+    /// each connection stays out, also at the lowest level.
     pub fn filter(&self) -> Option<String> {
-        self.zap_log_level.map(LogLevel::filter)
+        let libraries =
+            "tower_http=off,kube_client::client::builder=off,hyper_util=warn,h2=warn,rustls=warn,reqwest=warn";
+        self.zap_log_level.map(|level| format!("{level},{libraries}"))
     }
 }
 
@@ -53,46 +54,15 @@ pub enum ZapEncoder {
     Console,
 }
 
-/// The lowest level that is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Everything; the original's `debug` and every number above zero.
-    Debug,
-    /// Normal operation.
-    Info,
-    /// Conditions that may need attention.
-    Warn,
-    /// Failures; the original's `error` and `panic`.
-    Error,
-}
-
-impl FromStr for LogLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "debug" => Ok(Self::Debug),
-            "info" => Ok(Self::Info),
-            "warn" => Ok(Self::Warn),
-            "error" | "panic" => Ok(Self::Error),
-            number if number.parse::<u8>().is_ok_and(|number| number > 0) => Ok(Self::Debug),
-            _ => Err("write debug, info, warn, error, or a number above 0".to_owned()),
-        }
-    }
-}
-
-impl LogLevel {
-    /// As a filter in the syntax of `RUST_LOG`: what libraries say of each connection stays out, also at the lowest level.
-    fn filter(self) -> String {
-        let level = match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        };
-        let libraries =
-            "tower_http=off,kube_client::client::builder=off,hyper_util=warn,h2=warn,rustls=warn,reqwest=warn";
-        format!("{level},{libraries}")
+/// The lowest level that is logged, by the original's word or number.
+fn level(text: &str) -> Result<&'static str, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "debug" => Ok("debug"),
+        "info" => Ok("info"),
+        "warn" => Ok("warn"),
+        "error" | "panic" => Ok("error"),
+        number if number.parse::<u8>().is_ok_and(|number| number > 0) => Ok("debug"),
+        _ => Err("write debug, info, warn, error, or a number above 0".to_owned()),
     }
 }
 
@@ -103,15 +73,15 @@ mod tests {
     #[test]
     fn levels() {
         for (text, expected) in [
-            ("debug", Some(LogLevel::Debug)),
-            ("5", Some(LogLevel::Debug)),
-            ("INFO", Some(LogLevel::Info)),
-            ("warn", Some(LogLevel::Warn)),
-            ("panic", Some(LogLevel::Error)),
+            ("debug", Some("debug")),
+            ("5", Some("debug")),
+            ("INFO", Some("info")),
+            ("warn", Some("warn")),
+            ("panic", Some("error")),
             ("0", None),
             ("loud", None),
         ] {
-            assert_eq!(text.parse().ok(), expected, "{text}");
+            assert_eq!(level(text).ok(), expected, "{text}");
         }
     }
 }

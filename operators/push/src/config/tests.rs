@@ -1,10 +1,14 @@
 //! Command lines of the original and of ours.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use konverge_runtime::telemetry::LogFormat;
 
 use super::*;
+use crate::{
+    object::Kind,
+    spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
+};
 
 fn read(arguments: &[&str]) -> Result<Config, clap::Error> {
     let arguments = ["vault-sync-operator"].iter().chain(arguments).map(|&argument| argument.into());

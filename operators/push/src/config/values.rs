@@ -36,7 +36,7 @@ pub(super) fn auth_method() -> impl TypedValueParser<Value = AuthMethod> {
 /// A span of time above zero, as Go writes it.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let span = parse(text).map_err(|error: SpanError| error.to_string())?;
-    span.duration().filter(|duration| !duration.is_zero()).ok_or_else(|| "it must be above zero".to_owned())
+    Duration::try_from(span).ok().filter(|span| !span.is_zero()).ok_or_else(|| "it must be above zero".to_owned())
 }
 
 /// The same, or a number of seconds as Vault's programs take it.

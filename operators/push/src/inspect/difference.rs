@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
+use konverge_apply::ledger::{CLUSTER_NAMESPACE, cluster_uid};
 use konverge_core::error::in_one_line;
-use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate, operator_of};
+use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate, Installed, Permission, operator_of};
 use konverge_vault::{Content, Deletion, Found, Location, Owner, Vault, VaultError};
 use kube::{Api, core::DynamicObject};
 
-use super::{operator, spec_of, standing::record_of, vault, wanted};
+use super::{spec_of, standing::record_of, vault, wanted};
 use crate::{
     bindings::Push,
     config::Config,
@@ -16,9 +17,8 @@ use crate::{
     desired::desired,
     merge::{merge, part},
     messages,
-    object::{Kind, ObjectRef},
+    object::ObjectRef,
     plan::{Claim, DeletionPlan, Known, Step, plan, plan_deletion, plan_once},
-    policy::cluster_prefix,
     record::{Record, Written},
     secrets,
     spec::{BinaryPolicy, ExistingPolicy, PushSpec, UpdatePolicy},
@@ -31,11 +31,8 @@ pub(super) async fn differences(
     key: &ObjectRef,
     object: &DynamicObject,
 ) -> Result<Vec<Difference>, Failure> {
-    let spec = match spec_of(key, object) {
-        Some(Err(invalid)) => return Err(Failure::Failed(messages::invalid(&invalid).text)),
-        Some(Ok(spec)) => Some(spec),
-        None => None,
-    };
+    let spec = spec_of(key, object).transpose();
+    let spec = spec.map_err(|invalid| Failure::Failed(messages::invalid(&invalid).text))?;
     let record = record_of(object);
     let vault = vault::own()?;
     let operator = operator_of(&super::Push, cluster, &key.namespace).await.unwrap_or_else(|failure| {
@@ -43,11 +40,11 @@ pub(super) async fn differences(
         None
     });
     let config = operator.as_ref().map(|operator| &operator.config);
-    let instance = operator::instance(cluster, operator.as_ref()).await?;
+    let instance = instance(cluster, operator.as_ref()).await?;
     let owner = owner(key, object.metadata.uid.as_deref().unwrap_or_default(), &instance);
-    let side = Side { kind: key.kind, vault: &vault, owner };
+    let side = Side { cluster, key, record: record.as_ref(), vault: &vault, owner, config };
     let mut found = match spec {
-        Some(spec) => asked_for(cluster, key, object, spec, config, &side, record.as_ref()).await?,
+        Some(spec) => side.requested(object, spec).await?,
         None => Vec::new(),
     };
     for (location, written) in record.iter().flat_map(Record::locations) {
@@ -60,43 +57,65 @@ pub(super) async fn differences(
     Ok(found)
 }
 
-async fn asked_for(
-    cluster: &Cluster,
-    key: &ObjectRef,
-    object: &DynamicObject,
-    spec: PushSpec,
-    config: Option<&Config>,
-    side: &Side<'_>,
-    record: Option<&Record>,
-) -> Result<Vec<Difference>, Failure> {
-    let wanted = wanted(cluster, key, object, &spec).await?;
-    let push = Push { spec, wanted };
-    let sources = sources(cluster, &key.namespace, &push.wanted.names()).await?;
-    let binary = push.spec.binary.or(config.map(|config| config.push.binary)).unwrap_or(BinaryPolicy::Base64);
-    let existing = push.spec.existing.or(config.map(|config| config.push.existing)).unwrap_or(ExistingPolicy::Adopt);
-    let prefix = cluster_prefix(config.and_then(|config| config.push.cluster()));
-    let mut found = Vec::new();
-    for (beneath, target) in desired(&push.wanted, &sources, binary) {
-        let path = push.path(&prefix, &beneath).map_err(|error| refused(&VaultError::Path(error)))?;
-        let located = side.vault.locate_in(&path, push.spec.engine.claimed(&prefix).as_ref()).await;
-        let location = located.map_err(|error| refused(&error))?;
-        let written = record.and_then(|record| record.paths.get(&location.to_string()));
-        found.push(match target {
-            Target::Content(made) => side.one(&location, &made, push.spec.update, written, existing).await?,
-            Target::Keep(lack) => side.lacking(&location, &lack),
-        });
+/// As which installation the operator marks what it writes: as it is told to, as the cluster, or as one of those that may not know which
+/// cluster theirs is.
+async fn instance(cluster: &Cluster, operator: Option<&Installed<Config>>) -> Result<String, Failure> {
+    if let Some(given) = operator.and_then(|operator| operator.config.push.instance.clone()) {
+        return Ok(given);
     }
-    Ok(found)
+    if let Some(operator) = operator {
+        let needed = Permission::new("", "namespaces", "get").on(CLUSTER_NAMESPACE);
+        // Where that cannot be asked, it counts as what the role that is shipped allows.
+        let lacking = cluster.lacking(&operator.installation, vec![needed]).await.unwrap_or_default();
+        if !lacking.is_empty() {
+            return Ok(Owner::SOME_INSTANCE.to_owned());
+        }
+    }
+    match cluster_uid(&cluster.client).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Owner::SOME_INSTANCE.to_owned()),
+        Err(error) => {
+            let act = format!("get namespace {CLUSTER_NAMESPACE}, whose uid tells this cluster's marks in Vault");
+            let failure = Failure::of(&act, &error);
+            Err(Failure::Failed(format!(
+                "cannot tell whose a path is: {failure}; be allowed to get it, or have the operator started with --instance"
+            )))
+        }
+        Ok(uid) => Ok(uid),
+    }
 }
 
-/// Vault, and as whom the operator would come.
+/// The two sides of the comparison: the object with its record, and Vault, as which owner the operator would come, with its settings.
 struct Side<'a> {
-    kind: Kind,
+    cluster: &'a Cluster,
+    key: &'a ObjectRef,
+    record: Option<&'a Record>,
     vault: &'a Vault,
     owner: Owner,
+    config: Option<&'a Config>,
 }
 
 impl Side<'_> {
+    /// The planned change of each path that the object requests.
+    async fn requested(&self, object: &DynamicObject, spec: PushSpec) -> Result<Vec<Difference>, Failure> {
+        let Self { cluster, key, vault, config, .. } = self;
+        let wanted = wanted(cluster, key, object, &spec).await?;
+        let push = Push { spec, wanted };
+        let sources = sources(cluster, &key.namespace, &push.wanted.names()).await?;
+        let binary = push.spec.binary.or(config.map(|config| config.push.binary)).unwrap_or(BinaryPolicy::Base64);
+        let prefix = config.map(|config| config.push.prefix()).unwrap_or_default();
+        let mut found = Vec::new();
+        for (beneath, target) in desired(&push.wanted, &sources, binary) {
+            let path = push.path(&prefix, &beneath).map_err(|error| refused(&VaultError::Path(error)))?;
+            let located = vault.locate_in(&path, push.spec.engine.claimed(&prefix).as_ref()).await;
+            let location = located.map_err(|error| refused(&error))?;
+            found.push(match target {
+                Target::Content(made) => self.one(&location, &made, &push.spec).await?,
+                Target::Keep(lack) => self.lacking(&location, &lack),
+            });
+        }
+        Ok(found)
+    }
+
     async fn read(&self, location: &Location) -> Result<Found, Failure> {
         self.vault.read(location).await.map_err(|error| refused(&error))
     }
@@ -141,19 +160,17 @@ impl Side<'_> {
         let path = location.to_string();
         // That a Secret is missing which the pods can do without is in sync.
         let fate = if matches!(lack, Lack::Secret { optional: true, .. }) { Fate::Same } else { Fate::Left };
-        let note = Some(messages::lacking(self.kind, &path, lack).text);
+        let note = Some(messages::lacking(self.key.kind, &path, lack).text);
         Difference { path, fate, note, keys: BTreeMap::new() }
     }
 
-    async fn one(
-        &self,
-        location: &Location,
-        made: &Made,
-        update: UpdatePolicy,
-        written: Option<&Written>,
-        existing: ExistingPolicy,
-    ) -> Result<Difference, Failure> {
+    /// The planned change of a path with this content.
+    async fn one(&self, location: &Location, made: &Made, spec: &PushSpec) -> Result<Difference, Failure> {
         let path = location.to_string();
+        let update = spec.update;
+        let existing = spec.existing.or(self.config.map(|config| config.push.existing));
+        let existing = existing.unwrap_or(ExistingPolicy::Adopt);
+        let written = self.record.and_then(|record| record.paths.get(&path));
         let found = self.read(location).await?;
         let mut keys = changes(&made.content, content(&found));
         let is_there = matches!(found, Found::Live(_));
@@ -175,7 +192,7 @@ impl Side<'_> {
             }
         };
         let (fate, note) = match step {
-            Err(refusal) => (Fate::Left, Some(messages::refused(self.kind, &path, &refusal).text)),
+            Err(refusal) => (Fate::Left, Some(messages::refused(self.key.kind, &path, &refusal).text)),
             Ok(Step::Nothing) => (Fate::Same, None),
             Ok(Step::Wait(_)) => (Fate::Left, Some(messages::awaited(&path).text)),
             Ok(Step::Mark) => (Fate::Same, Some("it would be marked as this object's".to_owned())),

@@ -8,8 +8,8 @@ use konverge_kubectl::{Cluster, Failure, Finding, Installation, Installed, Objec
 use konverge_vault::Health;
 use kube::{Api, api::ListParams};
 
-use super::{standing, vault};
-use crate::{config::Config, orphans::CONFIG_MAP};
+use super::vault;
+use crate::{config::Config, object::has_finalizer, orphans::CONFIG_MAP};
 
 /// Checks the flags of the operator that decide who may write where.
 pub(super) fn settings(operator: &Installed<Config>) -> Vec<Finding> {
@@ -36,7 +36,7 @@ pub(super) fn deserted(objects: &[Objects], installations: Option<&[Installation
     let held: Vec<String> = objects
         .iter()
         .flat_map(|Objects { kind, found }| found.iter().flatten().map(move |object| (kind, object)))
-        .filter(|(_, object)| standing::has_finalizer(object))
+        .filter(|(_, object)| has_finalizer(&object.metadata))
         .map(|(kind, object)| named(kind, object))
         .collect();
     if !nobody || held.is_empty() {

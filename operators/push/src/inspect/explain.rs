@@ -16,7 +16,6 @@ use crate::{
     config::Config,
     desired::Wanted,
     object::{Kind, ObjectRef},
-    policy::cluster_prefix,
     record::{Record, SYNCED},
     spec::{Choice, DeletionPolicy, PushSpec, UpdatePolicy},
 };
@@ -92,15 +91,16 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
         Err(failure) => return format!("not known: {failure}"),
     };
     let whose = format!("{}/{}", operator.installation.namespace, operator.installation.name);
-    let rules = &operator.config.push.allow_path;
+    let options = &operator.config.push;
+    let rules = &options.allow_path;
     if rules.is_empty() {
         return format!("yes; {whose} has no --allow-path and so allows all");
     }
     let Some(push) = push else { return "not known".to_owned() };
-    let place = Place { namespace: &key.namespace, name: &key.name, cluster: operator.config.push.cluster() };
+    let place = Place { namespace: &key.namespace, name: &key.name, cluster: options.cluster() };
     let mut allowing: Vec<String> = Vec::new();
     for target in push.wanted.targets() {
-        let Some(location) = location(push, operator.config.push.cluster(), target) else {
+        let Some(location) = location(push, &options.prefix(), target) else {
             return "no: that is not a path".to_owned();
         };
         let rule: Option<&Rule> = rules.iter().find(|rule| is_allowed(std::slice::from_ref(*rule), &place, &location));
@@ -117,10 +117,9 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
 }
 
 /// Returns the location of a path without asking Vault: an engine `secret`, or one with `data/` in the path, counts as version 2.
-fn location(push: &Push, cluster: Option<&str>, target: &str) -> Option<Location> {
-    let prefix = cluster_prefix(cluster);
-    let path = push.path(&prefix, target).ok()?;
-    let mount = push.spec.engine.claimed(&prefix).unwrap_or_else(|| Mount::guess(&path));
+fn location(push: &Push, prefix: &str, target: &str) -> Option<Location> {
+    let path = push.path(prefix, target).ok()?;
+    let mount = push.spec.engine.claimed(prefix).unwrap_or_else(|| Mount::guess(&path));
     mount.location(&path).ok()
 }
 

@@ -6,9 +6,9 @@ use kube::{ResourceExt, core::DynamicObject};
 
 use super::spec_of;
 use crate::{
-    annotations::{FINALIZER, PATH, STATUS, SYNC_NOW},
+    annotations::{PATH, STATUS, SYNC_NOW},
     messages,
-    object::{Kind, ObjectRef},
+    object::{Kind, ObjectRef, has_finalizer},
     reasons,
     record::{PENDING, Record, SYNCED, Written},
     vault_push::VaultPushStatus,
@@ -26,17 +26,12 @@ pub fn record_of(object: &DynamicObject) -> Option<Record> {
     Some(Record::from(status)).filter(|record| record.uid == uid)
 }
 
-/// Whether it would stay until its paths are cleared.
-pub(super) fn has_finalizer(object: &DynamicObject) -> bool {
-    object.finalizers().iter().any(|known| known == FINALIZER)
-}
-
 /// Returns the state of an object. `None` if it has no request and nothing is left to be cleared.
 pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standing> {
     let metadata = &object.metadata;
     let record = record_of(object);
     let spec = spec_of(key, object);
-    if spec.is_none() && record.is_none() && !has_finalizer(object) {
+    if spec.is_none() && record.is_none() && !has_finalizer(metadata) {
         return None;
     }
     let paths = record.iter().flat_map(|record| &record.paths).map(|(path, written)| place(path, written)).collect();
@@ -48,47 +43,36 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
         let message = Some(message.unwrap_or(waits));
         return Some(Standing { since: Some(deleted.0), ..standing("Deleting", Grade::Waiting, message) });
     }
-    let says = |what: String| Some(what);
-    Some(match (spec, record) {
-        (None, _) => standing(
-            "Clearing",
-            Grade::Waiting,
-            says(format!("{PATH} was removed; the written paths are to be cleared")),
-        ),
-        (Some(Err(invalid)), _) => {
+    let Some(spec) = spec else {
+        let why = format!("{PATH} was removed; the written paths are to be cleared");
+        return Some(standing("Clearing", Grade::Waiting, Some(why)));
+    };
+    let spec = match spec {
+        Ok(spec) => spec,
+        Err(invalid) => {
             let Statement { reason, text, .. } = messages::invalid(&invalid);
-            standing(reason, Grade::Wrong, Some(text))
+            return Some(standing(reason, Grade::Wrong, Some(text)));
         }
-        (Some(Ok(_)), None) => standing(PENDING, Grade::Waiting, says("the operator has not seen it yet".to_owned())),
-        (Some(Ok(_)), Some(record)) if record.generation.is_some() && record.generation != metadata.generation => {
-            standing(
-                PENDING,
-                Grade::Waiting,
-                says("it has changed, and the operator has not handled the change yet".to_owned()),
-            )
+    };
+    let waits = |why: &str| (PENDING, Grade::Waiting, Some(why.to_owned()));
+    let (state, grade, message) = match &record {
+        None => waits("the operator has not seen it yet"),
+        Some(record) if record.generation.is_some() && record.generation != metadata.generation => {
+            waits("it has changed, and the operator has not handled the change yet")
         }
-        (Some(Ok(spec)), Some(record)) => match (&*record.state, spec.paused) {
-            (reasons::PAUSED, true) => standing(reasons::PAUSED, Grade::Paused, message),
-            (reasons::PAUSED, false) => standing(
-                PENDING,
-                Grade::Waiting,
-                says("it was resumed, and the operator has not handled that yet".to_owned()),
-            ),
-            (_, true) => standing(
-                PENDING,
-                Grade::Waiting,
-                says("it was paused, and the operator has not handled that yet".to_owned()),
-            ),
-            (SYNCED, false) if record.answered != spec.sync_now && spec.sync_now.is_some() => standing(
-                PENDING,
-                Grade::Waiting,
-                says(format!("{SYNC_NOW} is set, and the operator has not handled it yet")),
-            ),
-            (SYNCED, false) => standing(SYNCED, Grade::InStep, message),
-            (PENDING, false) => standing(PENDING, Grade::Waiting, says("the operator is working on it".to_owned())),
-            (state, false) => standing(state, Grade::Wrong, message),
+        Some(record) => match (&*record.state, spec.paused) {
+            (reasons::PAUSED, true) => (reasons::PAUSED, Grade::Paused, message),
+            (reasons::PAUSED, false) => waits("it was resumed, and the operator has not handled that yet"),
+            (_, true) => waits("it was paused, and the operator has not handled that yet"),
+            (SYNCED, false) if record.answered != spec.sync_now && spec.sync_now.is_some() => {
+                waits(&format!("{SYNC_NOW} is set, and the operator has not handled it yet"))
+            }
+            (SYNCED, false) => (SYNCED, Grade::InStep, message),
+            (PENDING, false) => waits("the operator is working on it"),
+            (state, false) => (state, Grade::Wrong, message),
         },
-    })
+    };
+    Some(standing(state, grade, message))
 }
 
 fn place(path: &str, written: &Written) -> Place {
@@ -109,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::annotations::PAUSE;
+    use crate::annotations::{FINALIZER, PAUSE};
 
     fn object(annotations: &[(&str, &str)]) -> DynamicObject {
         let mut object = DynamicObject::new("a", &Kind::Deployment.resource());

@@ -1,6 +1,9 @@
 //! The metrics as a scrape shows them.
 
+use std::sync::Arc;
+
 use konverge_runtime::metrics::MOST_SERIES;
+use konverge_vault::SecretPath;
 use prometheus_client::encoding::text::encode;
 
 use super::*;
@@ -70,16 +73,13 @@ fn the_originals_metrics_have_its_names_and_labels() {
 #[test]
 fn ours_count_what_happened() {
     let text = scraped(|metrics| {
-        metrics.read();
-        metrics.wrote();
-        metrics.deleted();
-        metrics.delete_failed();
-        metrics.drifted();
-        metrics.adopted();
-        metrics.conflicted();
+        let Ours { reads, writes, deletes, delete_errors, drift, adoptions, conflicts, .. } = &metrics.ours;
+        for counter in [reads, writes, deletes, delete_errors, drift, adoptions, conflicts] {
+            counter.inc();
+        }
         metrics.orphans(2);
         metrics.oldest_look(Duration::from_secs(90));
-        metrics.propagated(Duration::from_secs(1));
+        metrics.ours.propagation.observe(1.0);
         metrics.reasons().moved(None, Some("Synced"));
     });
     assert_has(
@@ -129,4 +129,29 @@ fn w19_there_are_no_more_series_than_a_scrape_can_bear() {
         r#"vault_sync_operator_secret_key_missing_errors_total{namespace="other",secret_name="other",key="other"} 2"#;
     assert_has(&text, &[other]);
     assert_eq!(text.lines().filter(|line| line.contains("key_missing_errors_total{")).count(), MOST_SERIES + 1);
+}
+
+#[test]
+fn errors_by_what_happened_and_not_by_their_words() {
+    let what = || "write secret/data/network/404/permission denied".to_owned();
+    let address = || Arc::<str>::from("https://vault");
+    let cause = || "invalid path".to_owned();
+    let sealed = VaultError::Sealed { what: what(), address: address() };
+    let refused = VaultError::LoginRefused { status: 400, cause: cause() };
+    let login = |source| VaultError::Login { how: "AppRole".into(), source: Arc::new(source) };
+    for (error, expected) in [
+        (login(refused), "auth_failed"),
+        (login(sealed), "connection_failed"),
+        (VaultError::Credential { what: "token", path: None, cause: cause() }, "auth_failed"),
+        (VaultError::Denied { what: what(), capability: "update", cause: cause() }, "permission_denied"),
+        (VaultError::Path(SecretPath::parse("..").unwrap_err()), "invalid_path"),
+        (VaultError::NoMount { what: what() }, "invalid_path"),
+        (VaultError::UnknownMount { what: what() }, "invalid_path"),
+        (VaultError::Deadline { what: what(), address: address(), limit: Duration::ZERO }, "connection_failed"),
+        (VaultError::Limited { what: what(), retry_after: None }, "connection_failed"),
+        (VaultError::Rejected { what: what(), status: 400, cause: cause() }, "unknown"),
+        (VaultError::Conflict { what: what() }, "unknown"),
+    ] {
+        assert_eq!(category(&error), expected, "{error}");
+    }
 }

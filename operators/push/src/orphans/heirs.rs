@@ -7,6 +7,7 @@ use konverge_vault::{Deletion, Location, Owner};
 
 use crate::{
     bindings::{Bindings, Share, key_of},
+    messages,
     object::ObjectRef,
     plan::Claim,
     record::Written,
@@ -22,6 +23,8 @@ pub(crate) struct GonePath<'a> {
     pub(crate) written: &'a Written,
     /// The content that an unfinished write would have made.
     pub(crate) unfinished: Unfinished<'a>,
+    /// The content, for the log.
+    pub(crate) what: &'static str,
 }
 
 /// Clears paths of objects that are gone.
@@ -30,8 +33,8 @@ pub(crate) struct GonePath<'a> {
 /// are no marks, the content of another program looks the same.
 #[derive(Clone)]
 pub(crate) struct Heirs {
-    store: Store,
-    bindings: Arc<Bindings>,
+    pub(super) store: Store,
+    pub(super) bindings: Arc<Bindings>,
     queue: Queue<ObjectRef>,
 }
 
@@ -42,13 +45,12 @@ impl Heirs {
 
     /// Clears the path. No object takes it over meanwhile, not even one with the same name. Then wakes the objects that waited for it.
     pub(crate) async fn clear(&self, gone: &GonePath<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
-        let GonePath { key, owner, location, written, unfinished } = gone;
+        let GonePath { key, owner, location, written, unfinished, what } = gone;
         let Some(location) = &self.store.recorded(location).await? else { return Ok(Cleared::Nothing) };
         // No object's name has a blank in it.
         let claimant = ObjectRef { name: format!("{} (gone)", key.name), ..(*key).clone() };
         let path = location.to_string();
-        let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
-        let heir = self.bindings.claim(&claimant, &path, share).err();
+        let heir = self.bindings.claim(&claimant, &path, Share::of(written)).err();
         let mut claimed = vec![path.clone()];
         let mut own = (*written).clone();
         for name in written.keys.iter().flatten().chain(&written.pending) {
@@ -66,6 +68,13 @@ impl Heirs {
         };
         let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true };
         let cleared = self.store.clear(&cleanup, deletion).await;
+        match cleared {
+            Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared {what}"),
+            Ok(Cleared::Unknown) => {
+                tracing::warn!(object = %key, path, "{}", messages::unknown(std::slice::from_ref(&path)).text);
+            }
+            Ok(Cleared::Nothing) | Err(_) => {}
+        }
         if let Some(heir) = &heir {
             // It may have looked, or even written and marked, while this deletion was under way.
             self.bindings.doubt(heir);

@@ -1,86 +1,57 @@
 //! The finalizer of an object that is deleted or requests nothing any more: its paths are cleared, then it is released.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use konverge_apply::{Statement, ledger::deleting_for};
 use konverge_core::error::in_one_line;
 use konverge_runtime::Action;
 use konverge_vault::{Content, Deletion, Location, Owner};
-use kube::Client;
 use tokio::time::timeout;
 
 use super::{
-    Parts, owner,
-    path_claims::{Locations, PathClaims, Prepared},
-    reporter::Reporter,
-    secret_reader::{SecretBatches, SecretReader},
+    Parts, Pusher, owner,
+    path_claims::{ClearedPaths, Locations},
+    secret_reader::Targets,
 };
 use crate::{
-    bindings::{Binding, Bindings, ParsedSpec},
+    bindings::{Binding, ParsedSpec},
     content::Target,
     error::{Doing, PushError},
-    journal::Journal,
-    ledger::Ledger,
     messages,
-    metrics::Metrics,
     object::ObjectRef,
-    orphans::{Orphan, Orphans},
+    orphans::{CONFIG_MAP, Orphan},
     plan::Claim,
-    policy::Policy,
     record::{Record, Written},
     spec::DeletionPolicy,
-    store::{Cleanup, ClearError, Cleared, Store, Unfinished},
+    store::{Cleanup, ClearError, Cleared, Unfinished},
 };
 
 /// Content that stays loses its mark, so that others can have the path. The run tries that for this long.
 const UNMARK_WITHIN: Duration = Duration::from_secs(2);
 
-/// Clears and releases objects.
-pub(super) struct Finalizer {
-    client: Client,
-    reader: SecretReader,
-    store: Store,
-    ledger: Ledger,
-    journal: Journal,
-    orphans: Orphans,
-    claims: PathClaims,
-    reporter: Reporter,
-    bindings: Arc<Bindings>,
-    metrics: Metrics,
-    policy: Arc<Policy>,
+/// Clears and releases one object.
+pub(super) struct Finalizer<'a> {
+    pub(super) pusher: &'a Pusher,
+    pub(super) key: &'a ObjectRef,
+    pub(super) binding: &'a Binding,
 }
 
-impl Finalizer {
-    pub(super) fn new(parts: Parts, reader: SecretReader, claims: PathClaims, reporter: Reporter) -> Self {
-        Self {
-            reader,
-            store: parts.store,
-            ledger: Ledger::new(parts.client.clone()),
-            client: parts.client,
-            journal: parts.journal,
-            orphans: parts.orphans,
-            claims,
-            reporter,
-            bindings: parts.bindings,
-            metrics: parts.metrics,
-            policy: parts.policy,
-        }
-    }
-
+impl Finalizer<'_> {
     /// Clears the paths of the object and releases it.
-    pub(super) async fn finalize(&self, key: &ObjectRef, binding: &Binding) -> Result<Action, PushError> {
+    pub(super) async fn finalize(&self) -> Result<Action, PushError> {
+        let Self { pusher, key, binding } = self;
         if !binding.finalizer && binding.record.is_none() {
-            self.forget(key, binding);
+            self.forget();
             return Ok(Action::Done);
         }
         let recorded = match &binding.record {
             Some(record) => Ok(record.clone()),
-            None => self.record_of_original(key, binding).await,
+            None => self.record_of_original().await,
         };
         let (record, cleared) = match recorded {
             Ok(record) => {
-                let cleared = self.clear_all(key, binding, &record).await;
+                let cleared = self.clear_all(&record).await;
                 (record, cleared)
             }
             // Without an answer of Vault, the location of the path is unknown.
@@ -89,36 +60,41 @@ impl Finalizer {
         let statements = match cleared.map_err(|error| error.when(Doing::Clear)) {
             Ok(statements) => statements,
             Err(error @ (PushError::Vault { .. } | PushError::Read { .. } | PushError::Slow { .. }))
-                if self.is_overdue(key, binding).await =>
+                if self.is_overdue().await =>
             {
-                vec![self.leave_behind(key, binding, &record, &error).await?]
+                vec![self.leave_behind(&record, &error).await?]
             }
             Err(error) => return Err(error),
         };
         if !statements.is_empty() {
-            self.reporter.say(key, binding, None, statements);
+            pusher.reporter.say(key, binding, None, statements);
         }
-        self.ledger.erase(key, &binding.uid).await?;
-        self.journal.resolve(key);
-        self.forget(key, binding);
+        pusher.records.ledger.erase(key, &binding.uid).await?;
+        self.parts().journal.resolve(key);
+        self.forget();
         Ok(Action::Done)
     }
 
+    fn parts(&self) -> &Parts {
+        &self.pusher.parts
+    }
+
     /// Forgets the object, and wakes the objects that waited for its paths or its name.
-    fn forget(&self, key: &ObjectRef, binding: &Binding) {
-        if let Some(waiting) = self.bindings.cleared(key, &binding.uid) {
-            self.metrics.forget(key);
-            self.claims.wake(waiting);
+    fn forget(&self) {
+        if let Some(waiting) = self.parts().bindings.cleared(self.key, &self.binding.uid) {
+            self.parts().metrics.forget(self.key);
+            self.pusher.claims.wake(waiting);
         }
     }
 
     /// Returns a record for an object that has the finalizer and no record: the original operator wrote it, to the paths that the object names.
-    async fn record_of_original(&self, key: &ObjectRef, binding: &Binding) -> Result<Record, PushError> {
+    async fn record_of_original(&self) -> Result<Record, PushError> {
+        let Self { pusher, key, binding } = self;
         let mut record = binding.new_record(Timestamp::now());
         if let ParsedSpec::Push(push) = &binding.spec {
-            let push = &*self.reader.resolve(key, push).await?;
-            record.deletion = push.spec.deletion.unwrap_or(self.policy.deletion);
-            let prepared = self.claims.prepare(key, push, &mut Vec::new()).await?;
+            let push = &*pusher.reader.resolve(key, push).await?;
+            record.deletion = self.deletion(&record);
+            let prepared = pusher.claims.prepare(key, push, &mut Vec::new()).await?;
             for location in prepared.iter().flat_map(|prepared| prepared.locations.values()) {
                 record.paths.insert(location.to_string(), Written::intended(location));
             }
@@ -127,36 +103,33 @@ impl Finalizer {
     }
 
     /// Clears all paths. Returns the statements about that.
-    async fn clear_all(
-        &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        record: &Record,
-    ) -> Result<Vec<Statement>, PushError> {
-        let owner = owner(&self.store, key, &binding.uid).await?;
-        let deletion = self.deletion(binding, record).in_vault();
+    async fn clear_all(&self, record: &Record) -> Result<Vec<Statement>, PushError> {
+        let Self { pusher, key, binding } = self;
+        let owner = owner(&self.parts().store, key, &binding.uid).await?;
+        let deletion = self.deletion(record).in_vault();
         if deletion.is_none() && binding.deleting.is_some() {
-            self.unmark_all(key, binding, record, &owner).await?;
+            self.unmark_all(record, &owner).await?;
             return Ok(Vec::new());
         }
         let mut left = self.locate(record).await?;
         let is_unfinished = |written: &Written| !written.written || !written.pending.is_empty();
         let push = match &binding.spec {
             ParsedSpec::Push(push) if record.paths.values().any(is_unfinished) => {
-                Some(self.reader.resolve(key, push).await?)
+                Some(pusher.reader.resolve(key, push).await?)
             }
             _ => None,
         };
+        // The content that unfinished writes would have made comes batch by batch.
         let mut unfinished = None;
         if let Some(push) = push.as_deref()
-            && let Some(prepared) = self.claims.prepare(key, push, &mut Vec::new()).await?
+            && let Some(prepared) = pusher.claims.prepare(key, push, &mut Vec::new()).await?
         {
-            unfinished = Some(UnfinishedWrites::new(self.reader.batches(key, push), prepared));
+            unfinished = Some((pusher.reader.batches(key, push), prepared.locations));
         }
-        let (mut cleared, mut unknown) = (Vec::new(), Vec::new());
+        let mut paths = ClearedPaths::default();
         while !left.is_empty() {
             let made = match &mut unfinished {
-                Some(unfinished) => unfinished.next().await?,
+                Some((batches, locations)) => batches.next().await?.map(|targets| contents(targets, locations)),
                 None => None,
             };
             // Paths that are in no batch come last.
@@ -166,24 +139,19 @@ impl Finalizer {
             for (location, written) in left.extract_if(.., |path| is_next(path)) {
                 let text = location.to_string();
                 let content = made.as_ref().and_then(|made| made.get(&text)).filter(|_| !written.left);
-                match self.clear_one(key, &location, written, (&owner, content, deletion)).await? {
-                    Cleared::Deleted => cleared.push(text),
-                    Cleared::Unknown => unknown.push(text),
-                    Cleared::Nothing => {}
-                }
+                let cleared = self.clear_one(&location, written, (&owner, content, deletion)).await?;
+                paths.note(text, cleared);
             }
         }
-        let cleared = (!cleared.is_empty()).then(|| messages::cleared(&cleared));
-        let unknown = (!unknown.is_empty()).then(|| messages::unknown(&unknown));
-        Ok(cleared.into_iter().chain(unknown).collect())
+        Ok(paths.statements(messages::cleared).collect())
     }
 
     /// Resolves the locations of a record. A location that cannot hold a secret is left out, because nothing was ever written there.
     async fn locate<'a>(&self, record: &'a Record) -> Result<Vec<(Location, &'a Written)>, PushError> {
         let mut located = Vec::new();
         for (location, written) in record.locations() {
-            let recorded = self.store.recorded(&location);
-            let location = within(self.limit(), &location.to_string(), recorded).await??;
+            let recorded = self.parts().store.recorded(&location);
+            let location = self.within_limit(&location, recorded).await??;
             located.extend(location.map(|location| (location, written)));
         }
         Ok(located)
@@ -192,52 +160,48 @@ impl Finalizer {
     /// Clears one path, whose unfinished write would have made this content.
     async fn clear_one(
         &self,
-        key: &ObjectRef,
         location: &Location,
         written: &Written,
         (owner, content, deletion): (&Owner, Option<&Content>, Option<Deletion>),
     ) -> Result<Cleared, PushError> {
-        let text = location.to_string();
-        let claim = self.claims.claim(key, location, written);
+        let Self { pusher, key, .. } = self;
+        let claim = pusher.claims.claim(key, location, written);
         let unfinished = content.map_or(Unfinished::Unknown, Unfinished::Made);
         let cleanup = Cleanup { location, owner, written, claim, unfinished, gone: false };
-        let cleared = within(self.limit(), &text, self.store.clear(&cleanup, deletion)).await??;
-        self.claims.warn_sharers(key, &text, written, cleared);
+        let cleared = self.within_limit(location, self.parts().store.clear(&cleanup, deletion)).await??;
+        let text = location.to_string();
+        pusher.claims.warn_sharers(key, &text, written, cleared);
         if cleared == Cleared::Deleted {
             tracing::info!(object = %key, path = text, "deleted");
         }
         Ok(cleared)
     }
 
-    /// The longest time for one request.
-    fn limit(&self) -> Duration {
-        self.policy.deadline.shortest()
+    /// Limits one request about a location. Vault may take longer than a deletion may wait.
+    async fn within_limit<T>(&self, location: &Location, work: impl Future<Output = T>) -> Result<T, PushError> {
+        let limit = self.parts().policy.deadline().shortest();
+        timeout(limit, work).await.map_err(|_| PushError::Slow { location: location.to_string(), limit })
     }
 
     /// How the object's paths are cleared: as the object says, even if the rest of it is invalid. If it says nothing, as it said when the
     /// operator wrote the paths.
-    fn deletion(&self, binding: &Binding, record: &Record) -> DeletionPolicy {
-        match &binding.spec {
-            ParsedSpec::Push(push) => push.spec.deletion.unwrap_or(self.policy.deletion),
+    fn deletion(&self, record: &Record) -> DeletionPolicy {
+        match &self.binding.spec {
+            ParsedSpec::Push(push) => push.spec.deletion.unwrap_or(self.parts().policy.default_deletion_policy),
             ParsedSpec::Invalid(_, said) | ParsedSpec::Nothing(said) => said.unwrap_or(record.deletion),
         }
     }
 
     /// Takes our marks away, so that others can have the paths. The object waits only a moment for that. A path that is still marked then
     /// loses its mark later.
-    async fn unmark_all(
-        &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        record: &Record,
-        owner: &Owner,
-    ) -> Result<(), PushError> {
+    async fn unmark_all(&self, record: &Record, owner: &Owner) -> Result<(), PushError> {
+        let store = &self.parts().store;
         let unmark = async {
             for (location, written) in record.locations() {
-                let Some(location) = self.store.recorded(&location).await? else { continue };
+                let Some(location) = store.recorded(&location).await? else { continue };
                 let (claim, unfinished) = (Claim::Intended, Unfinished::Unknown);
                 let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false };
-                self.store.clear(&cleanup, None).await?;
+                store.clear(&cleanup, None).await?;
             }
             Ok::<_, ClearError>(())
         };
@@ -245,58 +209,55 @@ impl Finalizer {
             Ok(Ok(())) => Ok(()),
             Ok(Err(ClearError::LeadershipLost)) => Err(PushError::LeadershipLost),
             Ok(Err(ClearError::Vault(_))) | Err(_) => {
-                tracing::warn!(object = %key, "what stays in Vault still carries its mark, because Vault does not serve");
-                self.remember(key, binding, record).await.map(drop)
+                tracing::warn!(object = %self.key, "what stays in Vault still carries its mark, because Vault does not serve");
+                self.remember(record).await.map(drop)
             }
         }
     }
 
     /// Whether the object has waited as long as the platform allows. A gone object waits for nothing if its paths can be listed as orphans, because
     /// another object may wait for its name.
-    async fn is_overdue(&self, key: &ObjectRef, binding: &Binding) -> bool {
+    async fn is_overdue(&self) -> bool {
+        let Self { key, binding, .. } = self;
         let has_paths = binding.record.as_ref().is_some_and(|record| !record.paths.is_empty());
-        if has_paths && self.bindings.has_escaped(key, &binding.uid) {
+        if has_paths && self.parts().bindings.has_escaped(key, &binding.uid) {
             return true;
         }
         let waited = deleting_for(binding.deleting, Timestamp::now());
-        binding.deleting.is_some() && self.policy.deadline.is_over(&self.client, &key.namespace, waited).await
+        let deadline = self.parts().policy.deadline();
+        binding.deleting.is_some() && deadline.is_over(&self.parts().client, &key.namespace, waited).await
     }
 
     /// Remembers the paths that are left behind, so that the operator clears them when Vault serves again.
-    async fn leave_behind(
-        &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        record: &Record,
-        error: &PushError,
-    ) -> Result<Statement, PushError> {
+    async fn leave_behind(&self, record: &Record, error: &PushError) -> Result<Statement, PushError> {
+        let Self { key, binding, .. } = self;
         let (paths, remembered) = match &binding.spec {
             // As long as the engine is unknown, only the requested path is known.
             ParsedSpec::Push(push) if record.paths.is_empty() => {
-                (vec![format!("{}{}", self.policy.prefix(), push.spec.path)], false)
+                (vec![format!("{}{}", self.parts().policy.prefix(), push.spec.path)], false)
             }
-            _ => (record.paths.keys().cloned().collect(), self.remember(key, binding, record).await?),
+            _ => (record.paths.keys().cloned().collect(), self.remember(record).await?),
         };
         tracing::warn!(object = %key, paths = ?paths, "content of the object stays in Vault, because clearing it failed: {}", in_one_line(error));
-        let is_gone = self.bindings.has_escaped(key, &binding.uid);
+        let is_gone = self.parts().bindings.has_escaped(key, &binding.uid);
         let how = if is_gone {
             "the API server deleted the object despite its finalizer"
         } else {
             "released after its deadline"
         };
-        Ok(messages::released(how, &paths, error, remembered.then(|| self.orphans.name())))
+        Ok(messages::released(how, &paths, error, remembered.then_some(CONFIG_MAP)))
     }
 
     /// Remembers the paths that are left behind. Returns `false` if that is impossible.
-    async fn remember(&self, key: &ObjectRef, binding: &Binding, record: &Record) -> Result<bool, PushError> {
-        let deletion = self.deletion(binding, record);
-        let mut left = Record { uid: binding.uid.clone(), deletion, ..record.clone() };
+    async fn remember(&self, record: &Record) -> Result<bool, PushError> {
+        let Self { pusher, key, binding } = self;
+        let mut left = Record { uid: binding.uid.clone(), deletion: self.deletion(record), ..record.clone() };
         for (location, written) in record.locations() {
-            let counts = self.claims.claim(key, &location, written) != Claim::Intended;
+            let counts = pusher.claims.claim(key, &location, written) != Claim::Intended;
             let (written, begun) = (written.clone(), written.begun.filter(|_| counts));
             left.paths.insert(location.to_string(), Written { written: written.written && counts, begun, ..written });
         }
-        match self.orphans.add(&Orphan::new(key, left)).await {
+        match self.parts().orphans.add(&Orphan::new(key, left)).await {
             // The log and the event name the paths.
             Err(error) if error.is_final() => {
                 let paths: Vec<&String> = record.paths.keys().collect();
@@ -308,35 +269,11 @@ impl Finalizer {
     }
 }
 
-/// The content that unfinished writes would have made, batch by batch.
-struct UnfinishedWrites<'a> {
-    batches: SecretBatches<'a>,
-    locations: Locations,
-    is_first: bool,
-}
-
-impl<'a> UnfinishedWrites<'a> {
-    fn new(batches: SecretBatches<'a>, prepared: Prepared) -> Self {
-        Self { batches, locations: prepared.locations, is_first: true }
-    }
-
-    /// The content of the next paths. `None` after the last batch.
-    async fn next(&mut self) -> Result<Option<BTreeMap<String, Content>>, PushError> {
-        if self.batches.is_over() && !std::mem::take(&mut self.is_first) {
-            return Ok(None);
-        }
-        self.is_first = false;
-        let targets = self.batches.next().await?;
-        let located = |(target, desired): (String, Target)| match desired {
-            Target::Content(made) => Some((self.locations.get(&target)?.to_string(), made.content)),
-            Target::Keep(_) => None,
-        };
-        Ok(Some(targets.into_iter().filter_map(located).collect()))
-    }
-}
-
-/// Limits one request. Vault may take longer than a deletion may wait.
-async fn within<T>(limit: Duration, location: &str, work: impl Future<Output = T>) -> Result<T, PushError> {
-    let slow = |_| PushError::Slow { location: location.to_owned(), limit };
-    timeout(limit, work).await.map_err(slow)
+/// The content of each location.
+fn contents(targets: Targets, locations: &Locations) -> BTreeMap<String, Content> {
+    let located = |(target, desired): (String, Target)| match desired {
+        Target::Content(made) => Some((locations.get(&target)?.to_string(), made.content)),
+        Target::Keep(_) => None,
+    };
+    targets.into_iter().filter_map(located).collect()
 }

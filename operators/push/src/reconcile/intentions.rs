@@ -3,22 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use konverge_core::error::in_one_line;
-use konverge_runtime::{Action, Priority, Queue};
-use kube::{Api, Client, ResourceExt, core::DynamicObject};
+use konverge_runtime::{Action, Priority};
+use kube::{Api, ResourceExt, core::DynamicObject};
 
-use super::{Parts, owner, pace::LOOK_AGAIN, path_claims::Prepared, secret_reader::Targets};
+use super::{Parts, SyncRun, owner, pace::LOOK_AGAIN, secret_reader::Targets};
 use crate::{
-    annotations::{FINALIZER, PATH, STATUS},
-    bindings::{Binding, Bindings, Push, Verified},
+    annotations::{PATH, STATUS},
+    bindings::{Binding, Verified},
     content::Target,
     error::PushError,
-    journal::{Intention, Journal},
-    messages,
-    object::{Kind, ObjectRef},
+    journal::Intention,
+    object::{Kind, ObjectRef, has_finalizer},
     orphans::{GonePath, Heirs},
     record::Record,
     spec::UpdatePolicy,
-    store::{Cleared, Store},
     watch::{JOURNAL, WAITED},
 };
 
@@ -32,66 +30,43 @@ pub(super) const NOTE_LATER: Duration = Duration::from_millis(250);
 const NOTE_BY: Duration = Duration::from_secs(10);
 
 /// Reads and writes the journal of intentions, and takes over those of earlier processes.
-#[derive(Clone)]
 pub(super) struct Intentions {
-    client: Client,
-    journal: Journal,
-    store: Store,
+    parts: Arc<Parts>,
     heirs: Heirs,
-    bindings: Arc<Bindings>,
-    queue: Queue<ObjectRef>,
 }
 
 impl Intentions {
-    pub(super) fn new(parts: &Parts) -> Self {
-        Self {
-            client: parts.client.clone(),
-            journal: parts.journal.clone(),
-            store: parts.store.clone(),
-            heirs: Heirs::new(parts.store.clone(), Arc::clone(&parts.bindings), parts.queue.clone()),
-            bindings: Arc::clone(&parts.bindings),
-            queue: parts.queue.clone(),
-        }
+    pub(super) fn new(parts: &Arc<Parts>) -> Self {
+        let heirs = Heirs::new(parts.store.clone(), Arc::clone(&parts.bindings), parts.queue.clone());
+        Self { parts: Arc::clone(parts), heirs }
     }
 
     /// Queues all objects with an intention of an earlier process. No run does anything before these are known, and before the name is known
     /// under which the operator marks its paths.
     pub(super) async fn recall(&self) -> Result<(), PushError> {
-        self.store.identify().await.map_err(PushError::unidentified)?;
-        self.queue.add_all(self.journal.recall().await?, Priority::Normal, JOURNAL);
+        self.parts.store.identify().await.map_err(PushError::unidentified)?;
+        self.parts.queue.add_all(self.parts.journal.recall().await?, Priority::Normal, JOURNAL);
         Ok(())
-    }
-
-    /// The intentions of the object, and of earlier objects with its name.
-    pub(super) fn of(&self, key: &ObjectRef) -> Vec<Intention> {
-        self.journal.about(key)
     }
 
     /// Writes to the journal what is about to be written for an object that bears no record, if that saves time. Returns `false` if it does
     /// not, or if the journal cannot be used.
-    pub(super) async fn note(
-        &self,
-        key: &ObjectRef,
-        binding: &Binding,
-        record: &Record,
-        push: &Push,
-        prepared: &Prepared,
-        targets: &Targets,
-    ) -> Result<bool, PushError> {
+    pub(super) async fn note(&self, run: &SyncRun<'_>, record: &Record, targets: &Targets) -> Result<bool, PushError> {
+        let SyncRun { key, push, prepared, binding, .. } = run;
         let is_new = binding.record.is_none() && !binding.finalizer;
-        let saves_time = is_new && push.spec.update != UpdatePolicy::Merge && self.queue.is_crowded(CROWD);
+        let saves_time = is_new && push.spec.update != UpdatePolicy::Merge && self.parts.queue.is_crowded(CROWD);
         let contents = prepared.locations.iter().filter_map(|(target, location)| match targets.get(target) {
             Some(Target::Content(made)) => Some((location, &made.content)),
             Some(Target::Keep(_)) | None => None,
         });
-        Ok(self.journal.intend(key, record, contents, saves_time).await?)
+        Ok(self.parts.journal.intend(key, record, contents, saves_time).await?)
     }
 
     /// Whether the record of an object in sync can wait: the journal has had it for a short time, and many other objects run or wait.
     pub(super) fn can_wait(&self, key: &ObjectRef, binding: &Binding, verified: &Verified) -> bool {
-        self.journal.speaks_of(key)
+        self.parts.journal.speaks_of(key)
             && verified.looked.elapsed() < NOTE_BY
-            && self.queue.is_crowded(CROWD)
+            && self.parts.queue.is_crowded(CROWD)
             && binding.unrecorded().is_some()
     }
 
@@ -101,7 +76,7 @@ impl Intentions {
         let is_recorded = binding.record.is_some();
         for intention in intentions {
             if !is_recorded || intention.record().uid != binding.uid {
-                self.bindings.on_object(key, &binding.uid, |now| now.recall(intention.record()));
+                self.parts.bindings.on_object(key, &binding.uid, |now| now.recall(intention.record()));
                 binding.recall(intention.record());
             }
         }
@@ -118,67 +93,57 @@ impl Intentions {
             }
         }
         // The object may have gone while a run was claiming its paths. Nobody else would release them.
-        if self.bindings.get(key).is_none() {
-            self.queue.add_all(self.bindings.release_unwanted(key, |_| false), Priority::Normal, WAITED);
+        if self.parts.bindings.get(key).is_none() {
+            self.parts.queue.add_all(self.parts.bindings.release_unwanted(key, |_| false), Priority::Normal, WAITED);
         }
         for intention in intentions {
             self.clear_intended(key, intention).await?;
         }
-        self.journal.resolve(key);
+        self.parts.journal.resolve(key);
         Ok(Action::Done)
     }
 
     /// The uid of the object, if it exists and may request a push.
     async fn uid_if_requesting(&self, key: &ObjectRef) -> Result<Option<String>, PushError> {
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource());
+        let api =
+            Api::<DynamicObject>::namespaced_with(self.parts.client.clone(), &key.namespace, &key.kind.resource());
         let found = api.get_metadata_opt(&key.name).await;
-        let found = found.map_err(|source| PushError::Read { what: key.to_string(), source: Box::new(source) })?;
+        let found = found.map_err(|source| PushError::unreadable(key.to_string(), source))?;
         Ok(found
             .filter(|object| {
                 let annotations = object.annotations();
                 key.kind == Kind::VaultPush
                     || annotations.contains_key(PATH)
                     || annotations.contains_key(STATUS)
-                    || object.finalizers().iter().any(|known| known == FINALIZER)
+                    || has_finalizer(&object.metadata)
             })
             .and_then(|object| object.uid()))
     }
 
     /// Whether the object bears its record by now. Then its intentions have done their service and leave the journal.
     pub(super) fn are_over(&self, key: &ObjectRef) -> bool {
-        if !self.journal.speaks_of(key) {
+        if !self.parts.journal.speaks_of(key) {
             return true;
         }
-        let is_recorded = self.bindings.get(key).is_some_and(|now| now.bears_its_record());
+        let is_recorded = self.parts.bindings.get(key).is_some_and(|now| now.bears_its_record());
         if is_recorded {
-            self.journal.resolve(key);
+            self.parts.journal.resolve(key);
         }
         is_recorded
     }
 
-    /// The object's record has taken over the intentions of earlier objects with its name, unless it still has one of their paths.
-    pub(super) fn resolve_others(&self, key: &ObjectRef, record: &Record) {
-        self.journal.resolve_others(key, record);
-    }
-
     async fn clear_intended(&self, key: &ObjectRef, intention: &Intention) -> Result<(), PushError> {
         let record = intention.record();
-        let owner = owner(&self.store, key, &record.uid).await?;
+        let owner = owner(&self.parts.store, key, &record.uid).await?;
         let deletion = record.deletion.in_vault();
         for (location, written) in record.locations() {
             let path = location.to_string();
             let unfinished = intention.unfinished(&path);
-            let gone = GonePath { key, owner: &owner, location: &location, written, unfinished };
-            match self.heirs.clear(&gone, deletion).await {
-                Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared what was begun"),
-                Ok(Cleared::Unknown) => {
-                    tracing::warn!(object = %key, path, "{}", messages::unknown(std::slice::from_ref(&path)).text);
-                }
-                Ok(Cleared::Nothing) => {}
-                Err(error) => {
-                    tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
-                    return Err(error.into());
-                }
+            let gone =
+                GonePath { key, owner: &owner, location: &location, written, unfinished, what: "what was begun" };
+            if let Err(error) = self.heirs.clear(&gone, deletion).await {
+                tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
+                return Err(error.into());
             }
         }
         Ok(())

@@ -6,21 +6,19 @@ use std::{
 };
 
 use konverge_apply::Statement;
-use konverge_runtime::{Priority, Queue};
+use konverge_runtime::Priority;
 use konverge_vault::{Location, VaultError};
 
 use super::Parts;
 use crate::{
-    bindings::{Bindings, Push, Share, key_of},
+    bindings::{Push, Share, key_of},
     error::PushError,
     messages,
-    metrics::Metrics,
     object::ObjectRef,
     plan::Claim,
-    policy::Policy,
     record::Written,
     spec::UpdatePolicy,
-    store::{Cleared, Store},
+    store::Cleared,
     watch::WAITED,
 };
 
@@ -33,29 +31,42 @@ pub(super) struct Prepared {
     pub(super) locations: Locations,
     /// All locations that the object names, also refused ones.
     pub(super) named: BTreeSet<String>,
-    /// Locations that the object names but may not write or does not get. Their content stays.
-    pub(super) refused: BTreeSet<String>,
+    /// Whether the object may write all of them and gets them. The content of the others stays.
+    pub(super) is_complete: bool,
+}
+
+/// The paths that were cleared, and those whose content may be ours and stays.
+#[derive(Default)]
+pub(super) struct ClearedPaths {
+    deleted: Vec<String>,
+    unknown: Vec<String>,
+}
+
+impl ClearedPaths {
+    pub(super) fn note(&mut self, path: String, cleared: Cleared) {
+        match cleared {
+            Cleared::Deleted => self.deleted.push(path),
+            Cleared::Unknown => self.unknown.push(path),
+            Cleared::Nothing => {}
+        }
+    }
+
+    /// The statements about them. `deleted` makes that about the cleared ones.
+    pub(super) fn statements(self, deleted: impl FnOnce(&[String]) -> Statement) -> impl Iterator<Item = Statement> {
+        let deleted = (!self.deleted.is_empty()).then(|| deleted(&self.deleted));
+        let unknown = (!self.unknown.is_empty()).then(|| messages::unknown(&self.unknown));
+        deleted.into_iter().chain(unknown)
+    }
 }
 
 /// Checks boundaries and claims.
-#[derive(Clone)]
 pub(super) struct PathClaims {
-    store: Store,
-    bindings: Arc<Bindings>,
-    queue: Queue<ObjectRef>,
-    metrics: Metrics,
-    policy: Arc<Policy>,
+    parts: Arc<Parts>,
 }
 
 impl PathClaims {
-    pub(super) fn new(parts: &Parts) -> Self {
-        Self {
-            store: parts.store.clone(),
-            bindings: Arc::clone(&parts.bindings),
-            queue: parts.queue.clone(),
-            metrics: parts.metrics.clone(),
-            policy: Arc::clone(&parts.policy),
-        }
+    pub(super) fn new(parts: &Arc<Parts>) -> Self {
+        Self { parts: Arc::clone(parts) }
     }
 
     /// Resolves the paths of a push to locations, and claims those that the object may have. Returns `None` if a path is invalid, which
@@ -66,12 +77,12 @@ impl PathClaims {
         push: &Push,
         statements: &mut Vec<Statement>,
     ) -> Result<Option<Prepared>, PushError> {
-        let prefix = self.policy.prefix();
+        let prefix = self.parts.policy.prefix();
         let claimed = push.spec.engine.claimed(&prefix);
-        let mut prepared = Prepared { locations: Locations::new(), named: BTreeSet::new(), refused: BTreeSet::new() };
+        let mut prepared = Prepared { locations: Locations::new(), named: BTreeSet::new(), is_complete: true };
         for target in push.wanted.targets() {
             let location = match push.path(&prefix, target) {
-                Ok(path) => self.store.locate(&path, claimed.as_ref()).await,
+                Ok(path) => self.parts.store.locate(&path, claimed.as_ref()).await,
                 Err(error) => Err(VaultError::Path(error)),
             };
             let location = match location {
@@ -91,35 +102,34 @@ impl PathClaims {
             match self.refusal(key, push, &location) {
                 Some(refusal) => {
                     statements.push(refusal);
-                    prepared.refused.insert(location.to_string());
+                    prepared.is_complete = false;
                 }
                 None => drop(prepared.locations.insert(target.to_owned(), location)),
             }
         }
-        self.wake(self.bindings.release_unwanted(key, |location| prepared.named.contains(location)));
-        self.metrics.discovered(key, push.wanted.targets().len());
+        self.wake(self.parts.bindings.release_unwanted(key, |location| prepared.named.contains(location)));
+        self.parts.metrics.discovered(key, push.wanted.targets().len());
         Ok(Some(prepared))
     }
 
     /// Claims a location for the object. Returns why the object does not get it.
     fn refusal(&self, key: &ObjectRef, push: &Push, location: &Location) -> Option<Statement> {
         let text = location.to_string();
-        if !self.policy.allows(key, location) {
+        if !self.parts.policy.allows(key, location) {
             return Some(messages::not_allowed(&key.namespace, &text));
         }
         let share = if push.spec.update == UpdatePolicy::Merge { Share::Keys } else { Share::Whole };
-        let holder = self.bindings.claim(key, &text, share).err()?;
-        self.metrics.conflicted();
+        let holder = self.parts.bindings.claim(key, &text, share).err()?;
+        self.parts.metrics.ours.conflicts.inc();
         Some(messages::claimed(&text, &holder))
     }
 
     /// Returns how much the record of a location proves. It counts where the object may write and no other has the location. Elsewhere only
     /// the mark in Vault counts, because a user who may annotate an object may also have written the record.
     pub(super) fn claim(&self, key: &ObjectRef, location: &Location, written: &Written) -> Claim {
-        let share = if written.keys.is_some() { Share::Keys } else { Share::Whole };
         let counts = (written.written || written.begun.is_some())
-            && self.policy.allows(key, location)
-            && self.bindings.claim(key, &location.to_string(), share).is_ok();
+            && self.parts.policy.allows(key, location)
+            && self.parts.bindings.claim(key, &location.to_string(), Share::of(written)).is_ok();
         if counts { Claim::recorded(written) } else { Claim::Intended }
     }
 
@@ -128,24 +138,24 @@ impl PathClaims {
         for name in written.keys.iter().flatten().chain(&written.pending) {
             self.release_key(key, location, name);
         }
-        self.wake(self.bindings.release(key, location));
+        self.wake(self.parts.bindings.release(key, location));
     }
 
     /// Gives up one key of a location, and wakes the objects that waited for it.
     pub(super) fn release_key(&self, key: &ObjectRef, location: &str, name: &str) {
-        self.wake(self.bindings.release(key, &key_of(location, name)));
+        self.wake(self.parts.bindings.release(key, &key_of(location, name)));
     }
 
     /// Wakes the objects that share a location if all of it was deleted: the object had the last keys, and the others may have added keys at
     /// that moment.
     pub(super) fn warn_sharers(&self, key: &ObjectRef, location: &str, written: &Written, cleared: Cleared) {
         if written.keys.is_some() && cleared == Cleared::Deleted {
-            self.wake(self.bindings.doubt_sharers(key, location));
+            self.wake(self.parts.bindings.doubt_sharers(key, location));
         }
     }
 
     /// Wakes the objects that waited for a location.
     pub(super) fn wake(&self, waiting: impl IntoIterator<Item = ObjectRef>) {
-        self.queue.add_all(waiting, Priority::Normal, WAITED);
+        self.parts.queue.add_all(waiting, Priority::Normal, WAITED);
     }
 }

@@ -1,51 +1,34 @@
-//! Writing the paths of one object: compare, plan, write, mark.
+//! Writing the paths of one object: compare, plan, write, mark. In some of them, others have keys, too.
 
-mod merge;
-
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use konverge_apply::Statement;
-use konverge_core::{
-    digest::{ContentDigest, DigestKey},
-    error::in_one_line,
-};
-use konverge_vault::{Content, Expected, Found, Location, Owner, VaultError};
+use konverge_core::{digest::ContentDigest, error::in_one_line};
+use konverge_vault::{Content, Found, KvVersion, Location, VaultError};
 use tokio::time::Instant;
 
 use super::{
-    Parts,
+    Parts, SyncRun,
     path_claims::{PathClaims, Prepared},
     secret_reader::Targets,
     speculative_read::SpeculativeRead,
 };
 use crate::{
-    bindings::{Binding, Bindings, Push},
-    content::{Lack, Made, Target},
-    digest::digest,
+    bindings::{Share, key_of},
+    content::{Lack, Made, Target, digest},
     error::{Doing, PushError},
+    merge::{Merge, merge},
     messages,
-    metrics::Metrics,
     object::ObjectRef,
     plan::{Claim, Known, MARKED_WITHIN, Step, UNDISTURBED, plan, plan_once},
     record::{Record, Written},
     refusal::Refusal,
     spec::{ExistingPolicy, UpdatePolicy},
-    store::Store,
+    store::ATTEMPTS,
 };
-
-/// One run for one object, as far as it is known before its Secrets are read.
-pub(super) struct SyncRun<'a> {
-    pub(super) key: &'a ObjectRef,
-    pub(super) binding: &'a Binding,
-    pub(super) push: &'a Push,
-    pub(super) prepared: &'a Prepared,
-    /// The owner in the marks of this run.
-    pub(super) owner: Owner,
-    /// The record before the run.
-    pub(super) before: Option<&'a Record>,
-    /// Whether the run reads Vault also where nothing changed in the cluster.
-    pub(super) verify: bool,
-}
 
 /// The results of a run for all paths of an object.
 pub(super) struct SyncOutcome {
@@ -74,208 +57,232 @@ struct DesiredPath<'a> {
     known: Known,
 }
 
-/// Writes paths.
-pub(super) struct PathWriter {
-    store: Store,
-    claims: PathClaims,
-    bindings: Arc<Bindings>,
-    metrics: Metrics,
-    digest_key: Arc<DigestKey>,
-    /// How existing content without an owner is treated unless the object says.
-    existing: ExistingPolicy,
+/// Writes the paths of one run.
+pub(super) struct PathWriter<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) claims: &'a PathClaims,
+    pub(super) run: &'a SyncRun<'a>,
+    pub(super) outcome: &'a mut SyncOutcome,
 }
 
-impl PathWriter {
-    pub(super) fn new(parts: &Parts, claims: PathClaims) -> Self {
-        Self {
-            store: parts.store.clone(),
-            claims,
-            bindings: Arc::clone(&parts.bindings),
-            metrics: parts.metrics.clone(),
-            digest_key: Arc::clone(&parts.digest_key),
-            existing: parts.policy.existing,
-        }
-    }
-
+impl PathWriter<'_> {
     /// Writes each of these paths that is not in sync.
     pub(super) async fn write_all(
-        &self,
-        run: &SyncRun<'_>,
+        mut self,
         targets: Targets,
         read: &mut Option<SpeculativeRead>,
-        outcome: &mut SyncOutcome,
     ) -> Result<(), PushError> {
+        let SyncRun { key, prepared, .. } = self.run;
         for (target, desired) in targets {
-            let Some(location) = run.prepared.locations.get(&target) else { continue };
+            let Some(location) = prepared.locations.get(&target) else { continue };
             match desired {
-                Target::Keep(lack) => self.lack(run.key, location, &lack, outcome),
+                Target::Keep(lack) => self.lack(location, &lack),
                 Target::Content(made) => {
                     let read = SpeculativeRead::take(read, location);
-                    let written = self.write_one(run, location, made, read, outcome).await;
-                    outcome.unless_refused(run.key, location, Doing::Write, written)?;
+                    let written = self.write_one(location, made, read).await;
+                    self.outcome.unless_refused(key, location, Doing::Write, written)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn lack(&self, key: &ObjectRef, location: &Location, lack: &Lack, outcome: &mut SyncOutcome) {
+    fn lack(&mut self, location: &Location, lack: &Lack) {
+        let ObjectRef { kind, namespace, .. } = self.run.key;
         match lack {
-            Lack::Secret { name, optional: false } => self.metrics.secret_not_found(&key.namespace, name),
-            Lack::Key { secret, key: missing, .. } => self.metrics.key_missing(&key.namespace, secret, missing),
-            Lack::Secret { .. }
-            | Lack::Empty
-            | Lack::Binary { .. }
-            | Lack::Large { .. }
-            | Lack::LargeSecrets { .. } => {}
+            Lack::Secret { name, optional: false } => self.parts.metrics.secret_not_found(namespace, name),
+            Lack::Key { secret, key, .. } => self.parts.metrics.key_missing(namespace, secret, key),
+            _ => {}
         }
-        outcome.statements.push(messages::lacking(key.kind, &location.to_string(), lack));
+        self.outcome.statements.push(messages::lacking(*kind, &location.to_string(), lack));
     }
 
     async fn write_one(
-        &self,
-        run: &SyncRun<'_>,
+        &mut self,
         location: &Location,
-        made: Made,
+        Made { content, encoded }: Made,
         read: Option<Result<Found, VaultError>>,
-        outcome: &mut SyncOutcome,
     ) -> Result<(), VaultError> {
-        let Made { content, encoded } = made;
+        let run = self.run;
         let text = location.to_string();
-        let digest = digest(&self.digest_key, content.iter());
+        let digest = digest(&self.parts.digest_key, content.iter());
         let held = run.binding.held.get(&text).copied();
         let is_same = held.is_some() && held == digest;
         if !encoded.is_empty() {
-            outcome.statements.push(messages::encoded(&text, &encoded));
-        }
-        let recorded = outcome.record.paths.get(&text);
-        if !run.verify && is_same && recorded.is_some_and(|recorded| recorded.written || recorded.left) {
-            outcome.digests.extend(digest.map(|digest| (text, digest)));
-            return Ok(());
+            self.outcome.statements.push(messages::encoded(&text, &encoded));
         }
         let known = if is_same { Known::Same } else { Known::Changed };
         let path = DesiredPath { location, text, content, digest, known };
-        let recorded = run.before.and_then(|before| before.paths.get(&path.text));
+        let recorded = self.outcome.record.paths.get(&path.text);
+        if !run.verify && is_same && recorded.is_some_and(|recorded| recorded.written || recorded.left) {
+            self.outcome.holds(&path);
+            return Ok(());
+        }
+        let recorded = run.before.as_ref().and_then(|before| before.paths.get(&path.text));
         match run.push.spec.update {
-            UpdatePolicy::Merge => return self.merge(run, &path, outcome).await,
+            UpdatePolicy::Merge => return self.merge(&path).await,
             // A path that the object never had is probably free. Vault tells if it is not.
-            UpdatePolicy::Replace if recorded.is_none() && self.create(run, &path, outcome).await? => return Ok(()),
+            UpdatePolicy::Replace if recorded.is_none() && self.create(&path).await? => return Ok(()),
             UpdatePolicy::Replace | UpdatePolicy::IfNotExists => {}
         }
         let found = match read {
             Some(found) => found?,
-            None => self.store.look(location).await?,
+            None => self.parts.store.look(location).await?,
         };
-        match self.plan(run, &path, &found, recorded) {
-            Ok(step) => self.carry_out(run, &path, &found, step, outcome).await,
+        match self.plan(&path, &found, recorded) {
+            Ok(step) => self.carry_out(&path, &found, step).await,
             Err(refusal) => {
-                self.metrics.conflicted();
-                outcome.statements.push(messages::refused(run.key.kind, &path.text, &refusal));
-                outcome.not_begun(&path.text);
-                outcome.complete = false;
+                self.outcome.not_begun(&path.text);
+                self.refuse(&path, &refusal);
                 Ok(())
             }
         }
     }
 
     /// Writes a path that has never had a version. Returns `false` if it has had one.
-    async fn create(
-        &self,
-        run: &SyncRun<'_>,
-        path: &DesiredPath<'_>,
-        outcome: &mut SyncOutcome,
-    ) -> Result<bool, VaultError> {
-        if !self.may_write(run) {
+    async fn create(&mut self, path: &DesiredPath<'_>) -> Result<bool, VaultError> {
+        if !self.may_write() {
             return Ok(false);
         }
         let started = Instant::now();
-        let created = self.store.create(path.location, &path.content).await;
-        outcome.not_begun_unless_unknown(&path.text, &created);
+        let created = self.parts.store.create(path.location, &path.content).await;
+        self.outcome.not_begun_unless_unknown(&path.text, &created);
         let Some(version) = created? else { return Ok(false) };
-        outcome.wrote = true;
-        tracing::info!(object = %run.key, path = path.text, keys = path.content.len(), version, "written");
-        self.written(run, path, Some(version), Some((&Found::Absent, Some(started))), outcome).await?;
+        self.wrote(path, Some(version), "written");
+        self.written(path, Some(version), Some((&Found::Absent, Some(started)))).await?;
         Ok(true)
     }
 
-    fn plan(
-        &self,
-        run: &SyncRun<'_>,
-        path: &DesiredPath<'_>,
-        found: &Found,
-        recorded: Option<&Written>,
-    ) -> Result<Step, Refusal> {
-        let update = run.push.spec.update;
-        let claim = Claim::of(update, recorded);
-        if update == UpdatePolicy::IfNotExists {
-            return plan_once(&path.content, found, &run.owner, claim);
+    fn plan(&self, path: &DesiredPath<'_>, found: &Found, recorded: Option<&Written>) -> Result<Step, Refusal> {
+        let SyncRun { push, owner, .. } = self.run;
+        let claim = Claim::of(push.spec.update, recorded);
+        if push.spec.update == UpdatePolicy::IfNotExists {
+            return plan_once(&path.content, found, owner, claim);
         }
-        let existing = run.push.spec.existing.unwrap_or(self.existing);
-        plan(&path.content, found, &run.owner, claim, existing, path.known)
+        plan(&path.content, found, owner, claim, self.existing(), path.known)
     }
 
-    async fn carry_out(
-        &self,
-        run: &SyncRun<'_>,
+    /// How existing content without an owner is treated.
+    fn existing(&self) -> ExistingPolicy {
+        self.run.push.spec.existing.unwrap_or(self.parts.policy.existing)
+    }
+
+    /// Writes our keys, and removes those of ours that are no longer desired: all of them or none.
+    async fn merge(&mut self, path: &DesiredPath<'_>) -> Result<(), VaultError> {
+        let recorded = self.outcome.record.paths.get(&path.text).cloned();
+        let recorded = recorded.unwrap_or_else(|| Written::intended(path.location));
+        if let Some(refusal) = self.merge_refusal(path) {
+            self.outcome.statements.push(refusal);
+            self.outcome.complete = false;
+            return Ok(());
+        }
+        let Some((merge, version)) = self.write_merged(path, &recorded).await? else { return Ok(()) };
+        if merge.content.is_some() {
+            if !merge.adopted.is_empty() {
+                self.adopted(messages::adopted_keys(&path.text, &merge.adopted));
+            }
+            if recorded.written && path.known == Known::Same {
+                self.drifted(path);
+            }
+            self.wrote(path, version, "merged");
+        }
+        let keys: BTreeSet<_> = path.content.keys().map(str::to_owned).collect();
+        for dropped in recorded.keys.iter().flatten().chain(&recorded.pending).filter(|name| !keys.contains(*name)) {
+            self.claims.release_key(self.run.key, &path.text, dropped);
+        }
+        let written = Written { written: true, version, keys: Some(keys), ..Written::intended(path.location) };
+        self.outcome.record.paths.insert(path.text.clone(), written);
+        let marked = self.parts.store.annotate(path.location, &merge.marks).await;
+        self.outcome.is_marked(path, marked)?;
+        self.outcome.holds(path);
+        Ok(())
+    }
+
+    /// Claims our keys. Returns why the path cannot be merged.
+    fn merge_refusal(&self, path: &DesiredPath<'_>) -> Option<Statement> {
+        if path.location.mount().version() == KvVersion::One {
+            return Some(messages::needs_version_two(&path.text));
+        }
+        let claim = |name: &str| self.parts.bindings.claim(self.run.key, &key_of(&path.text, name), Share::Whole);
+        let (name, holder) = path.content.keys().find_map(|name| claim(name).err().map(|holder| (name, holder)))?;
+        self.parts.metrics.ours.conflicts.inc();
+        Some(messages::claimed_key(&path.text, name, &holder.to_string()))
+    }
+
+    /// Reads, merges and writes the path, several times if others write it at the same time. Returns the merge and the version that holds it,
+    /// or `None` if the merge is refused or the run may not write any more.
+    async fn write_merged(
+        &mut self,
         path: &DesiredPath<'_>,
-        found: &Found,
-        step: Step,
-        outcome: &mut SyncOutcome,
-    ) -> Result<(), VaultError> {
+        recorded: &Written,
+    ) -> Result<Option<(Merge, Option<u64>)>, VaultError> {
+        let mut attempt = 1;
+        loop {
+            let found = self.parts.store.look(path.location).await?;
+            let found_version = found_version(&found);
+            let merge = match merge(&path.content, found, &self.run.owner, recorded, self.existing()) {
+                Ok(merge) => merge,
+                Err(refusal) => {
+                    self.refuse(path, &refusal);
+                    return Ok(None);
+                }
+            };
+            let Some(content) = &merge.content else { return Ok(Some((merge, found_version))) };
+            if !self.may_write() {
+                self.outcome.complete = false;
+                return Ok(None);
+            }
+            match self.parts.store.write(path.location, content, merge.expected).await {
+                Err(VaultError::Conflict { .. }) if attempt < ATTEMPTS => attempt += 1,
+                written => {
+                    let version = written?;
+                    return Ok(Some((merge, version)));
+                }
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, path: &DesiredPath<'_>, found: &Found, step: Step) -> Result<(), VaultError> {
         let mut version = found_version(found);
         let unmarked = match step {
             Step::Wait(rest) => {
-                outcome.statements.push(messages::awaited(&path.text));
-                outcome.look_soon(rest);
+                self.outcome.statements.push(messages::awaited(&path.text));
+                self.outcome.look_soon(rest);
                 return Ok(());
             }
             Step::Leave { ours: false, .. } => {
-                outcome.statements.push(messages::left_alone(&path.text, false));
+                self.outcome.statements.push(messages::left_alone(&path.text, false));
                 let left = Written { left: true, ..Written::intended(path.location) };
-                outcome.record.paths.insert(path.text.clone(), left);
-                outcome.digests.extend(path.digest.map(|digest| (path.text.clone(), digest)));
+                self.outcome.record.paths.insert(path.text.clone(), left);
+                self.outcome.holds(path);
                 return Ok(());
             }
             Step::Leave { ours: true, mark } => {
-                outcome.statements.push(messages::left_alone(&path.text, true));
+                self.outcome.statements.push(messages::left_alone(&path.text, true));
                 mark.then_some((found, None))
             }
             Step::Nothing => None,
             Step::Mark => Some((found, None)),
-            Step::Write { .. } if !self.may_write(run) => {
-                outcome.complete = false;
+            Step::Write { .. } if !self.may_write() => {
+                self.outcome.complete = false;
                 return Ok(());
             }
             Step::Write { expected, mark, adopted, drifted } => {
                 let started = Instant::now();
-                version = self.write(run, path, expected, outcome).await?;
+                let written = self.parts.store.write(path.location, &path.content, expected).await;
+                self.outcome.not_begun_unless_unknown(&path.text, &written);
+                version = written?;
+                self.wrote(path, version, "written");
                 if adopted {
-                    self.metrics.adopted();
-                    outcome.statements.push(messages::adopted(&path.text, path.location.mount().version()));
+                    self.adopted(messages::adopted(&path.text, path.location.mount().version()));
                 }
                 if drifted {
-                    self.metrics.drifted();
-                    outcome.statements.push(messages::drifted(&path.text));
+                    self.drifted(path);
                 }
                 (mark && version.is_some()).then_some((found, Some(started)))
             }
         };
-        self.written(run, path, version, unmarked, outcome).await
-    }
-
-    async fn write(
-        &self,
-        run: &SyncRun<'_>,
-        path: &DesiredPath<'_>,
-        expected: Expected,
-        outcome: &mut SyncOutcome,
-    ) -> Result<Option<u64>, VaultError> {
-        let written = self.store.write(path.location, &path.content, expected).await;
-        outcome.not_begun_unless_unknown(&path.text, &written);
-        let version = written?;
-        outcome.wrote = true;
-        tracing::info!(object = %run.key, path = path.text, keys = path.content.len(), version, "written");
-        Ok(version)
+        self.written(path, version, unmarked).await
     }
 
     /// Records that the path holds the desired content, and marks it where the mark is missing. The time of an unmarked path is when the write
@@ -285,34 +292,49 @@ impl PathWriter {
     /// long before they take over content without a mark. An installation that was slow, or that has not written, reads the mark again: of
     /// several marks the last one counts.
     async fn written(
-        &self,
-        run: &SyncRun<'_>,
+        &mut self,
         path: &DesiredPath<'_>,
         version: Option<u64>,
         unmarked: Option<(&Found, Option<Instant>)>,
-        outcome: &mut SyncOutcome,
     ) -> Result<(), VaultError> {
         let written = Written { written: true, version, ..Written::intended(path.location) };
-        outcome.record.paths.insert(path.text.clone(), written);
+        self.outcome.record.paths.insert(path.text.clone(), written);
         if let Some((found, started)) = unmarked {
-            match self.store.mark(path.location, &run.owner, found).await {
-                Ok(()) if started.is_some_and(|started| started.elapsed() < MARKED_WITHIN) => {}
-                Ok(()) => outcome.look_soon(UNDISTURBED),
-                Err(error) if error.is_outage() => return Err(error),
-                Err(error) => {
-                    outcome.statements.push(messages::unmarked(&path.text, &error));
-                    outcome.marked = false;
-                }
+            let marked = self.parts.store.mark(path.location, &self.run.owner, found).await;
+            let is_undisputed = started.is_some_and(|started| started.elapsed() < MARKED_WITHIN);
+            if self.outcome.is_marked(path, marked)? && !is_undisputed {
+                self.outcome.look_soon(UNDISTURBED);
             }
         }
-        outcome.digests.extend(path.digest.map(|digest| (path.text.clone(), digest)));
+        self.outcome.holds(path);
         Ok(())
     }
 
     /// Whether the run may still write. The object may request something else by now, without the permission for this write, or another
     /// replica may have written since.
-    fn may_write(&self, run: &SyncRun<'_>) -> bool {
-        self.store.leads() && self.bindings.is_current(run.key, run.binding)
+    fn may_write(&self) -> bool {
+        self.parts.store.leads() && self.parts.bindings.is_current(self.run.key, &self.run.binding)
+    }
+
+    fn wrote(&mut self, path: &DesiredPath<'_>, version: Option<u64>, how: &str) {
+        self.outcome.wrote = true;
+        tracing::info!(object = %self.run.key, path = path.text, keys = path.content.len(), version, "{how}");
+    }
+
+    fn refuse(&mut self, path: &DesiredPath<'_>, refusal: &Refusal) {
+        self.parts.metrics.ours.conflicts.inc();
+        self.outcome.statements.push(messages::refused(self.run.key.kind, &path.text, refusal));
+        self.outcome.complete = false;
+    }
+
+    fn adopted(&mut self, statement: Statement) {
+        self.parts.metrics.ours.adoptions.inc();
+        self.outcome.statements.push(statement);
+    }
+
+    fn drifted(&mut self, path: &DesiredPath<'_>) {
+        self.parts.metrics.ours.drift.inc();
+        self.outcome.statements.push(messages::drifted(&path.text));
     }
 }
 
@@ -323,12 +345,28 @@ impl SyncOutcome {
             record,
             statements,
             digests: BTreeMap::new(),
-            complete: prepared.refused.is_empty(),
+            complete: prepared.is_complete,
             marked: true,
             wrote: false,
             refused: None,
             soon: None,
         }
+    }
+
+    /// The path holds the desired content.
+    fn holds(&mut self, path: &DesiredPath<'_>) {
+        self.digests.extend(path.digest.map(|digest| (path.text.clone(), digest)));
+    }
+
+    /// Whether Vault took the mark of the path. Only an outage is an error.
+    fn is_marked(&mut self, path: &DesiredPath<'_>, marked: Result<(), VaultError>) -> Result<bool, VaultError> {
+        match marked {
+            Ok(()) => return Ok(true),
+            Err(error) if error.is_outage() => return Err(error),
+            Err(error) => self.statements.push(messages::unmarked(&path.text, &error)),
+        }
+        self.marked = false;
+        Ok(false)
     }
 
     /// The next run reads all paths after this pause.

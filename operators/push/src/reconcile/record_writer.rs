@@ -9,20 +9,20 @@ use crate::{
     bindings::{Binding, Bindings},
     error::PushError,
     ledger::Ledger,
-    object::{Kind, ObjectRef, SecretRef},
+    object::{Kind, ObjectRef},
     record::Record,
 };
 
 /// Writes records.
 #[derive(Clone)]
 pub(super) struct RecordWriter {
-    ledger: Ledger,
-    bindings: Arc<Bindings>,
+    parts: Arc<Parts>,
+    pub(super) ledger: Ledger,
 }
 
 impl RecordWriter {
-    pub(super) fn new(parts: &Parts) -> Self {
-        Self { ledger: Ledger::new(parts.client.clone()), bindings: Arc::clone(&parts.bindings) }
+    pub(super) fn new(parts: &Arc<Parts>) -> Self {
+        Self { ledger: Ledger::new(parts.client.clone()), parts: Arc::clone(parts) }
     }
 
     /// Writes the record on the object. Returns the binding as it is after the write, or `None` if the object is gone.
@@ -32,19 +32,19 @@ impl RecordWriter {
         binding: &Binding,
         record: &Record,
     ) -> Result<Option<Binding>, PushError> {
+        let bindings = &self.parts.bindings;
         let record = &binding.dated(record, Timestamp::now());
-        let mut expected = Expected::new(&self.bindings, key, &binding.uid, record);
+        let mut expected = Expected::new(bindings, key, &binding.uid, record);
         let Some(version) = self.ledger.write(key, binding, record).await? else { return Ok(None) };
         expected.is_written = true;
         if key.kind == Kind::Secret {
-            let secret = SecretRef { namespace: key.namespace.clone(), name: key.name.clone() };
-            self.bindings.renamed_version(&secret, binding.version(), &version);
+            bindings.renamed_version(&key.secret(&key.name), binding.version(), &version);
         }
         let note = |binding: &mut Binding| {
             binding.finalizer |= record.needs_finalizer();
             binding.recorded(record.clone(), version.clone());
         };
-        self.bindings.on_object(key, &binding.uid, note);
+        bindings.on_object(key, &binding.uid, note);
         let mut written = binding.clone();
         written.expect(record);
         note(&mut written);

@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use konverge_apply::{Announcer, Statement, statement_log};
 use konverge_core::error::{Classify, in_one_line};
-use konverge_runtime::{Priority, Queue};
+use konverge_runtime::Priority;
 use tokio::time::Instant;
 
 use super::{Parts, pace::pause, record_writer::RecordWriter};
 use crate::{
-    bindings::{Announced, Binding, Bindings, ParsedSpec},
+    bindings::{Announced, Binding, ParsedSpec},
     error::PushError,
     messages,
     object::ObjectRef,
@@ -29,25 +29,16 @@ const LONGEST: usize = 1024;
 const REPORT_AFTER: u32 = 2;
 
 /// Reports on objects.
-#[derive(Clone)]
 pub(super) struct Reporter {
+    parts: Arc<Parts>,
     records: RecordWriter,
     announcer: Announcer,
-    bindings: Arc<Bindings>,
-    queue: Queue<ObjectRef>,
-    /// The longest pause after a failure of an object that is being deleted.
-    longest_of_deletion: Duration,
 }
 
 impl Reporter {
-    pub(super) fn new(parts: &Parts, records: RecordWriter) -> Self {
-        Self {
-            records,
-            announcer: Announcer::new(parts.events.clone(), ACTION, statement_log!(object)),
-            bindings: Arc::clone(&parts.bindings),
-            queue: parts.queue.clone(),
-            longest_of_deletion: parts.policy.deadline.in_terminating_namespace,
-        }
+    pub(super) fn new(parts: &Arc<Parts>, records: &RecordWriter) -> Self {
+        let announcer = Announcer::new(parts.events.clone(), ACTION, statement_log!(object));
+        Self { parts: Arc::clone(parts), records: records.clone(), announcer }
     }
 
     /// Reports the statements, and writes the record unless the object bears it already. `record` is the record of this run, if it has one.
@@ -58,13 +49,13 @@ impl Reporter {
         record: Option<Record>,
         statements: Vec<Statement>,
     ) -> Result<(), PushError> {
-        let known = || self.bindings.get(key).filter(|now| now.uid == binding.uid).and_then(|now| now.record);
+        let known = || self.parts.bindings.get(key).filter(|now| now.uid == binding.uid).and_then(|now| now.record);
         let record = record.or_else(known).or_else(|| binding.record.clone());
         let record = record.unwrap_or_else(|| binding.new_record(Timestamp::now()));
         let (record, statements) = stand(binding, record, statements);
         self.say(key, binding, Some(&record), statements);
         if binding.left_until().is_some() {
-            self.bindings.settle(key, binding, |now| now.intend(binding, record, Vec::new()));
+            self.parts.bindings.settle(key, binding, |now| now.intend(binding, record, Vec::new()));
         } else if !binding.bears(&record) {
             self.records.write(key, binding, &record).await?;
         }
@@ -74,10 +65,10 @@ impl Reporter {
     /// Reports once an actor that keeps removing the record. Returns how soon the record is to be written again; `None` unless it is
     /// left alone for a while.
     pub(super) fn contest(&self, key: &ObjectRef) -> Option<Duration> {
-        let binding = self.bindings.get(key)?;
+        let binding = self.parts.bindings.get(key)?;
         let until = binding.left_until()?;
         let mut is_new = false;
-        self.bindings.on_object(key, &binding.uid, |now| is_new = now.tell_of_undoing());
+        self.parts.bindings.on_object(key, &binding.uid, |now| is_new = now.tell_of_undoing());
         if is_new {
             self.announcer.announce(key, key.reference(&binding.uid), &messages::record_taken(key.kind));
         }
@@ -91,11 +82,11 @@ impl Reporter {
             self.say(key, binding, Some(&record), statements);
         } else {
             let reason = summary(&statements).0;
-            self.bindings.on_object(key, &binding.uid, |now| {
+            self.parts.bindings.on_object(key, &binding.uid, |now| {
                 now.announced.reason = Some(reason);
                 now.intend(binding, record, statements);
             });
-            self.queue.add(key.clone(), Priority::Low, RECORD);
+            self.parts.queue.add(key.clone(), Priority::Low, RECORD);
         }
     }
 
@@ -112,7 +103,7 @@ impl Reporter {
         let unsaid = binding.announced.unsaid.iter().filter(|statement| !statements.contains(statement));
         self.announcer.announce_new(key, &key.reference(&binding.uid), unsaid.chain(&statements), is_said);
         let reason = summary(&statements).0;
-        self.bindings.settle(key, binding, |now| {
+        self.parts.bindings.settle(key, binding, |now| {
             now.announced = Announced { said: statements, unsaid: Vec::new(), reason: Some(reason), ..now.announced };
         });
     }
@@ -120,7 +111,7 @@ impl Reporter {
     /// Reports a failure, unless it is likely to pass. Returns the pause before the next attempt.
     pub(super) async fn report_failure(&self, key: &ObjectRef, binding: &Binding, error: &PushError) -> Duration {
         let failures = binding.failures.after(error.is_refusal());
-        self.bindings.settle(key, binding, |now| now.failed(binding, failures));
+        self.parts.bindings.settle(key, binding, |now| now.failed(binding, failures));
         // A paused endpoint says less than the cause of the pause, which was reported before.
         let is_told = binding.failures.in_a_row >= REPORT_AFTER && error.is_pause();
         if is_told || failures.in_a_row < REPORT_AFTER && error.is_passing() {
@@ -132,7 +123,7 @@ impl Reporter {
             }
         }
         let pause = pause(error.class(), failures);
-        binding.deleting.map_or(pause, |_| pause.min(self.longest_of_deletion))
+        binding.deleting.map_or(pause, |_| pause.min(self.parts.policy.terminating_namespace_deadline))
     }
 }
 

@@ -4,16 +4,10 @@
 //! paths batch by batch, and it does not write a path whose Secrets are too large together. Only a few large objects are in memory at the same
 //! time. The other large objects wait for these, and small objects wait for none.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-    vec,
-};
+use std::{borrow::Cow, collections::BTreeMap, mem, sync::Arc, time::Duration, vec};
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, Error, api::GetParams, core::Selector};
+use kube::{Api, Error, api::GetParams};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
@@ -21,15 +15,12 @@ use tokio::{
 
 use super::Parts;
 use crate::{
-    bindings::{Binding, Bindings, Push},
+    bindings::{Binding, Push},
     content::{Lack, Sources, Target},
     desired::{Wanted, desired_at},
     error::PushError,
-    metrics::Metrics,
     object::{ObjectRef, SecretRef},
-    prefetch::Prefetch,
     secrets::{self, Data},
-    spec::BinaryPolicy,
 };
 
 /// An object that holds more bytes than this waits for a permit.
@@ -48,55 +39,28 @@ pub(super) const FEWER_FOR: Duration = Duration::from_secs(5);
 /// The desired content of the paths of an object, by target.
 pub(super) type Targets = BTreeMap<String, Target>;
 
-/// Reads Secrets. Clones share the limit of memory.
-#[derive(Clone)]
+/// Reads Secrets.
 pub(super) struct SecretReader {
-    client: Client,
-    prefetch: Prefetch,
-    bindings: Arc<Bindings>,
-    metrics: Metrics,
-    permits: MemoryPermits,
-    /// How values that are not UTF-8 are written unless the object says.
-    binary: BinaryPolicy,
-}
-
-/// The permits of large objects. Clones share them.
-#[derive(Clone)]
-pub(super) struct MemoryPermits(Arc<Semaphore>);
-
-impl Default for MemoryPermits {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(LARGE_AT_ONCE)))
-    }
+    parts: Arc<Parts>,
+    /// The permits of large objects.
+    permits: Semaphore,
 }
 
 impl SecretReader {
-    pub(super) fn new(parts: &Parts) -> Self {
-        Self {
-            client: parts.client.clone(),
-            prefetch: parts.prefetch.clone(),
-            bindings: Arc::clone(&parts.bindings),
-            metrics: parts.metrics.clone(),
-            permits: MemoryPermits::default(),
-            binary: parts.policy.binary,
-        }
+    pub(super) fn new(parts: &Arc<Parts>) -> Self {
+        Self { parts: Arc::clone(parts), permits: Semaphore::new(LARGE_AT_ONCE) }
     }
 
     /// Resolves the selector of a push to the names of the Secrets that match now. The watch reports later changes.
     pub(super) async fn resolve<'a>(&self, key: &ObjectRef, push: &'a Push) -> Result<Cow<'a, Push>, PushError> {
         let Wanted::Composed(composition) = &push.wanted else { return Ok(Cow::Borrowed(push)) };
         let Some(selector) = composition.selector() else { return Ok(Cow::Borrowed(push)) };
-        self.bindings.ask_selected(key);
-        let names = self.matching(&key.namespace, selector).await?;
-        self.bindings.selected(key, names.clone());
+        self.parts.bindings.ask_selected(key);
+        let names = secrets::fitting(&self.parts.client, &key.namespace, selector).await;
+        let what = || format!("which secrets of {} are {selector}", key.namespace);
+        let names = names.map_err(|source| PushError::unreadable(what(), source))?;
+        self.parts.bindings.selected(key, names.clone());
         Ok(Cow::Owned(Push { spec: push.spec.clone(), wanted: Wanted::Composed(composition.of(names)) }))
-    }
-
-    async fn matching(&self, namespace: &str, selector: &Selector) -> Result<BTreeSet<String>, PushError> {
-        secrets::fitting(&self.client, namespace, selector).await.map_err(|source| PushError::Read {
-            what: format!("which secrets of {namespace} are {selector}"),
-            source: Box::new(source),
-        })
     }
 
     /// Whether only an empty list of Secrets says that the object, which has content in Vault, wants none of it.
@@ -112,7 +76,7 @@ impl SecretReader {
     pub(super) fn fewer_is_confirmed(&self, key: &ObjectRef, binding: &Binding) -> bool {
         let since = binding.pending.fewer.unwrap_or_else(Instant::now);
         let is_confirmed = since.elapsed() >= FEWER_FOR;
-        self.bindings.settle(key, binding, |now| now.pending.fewer = (!is_confirmed).then_some(since));
+        self.parts.bindings.settle(key, binding, |now| now.pending.fewer = (!is_confirmed).then_some(since));
         if !is_confirmed {
             tracing::info!(object = %key, "fewer Secrets match its selector than are in Vault; a second list must confirm that");
         }
@@ -122,7 +86,8 @@ impl SecretReader {
     /// The batches of an object's Secrets.
     pub(super) fn batches<'a>(&'a self, key: &'a ObjectRef, push: &'a Push) -> SecretBatches<'a> {
         let names: Vec<String> = push.wanted.names().into_iter().map(str::to_owned).collect();
-        SecretBatches { reader: self, key, push, left: names.into_iter(), versions: BTreeMap::new(), permit: None }
+        let (left, versions) = (names.into_iter(), BTreeMap::new());
+        SecretBatches { reader: self, key, push, left, has_begun: false, versions, permit: None }
     }
 
     /// Returns the version and the data of a Secret. Both are `None` if the Secret does not exist.
@@ -130,21 +95,18 @@ impl SecretReader {
     /// If a watch has shown the Secret, the data comes from the prefetched Secrets, or from a read of that version or a later one. The API
     /// server answers such a read from its memory; without a version it would ask etcd.
     async fn read(&self, secret: &SecretRef) -> Result<(Option<String>, Option<Data>), PushError> {
-        let seen = self.bindings.version(secret);
+        let seen = self.parts.bindings.version(secret);
         if let Some(version) = &seen
-            && let Some(data) = self.prefetch.fetch(secret, version).await
+            && let Some(data) = self.parts.prefetch.fetch(secret, version).await
         {
             return Ok((seen, Some(data)));
         }
         let SecretRef { namespace, name } = secret;
-        let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
+        let api = Api::<Secret>::namespaced(self.parts.client.clone(), namespace);
         let not_older = GetParams { resource_version: seen };
         let found = match api.get_with(name, &not_older).await {
             Err(Error::Api(status)) if status.is_not_found() => return Ok((None, None)),
-            answer => answer.map_err(|source| PushError::Read {
-                what: format!("secret {namespace}/{name}"),
-                source: Box::new(source),
-            })?,
+            found => found.map_err(|source| PushError::unreadable(format!("secret {namespace}/{name}"), source))?,
         };
         Ok((found.metadata.resource_version.clone(), Some(secrets::values(found))))
     }
@@ -157,6 +119,7 @@ pub(super) struct SecretBatches<'a> {
     push: &'a Push,
     /// The names of the Secrets that are not read yet.
     left: vec::IntoIter<String>,
+    has_begun: bool,
     /// The versions of the Secrets that were read.
     versions: BTreeMap<String, Option<String>>,
     /// The permit of a large object.
@@ -164,21 +127,20 @@ pub(super) struct SecretBatches<'a> {
 }
 
 impl SecretBatches<'_> {
-    /// Returns the desired content of the next paths. Each Secret is read once. A missing Secret is no error, an unreadable one is.
-    pub(super) async fn next(&mut self) -> Result<Targets, PushError> {
+    /// Returns the desired content of the next paths, or `None` after the last. Each Secret is read once. A missing Secret is no error, an
+    /// unreadable one is.
+    pub(super) async fn next(&mut self) -> Result<Option<Targets>, PushError> {
+        if mem::replace(&mut self.has_begun, true) && self.left.as_slice().is_empty() {
+            return Ok(None);
+        }
         if self.push.wanted.is_apart() {
-            return self.separate().await;
+            return self.separate().await.map(Some);
         }
         let target = match self.all().await? {
             Ok(sources) => self.desired("", &sources),
             Err(lack) => Target::Keep(lack),
         };
-        Ok(Targets::from([(String::new(), target)]))
-    }
-
-    /// Whether all Secrets are read.
-    pub(super) fn is_over(&self) -> bool {
-        self.left.as_slice().is_empty()
+        Ok(Some(Targets::from([(String::new(), target)])))
     }
 
     /// A write of this operator gave a Secret that was read another version, with the same content.
@@ -217,7 +179,7 @@ impl SecretBatches<'_> {
             if size > BATCH {
                 drop(sources);
                 for name in self.left.by_ref() {
-                    let version = self.reader.bindings.version(&of(self.key, &name));
+                    let version = self.reader.parts.bindings.version(&self.key.secret(&name));
                     self.versions.insert(name, version);
                 }
                 return Ok(Err(Lack::LargeSecrets { size, limit: BATCH }));
@@ -229,20 +191,20 @@ impl SecretBatches<'_> {
     }
 
     async fn read(&mut self, name: &str) -> Result<Option<Data>, PushError> {
-        let secret = of(self.key, name);
+        let secret = self.key.secret(name);
         let read = self.reader.read(&secret).await;
         if read.is_err() {
             // A missing Secret is counted with the path that lacks it.
-            self.reader.metrics.secret_not_found(&secret.namespace, name);
+            self.reader.parts.metrics.secret_not_found(&secret.namespace, name);
         }
         let (version, data) = read?;
-        self.reader.bindings.secret_was(&secret, version.as_deref());
+        self.reader.parts.bindings.secret_was(&secret, version.as_deref());
         self.versions.insert(secret.name, version);
         Ok(data)
     }
 
     fn desired(&self, beneath: &str, sources: &Sources) -> Target {
-        let binary: BinaryPolicy = self.push.spec.binary.unwrap_or(self.reader.binary);
+        let binary = self.push.spec.binary.unwrap_or(self.reader.parts.policy.binary);
         desired_at(beneath, &self.push.wanted, sources, binary)
     }
 
@@ -250,13 +212,9 @@ impl SecretBatches<'_> {
     async fn reserve(&mut self, size: usize) {
         if size > SMALL && self.permit.is_none() {
             // The semaphore is never closed.
-            self.permit = self.reader.permits.0.acquire().await.ok();
+            self.permit = self.reader.permits.acquire().await.ok();
         }
     }
-}
-
-fn of(key: &ObjectRef, name: &str) -> SecretRef {
-    SecretRef { namespace: key.namespace.clone(), name: name.to_owned() }
 }
 
 /// The size of the keys and values in bytes.

@@ -1,6 +1,6 @@
 //! One run that compares and writes all paths of an object.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use konverge_apply::Statement;
@@ -9,80 +9,25 @@ use konverge_runtime::Action;
 use tokio::time::Instant;
 
 use super::{
-    Parts, Reported,
-    dropped_paths::DroppedPaths,
-    intentions::Intentions,
+    Pusher, Reported, SyncRun,
+    dropped_paths::clear_dropped,
     owner,
     pace::{LOOK_AGAIN, look_again, next_look, pause},
-    path_claims::{PathClaims, Prepared},
-    path_writer::{PathWriter, SyncOutcome, SyncRun},
-    record_writer::RecordWriter,
-    reporter::Reporter,
-    secret_reader::{SecretBatches, SecretReader, Targets},
+    path_writer::{PathWriter, SyncOutcome},
+    secret_reader::{SecretBatches, Targets},
     speculative_read::SpeculativeRead,
 };
 use crate::{
-    bindings::{Binding, Bindings, FailureCount, Push, Verified},
+    bindings::{Binding, FailureCount, Push, Verified},
     content::Target,
     error::{FailedRun, PushError},
     messages,
-    metrics::Metrics,
     object::{Kind, ObjectRef},
     record::{PENDING, Record, Written},
-    spec::{DeletionPolicy, UpdatePolicy},
-    store::Store,
+    spec::UpdatePolicy,
 };
 
-/// Syncs objects.
-pub(super) struct ObjectSync {
-    store: Store,
-    bindings: Arc<Bindings>,
-    metrics: Metrics,
-    reader: SecretReader,
-    claims: PathClaims,
-    intentions: Intentions,
-    records: RecordWriter,
-    writer: PathWriter,
-    dropped: DroppedPaths,
-    reporter: Reporter,
-    /// How paths are deleted unless the object says.
-    deletion: DeletionPolicy,
-}
-
-/// The task of one run.
-#[derive(Clone, Copy)]
-struct Task<'a> {
-    key: &'a ObjectRef,
-    push: &'a Push,
-    prepared: &'a Prepared,
-    /// Whether the run reads Vault also where nothing changed in the cluster.
-    verify: bool,
-}
-
-impl ObjectSync {
-    pub(super) fn new(
-        parts: &Parts,
-        reader: SecretReader,
-        claims: PathClaims,
-        intentions: Intentions,
-        records: RecordWriter,
-        reporter: Reporter,
-    ) -> Self {
-        Self {
-            store: parts.store.clone(),
-            bindings: Arc::clone(&parts.bindings),
-            metrics: parts.metrics.clone(),
-            writer: PathWriter::new(parts, claims.clone()),
-            dropped: DroppedPaths::new(parts, claims.clone(), reader.clone()),
-            reader,
-            claims,
-            intentions,
-            records,
-            reporter,
-            deletion: parts.policy.deletion,
-        }
-    }
-
+impl Pusher {
     /// Syncs all paths of an object. Returns how the run ended, and whether all paths are in sync.
     pub(super) async fn sync(
         &self,
@@ -96,66 +41,60 @@ impl ObjectSync {
             self.reporter.report(key, binding, None, statements).await?;
             return Ok((Ok(Action::After(LOOK_AGAIN)), false));
         };
-        let task = Task { key, push, prepared: &prepared, verify };
+        let owner = owner(&self.parts.store, key, &binding.uid).await?;
+        let (binding, before) = (binding.clone(), binding.record.clone());
+        let record = before.clone().unwrap_or_else(|| binding.new_record(Timestamp::now()));
+        let mut outcome = SyncOutcome::new(record, statements, &prepared);
+        let mut run = SyncRun { key, push, prepared: &prepared, owner, binding, before, verify };
         let mut batches = self.reader.batches(key, push);
-        let Some((binding, outcome)) = self.write_batches(task, binding, &mut batches, statements).await? else {
+        if !self.write_batches(&mut run, &mut batches, &mut outcome).await? {
             // The object is gone.
             return Ok((Ok(Action::Done), true));
-        };
-        self.intentions.resolve_others(key, &outcome.record);
-        if !self.store.leads() {
+        }
+        self.parts.journal.resolve_others(key, &outcome.record);
+        if !self.parts.store.leads() {
             return Err(PushError::LeadershipLost);
         }
-        self.finish(task, &binding, batches.versions(), outcome).await
+        self.finish(&run, batches.versions(), outcome).await
     }
 
-    /// Records and writes the paths batch by batch. Returns the binding with the last record, or `None` if the object is gone.
+    /// Records and writes the paths batch by batch, then clears those that the object no longer names. Returns `false` if the object is gone.
     async fn write_batches(
         &self,
-        task: Task<'_>,
-        binding: &Binding,
+        run: &mut SyncRun<'_>,
         batches: &mut SecretBatches<'_>,
-        statements: Vec<Statement>,
-    ) -> Result<Option<(Binding, SyncOutcome)>, PushError> {
-        let Task { key, push, prepared, verify } = task;
-        let read = SpeculativeRead::begin(&self.store, binding, push, prepared, verify);
-        let (targets, mut read) = tokio::join!(batches.next(), read);
-        let (mut targets, mut binding, before) = (targets?, binding.clone(), binding.record.clone());
-        let record = before.clone().unwrap_or_else(|| binding.new_record(Timestamp::now()));
-        let mut outcome = SyncOutcome::new(record, statements, prepared);
-        loop {
-            let Some((record, noted)) = self.intend(task, &binding, &targets).await? else { return Ok(None) };
-            if key.kind == Kind::Secret {
-                batches.rename(&key.name, binding.version(), noted.version());
+        outcome: &mut SyncOutcome,
+    ) -> Result<bool, PushError> {
+        let (first, mut read) = tokio::join!(batches.next(), SpeculativeRead::begin(&self.parts.store, run));
+        let mut next = first?;
+        while let Some(targets) = next {
+            let seen = run.binding.version().to_owned();
+            if !self.intend(run, &targets, &mut outcome.record).await? {
+                return Ok(false);
             }
-            (outcome.record, binding) = (record, noted);
-            let owner = owner(&self.store, key, &binding.uid).await?;
-            let run = SyncRun { key, binding: &binding, push, prepared, owner, before: before.as_ref(), verify };
-            self.writer.write_all(&run, targets, &mut read, &mut outcome).await?;
-            if batches.is_over() {
-                self.dropped.clear(&run, &mut outcome).await?;
-                return Ok(Some((binding, outcome)));
+            if run.key.kind == Kind::Secret {
+                batches.rename(&run.key.name, &seen, run.binding.version());
             }
-            binding.record = Some(outcome.record.clone());
-            targets = batches.next().await?;
+            let writer = PathWriter { parts: &self.parts, claims: &self.claims, run, outcome };
+            writer.write_all(targets, &mut read).await?;
+            next = batches.next().await?;
+            if next.is_some() {
+                run.binding.record = Some(outcome.record.clone());
+            }
         }
+        clear_dropped(self, run, outcome).await?;
+        Ok(true)
     }
 
     /// Sets finalizer and record before the first write to any path, or has the journal keep the record, unless they name all paths already.
-    /// Returns `None` if the object is gone.
-    async fn intend(
-        &self,
-        task: Task<'_>,
-        binding: &Binding,
-        targets: &Targets,
-    ) -> Result<Option<(Record, Binding)>, PushError> {
-        let Task { key, push, prepared, .. } = task;
+    /// Returns `false` if the object is gone.
+    async fn intend(&self, run: &mut SyncRun<'_>, targets: &Targets, record: &mut Record) -> Result<bool, PushError> {
+        let binding = &run.binding;
         let now = Timestamp::now();
-        let mut record = binding.record.clone().unwrap_or_else(|| binding.new_record(now));
-        record.deletion = push.spec.deletion.unwrap_or(self.deletion);
-        for (target, location) in &prepared.locations {
+        record.deletion = run.push.spec.deletion.unwrap_or(self.parts.policy.default_deletion_policy);
+        for (target, location) in &run.prepared.locations {
             let written = record.paths.entry(location.to_string()).or_insert_with(|| Written::untried(location));
-            match (targets.get(target), push.spec.update) {
+            match (targets.get(target), run.push.spec.update) {
                 (Some(Target::Content(made)), UpdatePolicy::Merge) => written.intend_keys(made.content.keys()),
                 (Some(Target::Content(_)), _) => written.begin(now),
                 (Some(Target::Keep(_)) | None, _) => {}
@@ -167,33 +106,35 @@ impl ObjectSync {
         let is_held = binding.finalizer || record.paths.is_empty();
         // While another actor keeps removing the record, the operator does not write it for each change.
         if is_recorded && is_held || known.is_some() && binding.left_until().is_some() {
-            return Ok(Some((record, binding.clone())));
+            return Ok(true);
         }
         if record.generation != binding.generation {
             // The state in the record is about another generation.
             record.generation = binding.generation;
             record.say(PENDING, None, now);
         }
-        if self.intentions.note(key, binding, &record, push, prepared, targets).await? {
-            self.bindings.on_object(key, &binding.uid, |now| now.intend(binding, record.clone(), Vec::new()));
-            return Ok(Some((record, binding.clone())));
+        if self.intentions.note(run, record, targets).await? {
+            let intend = |now: &mut Binding| now.intend(binding, record.clone(), Vec::new());
+            self.parts.bindings.on_object(run.key, &binding.uid, intend);
+            return Ok(true);
         }
-        let Some(binding) = self.records.write(key, binding, &record).await? else { return Ok(None) };
-        Ok(Some((record, binding)))
+        let Some(written) = self.records.write(run.key, binding, record).await? else { return Ok(false) };
+        run.binding = written;
+        Ok(true)
     }
 
     /// Notes the results of the run on the binding, reports them, and decides about the next run.
     async fn finish(
         &self,
-        task: Task<'_>,
-        binding: &Binding,
+        run: &SyncRun<'_>,
         sources: BTreeMap<String, Option<String>>,
         mut outcome: SyncOutcome,
     ) -> Result<(Reported, bool), PushError> {
-        let Task { key, push, verify, .. } = task;
+        let SyncRun { key, push, binding, verify, .. } = run;
+        let bindings = &self.parts.bindings;
         if let Some(conflict) = outcome.refused.take_if(|error| error.is_conflict()) {
             // Not in this run: its Secrets may be older than the content of the other writer.
-            self.bindings.settle(key, binding, |now| now.intend(binding, outcome.record, outcome.statements));
+            bindings.settle(key, binding, |now| now.intend(binding, outcome.record, outcome.statements));
             return Err(conflict);
         }
         let looked_before = binding.verified.as_ref().map(|verified| verified.looked);
@@ -210,11 +151,11 @@ impl ObjectSync {
             Some(error) => binding.failures.after(error.is_refusal()),
             None => FailureCount::default(),
         };
-        self.bindings.settle(key, binding, |now| {
+        bindings.settle(key, binding, |now| {
             now.failed(binding, failures);
             now.verify(binding, outcome.digests, verified);
             if let Some(changed) = now.pending.changed.take().filter(|_| outcome.wrote) {
-                self.metrics.propagated(changed.elapsed());
+                self.parts.metrics.ours.propagation.observe(changed.elapsed().as_secs_f64());
             }
         });
         let is_right = !outcome.statements.iter().any(Statement::is_problem);

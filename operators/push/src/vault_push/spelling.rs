@@ -1,61 +1,61 @@
 //! Converts a `VaultPush` into the spec that annotations make, too.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use konverge_runtime::watch::Guarded;
+use konverge_runtime::watch::{Guarded, Undecodable};
 use konverge_vault::{KvVersion, SecretPath};
-use kube::{Resource, ResourceExt, core::DynamicObject};
+use kube::core::{DynamicObject, ObjectMeta};
 
 use super::{SecretsSpec, VaultPush, VaultPushSpec};
 use crate::{
-    annotations::{FINALIZER, PAUSE, SYNC_NOW, duration},
+    annotations::{PAUSE, SHORTEST_INTERVAL, SYNC_NOW, duration},
     bindings::{ParsedSpec, Push, Shown},
     composition::{Composition, KeyChoice, SECRET, Secrets},
     desired::Wanted,
     object::ObjectRef,
     record::Record,
     spec::{Engine, Invalid, PushSpec, Selection},
-    template::Template,
+    template::{Template, TemplateError},
 };
 
-/// The object as a watch shows it.
-pub(crate) fn shown(key: &ObjectRef, object: &Guarded<VaultPush>) -> Option<Shown> {
-    let metadata = object.meta().clone();
-    let uid = metadata.uid?;
-    let status = object.0.as_ref().ok().and_then(|object| object.status.clone());
-    let spec = match &object.0 {
-        Ok(object) => push(key, &object.spec, object.annotations()).map_or_else(
-            |invalid| ParsedSpec::Invalid(Arc::new(invalid), object.spec.deletion_policy),
-            ParsedSpec::Push,
-        ),
-        Err(undecodable) => ParsedSpec::Invalid(Arc::new(Invalid::Spec { cause: undecodable.error.clone() }), None),
+/// The object as a watch shows it, decoded or not.
+pub(crate) fn shown(key: &ObjectRef, Guarded(object): Guarded<VaultPush>) -> Option<Shown> {
+    let VaultPush { metadata, spec, status } = match object {
+        Ok(object) => object,
+        Err(Undecodable { metadata, error, .. }) => {
+            return Shown::of(key, metadata, ParsedSpec::Invalid(Arc::new(wrong(error)), None), None);
+        }
     };
-    Some(Shown {
-        key: key.clone(),
-        version: metadata.resource_version.unwrap_or_default(),
-        spec,
-        deleting: metadata.deletion_timestamp.map(|time| time.0),
-        finalizer: metadata.finalizers.iter().flatten().any(|known| known == FINALIZER),
-        generation: metadata.generation,
-        record: status.map(Record::from).filter(|record| record.uid == uid).map(|record| record.text()),
-        uid,
-    })
+    let spec = match push(key, &spec, &metadata) {
+        Ok(push) => ParsedSpec::Push(push),
+        Err(invalid) => ParsedSpec::Invalid(Arc::new(invalid), spec.deletion_policy),
+    };
+    let record = status.map(Record::from).filter(|record| metadata.uid.as_ref() == Some(&record.uid));
+    Shown::of(key, metadata, spec, record.map(|record| record.text()))
 }
 
 /// The request of an object that could not be decoded.
 pub(crate) fn understood(key: &ObjectRef, object: &DynamicObject) -> Result<Arc<Push>, Invalid> {
     let object: VaultPush = object.clone().try_parse().map_err(|error| wrong(error.to_string()))?;
-    push(key, &object.spec, object.annotations())
+    push(key, &object.spec, &object.metadata)
 }
 
 /// To pause it and to have it compared now, annotations do as elsewhere: its spec may be in the hands of a program.
-fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, String>) -> Result<Arc<Push>, Invalid> {
+fn push(key: &ObjectRef, spec: &VaultPushSpec, metadata: &ObjectMeta) -> Result<Arc<Push>, Invalid> {
+    let annotation = |name: &str| metadata.annotations.as_ref().and_then(|annotations| annotations.get(name));
     let in_engine = spec.path.replace("{namespace}", &key.namespace).replace("{name}", &key.name);
     let path = format!("{}/{in_engine}", spec.mount);
     let secrets = secrets(&spec.secrets)?;
-    let templates = spec.templates.iter().flatten();
+    let apart = path.contains(SECRET);
+    let template = |(key, text): (&String, &String)| -> Result<_, Invalid> {
+        let invalid = |cause| Invalid::Template { key: key.clone(), cause };
+        let template: Template = text.parse().map_err(|error: TemplateError| invalid(error.to_string()))?;
+        named(&template, &secrets, apart).map_err(invalid)?;
+        Ok((key.clone(), template))
+    };
+    let templates = spec.templates.iter().flatten().map(template).collect::<Result<BTreeMap<_, _>, _>>()?;
     let composition = Composition {
-        apart: path.contains(SECRET),
+        apart,
         keys: spec
             .keys
             .iter()
@@ -63,19 +63,11 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, St
             .map(|key| KeyChoice { secret: key.secret.clone(), from: key.from.clone(), to: key.to.clone() })
             .collect(),
         prefix: spec.key_prefix.clone().unwrap_or_default(),
-        templates: templates
-            .map(|(key, text)| {
-                let parsed = text.parse::<Template>().map_err(|error| error.to_string());
-                let fits =
-                    parsed.and_then(|template| named(&template, &secrets, path.contains(SECRET)).map(|()| template));
-                fits.map(|template| (key.clone(), template))
-                    .map_err(|cause| Invalid::Template { key: key.clone(), cause })
-            })
-            .collect::<Result<BTreeMap<_, _>, _>>()?,
+        templates,
         secrets,
     };
-    let every = spec.interval.as_deref().map(interval).transpose()?.flatten();
-    let asked = PushSpec {
+    let every = spec.interval.as_deref().map(interval).transpose()?;
+    let spec = PushSpec {
         path,
         selection: Selection::All { image_pull_secrets: false },
         every,
@@ -85,11 +77,11 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec, annotations: &BTreeMap<String, St
         binary: spec.binary,
         update: spec.update_policy,
         engine: engine(&spec.mount, spec.engine_version)?,
-        paused: spec.suspend || annotations.get(PAUSE).is_some_and(|value| value == "true"),
-        sync_now: annotations.get(SYNC_NOW).filter(|token| !token.is_empty()).cloned(),
+        paused: spec.suspend || annotation(PAUSE).is_some_and(|value| value == "true"),
+        sync_now: annotation(SYNC_NOW).filter(|token| !token.is_empty()).cloned(),
         notes: Vec::new(),
     };
-    Ok(Arc::new(Push { spec: asked, wanted: Wanted::Composed(composition) }))
+    Ok(Arc::new(Push { spec, wanted: Wanted::Composed(composition) }))
 }
 
 fn wrong(cause: impl Into<String>) -> Invalid {
@@ -125,13 +117,10 @@ fn named(template: &Template, secrets: &Secrets, apart: bool) -> Result<(), Stri
     Ok(())
 }
 
-fn interval(text: &str) -> Result<Option<std::time::Duration>, Invalid> {
+fn interval(text: &str) -> Result<Duration, Invalid> {
     let span = duration::parse(text).map_err(|error| wrong(format!("interval: {error}")))?;
-    let shortest = crate::annotations::SHORTEST_INTERVAL;
-    span.duration()
-        .filter(|span| *span >= shortest)
-        .map(Some)
-        .ok_or_else(|| wrong(format!("interval is below {} s", shortest.as_secs())))
+    let span = Duration::try_from(span).ok().filter(|span| *span >= SHORTEST_INTERVAL);
+    span.ok_or_else(|| wrong(format!("interval is below {} s", SHORTEST_INTERVAL.as_secs())))
 }
 
 fn engine(mount: &str, version: Option<u8>) -> Result<Engine, Invalid> {

@@ -8,6 +8,7 @@ use konverge_runtime::{
 use serde_json::{Value, json};
 
 use super::*;
+use crate::annotations::FINALIZER;
 
 struct Standby {
     feed: Feed,

@@ -55,7 +55,7 @@ async fn applied_by_gitops(world: &World, kind: Kind) {
             } },
         } }),
     };
-    object["apiVersion"] = kind.api_version().into();
+    object["apiVersion"] = kind.resource().api_version.into();
     object["kind"] = kind.name().into();
     let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "parent", "uid": "11111111-2222-3333-4444-555555555555" });
     object["metadata"] = json!({

@@ -6,14 +6,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_push::{
     bindings::{Bindings, Share},
-    cluster_identity::identity,
     journal::Journal,
     metrics::Metrics,
     object::{Kind, ObjectRef},
     orphans::{CONFIG_MAP, Clearing, Orphan, Orphans},
     record::{Record, Written},
     spec::DeletionPolicy,
-    store::Store,
+    store::{Store, identity},
 };
 use konverge_runtime::{
     Queue,

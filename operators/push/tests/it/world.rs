@@ -216,7 +216,7 @@ impl World {
 
     /// Applies what a person would.
     pub(crate) async fn apply(&self, kind: Kind, name: &str, mut object: Value) {
-        object["apiVersion"] = kind.api_version().into();
+        object["apiVersion"] = kind.resource().api_version.into();
         object["kind"] = kind.name().into();
         object["metadata"]["name"] = name.into();
         self.api(kind).patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
