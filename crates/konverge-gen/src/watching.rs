@@ -1,8 +1,8 @@
 //! A Grafana dashboard and Prometheus alerts for the series of a program.
 //!
 //! Both are made of one list of expressions. An expression whose series the program does not have is left out, so a program without
-//! webhooks has no panel of webhooks. They find the program's series by `konverge_build_info`, or by a series that you name, so they need
-//! nothing of how Prometheus is set up but its own labels `job` and `instance`; a `namespace` is kept if there is one.
+//! webhooks has no panel of webhooks. They find the program's series by `konverge_build_info`, or by a series that you name. Of the setup of Prometheus they
+//! need only its own labels `job` and `instance`. A `namespace` is kept if there is one.
 
 mod alerts;
 mod dashboard;

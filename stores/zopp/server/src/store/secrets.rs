@@ -80,7 +80,7 @@ impl Store {
             }
             attempt += 1;
             match self.change_keys(change, &authority).await {
-                // Whoever remembered the rights has to forget them, or each change would fail once.
+                // A caller that remembered the rights has to forget them, or each change would fail once.
                 Err(StoreError::RightsChanged) if attempt < DECISIONS && !authority.is_remembered() => {}
                 changed => {
                     let Outcome { version, history, created } = changed?;

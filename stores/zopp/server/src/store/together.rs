@@ -84,13 +84,13 @@ impl Store {
         loop {
             let _turn = tokio::select! {
                 biased;
-                // Without an answer, whoever made the call went away in the middle of it.
+                // Without an answer, the task that made the call went away in the middle of it.
                 made = &mut answer => return made.unwrap_or_else(|_| Err(unknown("the call was given up"))),
                 turn = seat.queue.turn.lock() => turn,
                 () = sleep_until(until) => return Err(unknown("the calls before this one take too long")),
             };
             let next = take(&mut lock(&seat.queue.waiting));
-            // Those that get no answer in time learn that nobody knows.
+            // Callers without an answer in time learn that the outcome is unknown.
             let _ = timeout(TURN, self.change_all(next)).await;
         }
     }

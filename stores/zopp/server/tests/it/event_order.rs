@@ -1,4 +1,4 @@
-//! Whatever is changed at once, by whichever replica: each watcher is told the same changes in the same order, and none is left out.
+//! Many changes at once, by several replicas: each watcher is told the same changes in the same order, and none is left out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ use crate::{
 /// Each case is some dozens of changes on real servers.
 const CASES: u32 = 24;
 
-/// What a client does to one of its own keys.
+/// A change by a client of one of its own keys.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Set(u8),

@@ -1,6 +1,6 @@
 //! How often a server asks PostgreSQL for one call, and for how long it keeps others waiting.
 //!
-//! A change holds the row of its environment. If that took as long as several round trips, whoever writes to the same environment would wait for all of them.
+//! A change holds the row of its environment. If that took as long as several round trips, other writers to the same environment would wait for all of them.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ pub(in crate::store) async fn take(
     let (mut kinds, mut queries) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len() + 1));
     for Step { query, kind } in steps {
         match kind {
-            // What is asked before anything is written goes alone: the driver keeps it prepared, and long questions take long to prepare.
+            // A question before the first write goes alone: the driver keeps it prepared, and long questions take long to prepare.
             Kind::MustFind(_) if queries.is_empty() => {
                 let rows = query.fetch_all(Source::Sqlite(&mut *connection)).await?;
                 kind.check(&Effect { rows, written: 0 })?;

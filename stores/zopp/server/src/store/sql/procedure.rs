@@ -23,7 +23,7 @@ use crate::store::StoreError;
 
 /// The code by which a procedure refuses a change. None of PostgreSQL's own begins with these letters.
 const REFUSED: &str = "ZP001";
-/// What the message begins with. The reason follows.
+/// The beginning of the message. The reason follows.
 const REFUSED_FOR: &str = "the change is refused: ";
 /// The reason of a change that is refused because a question found nothing.
 const UNANSWERED: &str = "rights";
@@ -161,7 +161,7 @@ impl Procedures {
     }
 }
 
-/// What tells the procedures of a template apart.
+/// The part of a text that tells the procedures of a template apart.
 fn asked(questions: &[Query<'_>]) -> String {
     let mut asked = String::new();
     for question in questions {

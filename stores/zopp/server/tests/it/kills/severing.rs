@@ -38,7 +38,7 @@ pub(crate) struct Trip {
 }
 
 struct Plan {
-    /// What the server asked since it was looked at last.
+    /// The statements of the server since the last look.
     trips: Mutex<Vec<Trip>>,
     /// The statements until the cut.
     left: Mutex<Option<u32>>,
