@@ -1,4 +1,4 @@
-//! Names in a sentence.
+//! Names of objects: in a sentence, and whether they can be such.
 
 use std::fmt::Display;
 
@@ -22,6 +22,22 @@ pub fn few<T: Display>(names: impl IntoIterator<Item = T>) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// Returns whether an object can have this name (RFC 1123, a subdomain): a text that is none may lead elsewhere in an address.
+///
+/// ```
+/// use konverge_core::names::is_object_name;
+///
+/// assert!(["web", "web.shop-1.example"].into_iter().all(is_object_name));
+/// assert!(!["", "Web", "a/b", "..", "a..b", "-a", "a-", "a.-b", &"a".repeat(254)].into_iter().any(is_object_name));
+/// ```
+pub fn is_object_name(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
 }
 
 /// Returns the largest index that is at most `index` and lies between two characters of the text.

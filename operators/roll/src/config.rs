@@ -12,6 +12,8 @@ use konverge_workload::WorkloadKind;
 
 pub use self::vault::{VaultFlags, VaultLogin};
 use crate::{
+    breaker,
+    budget::Limits,
     declarations::{Others, Reloader, Renamed},
     time::span,
 };
@@ -129,6 +131,24 @@ pub struct Pace {
     /// How long a source must stay unchanged before the operator follows it again
     #[arg(long, env = "ROLLOUT_RUNAWAY_QUIET", default_value = "1m", value_parser = span, value_name = "TIME")]
     pub runaway_quiet: SignedDuration,
+}
+
+impl Pace {
+    /// When a source has run away.
+    pub fn breaker(&self) -> breaker::Settings {
+        let Self { runaway_changes: changes, runaway_quiet: quiet, .. } = *self;
+        breaker::Settings { changes, within: SignedDuration::from_mins(1), quiet }
+    }
+
+    /// How many rollouts there may be. A limit of 0 is none.
+    pub fn limits(&self) -> Limits {
+        let limit = |most: usize| Some(most).filter(|most| *most > 0);
+        Limits {
+            per_minute: limit(self.max_rollouts_per_minute),
+            concurrent: limit(self.max_concurrent_rollouts),
+            timeout: self.rollout_timeout,
+        }
+    }
 }
 
 /// Variables of earlier versions, and their names now.

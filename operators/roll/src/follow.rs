@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::future::OptionFuture;
-use konverge_apply::{Announcer, Statement};
+use konverge_apply::Statement;
 use konverge_core::{backoff::Backoff, digest::DigestKey, outage::PROBES};
 use konverge_runtime::Priority;
 use konverge_vault::{Found, Known, KvVersion, Location, Seen, Vault, VaultError, Watches};
@@ -19,33 +19,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     digest::{Digester, KeyDigests},
-    digest_key::Key,
-    index::Index,
     messages,
-    metrics::Metrics,
     object::{SourceKind, SourceRef},
+    parts::Parts,
     time::Time,
     vault::{SecretState, Version, location, standing, whole},
-    wakeups::{Queues, SOURCE},
+    wakeups::SOURCE,
 };
 
 /// After reads of content that failed; questions for versions have pauses of their own.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), factor: 2.0, cap: Duration::from_mins(5) };
-
-/// The parts that those who read sources share. Clones are handles to the same parts.
-#[derive(Clone)]
-pub struct SourceParts {
-    /// The index.
-    pub index: Arc<Index>,
-    /// Makes digests.
-    pub key: Key,
-    /// Wakes the users of changed sources, and the triggers that follow them.
-    pub queues: Queues,
-    /// Announces sources that run away.
-    pub announcer: Announcer,
-    /// The metrics.
-    pub metrics: Metrics,
-}
 
 /// Follows what is used of Vault. Nothing is asked any more once it is dropped.
 pub struct VaultSource {
@@ -64,18 +47,21 @@ struct Followed {
 #[derive(Clone)]
 struct Follower {
     vault: Vault,
-    parts: SourceParts,
+    parts: Arc<Parts>,
     watches: Watches,
 }
 
 impl VaultSource {
     /// Nothing is followed yet. To be made within a tokio runtime.
-    pub fn new(vault: Vault, parts: SourceParts) -> Self {
+    pub fn new(vault: Vault, parts: Arc<Parts>) -> Self {
         // Its digests are compared within this process only.
         let watches = Watches::new(vault.clone(), DigestKey::new(rand::random()));
-        let questions = watches.clone();
-        parts.metrics.vault_questions(move || questions.questions());
         Self { follower: Follower { vault, parts, watches }, followed: Mutex::default() }
+    }
+
+    /// The questions for versions.
+    pub fn watches(&self) -> &Watches {
+        &self.follower.watches
     }
 
     /// Follows the source if anybody uses it, at the interval that is wanted now, and else does not.
@@ -232,13 +218,13 @@ impl Follower {
             parts.metrics.checked(learned.changed);
         }
         if learned.ran_away.is_some() {
-            let statement = messages::vault_ran_away();
-            parts.announcer.log(source, &statement);
+            let statement = messages::ran_away(&source.name);
+            parts.source_announcer.log(source, &statement);
             // A secret in Vault is no object, so the events are about the triggers that follow it.
             let text = format!("{}: {}", source.name, statement.text);
             let statement = Statement { text, ..statement };
             for (trigger, shown) in triggers.iter().filter_map(|key| Some((key, parts.index.trigger(key)?))) {
-                parts.announcer.publish(trigger.reference(&shown.uid), &statement);
+                parts.source_announcer.publish(trigger.reference(&shown.uid), &statement);
             }
         }
         parts.queues.workloads.add_all(learned.users, Priority::High, SOURCE);

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use konverge_workload::Rollout;
 
-use crate::time::Time;
+use crate::{config::Pace, declarations::WorkloadSpec, plan::View, time::Time};
 
 /// One whose content goes on changing waits no longer for an end of that than so many times what it waits after one change.
 const DEBOUNCES: i32 = 5;
@@ -51,6 +51,19 @@ impl BlockedBy {
 }
 
 impl Candidate {
+    /// The workload of a view, by its own spec and by the flags.
+    pub fn of(view: &View, spec: &WorkloadSpec, pace: &Pace, now: Time) -> Self {
+        Self {
+            rollout: view.snapshot.pods.rollout,
+            paused: spec.paused,
+            rolled: view.plan.record.as_ref().and_then(|record| Some(now.recorded_or_now(record.rolled?))),
+            min_interval: spec.min_interval.unwrap_or(pace.min_interval),
+            changed: view.plan.changed,
+            debounce: pace.debounce,
+            pending: view.pending(),
+        }
+    }
+
     /// Returns why it has to wait. Returns `None` if it may be rolled. A rollout of its own that is under way is no reason: new content supersedes it, as a
     /// new pod template does.
     pub fn blocked_by(&self, now: Time) -> Option<BlockedBy> {

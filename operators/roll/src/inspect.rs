@@ -4,7 +4,6 @@
 //! alone (`standing`). For the rest, the objects around it go into an index like the operator's, which decides as the operator
 //! would (`look`). Its events tell the rest, such as the order of waves.
 
-mod classes;
 mod difference;
 mod doctor;
 mod explain;
@@ -12,8 +11,6 @@ mod look;
 mod permissions;
 mod standing;
 mod trigger;
-
-use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -31,10 +28,13 @@ use serde_json::Value;
 pub use self::permissions::used;
 use crate::{
     config::{Config, KINDS, PROGRAM},
-    declarations::{ON_CHANGE, PAUSE, ROLL_USERS},
+    declarations::{IGNORE, ON_CHANGE, PAUSE, ROLL_USERS},
     object::{SourceKind, WorkloadRef},
     trigger::TriggerKind,
 };
+
+/// The kinds of sources that are objects of the cluster.
+const SOURCES: [SourceKind; 2] = [SourceKind::Secret, SourceKind::ConfigMap];
 
 /// Roll, for the plugin.
 pub struct Roll;
@@ -50,6 +50,35 @@ enum What {
     Trigger(TriggerKind),
 }
 
+impl What {
+    /// All kinds.
+    fn all() -> impl Iterator<Item = Self> {
+        let workloads = KINDS.map(Self::Workload).into_iter();
+        workloads.chain(SOURCES.map(Self::Source)).chain(TriggerKind::ALL.map(Self::Trigger))
+    }
+
+    fn of(kind: &Kind) -> Option<Self> {
+        Self::named(&kind.resource.kind)
+    }
+
+    /// The kind of this name in manifests.
+    fn named(name: &str) -> Option<Self> {
+        Self::all().find(|what| what.kind().resource.kind == name)
+    }
+
+    /// The kind for the plugin. Of workloads and sources, it shows no more than the metadata.
+    fn kind(self) -> Kind {
+        let (resource, short, shown): (_, &[&str], _) = match self {
+            Self::Workload(kind) => (kind.resource(), kind.short_names(), Shown::Metadata),
+            Self::Source(SourceKind::ConfigMap) => (ApiResource::erase::<ConfigMap>(&()), &["cm"], Shown::Metadata),
+            Self::Source(_) => (ApiResource::erase::<Secret>(&()), &[], Shown::Metadata),
+            Self::Trigger(kind @ TriggerKind::VaultSyncStatus) => (kind.resource(), &["vss"], Shown::Whole),
+            Self::Trigger(kind @ TriggerKind::VaultRollout) => (kind.resource(), &["vroll"], Shown::Whole),
+        };
+        Kind { short, ..Kind::namespaced(resource, shown) }
+    }
+}
+
 #[async_trait]
 impl Job for Roll {
     fn name(&self) -> &'static str {
@@ -61,15 +90,11 @@ impl Job for Roll {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        let sources = [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())];
-        let sources = sources.into_iter().zip([&[][..], &["cm"]]);
-        let sources = sources.map(|(resource, short)| Kind { short, ..Kind::namespaced(resource, Shown::Metadata) });
-        let triggers = TriggerKind::ALL.into_iter().map(trigger::shown_kind);
-        KINDS.into_iter().map(shown_kind).chain(sources).chain(triggers).collect()
+        What::all().map(What::kind).collect()
     }
 
     fn standing(&self, kind: &Kind, object: &DynamicObject) -> Option<Standing> {
-        match what(kind)? {
+        match What::of(kind)? {
             What::Workload(_) => standing::of_workload(object),
             What::Source(_) => standing::of_source(object),
             What::Trigger(kind) => trigger::standing(kind, object),
@@ -78,7 +103,7 @@ impl Job for Roll {
 
     fn how_to_ask(&self, kind: &Kind, name: &str) -> String {
         let annotate = format!("kubectl annotate {} {name}", kind.singular());
-        match what(kind) {
+        match What::of(kind) {
             Some(What::Source(_)) => {
                 format!(
                     "To restart the workloads that use it when its content changes:\n  {annotate} {ROLL_USERS}=true"
@@ -92,11 +117,14 @@ impl Job for Roll {
     }
 
     async fn explain(&self, cluster: &Cluster, kind: &Kind, object: &DynamicObject) -> Vec<Fact> {
-        match (what(kind), key(kind, &object.metadata)) {
-            (_, Some(key)) => explain::of_workload(cluster, &key).await,
-            (Some(What::Source(kind)), None) => explain::of_source(cluster, kind, &object.metadata).await,
-            (Some(What::Trigger(kind)), None) => trigger::facts(kind, object),
-            _ => Vec::new(),
+        match What::of(kind) {
+            Some(What::Workload(kind)) => match key(kind, &object.metadata) {
+                Some(key) => explain::of_workload(cluster, &key).await,
+                None => Vec::new(),
+            },
+            Some(What::Source(kind)) => explain::of_source(cluster, kind, &object.metadata).await,
+            Some(What::Trigger(kind)) => trigger::facts(kind, object),
+            None => Vec::new(),
         }
     }
 
@@ -106,41 +134,39 @@ impl Job for Roll {
         kind: &Kind,
         object: &DynamicObject,
     ) -> Result<Vec<Difference>, Failure> {
+        // Another object is compared with what workloads run with, each of which can be looked at.
+        let Some(What::Workload(kind)) = What::of(kind) else { return Ok(Vec::new()) };
         match key(kind, &object.metadata) {
             Some(key) => difference::differences(cluster, &key).await,
-            // It is compared with what workloads run with, each of which can be looked at.
             None => Ok(Vec::new()),
         }
     }
 
-    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<BTreeMap<String, Value>, Failure> {
+    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
         let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
-        if let Some(kind) = trigger::kind_of(kind) {
-            let how = match kind {
-                TriggerKind::VaultRollout => "set its spec.suspend instead",
-                TriggerKind::VaultSyncStatus => "pause its workload, or use a VaultRollout instead",
-            };
-            return Err(Failure::Failed(format!("roll pauses and resumes only workloads; {how}")));
+        let instead = match What::named(kind) {
+            Some(What::Workload(_)) => None,
+            Some(What::Trigger(TriggerKind::VaultRollout)) => Some("set its spec.suspend instead".to_owned()),
+            Some(What::Trigger(TriggerKind::VaultSyncStatus)) => {
+                Some("pause its workload, or use a VaultRollout instead".to_owned())
+            }
+            Some(What::Source(_)) | None => Some(format!("with {IGNORE}=true nothing restarts for this object")),
+        };
+        if let Some(instead) = instead {
+            return Err(Failure::Failed(format!("roll pauses and resumes only workloads; {instead}")));
         }
-        if KINDS.into_iter().all(|known| known.name() != kind) {
-            return Err(Failure::Failed(format!(
-                "roll pauses and resumes only workloads; with {}=true nothing restarts for this object",
-                crate::declarations::IGNORE
-            )));
-        }
-        let value = match wish {
-            Wish::Pause => "true".into(),
-            Wish::Resume => Value::Null,
-            Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
+        match wish {
+            Wish::Pause => Ok((PAUSE, "true".into())),
+            Wish::Resume => Ok((PAUSE, Value::Null)),
+            Wish::Adopt(_) | Wish::Release => Err(wish.unsupported(self.name())),
             Wish::Sync(_) => {
                 let restart = format!("kubectl rollout restart {}/{}", kind.to_ascii_lowercase(), object.name_any());
-                return Err(Failure::Failed(format!(
+                Err(Failure::Failed(format!(
                     "roll needs no request: it handles each change by itself, and why shows what it holds back. To restart its pods now, \
                      without a change: {restart}"
-                )));
+                )))
             }
-        };
-        Ok(BTreeMap::from([(PAUSE.to_owned(), value)]))
+        }
     }
 }
 
@@ -192,20 +218,6 @@ impl Operator for Roll {
     }
 }
 
-fn shown_kind(kind: WorkloadKind) -> Kind {
-    Kind { short: kind.short_names(), ..Kind::namespaced(kind.resource(), Shown::Metadata) }
-}
-
-fn what(kind: &Kind) -> Option<What> {
-    let name = kind.resource.kind.as_str();
-    let workload = KINDS.into_iter().find(|known| known.name() == name).map(What::Workload);
-    let sources = [SourceKind::Secret, SourceKind::ConfigMap];
-    let source = || sources.into_iter().find(|known| known.name() == name).map(What::Source);
-    workload.or_else(source).or_else(|| trigger::kind_of(name).map(What::Trigger))
-}
-
-/// Which workload it is, if it is one.
-fn key(kind: &Kind, metadata: &ObjectMeta) -> Option<WorkloadRef> {
-    let Some(What::Workload(kind)) = what(kind) else { return None };
+fn key(kind: WorkloadKind, metadata: &ObjectMeta) -> Option<WorkloadRef> {
     Some(WorkloadRef { namespace: metadata.namespace.clone()?, kind, name: metadata.name.clone()? })
 }

@@ -61,23 +61,16 @@ pub fn rolled_user(user: &WorkloadRef) -> Statement {
 }
 
 /// A source changes all the time.
-pub fn ran_away() -> Statement {
-    problem(
-        reasons::RAN_AWAY,
-        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nothing for it until it is quiet; find the client \
-         that writes it: metadata.managedFields names it"
-            .to_owned(),
-    )
-}
-
-/// The same for a secret in Vault.
-pub fn vault_ran_away() -> Statement {
-    problem(
-        reasons::RAN_AWAY,
-        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nothing for it until it is quiet; Vault's audit log \
-         names the client that writes it"
-            .to_owned(),
-    )
+pub fn ran_away(source: &SourceName) -> Statement {
+    let who = if source.kind.is_in_vault() {
+        "Vault's audit log names the client that writes it"
+    } else {
+        "find the client that writes it: metadata.managedFields names it"
+    };
+    let text = format!(
+        "it changes more often than --runaway-changes allows in a minute, so the operator rolls nothing for it until it is quiet; {who}"
+    );
+    problem(reasons::RAN_AWAY, text)
 }
 
 /// A workload is rolled for an object's sake, and so many others.
@@ -125,47 +118,41 @@ pub fn refused(source: &SourceName, error: &impl std::error::Error) -> Statement
 
 /// It waits. `changed` is what for.
 pub fn held(hold: BlockedBy, changed: &str) -> Statement {
-    let why = match hold {
-        BlockedBy::Asked => "its annotation pauses it".to_owned(),
-        BlockedBy::Paused => "its rollout is paused; resume it to have it rolled".to_owned(),
-        BlockedBy::Debounce(until) => format!("more changes may come until {}", second(until.wall())),
-        BlockedBy::Interval(until) => {
-            format!(
-                "the minimum interval has not passed; the next rollout is at {} at the earliest",
-                second(until.wall())
-            )
+    let (reason, why) = match hold {
+        BlockedBy::Asked => (reasons::PAUSED, "its annotation pauses it".to_owned()),
+        BlockedBy::Paused => (reasons::PAUSED, "its rollout is paused; resume it to have it rolled".to_owned()),
+        BlockedBy::Debounce(until) => {
+            (reasons::INTERVAL, format!("more changes may come until {}", second(until.wall())))
         }
-    };
-    let reason = match hold {
-        BlockedBy::Asked | BlockedBy::Paused => reasons::PAUSED,
-        BlockedBy::Debounce(_) | BlockedBy::Interval(_) => reasons::INTERVAL,
+        BlockedBy::Interval(until) => {
+            let next = second(until.wall());
+            let why = format!("the minimum interval has not passed; the next rollout is at {next} at the earliest");
+            (reasons::INTERVAL, why)
+        }
     };
     notice(reason, format!("{changed}, and it is not rolled yet: {why}"))
 }
 
 /// Returns why a changed source rolls nothing yet. Returns `None` if that is not reported.
 pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Statement> {
-    match deferral {
+    Some(match deferral {
+        Deferral::Suspended | Deferral::Awaited(_, None) => return None,
         Deferral::RanAway(_) => {
-            let text = format!("{changed} too often, and it is not rolled before the source is quiet");
-            Some(notice(reasons::BREAKER, text))
+            notice(reasons::BREAKER, format!("{changed} too often, and it is not rolled before the source is quiet"))
         }
-        Deferral::Suspended | Deferral::Awaited(_, None) => None,
         Deferral::Awaited(secret, Some(until)) => {
             let until = second(until.wall());
-            let text = format!(
-                "{changed}, and it is not rolled yet: it waits for {secret} to follow, until {until} at the latest"
-            );
-            Some(notice(reasons::AWAITED, text))
+            let why = format!("it waits for {secret} to follow, until {until} at the latest");
+            notice(reasons::AWAITED, format!("{changed}, and it is not rolled yet: {why}"))
         }
         Deferral::Overdue(secret, until) => {
             let until = second(until.wall());
             let text = format!(
                 "{changed}, and it is not rolled: {secret} has not followed by {until}. Check the tool that syncs it; this is rolled as soon as it has followed"
             );
-            Some(problem(reasons::NOT_FOLLOWED, text))
+            problem(reasons::NOT_FOLLOWED, text)
         }
-    }
+    })
 }
 
 /// It is not its turn.

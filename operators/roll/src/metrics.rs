@@ -1,6 +1,6 @@
 //! The metrics of the operator. No label names an object.
 
-use std::sync::{Arc, OnceLock, atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use konverge_runtime::metrics::RegistryExt;
 use konverge_workload::WorkloadKind;
@@ -26,31 +26,16 @@ struct Reason {
     reason: &'static str,
 }
 
-/// Tells how often something was done.
-type Count = Box<dyn Fn() -> u64 + Send + Sync>;
-
 /// The operator's metrics. Clones count into the same ones.
 #[derive(Clone)]
 pub struct Metrics {
-    reads: Reads,
-    rollouts: Rollouts,
-    levels: Levels,
-}
-
-/// Reads of sources.
-#[derive(Clone)]
-struct Reads {
     checks: Counter,
-    failed: Family<Reason, Counter>,
+    failed_checks: Family<Reason, Counter>,
     changes: Counter,
-}
-
-/// Rollouts that were begun or put off.
-#[derive(Clone)]
-struct Rollouts {
-    patches: Family<RolloutLabels, Counter>,
-    held: Family<Reason, Counter>,
+    rollouts: Family<RolloutLabels, Counter>,
+    suppressed: Family<Reason, Counter>,
     delay: Histogram,
+    levels: Levels,
 }
 
 /// Measures of what is known, taken before each scrape.
@@ -62,47 +47,23 @@ struct Levels {
     sources: Gauge,
     runaway: Gauge,
     vault_questions: Counter,
-    count_questions: Arc<OnceLock<Count>>,
     vault_failing: Gauge,
     triggers: Gauge,
 }
 
-impl Reads {
-    fn new(registry: &mut Registry) -> Self {
-        Self {
-            checks: registry.add("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault"),
-            failed: registry.add("failed_checks", "Reads of Secrets and ConfigMaps that failed, by reason"),
-            changes: registry.add("changes", "Reads that found other content than before"),
-        }
-    }
-}
-
-impl Rollouts {
-    fn new(registry: &mut Registry) -> Self {
-        let delay = Histogram::new(DELAY_BUCKETS);
-        let help = "Time from the moment a change was seen until the pod template was patched";
-        Self {
-            patches: registry.add("rollouts", "Patches of pod templates, by kind and result"),
-            held: registry.add("suppressed", "Rollouts that were delayed, by reason"),
-            delay: registry.add_metric("delay_seconds", help, delay),
-        }
-    }
-}
-
 impl Levels {
     fn new(registry: &mut Registry) -> Self {
+        let oldest = "The longest time that a workload has waited for its rollout";
         let sources = "Secrets and ConfigMaps, and secrets in Vault, that restart workloads";
         let runaway = "Sources that the operator does not follow for a while because they change too often";
         let failing = "Secrets in Vault that restart workloads and whose version Vault does not tell";
         Self {
             pending: registry.add("pending", "Workloads that wait for their rollout"),
-            oldest: registry
-                .add("oldest_pending_seconds", "The longest time that a workload has waited for its rollout"),
+            oldest: registry.add("oldest_pending_seconds", oldest),
             workloads: registry.add("workloads", "Workloads that have opted in"),
             sources: registry.add("sources", sources),
             runaway: registry.add("runaway_sources", runaway),
             vault_questions: registry.add("vault_questions", "Requests to Vault for versions"),
-            count_questions: Arc::default(),
             vault_failing: registry.add("vault_failing", failing),
             triggers: registry.add("triggers", "Objects that request rollouts of workloads"),
         }
@@ -113,58 +74,60 @@ impl Metrics {
     /// Makes the metrics and registers them under `konverge_roll`.
     pub fn new(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("konverge_roll");
-        Self { reads: Reads::new(registry), rollouts: Rollouts::new(registry), levels: Levels::new(registry) }
+        let delay = "Time from the moment a change was seen until the pod template was patched";
+        Self {
+            checks: registry.add("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault"),
+            failed_checks: registry.add("failed_checks", "Reads of Secrets and ConfigMaps that failed, by reason"),
+            changes: registry.add("changes", "Reads that found other content than before"),
+            rollouts: registry.add("rollouts", "Patches of pod templates, by kind and result"),
+            suppressed: registry.add("suppressed", "Rollouts that were delayed, by reason"),
+            delay: registry.add_metric("delay_seconds", delay, Histogram::new(DELAY_BUCKETS)),
+            levels: Levels::new(registry),
+        }
     }
 
-    /// Takes the measure of what is known, before it is scraped.
-    pub fn measure(&self, index: &Index, now: Time) {
+    /// Takes the measure of what is known, before it is scraped. `questions` is how many Vault was asked so far.
+    pub fn measure(&self, index: &Index, questions: u64, now: Time) {
         let levels = &self.levels;
+        let set = |gauge: &Gauge, count: usize| gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         let (since, pending) = index.waiting();
         let (workloads, sources) = index.counts();
-        let set = |gauge: &Gauge, count: usize| gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        let (triggers, failing) = index.trigger_counts();
         set(&levels.pending, pending);
+        levels.oldest.set(since.map_or(0, |since| now.since(since).as_secs().max(0)));
         set(&levels.workloads, workloads);
         set(&levels.sources, sources);
         set(&levels.runaway, index.ran_away(now));
-        let (triggers, failing) = index.trigger_counts();
-        set(&levels.triggers, triggers);
-        set(&levels.vault_failing, failing);
-        let questions = levels.count_questions.get().map_or(0, |count| count());
         levels.vault_questions.inner().store(questions, Ordering::Relaxed);
-        levels.oldest.set(since.map_or(0, |since| now.since(since).as_secs().max(0)));
-    }
-
-    /// Sets the function that returns the number of questions to Vault.
-    pub fn vault_questions(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
-        // There is one Vault, and so the first is the only one.
-        let _ = self.levels.count_questions.set(Box::new(count));
+        set(&levels.vault_failing, failing);
+        set(&levels.triggers, triggers);
     }
 
     /// A source was read.
     pub fn checked(&self, changed: bool) {
-        self.reads.checks.inc();
+        self.checks.inc();
         if changed {
-            self.reads.changes.inc();
+            self.changes.inc();
         }
     }
 
     /// A source could not be read.
     pub fn unread(&self, reason: &'static str) {
-        self.reads.failed.get_or_create(&Reason { reason }).inc();
+        self.failed_checks.get_or_create(&Reason { reason }).inc();
     }
 
     /// A pod template was patched, or was not.
     pub fn rolled(&self, kind: WorkloadKind, result: &'static str) {
-        self.rollouts.patches.get_or_create(&RolloutLabels { kind: kind.name(), result }).inc();
+        self.rollouts.get_or_create(&RolloutLabels { kind: kind.name(), result }).inc();
     }
 
     /// A pod template was patched this many seconds after the cause was seen.
     pub fn delayed(&self, seconds: f64) {
-        self.rollouts.delay.observe(seconds.max(0.0));
+        self.delay.observe(seconds.max(0.0));
     }
 
     /// A rollout was put off.
     pub fn held(&self, reason: &'static str) {
-        self.rollouts.held.get_or_create(&Reason { reason }).inc();
+        self.suppressed.get_or_create(&Reason { reason }).inc();
     }
 }

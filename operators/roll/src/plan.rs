@@ -1,14 +1,14 @@
 //! The plan for a workload: a pure function of a snapshot. No lock, no client, no clock.
 //!
 //! [`judge`](judge::judge) compares the content that there is with what is recorded. [`plan`] adds what only a run of the workload itself needs, and
-//! [`peer`](peer::peer) what only the later waves need.
+//! [`peer`] what only the later waves need.
 
 mod awaited;
 pub mod judge;
-pub mod peer;
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use konverge_apply::Statement;
 use litemap::LiteMap;
 
@@ -23,7 +23,11 @@ use crate::{
     time::Time,
     uses::Use,
     wait::Deferral,
+    waves::Peer,
 };
+
+/// The shortest time.
+const MOMENT: SignedDuration = SignedDuration::from_nanos(1);
 
 /// A workload that has opted in, and the plan for it.
 #[derive(Debug)]
@@ -114,4 +118,24 @@ fn doubted(snapshot: &Snapshot, verdict: Option<&Verdict>) -> Vec<SourceRef> {
     let in_cluster = snapshot.workload.uses.current.keys().filter(|name| !name.kind.is_in_vault());
     let changed = in_cluster.filter(|name| changed.contains(&name.to_string()));
     changed.map(|name| name.of(&snapshot.key.namespace)).collect()
+}
+
+/// Returns how a workload of an earlier wave stands. `rollout_timeout` is how long it may take to become ready.
+pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, rollout_timeout: SignedDuration) -> Peer {
+    let Judged { record, verdict, deferral, again, .. } = judge(snapshot, digester, now);
+    let waits = deferral.values().any(Deferral::is_waited_for);
+    let in_step = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
+    let health = &snapshot.workload.health;
+    // A workload that is held back for a while, as by a pause or the budget, reports that, and is no trouble.
+    let since = if in_step {
+        // Pods that went away long after a rollout have their own time to come back.
+        record.and_then(|record| Some(now.recorded_or_now(record.rolled?))).max(snapshot.pods.unready)
+    } else {
+        [health.undecided, health.troubled].into_iter().flatten().min()
+    };
+    let overdue = since.is_some_and(|since| now.since(since) > rollout_timeout);
+    let end = since.map(|since| since.later(rollout_timeout + MOMENT)).filter(|_| !overdue);
+    let until =
+        deferral.values().filter_map(Deferral::until).chain(again).chain(end).filter(|until| *until > now).min();
+    Peer { in_step, progress: snapshot.pods.rollout.progress, overdue, until }
 }

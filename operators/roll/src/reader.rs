@@ -1,5 +1,7 @@
 //! Reading a source, once for all that use it, and forgetting its values at once.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_apply::error::class_of;
 use konverge_core::{
@@ -11,9 +13,10 @@ use kube::{Api, Client};
 
 use crate::{
     digest::{Digester, KeyDigests},
-    follow::{SourceParts, VaultSource},
+    follow::VaultSource,
     messages,
     object::{SourceKind, SourceRef},
+    parts::Parts,
     reasons,
     time::Time,
     wakeups::SOURCE,
@@ -21,10 +24,10 @@ use crate::{
 
 /// Reads sources.
 pub struct Reader {
-    /// With this.
+    /// Reads those in the cluster.
     pub client: Client,
-    /// With these.
-    pub parts: SourceParts,
+    /// The shared parts.
+    pub parts: Arc<Parts>,
     /// Follows what is in Vault, if there is one.
     pub vault: Option<VaultSource>,
 }
@@ -65,7 +68,7 @@ impl Reconciler for Reader {
             }
             return Ok(Action::Done);
         }
-        let SourceParts { index, key, queues, announcer, metrics } = &self.parts;
+        let Parts { index, key, queues, source_announcer, metrics, .. } = &*self.parts;
         // It has no user any more.
         if !index.is_used(source) {
             return Ok(Action::Done);
@@ -80,7 +83,7 @@ impl Reconciler for Reader {
         let learned = index.learn(source, version, content, Time::now());
         metrics.checked(learned.changed);
         if let Some(uid) = learned.ran_away {
-            announcer.announce(source, source.reference(&uid), &messages::ran_away());
+            source_announcer.announce(source, source.reference(&uid), &messages::ran_away(&source.name));
         }
         queues.workloads.add_all(learned.users, Priority::High, SOURCE);
         Ok(Action::Done)

@@ -2,24 +2,23 @@
 
 mod attempt;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use jiff::SignedDuration;
-use konverge_apply::{Announcer, Statement, error::class_of};
+use konverge_apply::{Statement, error::class_of};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{Action, Priority, Reconciler, Request, object::Scope, watch::Guarded};
 use konverge_workload::Workload;
 use kube::{Api, Client, core::NamespaceResourceScope};
 
 use crate::{
-    budget::Budget,
-    digest_key::Key,
-    index::{Index, Shows},
+    config::Pace,
+    index::Shows,
     messages,
-    metrics::Metrics,
     object::WorkloadRef,
+    parts::Parts,
+    reasons,
     time::Time,
-    wakeups::{CONTENDED, Queues, WORKLOAD},
+    wakeups::{CONTENDED, WORKLOAD},
     writer::{WriteError, Writer},
 };
 use attempt::{Attempt, Run};
@@ -27,37 +26,16 @@ use attempt::{Attempt, Run};
 /// So often a workload that changes under our hands is read and decided upon anew before it has to wait.
 const ATTEMPTS: usize = 3;
 
-/// The settings of the platform.
-#[derive(Debug, Clone, Copy)]
-pub struct Policy {
-    /// The least time between two rollouts of a workload that does not say.
-    pub min_interval: SignedDuration,
-    /// How long to wait for more changes after one.
-    pub debounce: SignedDuration,
-    /// How long workloads of later waves wait for a rollout that is under way.
-    pub rollout_timeout: SignedDuration,
-}
-
 /// Reconciles one workload.
 pub struct Roller {
     /// Reads workloads that changed under our hands.
     pub client: Client,
     /// Writes on workloads.
     pub writer: Writer,
-    /// The index.
-    pub index: Arc<Index>,
-    /// How many there may be.
-    pub budget: Arc<Mutex<Budget>>,
-    /// Makes digests.
-    pub key: Key,
-    /// Wakes others.
-    pub queues: Queues,
-    /// Announces how workloads stand.
-    pub announcer: Announcer,
-    /// The metrics.
-    pub metrics: Metrics,
-    /// The settings of the platform.
-    pub policy: Policy,
+    /// The shared parts.
+    pub parts: Arc<Parts>,
+    /// How soon a workload may be rolled.
+    pub pace: Pace,
 }
 
 /// A run that did not come to its end.
@@ -94,8 +72,8 @@ impl Classify for RollError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Write(error) => error.reason(),
-            Self::Read { .. } => "WorkloadUnreadable",
-            Self::Contended { .. } => "WorkloadContended",
+            Self::Read { .. } => reasons::WORKLOAD_UNREADABLE,
+            Self::Contended { .. } => reasons::WORKLOAD_CONTENDED,
         }
     }
 }
@@ -106,10 +84,10 @@ impl Reconciler for Roller {
 
     async fn reconcile(&self, request: Request<WorkloadRef>) -> Result<Action, RollError> {
         let key = &request.key;
-        let digester = self.key.digester().await;
+        let digester = self.parts.key.digester().await;
         for _ in 0..ATTEMPTS {
             let now = Time::now();
-            let Some(view) = self.index.view(key, &digester, now) else {
+            let Some(view) = self.parts.index.view(key, &digester, now) else {
                 self.opt_out(key);
                 return Ok(Action::Done);
             };
@@ -136,43 +114,39 @@ impl Roller {
         let found = found.map_err(|source| RollError::Read { object: key.clone(), source: Box::new(source) })?;
         let work = match found {
             Some(Guarded(Ok(workload))) => {
-                self.index.show_by(Shows::Answer(outdated), key.kind, workload, Time::now()).1
+                self.parts.index.show_by(Shows::Answer(outdated), key.kind, workload, Time::now()).1
             }
             // An object that cannot be decoded still exists: the watch has reported it, and its last known state stays.
             Some(Guarded(Err(_))) => return Ok(()),
-            None => self.index.forget(key),
+            None => self.parts.index.forget(key),
         };
         let others = work.workloads.into_iter().filter(|other| other != key);
-        self.queues.sources.add_all(work.sources, Priority::High, CONTENDED);
-        self.queues.triggers.add_all(work.triggers, Priority::Normal, CONTENDED);
-        self.queues.workloads.add_all(others, Priority::Normal, CONTENDED);
+        self.parts.queues.sources.add_all(work.sources, Priority::High, CONTENDED);
+        self.parts.queues.triggers.add_all(work.triggers, Priority::Normal, CONTENDED);
+        self.parts.queues.workloads.add_all(others, Priority::Normal, CONTENDED);
         Ok(())
     }
 
     /// A workload has opted out.
     fn opt_out(&self, key: &WorkloadRef) {
-        let next = self.budget().done(key);
-        self.index.opt_out(key);
-        self.queues.wake_next(next);
+        let next = self.parts.budget().done(key);
+        self.parts.index.opt_out(key);
+        self.parts.queues.wake_next(next);
     }
 
     /// Reports each of these once, until the statement changes.
     fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>) {
-        let new = self.index.say(key, uid, messages, Time::now());
+        let new = self.parts.index.say(key, uid, messages, Time::now());
         if !new.is_empty() {
             self.tell(key);
         }
         for statement in &new {
-            self.announcer.announce(key, key.reference(uid), statement);
+            self.parts.announcer.announce(key, key.reference(uid), statement);
         }
     }
 
     /// Has those that ask for its rollouts told how it stands.
     fn tell(&self, key: &WorkloadRef) {
-        self.queues.triggers.add_all(self.index.triggers_of(key), Priority::Normal, WORKLOAD);
-    }
-
-    fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts.queues.triggers.add_all(self.parts.index.triggers_of(key), Priority::Normal, WORKLOAD);
     }
 }

@@ -6,9 +6,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::pending};
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use konverge_apply::events::EventSink;
 use konverge_core::error::in_one_line;
 use konverge_jobs::{Base, ProgramError, Settings, run_program};
 use konverge_runtime::{
@@ -16,31 +14,31 @@ use konverge_runtime::{
     watch::{Guarded, Presence, WatchOptions},
 };
 use konverge_vault::{
-    Vault,
+    Vault, Watches,
     environment::{EnvironmentError, VaultEnvironment},
 };
 use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
 use kube::{Client, core::PartialObjectMeta};
 
 use crate::{
-    breaker,
-    budget::{Budget, Limits},
-    config::{Config, PROGRAM, Pace, renamed_variables},
+    budget::Budget,
+    config::{Config, PROGRAM, renamed_variables},
     digest_key::Key,
-    follow::{SourceParts, VaultSource},
+    follow::VaultSource,
     index::Index,
     messages,
     metrics::Metrics,
     object::SourceKind,
+    parts::Parts,
     reader::Reader,
-    reconcile::{Policy, Roller},
+    reconcile::Roller,
+    spelling::TriggerResource,
     status_controller::StatusController,
     time::Time,
-    trigger::{TriggerKind, TriggerRef, WatchedTrigger},
-    vault_rollout::{self, VaultRollout},
-    vault_sync_status::{self, VaultSyncStatus},
+    vault_rollout::VaultRollout,
+    vault_sync_status::VaultSyncStatus,
     wakeups::Queues,
-    watch::{Classes, Feed, Sources, Triggers, Workloads},
+    watch::{Classes, Sources, Triggers, Workloads},
     writer::Writer,
 };
 
@@ -67,30 +65,20 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         tracing::warn!("{warning}");
     }
     let Base { mut manager, metrics, client, client_of_each_replica, events, .. } = config.program().assemble().await?;
-    let counts = metrics.register(Metrics::new);
-    let key = load_digest_key(&mut manager, client_of_each_replica, &config);
-    let index = Arc::new(Index::new(config.others(), breaker_settings(&config)));
-    let (measured, gauges) = (Arc::clone(&index), counts.clone());
-    metrics.before_scrape(move || gauges.measure(&measured, Time::now()));
-    let parts = Parts {
-        client,
-        index,
-        budget: Arc::new(Mutex::new(Budget::new(limits(&config)))),
-        key,
+    let parts = Arc::new(Parts {
+        index: Index::new(config.others(), config.pace.breaker()),
+        budget: Mutex::new(Budget::new(config.pace.limits())),
+        metrics: metrics.register(Metrics::new),
+        key: load_digest_key(&mut manager, client_of_each_replica, &config),
         queues: Queues::new(&metrics),
-        events,
-        counts,
-    };
-    let feed = parts.feed();
+        announcer: messages::announcer(events.clone()),
+        source_announcer: messages::source_announcer(events),
+    });
     let vault = reach_vault(&mut manager, &config)?;
     let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.namespace));
-    let mut informers = Informers::new(&mut manager, parts.client.clone(), options);
-    let watched = watch_all(&mut informers, &config.kinds, &feed);
-    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut informers, &config, &feed));
-    let workers = config.workers.into();
-    let sources = parts.queues.sources.clone();
-    let reader = Controller::new(Arc::new(parts.reader(vault)), sources, metrics.controllers()).workers(workers);
-    manager.controller("roll-sources", reader);
+    let mut informers = Informers::new(&mut manager, client.clone(), options);
+    let watched = watch_all(&mut informers, &config.kinds, &parts);
+    let triggers_seen = vault.is_some().then(|| watch_triggers(&mut informers, &config, &parts));
     // The order of waves and the rollouts under way are known when all objects have been seen.
     let all_seen = async move {
         watched.await;
@@ -102,92 +90,28 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     let seen = manager.checks().readiness_flag("all-seen", "not all that takes part has been seen yet");
     // A standby has seen them, too.
     manager.task("all-seen", all_seen.clone().map(move |()| seen.set(true)).then(|()| pending()));
-    let triggers = parts.queues.triggers.clone();
-    let status_controller = Arc::new(parts.status_controller(config.vault.write_spec_timestamp));
-    let status_controller = Controller::new(status_controller, triggers, metrics.controllers()).workers(workers);
-    manager.controller("roll-triggers", status_controller.ready(all_seen.clone()));
-    let workloads = parts.queues.workloads.clone();
-    let roller = Controller::new(Arc::new(parts.roller(policy(&config))), workloads, metrics.controllers());
+    let vault = vault.map(|vault| VaultSource::new(vault, Arc::clone(&parts)));
+    let asked = vault.as_ref().map(|vault| vault.watches().clone());
+    let measured = Arc::downgrade(&parts);
+    metrics.before_scrape(move || {
+        if let Some(parts) = measured.upgrade() {
+            let questions = asked.as_ref().map_or(0, Watches::questions);
+            parts.metrics.measure(&parts.index, questions, Time::now());
+        }
+    });
+    let workers = config.workers.into();
+    let Queues { workloads, sources, triggers } = parts.queues.clone();
+    let reader = Reader { client: client.clone(), parts: Arc::clone(&parts), vault };
+    let reader = Controller::new(Arc::new(reader), sources, metrics.controllers()).workers(workers);
+    manager.controller("roll-sources", reader);
+    let status_controller =
+        StatusController::new(client.clone(), Arc::clone(&parts), config.vault.write_spec_timestamp);
+    let status_controller = Controller::new(Arc::new(status_controller), triggers, metrics.controllers());
+    manager.controller("roll-triggers", status_controller.workers(workers).ready(all_seen.clone()));
+    let roller = Roller { writer: Writer::new(client.clone()), client, parts, pace: config.pace };
+    let roller = Controller::new(Arc::new(roller), workloads, metrics.controllers());
     manager.controller("roll", roller.workers(workers).ready(all_seen));
     Ok(manager)
-}
-
-/// The parts that the controllers and the watches share.
-struct Parts {
-    client: Client,
-    index: Arc<Index>,
-    budget: Arc<Mutex<Budget>>,
-    key: Key,
-    queues: Queues,
-    events: EventSink,
-    counts: Metrics,
-}
-
-impl Parts {
-    fn feed(&self) -> Feed {
-        Feed {
-            index: Arc::clone(&self.index),
-            budget: Arc::clone(&self.budget),
-            queues: self.queues.clone(),
-            announcer: messages::source_announcer(self.events.clone()),
-        }
-    }
-
-    /// To be called within a tokio runtime.
-    fn reader(&self, vault: Option<Vault>) -> Reader {
-        let parts = SourceParts {
-            index: Arc::clone(&self.index),
-            key: self.key.clone(),
-            queues: self.queues.clone(),
-            announcer: messages::source_announcer(self.events.clone()),
-            metrics: self.counts.clone(),
-        };
-        let vault = vault.map(|vault| VaultSource::new(vault, parts.clone()));
-        Reader { client: self.client.clone(), parts, vault }
-    }
-
-    fn status_controller(&self, write_spec_timestamp: bool) -> StatusController {
-        let (client, index, key) = (self.client.clone(), Arc::clone(&self.index), self.key.clone());
-        StatusController::new(client, index, key, messages::announcer(self.events.clone()), write_spec_timestamp)
-    }
-
-    fn roller(self, policy: Policy) -> Roller {
-        Roller {
-            client: self.client.clone(),
-            writer: Writer::new(self.client),
-            index: self.index,
-            budget: self.budget,
-            key: self.key,
-            queues: self.queues,
-            announcer: messages::announcer(self.events),
-            metrics: self.counts,
-            policy,
-        }
-    }
-}
-
-/// Returns how soon a workload may be rolled, by the flags.
-fn policy(config: &Config) -> Policy {
-    let Pace { min_interval, debounce, rollout_timeout, .. } = config.pace;
-    Policy { min_interval, debounce, rollout_timeout }
-}
-
-/// Returns when a source has run away, by the flags.
-fn breaker_settings(config: &Config) -> breaker::Settings {
-    breaker::Settings {
-        changes: config.pace.runaway_changes,
-        within: SignedDuration::from_mins(1),
-        quiet: config.pace.runaway_quiet,
-    }
-}
-
-/// How many rollouts the flags allow. A limit of 0 is none.
-fn limits(config: &Config) -> Limits {
-    Limits {
-        per_minute: Some(config.pace.max_rollouts_per_minute).filter(|most| *most > 0),
-        concurrent: Some(config.pace.max_concurrent_rollouts).filter(|most| *most > 0),
-        timeout: config.pace.rollout_timeout,
-    }
 }
 
 /// Loads the key of digests on each replica. The program is ready once it is there.
@@ -239,37 +163,22 @@ fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, 
 fn watch_triggers(
     informers: &mut Informers<'_>,
     config: &Config,
-    feed: &Feed,
+    parts: &Arc<Parts>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let settings = config.vault.settings();
-    let shown = within(config, move |object| vault_sync_status::shown(object, settings));
-    let statuses = Triggers { feed: feed.clone(), kind: TriggerKind::VaultSyncStatus, shown };
-    let shown = within(config, move |object| vault_rollout::shown(object, settings));
-    let rollouts = Triggers { feed: feed.clone(), kind: TriggerKind::VaultRollout, shown };
+    let settings = Arc::new(config.vault.settings());
+    let handler = || Triggers { parts: Arc::clone(parts), settings: Arc::clone(&settings) };
     let watches = [
-        (statuses.kind, informers.optional::<Guarded<VaultSyncStatus>, Guarded<_>, _>(&(), statuses)),
-        (rollouts.kind, informers.optional::<Guarded<VaultRollout>, Guarded<_>, _>(&(), rollouts)),
+        (VaultSyncStatus::KIND, informers.optional::<Guarded<VaultSyncStatus>, Guarded<_>, _>(&(), handler())),
+        (VaultRollout::KIND, informers.optional::<Guarded<VaultRollout>, Guarded<_>, _>(&(), handler())),
     ];
-    let feed = feed.clone();
+    let parts = Arc::clone(parts);
     async move {
         for (kind, watch) in watches {
             // Where they are hidden, what they have asked for is kept.
             if watch.presence().await == Presence::Missing {
-                feed.no_triggers(kind);
+                parts.no_triggers(kind);
             }
         }
-    }
-}
-
-/// Returns a trigger, with its spec refused if it names a secret that it may not name.
-fn within<K, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>>(
-    config: &Config,
-    shown: F,
-) -> impl Fn(K) -> Option<(TriggerRef, WatchedTrigger)> + use<K, F> {
-    let rules = config.vault.allow_path.clone();
-    move |object| {
-        let (key, shown) = shown(object)?;
-        Some((key.clone(), shown.within(&rules, &key)))
     }
 }
 
@@ -278,11 +187,11 @@ fn within<K, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>>(
 fn watch_all(
     informers: &mut Informers<'_>,
     kinds: &[WorkloadKind],
-    feed: &Feed,
+    parts: &Arc<Parts>,
 ) -> impl Future<Output = ()> + Send + use<> {
     let mut watches = Vec::new();
     for &kind in kinds {
-        let handler = Workloads { feed: feed.clone(), kind };
+        let handler = Workloads { parts: Arc::clone(parts), kind };
         watches.push(if kind == WorkloadKind::Rollout {
             informers.optional::<Guarded<Workload>, _, _>(&kind, handler)
         } else {
@@ -291,9 +200,9 @@ fn watch_all(
     }
     let (secrets, maps) = (SourceKind::Secret, SourceKind::ConfigMap);
     watches.extend([
-        informers.required::<PartialObjectMeta<Secret>, _, _>(&(), Sources::new(feed.clone(), secrets)),
-        informers.required::<PartialObjectMeta<ConfigMap>, _, _>(&(), Sources::new(feed.clone(), maps)),
-        informers.optional::<Guarded<SecretProviderClass>, _, _>(&(), Classes { feed: feed.clone() }),
+        informers.required::<PartialObjectMeta<Secret>, _, _>(&(), Sources::new(Arc::clone(parts), secrets)),
+        informers.required::<PartialObjectMeta<ConfigMap>, _, _>(&(), Sources::new(Arc::clone(parts), maps)),
+        informers.optional::<Guarded<SecretProviderClass>, _, _>(&(), Classes { parts: Arc::clone(parts) }),
     ]);
     // Without all of them, template owners, earlier waves and rollouts under way are not known.
     async move {

@@ -4,63 +4,96 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
 use konverge_runtime::watch::Guarded;
+use konverge_vault::boundaries::{Place, Rule, is_allowed};
 use konverge_workload::{Keys, WorkloadKind};
 use kube::{
     Resource,
-    core::object::{HasSpec, HasStatus},
+    core::{
+        ObjectMeta,
+        object::{HasSpec, HasStatus},
+    },
 };
 
 use crate::{
     object::SourceKind,
     reasons,
     status::Status,
+    time::span_of_field,
     trigger::{Leftovers, Refusal, TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
+    vault,
 };
 
-/// Vault is asked no more often than this.
-const SHORTEST: Duration = Duration::from_secs(1);
-
 /// The settings of the platform.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// How often Vault is asked for an object that does not say.
     pub every: Duration,
     /// Whether a workload of which nothing was noted is restarted once, as with the original.
     pub restart_on_first_seen: bool,
+    /// Which objects may name which secrets; without a rule, each object may name all.
+    pub allow_path: Vec<Rule>,
 }
 
-/// Returns a trigger. Returns `None` if it has no name. `spec` reads its spec, which counts from the object's namespace.
-pub(crate) fn shown<K>(
-    kind: TriggerKind,
-    object: Guarded<K>,
-    spec: impl FnOnce(&str, &K::Spec) -> Result<TriggerSpec, String>,
-) -> Option<(TriggerRef, WatchedTrigger)>
-where
-    K: Resource<DynamicType = ()> + HasSpec + HasStatus<Status = Status>,
-{
+/// A custom resource that requests rollouts.
+pub trait TriggerResource: Resource<DynamicType = ()> + HasSpec + HasStatus<Status = Status> {
+    /// Its kind.
+    const KIND: TriggerKind;
+
+    /// Reads the spec of an object of this namespace.
+    fn read(spec: &Self::Spec, namespace: &str, settings: &Settings) -> Result<TriggerSpec, String>;
+
+    /// The finalizers and annotations that the original has left on an object.
+    fn leftovers(_: &ObjectMeta) -> Leftovers {
+        Leftovers::default()
+    }
+}
+
+/// Returns the trigger that an object is. Returns `None` if it has no name.
+pub fn watched<K: TriggerResource>(object: Guarded<K>, settings: &Settings) -> Option<(TriggerRef, WatchedTrigger)> {
     let metadata = object.meta().clone();
-    let key = TriggerRef { kind, namespace: metadata.namespace?, name: metadata.name? };
+    let leftovers = K::leftovers(&metadata);
+    let key = TriggerRef { kind: K::KIND, namespace: metadata.namespace?, name: metadata.name? };
     let uid = metadata.uid?;
     let (spec, status) = match object.0 {
         Ok(mut object) => {
             // A copy may have brought that of another object along. That of the original says of none whose it is.
             let is_own =
-                |status: &Status| status.uid == uid || kind == TriggerKind::VaultSyncStatus && status.uid.is_empty();
+                |status: &Status| status.uid == uid || K::KIND == TriggerKind::VaultSyncStatus && status.uid.is_empty();
             let status = object.status_mut().take().filter(is_own);
-            (spec(&key.namespace, object.spec()).map(Arc::new), status)
+            (K::read(object.spec(), &key.namespace, settings), status)
         }
         Err(undecodable) => (Err(undecodable.error), None),
     };
-    let shown = WatchedTrigger {
+    let spec = spec
+        .map_err(|cause| Refusal { reason: reasons::INVALID_SPEC, text: cause.into() })
+        .and_then(|spec| allowed(spec, &key, &settings.allow_path));
+    let watched = WatchedTrigger {
         uid,
         version: metadata.resource_version.unwrap_or_default(),
         generation: metadata.generation,
-        spec: spec.map_err(|cause| Refusal { reason: reasons::INVALID_SPEC, text: cause.into() }),
+        spec: spec.map(Arc::new),
         deleting: metadata.deletion_timestamp.is_some(),
-        leftovers: Leftovers::default(),
+        leftovers,
         status: Arc::new(status.unwrap_or_default()),
     };
-    Some((key, shown))
+    Some((key, watched))
+}
+
+/// Refuses a spec that names a secret that its object may not name.
+fn allowed(spec: TriggerSpec, key: &TriggerRef, rules: &[Rule]) -> Result<TriggerSpec, Refusal> {
+    let TriggerRef { namespace, name, .. } = key;
+    let place = Place { namespace, name, cluster: None };
+    let mut named = spec.sources.keys().filter_map(vault::location);
+    match named.find(|location| !is_allowed(rules, &place, location)) {
+        None => Ok(spec),
+        Some(location) => {
+            let text = format!(
+                "objects of namespace {namespace} may not name {location}: none of the rules of --allow-path says so, as {namespace}={location} \
+                 would"
+            );
+            Err(Refusal { reason: reasons::PATH_NOT_ALLOWED, text: text.into() })
+        }
+    }
 }
 
 /// A kind of workloads by its name in manifests.
@@ -103,7 +136,5 @@ pub(crate) fn keys(fields: &str, keys: Option<&[String]>, kind: SourceKind) -> R
 
 /// How often Vault is asked.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let span = text.trim().parse::<SignedDuration>().ok().and_then(|span| Duration::try_from(span).ok());
-    span.filter(|span| *span >= SHORTEST)
-        .ok_or_else(|| format!("spec.interval: {text:?} is no span of time of a second or more, such as 30s or 5m"))
+    span_of_field("spec.interval", text, "30s").map(SignedDuration::unsigned_abs)
 }

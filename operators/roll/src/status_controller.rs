@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use konverge_apply::{Announcer, Applier, ApplyError, MetadataChange, Statement, StatusWriter, error::class_of};
+use konverge_apply::{Applier, ApplyError, MetadataChange, Statement, StatusWriter, error::class_of};
 use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_runtime::{Action, Reconciler, Request};
 use kube::{
@@ -18,12 +18,12 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    digest_key::Key,
-    index::Index,
     messages,
+    parts::Parts,
+    reasons,
     status::Status,
     time::Time,
-    trigger::{TriggerKind, TriggerRef, WatchedTrigger},
+    trigger::{Leftovers, TriggerKind, TriggerRef, WatchedTrigger},
     trigger_status::{self, StatusUpdate},
     writer::FIELD_MANAGER,
 };
@@ -43,9 +43,7 @@ pub struct StatusController {
     client: Client,
     applier: Applier,
     writer: StatusWriter,
-    index: Arc<Index>,
-    key: Key,
-    announcer: Announcer,
+    parts: Arc<Parts>,
     /// Whether the time of the version is written in `spec.timeStamp`, as the original does.
     write_spec_timestamp: bool,
     /// Which objects were freed of what the original leaves: their uids, and when.
@@ -89,10 +87,10 @@ impl Classify for StatusError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Request { .. } | Self::Apply(ApplyError::Refused { .. } | ApplyError::Transport { .. }) => {
-                "ObjectNotWritable"
+                reasons::OBJECT_NOT_WRITABLE
             }
             Self::Apply(error) => error.reason(),
-            Self::OldDefinition { .. } => "OldDefinition",
+            Self::OldDefinition { .. } => reasons::OLD_DEFINITION,
         }
     }
 }
@@ -126,27 +124,28 @@ impl Reconciler for StatusController {
 
 impl StatusController {
     /// Tells through this client.
-    pub fn new(client: Client, index: Arc<Index>, key: Key, announcer: Announcer, write_spec_timestamp: bool) -> Self {
+    pub fn new(client: Client, parts: Arc<Parts>, write_spec_timestamp: bool) -> Self {
         let applier = Applier::new(client.clone(), FIELD_MANAGER);
         let writer = StatusWriter::new(applier.clone());
-        Self { client, applier, writer, index, key, announcer, write_spec_timestamp, freed: Mutex::default() }
+        Self { client, applier, writer, parts, write_spec_timestamp, freed: Mutex::default() }
     }
 
     /// Tells one object how it stands.
     async fn report(&self, key: &TriggerRef) -> Result<Action, StatusError> {
-        let Some(found) = self.index.trigger(key) else {
+        let Some(found) = self.parts.index.trigger(key) else {
             self.freed().remove(key);
             return Ok(Action::Done);
         };
         let free_again = self.free(key, &found).await?;
         // To free it changes its version.
-        let Some(shown) = self.index.trigger(key).filter(|shown| shown.uid == found.uid && !shown.deleting) else {
+        let Some(shown) = self.parts.index.trigger(key).filter(|shown| shown.uid == found.uid && !shown.deleting)
+        else {
             return Ok(Action::Done);
         };
         let free_again = free_again.map_or(Action::Done, Action::After);
-        let digester = self.key.digester().await;
+        let digester = self.parts.key.digester().await;
         let now = Time::now();
-        let target_statuses = self.index.target_statuses(key, &digester, now);
+        let target_statuses = self.parts.index.target_statuses(key, &digester, now);
         let Some(told) = trigger_status::status_update(key, &shown, &target_statuses, now) else {
             return Ok(free_again);
         };
@@ -188,8 +187,8 @@ impl StatusController {
         // Not before: what was done by half and not answered is no sign of the original.
         self.freed().insert(key.clone(), (shown.uid.clone(), Time::now()));
         let version = object.metadata.resource_version.unwrap_or_default();
-        self.index.update_trigger(key, &shown.uid, |shown| {
-            shown.leftovers = crate::trigger::Leftovers::default();
+        self.parts.index.update_trigger(key, &shown.uid, |shown| {
+            shown.leftovers = Leftovers::default();
             shown.version = version;
         });
         Ok(None)
@@ -230,7 +229,7 @@ impl StatusController {
                 return Err(error.into());
             }
         }
-        self.index.update_trigger(key, &shown.uid, |shown| {
+        self.parts.index.update_trigger(key, &shown.uid, |shown| {
             shown.status = Arc::new(status);
             shown.version = version;
         });
@@ -259,7 +258,7 @@ impl StatusController {
 
     fn say(&self, key: &TriggerRef, shown: &WatchedTrigger, news: &[Statement]) {
         for statement in news {
-            self.announcer.announce(key, key.reference(&shown.uid), statement);
+            self.parts.announcer.announce(key, key.reference(&shown.uid), statement);
         }
     }
 

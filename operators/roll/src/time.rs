@@ -69,6 +69,9 @@ impl Time {
     }
 }
 
+/// The shortest span in a spec. Vault is asked no more often, and no tool syncs a Secret faster: a workload would be rolled twice for each change.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
 /// Reads a span of time that a user has written, such as `90s`.
 ///
 /// # Errors
@@ -77,6 +80,12 @@ impl Time {
 pub fn span(text: &str) -> Result<SignedDuration, &'static str> {
     let span = text.trim().parse::<SignedDuration>().ok().filter(|span| !span.is_negative());
     span.ok_or("write a span of time, such as 90s, 5m or 1h30m")
+}
+
+/// Reads a span of a second or more in a field of a spec. The error names the field, and `example` as one of two spans.
+pub(crate) fn span_of_field(field: &str, text: &str, example: &str) -> Result<SignedDuration, String> {
+    let span = text.trim().parse::<SignedDuration>().ok().filter(|span| *span >= SECOND);
+    span.ok_or_else(|| format!("{field}: {text:?} is no span of time of a second or more, such as {example} or 5m"))
 }
 
 fn nanoseconds(wall: Timestamp) -> i64 {

@@ -10,16 +10,14 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use konverge_apply::events;
-use konverge_vault::boundaries::{Place, Rule, is_allowed};
 use konverge_workload::{Keys, WorkloadKind};
 use kube::core::{ApiResource, GroupVersionKind, Selector, SelectorExt};
 
 use crate::{
     declarations,
     object::{SourceName, WorkloadRef},
-    reasons,
     status::Status,
-    vault::{self, Version},
+    vault::Version,
     wait::WaitFor,
 };
 
@@ -108,7 +106,7 @@ pub struct WatchedTrigger {
 /// Why nothing is rolled for an object's sake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// One of [`reasons`].
+    /// One of [`reasons`](crate::reasons).
     pub reason: &'static str,
     /// The cause, and the next step.
     pub text: Arc<str>,
@@ -211,23 +209,6 @@ impl WatchedTrigger {
     /// Returns its spec, unless it is being deleted.
     pub fn spec(&self) -> Option<&Arc<TriggerSpec>> {
         self.spec.as_ref().ok().filter(|_| !self.deleting)
-    }
-
-    /// The same object where it may name certain secrets only.
-    #[must_use]
-    pub fn within(mut self, rules: &[Rule], key: &TriggerRef) -> Self {
-        let place = Place { namespace: &key.namespace, name: &key.name, cluster: None };
-        let mut named = self.spec.iter().flat_map(|spec| spec.sources.keys()).filter_map(vault::location);
-        let refused = named.find(|location| !is_allowed(rules, &place, location));
-        if let Some(location) = refused {
-            let namespace = &key.namespace;
-            let text = format!(
-                "objects of namespace {namespace} may not name {location}: none of the rules of --allow-path says so, as {namespace}={location} \
-                 would"
-            );
-            self.spec = Err(Refusal { reason: reasons::PATH_NOT_ALLOWED, text: text.into() });
-        }
-        self
     }
 
     /// Whether what is there is another version than a workload's pods are taken to run with, of which nothing is recorded. The status counts before the spec, which is about the time before the first look.

@@ -11,15 +11,15 @@ use konverge_workload::Keys;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{declarations::object_name, object::SourceName, schema as fields};
-
-use crate::time::Time;
+use crate::{
+    declarations::object_name,
+    object::SourceName,
+    schema as fields,
+    time::{Time, span_of_field},
+};
 
 /// How long a Secret is waited for if it is not said: longer than those who sync Secrets take between two looks.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
-
-/// In less time nobody follows, and it would be rolled twice for each change.
-const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
 
 /// The prefix of an entry for a Secret that is waited for.
 const AWAITED: &str = "Awaited/";
@@ -102,12 +102,7 @@ impl WaitFor {
         let secret = object_name(&spec.secret).map_err(|cause| format!("spec.waitFor.secret: {cause}"))?;
         let timeout = match &spec.timeout {
             None => TIMEOUT,
-            Some(text) => {
-                let span = text.trim().parse::<SignedDuration>().ok().filter(|span| *span >= SHORTEST);
-                span.ok_or_else(|| {
-                    format!("spec.waitFor.timeout: {text:?} is no span of time of a second or more, such as 90s or 5m")
-                })?
-            }
+            Some(text) => span_of_field("spec.waitFor.timeout", text, "90s")?,
         };
         let holds = match spec.on_timeout.as_deref() {
             None | Some("Roll") => false,
@@ -162,9 +157,11 @@ mod tests {
 
     #[test]
     fn a_timeout_is_a_second_or_more_and_is_refused_in_its_own_words() {
-        for (text, expected) in
-            [(None, TIMEOUT), (Some("1s"), SHORTEST), (Some(" 1m30s "), SignedDuration::from_secs(90))]
-        {
+        for (text, expected) in [
+            (None, TIMEOUT),
+            (Some("1s"), SignedDuration::from_secs(1)),
+            (Some(" 1m30s "), SignedDuration::from_secs(90)),
+        ] {
             assert_eq!(read(text, None).unwrap().timeout, expected, "{text:?}");
         }
         for text in ["0s", "0.5s", "999ms", "-1m", "soon", "", "5"] {

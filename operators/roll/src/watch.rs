@@ -2,15 +2,11 @@
 //!
 //! Every workload, Secret and `ConfigMap` of the cluster passes through here, the latter two as metadata alone.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
-use konverge_apply::Announcer;
 use konverge_runtime::{
     Priority,
-    watch::{EventHandler, Origin, Undecodable},
+    watch::{EventHandler, Guarded, Origin, Undecodable},
 };
 use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
 use kube::{
@@ -19,31 +15,21 @@ use kube::{
 };
 
 use crate::{
-    budget::{self, Budget},
-    index::{ClassRef, Index, Shows, Work},
+    budget,
+    index::{ClassRef, Shows, Work},
     messages,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
+    parts::Parts,
+    spelling::{Settings, TriggerResource, watched},
     time::Time,
-    trigger::{TriggerKind, TriggerRef, WatchedTrigger},
-    wakeups::{LISTED, OBJECT, Queues},
+    trigger::{TriggerKind, TriggerRef},
+    wakeups::{LISTED, OBJECT},
 };
 
-/// Keeps the index as the watches show things.
-#[derive(Clone)]
-pub struct Feed {
-    /// The index to keep up to date.
-    pub index: Arc<Index>,
-    /// Where rollouts that are over make room.
-    pub budget: Arc<Mutex<Budget>>,
-    /// Where keys are left to be worked on.
-    pub queues: Queues,
-    /// Announces sources with invalid annotations.
-    pub announcer: Announcer,
-}
-
-impl Feed {
+/// From what the watches show to the index, and from there to the queues.
+impl Parts {
     /// Objects of this kind that ask for rollouts there are none.
-    pub fn no_triggers(&self, kind: TriggerKind) {
+    pub(crate) fn no_triggers(&self, kind: TriggerKind) {
         self.leave(self.index.retain_triggers(kind, &HashSet::new()), Priority::Normal, OBJECT);
     }
 
@@ -55,9 +41,8 @@ impl Feed {
         if let Some(key) = &key
             && let Some((stamp, rolled, progress)) = self.index.rollout(key)
         {
-            let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = budget.seen(key, &stamp, (now.recorded(rolled), now), budget::is_over(progress));
-            drop(budget);
+            let is_over = budget::is_over(progress);
+            let next = self.budget().seen(key, &stamp, (now.recorded(rolled), now), is_over);
             self.queues.wake_next(next);
         }
         self.leave(work, priority, reason);
@@ -72,7 +57,7 @@ impl Feed {
     }
 
     fn made_room(&self, key: &WorkloadRef) {
-        let next = self.budget.lock().unwrap_or_else(PoisonError::into_inner).done(key);
+        let next = self.budget().done(key);
         self.queues.wake_next(next);
     }
 
@@ -106,7 +91,7 @@ impl Feed {
             self.queues.triggers.remove_on_standby(&trigger, || self.index.has_trigger(&trigger));
         }
         if let Some((source, uid, invalid)) = work.invalid {
-            self.announcer.announce(&source, source.reference(&uid), &messages::invalid(&invalid));
+            self.source_announcer.announce(&source, source.reference(&uid), &messages::invalid(&invalid));
         }
     }
 }
@@ -122,7 +107,7 @@ fn told_by(origin: Origin) -> (Shows<'static>, Priority, &'static str) {
 /// Handles the events of the workloads of one kind.
 pub struct Workloads {
     /// Updates the index.
-    pub feed: Feed,
+    pub parts: Arc<Parts>,
     /// The kind.
     pub kind: WorkloadKind,
 }
@@ -135,7 +120,7 @@ impl EventHandler<Workload> for Workloads {
     }
 
     fn apply(&mut self, _: &WorkloadRef, workload: Workload, origin: Origin) -> bool {
-        self.feed.show(self.kind, workload, origin)
+        self.parts.show(self.kind, workload, origin)
     }
 
     /// It is there, and what was known of it stays.
@@ -144,23 +129,23 @@ impl EventHandler<Workload> for Workloads {
     }
 
     fn delete(&mut self, key: &WorkloadRef) {
-        self.feed.forget(key);
+        self.parts.forget(key);
     }
 
     fn replace(&mut self, listed: &HashSet<WorkloadRef>) {
-        let Self { feed, kind } = self;
-        let (gone, work) = feed.index.retain(*kind, listed);
+        let Self { parts, kind } = self;
+        let (gone, work) = parts.index.retain(*kind, listed);
         for key in &gone {
-            feed.drop_if_gone(key);
-            feed.made_room(key);
+            parts.drop_if_gone(key);
+            parts.made_room(key);
         }
-        feed.leave(work, Priority::Normal, OBJECT);
+        parts.leave(work, Priority::Normal, OBJECT);
     }
 }
 
 /// Handles the events of the Secrets or the `ConfigMaps`.
 pub struct Sources {
-    feed: Feed,
+    parts: Arc<Parts>,
     kind: SourceKind,
     /// The known sources that the list that is being read has not shown yet.
     missing: HashSet<SourceRef>,
@@ -168,8 +153,8 @@ pub struct Sources {
 
 impl Sources {
     /// Handles the sources of one kind.
-    pub fn new(feed: Feed, kind: SourceKind) -> Self {
-        Self { feed, kind, missing: HashSet::new() }
+    pub fn new(parts: Arc<Parts>, kind: SourceKind) -> Self {
+        Self { parts, kind, missing: HashSet::new() }
     }
 }
 
@@ -182,12 +167,12 @@ impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
     }
 
     fn begin_list(&mut self) {
-        self.missing = self.feed.index.sources_there(self.kind);
+        self.missing = self.parts.index.sources_there(self.kind);
     }
 
     /// Keeps no key for the list: a source that comes into use after the list has shown it is not missing.
     fn apply(&mut self, source: &SourceRef, object: PartialObjectMeta<K>, origin: Origin) -> bool {
-        let (_, work) = self.feed.index.show_source(self.kind, object.metadata);
+        let (_, work) = self.parts.index.show_source(self.kind, object.metadata);
         let (priority, reason) = match origin {
             Origin::List => {
                 self.missing.remove(source);
@@ -195,24 +180,24 @@ impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
             }
             Origin::Watch => (Priority::High, OBJECT),
         };
-        self.feed.leave(work, priority, reason);
+        self.parts.leave(work, priority, reason);
         false
     }
 
     fn delete(&mut self, source: &SourceRef) {
-        self.feed.leave(self.feed.index.forget_source(source, Time::now()), Priority::Normal, OBJECT);
+        self.parts.leave(self.parts.index.forget_source(source, Time::now()), Priority::Normal, OBJECT);
     }
 
     fn replace(&mut self, _: &HashSet<SourceRef>) {
-        let work = self.feed.index.retain_sources(std::mem::take(&mut self.missing));
-        self.feed.leave(work, Priority::Normal, OBJECT);
+        let work = self.parts.index.retain_sources(std::mem::take(&mut self.missing));
+        self.parts.leave(work, Priority::Normal, OBJECT);
     }
 }
 
 /// Handles the events of the classes of the Secrets Store CSI driver.
 pub struct Classes {
     /// Updates the index.
-    pub feed: Feed,
+    pub parts: Arc<Parts>,
 }
 
 impl EventHandler<SecretProviderClass> for Classes {
@@ -224,8 +209,8 @@ impl EventHandler<SecretProviderClass> for Classes {
 
     fn apply(&mut self, _: &ClassRef, class: SecretProviderClass, origin: Origin) -> bool {
         let (_, priority, reason) = told_by(origin);
-        let (key, work) = self.feed.index.show_class(class);
-        self.feed.leave(work, priority, reason);
+        let (key, work) = self.parts.index.show_class(class);
+        self.parts.leave(work, priority, reason);
         key.is_some()
     }
 
@@ -233,47 +218,45 @@ impl EventHandler<SecretProviderClass> for Classes {
     fn undecodable(&mut self, _: &ClassRef, _: Undecodable, _: Origin) {}
 
     fn delete(&mut self, key: &ClassRef) {
-        self.feed.leave(self.feed.index.forget_class(key), Priority::Normal, OBJECT);
+        self.parts.leave(self.parts.index.forget_class(key), Priority::Normal, OBJECT);
     }
 
     fn replace(&mut self, listed: &HashSet<ClassRef>) {
-        self.feed.leave(self.feed.index.retain_classes(listed), Priority::Normal, OBJECT);
+        self.parts.leave(self.parts.index.retain_classes(listed), Priority::Normal, OBJECT);
     }
 }
 
-/// Handles the events of objects that ask for rollouts of others.
-pub struct Triggers<F> {
+/// Handles the events of objects that ask for rollouts of others. One that cannot be decoded is a trigger, too: its status says so.
+pub struct Triggers {
     /// Updates the index.
-    pub feed: Feed,
-    /// The kind.
-    pub kind: TriggerKind,
-    /// The role of one of them for the operator.
-    pub shown: F,
+    pub parts: Arc<Parts>,
+    /// How their specs are read.
+    pub settings: Arc<Settings>,
 }
 
-impl<K: Resource, F: Fn(K) -> Option<(TriggerRef, WatchedTrigger)>> EventHandler<K> for Triggers<F> {
+impl<K: TriggerResource> EventHandler<Guarded<K>> for Triggers {
     type Key = TriggerRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<TriggerRef> {
-        Some(TriggerRef { kind: self.kind, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
+        Some(TriggerRef { kind: K::KIND, namespace: metadata.namespace.clone()?, name: metadata.name.clone()? })
     }
 
-    fn apply(&mut self, _: &TriggerRef, object: K, origin: Origin) -> bool {
-        let Some((key, trigger)) = (self.shown)(object) else { return false };
+    fn apply(&mut self, _: &TriggerRef, object: Guarded<K>, origin: Origin) -> bool {
+        let Some((key, trigger)) = watched(object, &self.settings) else { return false };
         let (shows, priority, reason) = told_by(origin);
-        self.feed.leave(self.feed.index.show_trigger_by(shows, key, trigger), priority, reason);
+        self.parts.leave(self.parts.index.show_trigger_by(shows, key, trigger), priority, reason);
         true
     }
 
     fn delete(&mut self, key: &TriggerRef) {
-        let mut work = self.feed.index.forget_trigger(key);
+        let mut work = self.parts.index.forget_trigger(key);
         // The memory of it is removed with it.
         work.triggers.insert(key.clone());
-        self.feed.leave(work, Priority::Normal, OBJECT);
+        self.parts.leave(work, Priority::Normal, OBJECT);
     }
 
     fn replace(&mut self, listed: &HashSet<TriggerRef>) {
-        self.feed.leave(self.feed.index.retain_triggers(self.kind, listed), Priority::Normal, OBJECT);
+        self.parts.leave(self.parts.index.retain_triggers(K::KIND, listed), Priority::Normal, OBJECT);
     }
 }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     declarations::{RECORD, STAMP},
     object::WorkloadRef,
+    reasons,
 };
 
 /// The field manager of every write.
@@ -57,7 +58,7 @@ impl Classify for WriteError {
     }
 
     fn reason(&self) -> &'static str {
-        if self.is_altered() { self.source.reason() } else { "WorkloadNotWritable" }
+        if self.is_altered() { self.source.reason() } else { reasons::WORKLOAD_NOT_WRITABLE }
     }
 }
 

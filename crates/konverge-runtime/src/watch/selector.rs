@@ -2,6 +2,8 @@
 //!
 //! Selectors are settings. The API server would refuse a malformed one only with each attempt to list.
 
+use konverge_core::names::is_object_name;
+
 /// A text is no label selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} stands where {expected} is expected; write such as team=a,tier!=test,area in (x,y),!old", shown(found))]
@@ -120,12 +122,8 @@ fn unexpected(found: &str, expected: &'static str) -> SelectorError {
 
 /// With a domain before it, or without.
 fn is_name(word: &str) -> bool {
-    let is_part = |part: &str| {
-        let is_inner = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
-        !part.is_empty() && part.chars().all(is_inner) && !part.starts_with('-') && !part.ends_with('-')
-    };
     match word.split_once('/') {
-        Some((domain, name)) => domain.len() <= 253 && domain.split('.').all(is_part) && is_value(name),
+        Some((domain, name)) => is_object_name(domain) && is_value(name),
         None => is_value(word),
     }
 }

@@ -7,6 +7,7 @@ use konverge::{
     kube::{Resource, ResourceExt},
     runtime::object::ObjectKey,
 };
+use konverge_core::names::is_object_name;
 
 use crate::{
     api::v1::{OZResource, OZResourceSpec},
@@ -19,7 +20,7 @@ pub const EXPOSE: &str = "openzro.io/expose";
 pub const GROUPS: &str = "openzro.io/groups";
 /// Annotation: the display name of the resource.
 pub const RESOURCE_NAME: &str = "openzro.io/resource-name";
-/// Annotation: names of the policies in which the resource takes part, separated by commas.
+/// Annotation: names of the policies that the resource belongs to, separated by commas.
 pub const POLICY: &str = "openzro.io/policy";
 /// Annotation: which ports of the Service the policies allow, separated by commas; all if absent.
 pub const POLICY_PORTS: &str = "openzro.io/policy-ports";
@@ -238,14 +239,6 @@ fn friendly_names(
 fn items(value: Option<&String>) -> Vec<String> {
     let parts = value.into_iter().flat_map(|value| value.split(','));
     parts.map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
-}
-
-fn is_object_name(name: &str) -> bool {
-    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_label = |label: &str| {
-        !label.is_empty() && label.chars().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 fn invalid(annotation: &'static str, why: impl Into<String>) -> InvalidAnnotation {

@@ -121,9 +121,13 @@ impl VaultFlags {
         split(given(self.vault_url.as_ref())?).1
     }
 
-    /// The settings of objects that have none of their own.
+    /// How the specs of objects are read.
     pub fn settings(&self) -> Settings {
-        Settings { every: self.vault_interval, restart_on_first_seen: self.restart_on_first_seen }
+        Settings {
+            every: self.vault_interval,
+            restart_on_first_seen: self.restart_on_first_seen,
+            allow_path: self.allow_path.clone(),
+        }
     }
 }
 

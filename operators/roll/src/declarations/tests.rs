@@ -1,3 +1,4 @@
+use kube::core::SelectorExt;
 use proptest::prelude::*;
 
 use super::*;
@@ -167,8 +168,8 @@ fn what_a_source_asks_for() {
     assert!(source(&[(ROLL_USERS, "true")], NONE).unwrap().users);
     assert!(source(&[(IGNORE, "true")], NONE).unwrap().ignored);
     let selector = source(&[(ROLL_SELECTOR, "app=web, tier=front")], NONE).unwrap().selector.unwrap();
-    assert!(selector.choose(&annotations(&[("app", "web"), ("tier", "front"), ("x", "y")])));
-    assert!(!selector.choose(&annotations(&[("app", "web")])));
+    assert!(selector.matches(&annotations(&[("app", "web"), ("tier", "front"), ("x", "y")])));
+    assert!(!selector.matches(&annotations(&[("app", "web")])));
     let reloader = [("reloader.stakater.com/match", "true"), ("reloader.stakater.com/ignore", "true")];
     assert!(source(&reloader, NONE).unwrap().is_silent());
     let spec = source(&reloader, EVERYBODY).unwrap();

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
+use konverge_core::names::is_object_name;
+use kube::core::Selector;
 
 use super::{Annotations, EVERY_NAMESPACE, Invalid};
 use crate::{object::SourceName, time::span};
@@ -10,26 +12,15 @@ use crate::{object::SourceName, time::span};
 /// The number of characters of an invalid value that a message shows.
 const SHOWN: usize = 64;
 
-/// Labels that an object must have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Labels(BTreeMap<String, String>);
-
-impl Labels {
-    /// Whether all of them are among these.
-    pub fn choose(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|(name, value)| labels.get(name) == Some(value))
-    }
-}
-
 pub(super) fn invalid(annotation: &'static str, value: &str, cause: impl Into<String>) -> Invalid {
     Invalid { annotation, value: value.chars().take(SHOWN).collect(), cause: cause.into() }
 }
 
-pub(super) fn boolean(annotations: &Annotations, annotation: &'static str) -> Result<Option<bool>, Invalid> {
+/// Whether it is `true`. Without it, it is not.
+pub(super) fn boolean(annotations: &Annotations, annotation: &'static str) -> Result<bool, Invalid> {
     match annotations.get(annotation).map(String::as_str) {
-        None => Ok(None),
-        Some("true") => Ok(Some(true)),
-        Some("false") => Ok(Some(false)),
+        Some("true") => Ok(true),
+        None | Some("false") => Ok(false),
         Some(other) => Err(invalid(annotation, other, "write \"true\" or \"false\", or leave it out")),
     }
 }
@@ -70,41 +61,33 @@ fn source(item: &str) -> Result<(SourceName, Option<String>), String> {
     }
 }
 
-/// A list of names.
-fn names(annotation: &'static str, text: &str) -> Result<Vec<String>, Invalid> {
-    text.split(',').map(|name| object_name(name.trim()).map_err(|cause| invalid(annotation, text, cause))).collect()
-}
-
 /// A list of namespaces, or a star for all.
 pub(super) fn namespaces(annotation: &'static str, text: &str) -> Result<BTreeSet<String>, Invalid> {
     if text.trim() == EVERY_NAMESPACE {
         return Ok(BTreeSet::from([EVERY_NAMESPACE.to_owned()]));
     }
-    names(annotation, text).map(BTreeSet::from_iter)
+    text.split(',').map(|name| object_name(name.trim()).map_err(|cause| invalid(annotation, text, cause))).collect()
 }
 
 /// The name, if it can be one.
 pub fn object_name(name: &str) -> Result<String, String> {
-    let is_inner = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
-    let is_part =
-        |part: &str| !part.is_empty() && part.chars().all(is_inner) && !part.starts_with('-') && !part.ends_with('-');
-    if name.len() <= 253 && name.split('.').all(is_part) {
+    if is_object_name(name) {
         Ok(name.to_owned())
     } else {
         Err(format!("{name:?} is no name of an object, and patterns are not understood"))
     }
 }
 
-/// `a=b,c=d`.
-pub(super) fn labels(annotation: &'static str, text: &str) -> Result<Labels, Invalid> {
+/// The labels of `a=b,c=d`, all of which an object must have.
+pub(super) fn labels(annotation: &'static str, text: &str) -> Result<Selector, Invalid> {
     let pair = |item: &str| {
         let (name, value) = item.split_once('=')?;
         let (name, value) = (name.trim(), value.trim().trim_start_matches('='));
         (!name.is_empty() && !name.ends_with('!') && !value.contains([' ', '=']))
             .then(|| (name.to_owned(), value.to_owned()))
     };
-    let labels: Option<_> = text.split(',').map(pair).collect();
-    labels
-        .map(Labels)
-        .ok_or_else(|| invalid(annotation, text, "write labels that must be there, such as app=web,tier=front"))
+    let labels: Option<BTreeMap<_, _>> = text.split(',').map(pair).collect();
+    let labels = labels
+        .ok_or_else(|| invalid(annotation, text, "write labels that must be there, such as app=web,tier=front"))?;
+    Ok(labels.into_iter().collect())
 }

@@ -60,7 +60,7 @@ impl Index {
         loop {
             let due = self.lock().look(at, now);
             let looked = due.into_iter().map(|(key, change, snapshot)| {
-                let peer = snapshot.map(|snapshot| plan::peer::peer(&snapshot, digester, now, rollout_timeout));
+                let peer = snapshot.map(|snapshot| plan::peer(&snapshot, digester, now, rollout_timeout));
                 Looked { key, change, peer }
             });
             let looked = looked.collect();
@@ -83,9 +83,9 @@ impl Index {
         (now, rollout_timeout): (Time, SignedDuration),
     ) {
         let tables = self.lock();
-        let mut queue = crate::waves::WaveQueue::of(tables.users_in(at));
+        let mut queue = crate::waves::WaveQueue::of(tables.sources.users_in(at.namespace, at.source));
         let new = queue.evaluate(now, |user| {
-            tables.peer(user, at).map(|snapshot| plan::peer::peer(&snapshot, digester, now, rollout_timeout))
+            tables.peer(user, at).map(|snapshot| plan::peer(&snapshot, digester, now, rollout_timeout))
         });
         assert_eq!(*turn, new, "{at:?}");
     }

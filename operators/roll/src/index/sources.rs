@@ -6,13 +6,11 @@ use std::{
 };
 
 use konverge_core::reverse_index::{Changes, ReverseIndex};
+use kube::core::{Selector, SelectorExt};
 
 use crate::{
-    breaker,
-    declarations::Labels,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
-    state::source::{Doubt, Read, SourceChange, SourceState},
-    time::Time,
+    state::source::{Doubt, SourceState},
 };
 
 /// The sources that somebody uses, or that have a spec of their own.
@@ -24,7 +22,7 @@ pub(super) struct Sources {
     /// The sources that a workload is rolled for.
     users: ReverseIndex<WorkloadRef, SourceRef>,
     /// The sources that select workloads of their namespace by labels.
-    selectors: ReverseIndex<SourceRef, String, Labels>,
+    selectors: ReverseIndex<SourceRef, String, Selector>,
 }
 
 impl Sources {
@@ -53,6 +51,11 @@ impl Sources {
         self.users.referrers(source)
     }
 
+    /// Returns the workloads of a namespace that are rolled for a source.
+    pub(super) fn users_in(&self, namespace: &str, source: &SourceName) -> Vec<WorkloadRef> {
+        self.users(&source.of(namespace)).filter(|user| user.namespace == namespace).cloned().collect()
+    }
+
     /// Returns whether any workload is rolled for a source.
     pub(super) fn is_used(&self, source: &SourceRef) -> bool {
         self.users.is_referenced(source)
@@ -79,7 +82,7 @@ impl Sources {
         namespace: &String,
         labels: &'a std::collections::BTreeMap<String, String>,
     ) -> impl Iterator<Item = &'a SourceName> {
-        self.selectors.matching(namespace, |_, selector: &Labels| selector.choose(labels)).map(|source| &source.name)
+        self.selectors.matching(namespace, |_, selector: &Selector| selector.matches(labels)).map(|source| &source.name)
     }
 
     /// Updates the selector of a source after its annotations have changed. Returns the workloads that name or use it, and whether it selects workloads by labels,
@@ -89,19 +92,6 @@ impl Sources {
         let selects = selector.is_some();
         let changes = self.selectors.set(source, selector.map(|selector| (source.namespace.clone(), selector)));
         (self.named.referrers(source).cloned().collect(), selects || !changes.removed.is_empty())
-    }
-
-    /// Notes the content of a source. Without users, nothing is noted.
-    pub(super) fn learn(
-        &mut self,
-        source: &SourceRef,
-        read: Read,
-        breaker: &breaker::Settings,
-        now: Time,
-    ) -> SourceChange {
-        let users: BTreeSet<_> = self.users(source).cloned().collect();
-        let Some(known) = self.get_mut(source).filter(|_| !users.is_empty()) else { return SourceChange::default() };
-        known.learn(read, breaker, now).map_or_else(SourceChange::default, |learned| SourceChange { users, ..learned })
     }
 
     /// Notes that a source is about to be read: the answer is newer than everything that was shown before.

@@ -17,7 +17,7 @@ use crate::{
     breaker,
     object::{SourceName, SourceRef, WorkloadRef},
     plan::Plan,
-    state::{Read, Snapshot, SourceChange, WorkloadState, snapshot::Pods, source::Doubt},
+    state::{Pods, Read, Snapshot, SourceChange, WorkloadState, source::Doubt},
     time::Time,
     trigger::{TriggerRef, TriggerSpec, WatchedTrigger},
     trigger_status::state::Targets,
@@ -168,7 +168,7 @@ impl Tables {
         }
     }
 
-    /// Notes what was read of a source.
+    /// Notes what was read of a source. Without users, nothing is noted.
     pub(super) fn learn(
         &mut self,
         source: &SourceRef,
@@ -177,7 +177,10 @@ impl Tables {
         now: Time,
     ) -> SourceChange {
         self.invalidate_users(source);
-        self.sources.learn(source, read, breaker, now)
+        let users: BTreeSet<_> = self.sources.users(source).cloned().collect();
+        let known = self.sources.get_mut(source).filter(|_| !users.is_empty());
+        let learned = known.and_then(|known| known.learn(read, breaker, now));
+        learned.map_or_else(SourceChange::default, |learned| SourceChange { users, ..learned })
     }
 
     /// Removes the spec of a source.
@@ -318,15 +321,9 @@ impl Tables {
 
     /// Returns the workloads of a queue that are to be looked at, each with a snapshot if it is of an earlier wave.
     pub(super) fn look(&mut self, at: QueueRef<'_>, now: Time) -> Vec<(WorkloadRef, u64, Option<Snapshot>)> {
-        let users = self.users_in(at);
-        let due = self.waves.queue(at, || users).due(now);
+        let Self { sources, waves, .. } = self;
+        let due = waves.queue(at, || sources.users_in(at.namespace, at.source)).due(now);
         due.into_iter().map(|(key, seen)| (key.clone(), seen, self.peer(&key, at))).collect()
-    }
-
-    /// Returns the workloads of a namespace that use a source.
-    pub(super) fn users_in(&self, at: QueueRef<'_>) -> Vec<WorkloadRef> {
-        let users = self.sources.users(&at.source.of(at.namespace));
-        users.filter(|user| user.namespace == at.namespace).cloned().collect()
     }
 
     /// Takes a snapshot of a workload, if it uses the source of a queue and is of an earlier wave.

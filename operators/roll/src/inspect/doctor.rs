@@ -6,7 +6,7 @@ use konverge_core::names::few;
 use konverge_kubectl::{Cluster, Failure, Finding, Installation, Installed, Objects, named};
 use kube::{Api, core::DynamicObject};
 
-use super::{What, standing, what};
+use super::{What, standing};
 use crate::config::Config;
 
 /// The flags of the operator that decide which workloads are rolled, and when.
@@ -67,7 +67,8 @@ pub(super) fn watched(objects: &[Objects], operators: &[Installed<Config>]) -> V
     let mut unseen = Vec::new();
     let mut unheard = Vec::new();
     let listens = |config: &Config| config.tools.reloader_annotations || config.tools.wave_annotations;
-    for (Objects { kind, found }, what) in objects.iter().filter_map(|objects| Some((objects, what(&objects.kind)?))) {
+    for Objects { kind, found } in objects {
+        let Some(what) = What::of(kind) else { continue };
         for object in found.iter().flatten() {
             if !configs().any(|config| sees(config, what, object)) {
                 unseen.push(named(kind, object));

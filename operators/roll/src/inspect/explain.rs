@@ -7,12 +7,11 @@ use konverge_workload::{Keys, Need, Progress, Rollout, SecretProviderClass, Work
 use kube::{
     Api, ResourceExt,
     api::ListParams,
-    core::{NamespaceResourceScope, ObjectMeta},
+    core::{NamespaceResourceScope, ObjectMeta, SelectorExt},
 };
 
 use super::{
-    classes,
-    look::{Look, look},
+    look::{Look, classes, look},
     standing::named,
 };
 use crate::{
@@ -23,6 +22,7 @@ use crate::{
     messages::{self, because, second, template_elsewhere},
     object::{SourceKind, SourceName, WorkloadRef},
     plan::View,
+    record::Record,
     trigger::{TriggerRef, WatchedTrigger},
     uses::{self, Use},
 };
@@ -106,13 +106,11 @@ fn last(view: &View, look: &Look) -> String {
         None if look.incomparable.is_some() => "not known: whether the record is its own cannot be checked".to_owned(),
         None => "never: it has no record of its own, so the current content becomes its baseline, and nothing restarts"
             .to_owned(),
-        Some(record) => match (record.rolled, &record.because) {
-            (Some(rolled), because) => {
-                let because = because.as_deref().unwrap_or("the cause is not recorded");
-                format!("{}: {because}", when(rolled, look.now.wall()))
-            }
-            (None, _) => "never since it opted in".to_owned(),
-        },
+        Some(Record { rolled: None, .. }) => "never since it opted in".to_owned(),
+        Some(Record { rolled: Some(rolled), because, .. }) => {
+            let because = because.as_deref().unwrap_or("the cause is not recorded");
+            format!("{}: {because}", when(*rolled, look.now.wall()))
+        }
     }
 }
 
@@ -154,18 +152,8 @@ fn held(view: &View, look: &Look) -> Option<String> {
     else {
         return None;
     };
-    let config = &look.config;
-    let candidate = Candidate {
-        rollout: view.snapshot.pods.rollout,
-        paused: spec.paused,
-        rolled: view.plan.record.as_ref().and_then(|record| Some(look.now.recorded_or_now(record.rolled?))),
-        min_interval: spec.min_interval.unwrap_or(config.pace.min_interval),
-        changed: None,
-        debounce: config.pace.debounce,
-        // Only the operator knows.
-        pending: None,
-    };
-    Some(match candidate.blocked_by(look.now) {
+    // Only the operator knows when a source changed, and since when the workload has been waiting.
+    Some(match Candidate::of(view, spec, &look.config.pace, look.now).blocked_by(look.now) {
         Some(BlockedBy::Asked) => "until it is resumed; kubectl konverge resume removes the annotation".to_owned(),
         Some(BlockedBy::Paused) => "until its paused rollout is resumed: kubectl rollout resume".to_owned(),
         Some(BlockedBy::Interval(until)) => {
@@ -209,16 +197,11 @@ fn limits(spec: &WorkloadSpec, look: &Look) -> String {
 pub(super) async fn of_source(cluster: &Cluster, kind: SourceKind, metadata: &ObjectMeta) -> Vec<Fact> {
     let (Some(name), Some(namespace)) = (&metadata.name, &metadata.namespace) else { return Vec::new() };
     let source = SourceName { kind, name: name.clone() };
-    let Ok(spec) = metadata
-        .annotations
-        .as_ref()
-        .map_or_else(|| Ok(SourceSpec::default()), |annotations| SourceSpec::read(annotations, Others::default()))
-    else {
-        return Vec::new();
-    };
+    let annotations = metadata.annotations.clone().unwrap_or_default();
+    let Ok(spec) = SourceSpec::read(&annotations, Others::default()) else { return Vec::new() };
     let mut users = Vec::new();
     let mut facts = Vec::new();
-    let classes = classes::of_namespace(cluster, namespace).await.unwrap_or_else(|failure| {
+    let classes = classes(cluster, namespace).await.unwrap_or_else(|failure| {
         facts.push(Fact::new("unknown", failure.to_string()));
         Vec::new()
     });
@@ -256,7 +239,7 @@ fn is_rolled(
     let namespace = metadata.namespace.unwrap_or_default();
     let others = Others::ALL;
     let spec = WorkloadSpec::read(&annotations, &workload.template_annotations, &namespace, others).ok()?;
-    let chosen = of_source.selector.as_ref().filter(|selector| selector.choose(&labels)).map(|_| source);
+    let chosen = of_source.selector.as_ref().filter(|selector| selector.matches(&labels)).map(|_| source);
     let mut referenced = uses::referenced(&workload.references);
     let mounted = |class: &&SecretProviderClass| {
         class.metadata.name.as_ref().is_some_and(|name| workload.references.secret_provider_classes.contains(name))

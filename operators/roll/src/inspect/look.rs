@@ -7,24 +7,23 @@ use std::{
     sync::Arc,
 };
 
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::stored_key;
 use konverge_core::digest::DIGEST_KEY_LENGTH;
 use konverge_jobs::Settings;
-use konverge_kubectl::{Cluster, Failure, Installed, Job, Kind, operator_of};
+use konverge_kubectl::{Cluster, Failure, Installed, operator_of};
 use konverge_runtime::object::Scope;
-use konverge_workload::Workload;
+use konverge_workload::{SecretProviderClass, Workload};
 use kube::{Api, api::ListParams, core::NamespaceResourceScope};
 
-use super::{Roll, What, classes, trigger, what};
+use super::{Roll, SOURCES, What, trigger};
 use crate::{
     breaker,
     config::Config,
     declarations::Others,
     digest::{Digester, KeyDigests},
     index::Index,
-    object::{SourceKind, SourceName, SourceRef, WorkloadRef},
+    object::{SourceName, SourceRef, WorkloadRef},
     plan::View,
     reader::Reader,
     time::Time,
@@ -62,14 +61,17 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         None => Config::of_container(&[], &BTreeMap::new()).map_err(|error| Failure::Failed(error.to_string()))?,
     };
     let now = Time::now();
-    let settings =
-        breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: config.pace.runaway_quiet };
+    let settings = breaker::Settings { changes: 0, ..config.pace.breaker() };
     // Where the operator cannot be seen, all words count that it may have been told to understand.
     let others = known.map_or(Others::ALL, |operator| operator.config.others());
     let index = Index::new(others, settings);
-    let unseen = show_sources(cluster, &index, &key.namespace).await;
-    let mut unseen: Vec<_> =
-        unseen.iter().map(|failure| format!("which sources request its restart: {failure}")).collect();
+    let mut unseen = Vec::new();
+    for source in SOURCES {
+        match cluster.list(&What::Source(source).kind(), Some(&key.namespace)).await {
+            Ok(found) => found.into_iter().for_each(|object| drop(index.show_source(source, object.metadata))),
+            Err(failure) => unseen.push(format!("which sources request its restart: {failure}")),
+        }
+    }
     let (triggers, hidden) = trigger::all(cluster, &key.namespace, &config).await;
     unseen.extend(hidden.iter().map(|failure| format!("which objects request its restart: {failure}")));
     for (trigger, shown) in triggers {
@@ -79,7 +81,7 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     let classes = if workload.references.secret_provider_classes.is_empty() {
         Ok(Vec::new())
     } else {
-        classes::of_namespace(cluster, &key.namespace).await
+        classes(cluster, &key.namespace).await
     };
     match classes {
         Ok(classes) => classes.into_iter().for_each(|class| drop(index.show_class(class))),
@@ -115,24 +117,14 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     Ok(Look { config, operator, view, referenced, gone, incomparable, unseen, asking, now })
 }
 
-/// Of each source of the namespace, what it asks for.
-async fn show_sources(cluster: &Cluster, index: &Index, namespace: &str) -> Vec<Failure> {
-    let mut unseen = Vec::new();
-    for (kind, source) in sources() {
-        match cluster.list(&kind, Some(namespace)).await {
-            Ok(found) => found.into_iter().for_each(|object| drop(index.show_source(source, object.metadata))),
-            Err(failure) => unseen.push(failure),
-        }
+/// The classes of the Secrets Store CSI driver in a namespace; none where the cluster does not know such.
+pub(super) async fn classes(cluster: &Cluster, namespace: &str) -> Result<Vec<SecretProviderClass>, Failure> {
+    let api: Api<SecretProviderClass> = Api::namespaced(cluster.client.clone(), namespace);
+    match api.list(&ListParams::default()).await {
+        Ok(found) => Ok(found.items),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(Failure::of(&format!("list secretproviderclasses in namespace {namespace}"), &error)),
     }
-    unseen
-}
-
-/// The kinds of sources that are objects of the cluster.
-fn sources() -> impl Iterator<Item = (Kind, SourceKind)> {
-    Roll.kinds().into_iter().filter_map(|kind| match what(&kind) {
-        Some(What::Source(source)) => Some((kind, source)),
-        _ => None,
-    })
 }
 
 /// As much of a workload as the operator reads.

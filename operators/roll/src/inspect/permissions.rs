@@ -16,9 +16,9 @@ pub(super) fn needed(config: &Config, home: &str) -> Vec<Permission> {
 /// Returns every permission that an operator with these settings uses: the needed ones, and those that it can do without. `home` is its own
 /// namespace.
 pub fn used(config: &Config, home: &str) -> Vec<Permission> {
-    let classes = |verb| Permission::new("secrets-store.csi.x-k8s.io", "secretproviderclasses", verb);
+    let classes = Permission::verbs("secrets-store.csi.x-k8s.io", "secretproviderclasses", ["list", "watch"]);
     let mut used = needed(config, home);
-    used.extend(["list", "watch"].map(|verb| classes(verb).within(config.namespace.as_deref())));
+    used.extend(classes.map(|permission| permission.within(config.namespace.as_deref())));
     // Once, to make the key of digests.
     used.push(Permission::new("", "secrets", "create").within(Some(home)));
     used
@@ -27,20 +27,21 @@ pub fn used(config: &Config, home: &str) -> Vec<Permission> {
 /// Where it looks at objects: workloads, what they use, and what asks for their rollouts. Without the classes of the Secrets Store CSI
 /// driver it does.
 fn of_objects(config: &Config) -> Vec<Permission> {
-    let sources = ["secrets", "configmaps"].into_iter();
-    let mut needed: Vec<_> =
-        sources.flat_map(|resource| ["get", "list", "watch"].map(|verb| Permission::new("", resource, verb))).collect();
-    let of_kind = |verb| config.kinds.iter().map(move |kind| Permission::new(kind.group(), kind.plural(), verb));
-    needed.extend(["get", "list", "watch", "patch"].into_iter().flat_map(of_kind));
+    let mut needed = Vec::new();
+    for resource in ["secrets", "configmaps"] {
+        needed.extend(Permission::verbs("", resource, ["get", "list", "watch"]));
+    }
+    for kind in &config.kinds {
+        needed.extend(Permission::verbs(kind.group(), kind.plural(), ["get", "list", "watch", "patch"]));
+    }
     for kind in TriggerKind::ALL.into_iter().filter(|_| config.vault.flags().is_some()) {
         let (group, _) = kind.api_version().split_once('/').unwrap_or_default();
-        let of_kind = |verb| Permission::new(group, kind.plural(), verb);
-        needed.extend(["list", "watch"].map(of_kind));
+        needed.extend(Permission::verbs(group, kind.plural(), ["list", "watch"]));
         if kind == TriggerKind::VaultSyncStatus {
             // The operator removes the finalizer and annotations of the original.
-            needed.extend(["get", "patch"].map(of_kind));
+            needed.extend(Permission::verbs(group, kind.plural(), ["get", "patch"]));
         }
-        needed.push(of_kind("patch").part("status"));
+        needed.push(Permission::new(group, kind.plural(), "patch").part("status"));
     }
     needed.into_iter().map(|permission| permission.within(config.namespace.as_deref())).collect()
 }

@@ -1,46 +1,31 @@
 //! Objects that ask for rollouts of others, as a person sees them: what they ask for, and how they stand by their own word.
 
+use std::time::Duration;
+
 use konverge_apply::conditions::READY;
 use konverge_core::names::few;
-use konverge_kubectl::{Cluster, Fact, Failure, Grade, Kind, Shown, Standing};
+use konverge_kubectl::{Cluster, Fact, Failure, Grade, Standing};
 use konverge_runtime::watch::Guarded;
 use konverge_workload::Keys;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
-use super::standing::named;
+use super::{What, standing::named};
 use crate::{
     config::Config,
     reasons,
-    spelling::Settings,
+    spelling::{Settings, watched},
     status::{HELD, ROLLED_OUT},
-    trigger::{self, TriggerKind, TriggerRef, TriggerSpec},
-    vault_rollout, vault_sync_status,
+    trigger::{TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
+    vault_rollout::VaultRollout,
+    vault_sync_status::VaultSyncStatus,
 };
 
-/// The kind of such objects, if it is one.
-pub(super) fn kind_of(name: &str) -> Option<TriggerKind> {
-    TriggerKind::ALL.into_iter().find(|kind| kind.name() == name)
-}
-
-/// How the plugin knows a kind of such objects.
-pub(super) fn shown_kind(kind: TriggerKind) -> Kind {
-    let short: &[&str] = match kind {
-        TriggerKind::VaultSyncStatus => &["vss"],
-        TriggerKind::VaultRollout => &["vroll"],
-    };
-    Kind { short, ..Kind::namespaced(kind.resource(), Shown::Whole) }
-}
-
 /// Returns a trigger as the operator sees it.
-fn read(
-    kind: TriggerKind,
-    object: &DynamicObject,
-    settings: Settings,
-) -> Option<(TriggerRef, trigger::WatchedTrigger)> {
+fn read(kind: TriggerKind, object: &DynamicObject, settings: &Settings) -> Option<(TriggerRef, WatchedTrigger)> {
     match kind {
-        TriggerKind::VaultSyncStatus => vault_sync_status::shown(decoded(object)?, settings),
-        TriggerKind::VaultRollout => vault_rollout::shown(decoded(object)?, settings),
+        TriggerKind::VaultSyncStatus => watched::<VaultSyncStatus>(decoded(object)?, settings),
+        TriggerKind::VaultRollout => watched::<VaultRollout>(decoded(object)?, settings),
     }
 }
 
@@ -56,19 +41,17 @@ pub(super) async fn all(
     cluster: &Cluster,
     namespace: &str,
     config: &Config,
-) -> (Vec<(TriggerRef, trigger::WatchedTrigger)>, Vec<Failure>) {
+) -> (Vec<(TriggerRef, WatchedTrigger)>, Vec<Failure>) {
+    let settings = config.vault.settings();
     let (mut all, mut unseen) = (Vec::new(), Vec::new());
     for kind in TriggerKind::ALL {
-        let shown = shown_kind(kind);
+        let shown = What::Trigger(kind).kind();
         let found = match cluster.list(&shown, None).await {
             Ok(found) => Ok(found),
             Err(_) => cluster.list(&shown, Some(namespace)).await,
         };
         match found {
-            Ok(found) => {
-                let found = found.iter().filter_map(|object| read(kind, object, config.vault.settings()));
-                all.extend(found.map(|(key, shown)| (key.clone(), shown.within(&config.vault.allow_path, &key))));
-            }
+            Ok(found) => all.extend(found.iter().filter_map(|object| read(kind, object, &settings))),
             Err(failure) => unseen.push(failure),
         }
     }
@@ -77,7 +60,7 @@ pub(super) async fn all(
 
 /// How it stands, by its own status.
 pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Standing> {
-    let (_, shown) = read(kind, object, DEFAULTS)?;
+    let (_, shown) = read(kind, object, &DEFAULTS)?;
     let pending = |message: &str| Standing::new("Pending", Grade::Waiting, message.to_owned());
     let Some(ready) = shown.status.conditions.get(READY) else {
         return Some(pending("the operator has not seen it; it follows this kind only with an address of Vault"));
@@ -96,11 +79,12 @@ pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Stan
 }
 
 /// The settings of a plugin without an operator. The spec does not depend on them.
-const DEFAULTS: Settings = Settings { every: std::time::Duration::from_mins(1), restart_on_first_seen: false };
+const DEFAULTS: Settings =
+    Settings { every: Duration::from_mins(1), restart_on_first_seen: false, allow_path: Vec::new() };
 
 /// Returns the spec of a trigger, its workloads, and the last result.
 pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
-    let Some((_, shown)) = read(kind, object, DEFAULTS) else { return Vec::new() };
+    let Some((_, shown)) = read(kind, object, &DEFAULTS) else { return Vec::new() };
     let mut facts = match &shown.spec {
         Ok(spec) => asked(spec),
         Err(refusal) => vec![Fact::new("rolls", format!("no workload: {}", refusal.text))],

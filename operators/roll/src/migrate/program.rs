@@ -16,6 +16,12 @@ enum Effect {
 
 use Effect::{Always, Flag, Lost};
 
+const NOT_ONLY_MOUNTED: Effect =
+    Lost("roll watches the Secrets that the Secrets Store CSI driver makes, not what it only mounts");
+const ALL_OR_ONE_NAMESPACE: Effect = Lost(
+    "roll watches all namespaces, or one with --namespace. Workloads without an annotation are left alone in each of them",
+);
+
 /// Each flag of Reloader that changes whom it restarts, when, or how.
 const FLAGS: [(&str, Effect); 27] = [
     ("auto-reload-all", Flag("--reloader-auto-reload-all")),
@@ -66,32 +72,13 @@ const FLAGS: [(&str, Effect); 27] = [
             "roll watches Secrets and ConfigMaps. Use secret.reloader.stakater.com/auto or configmap.reloader.stakater.com/auto for one of them",
         ),
     ),
-    (
-        "namespaces-to-ignore",
-        Lost(
-            "roll watches all namespaces, or one with --namespace. Workloads without an annotation are left alone in each of them",
-        ),
-    ),
-    (
-        "namespace-selector",
-        Lost(
-            "roll watches all namespaces, or one with --namespace. Workloads without an annotation are left alone in each of them",
-        ),
-    ),
+    ("namespaces-to-ignore", ALL_OR_ONE_NAMESPACE),
+    ("namespace-selector", ALL_OR_ONE_NAMESPACE),
     ("resource-label-selector", Lost("roll.konverge.dev/ignore: \"true\" on a source leaves it out")),
     ("pause-deployment-time-annotation", Lost("roll pauses no Deployment")),
-    (
-        "secret-provider-class-annotation",
-        Lost("roll watches the Secrets that the Secrets Store CSI driver makes, not what it only mounts"),
-    ),
-    (
-        "secret-provider-class-auto-annotation",
-        Lost("roll watches the Secrets that the Secrets Store CSI driver makes, not what it only mounts"),
-    ),
-    (
-        "enable-csi-integration",
-        Lost("roll watches the Secrets that the Secrets Store CSI driver makes, not what it only mounts"),
-    ),
+    ("secret-provider-class-annotation", NOT_ONLY_MOUNTED),
+    ("secret-provider-class-auto-annotation", NOT_ONLY_MOUNTED),
+    ("enable-csi-integration", NOT_ONLY_MOUNTED),
     (
         "webhook-url",
         Lost(

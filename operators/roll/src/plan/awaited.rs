@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::SignedDuration;
 use konverge_workload::Need;
 
-use super::judge::{Moved, Planner};
+use super::judge::{Compared, Planner};
 use crate::{
     decision::Now,
     object::SourceName,
@@ -78,7 +78,7 @@ impl Planner<'_> {
     }
 
     /// Returns the entries of the Secrets that are waited for, and when to look again though nothing happens.
-    pub(super) fn of_awaited(&self, moved: &Moved) -> (BTreeMap<String, Now>, Option<Time>) {
+    pub(super) fn of_awaited(&self, compared: &Compared) -> (BTreeMap<String, Now>, Option<Time>) {
         let (mut entries, mut again) = (BTreeMap::new(), None);
         let workload = &self.snapshot.workload;
         let awaited = workload.uses.current.iter().filter_map(|(name, used)| Some((name, used.awaited.as_ref()?)));
@@ -92,7 +92,7 @@ impl Planner<'_> {
             };
             let current = self.digester.entry(&workload.observed.uid, secret, keys, read.content.as_ref());
             let before = before.filter(|(before, _)| before.selection == current.selection);
-            let (is_late, found, quiet) = self.follow(Followed { secret, source, before, current }, moved);
+            let (is_late, found, quiet) = self.follow(Followed { secret, source, before, current }, compared);
             again = [again, quiet].into_iter().flatten().min();
             entries.insert(name_of(secret, is_late), found);
         }
@@ -100,7 +100,7 @@ impl Planner<'_> {
     }
 
     /// Returns the next entry of a Secret that is waited for: whether the workload was rolled without it, the entry, and when to look again.
-    fn follow(&self, followed: Followed<'_>, moved: &Moved) -> (bool, Now, Option<Time>) {
+    fn follow(&self, followed: Followed<'_>, compared: &Compared) -> (bool, Now, Option<Time>) {
         let Followed { secret, source, before, current } = followed;
         let follows = |sources: &BTreeSet<SourceName>| {
             let mut specs = self.snapshot.specs().filter(|spec| spec.waits_for(secret));
@@ -111,8 +111,10 @@ impl Planner<'_> {
             // Pods that were rolled without it have read the old content.
             Some((_, true)) if differs => (false, entry(current, true), None),
             Some((before, true)) => (true, entry(before.clone(), false), None),
-            Some((before, false)) if follows(&moved.rolled) && !differs => (true, entry(before.clone(), false), None),
-            Some((before, false)) if !follows(&moved.rolled) && !follows(&moved.noted) => {
+            Some((before, false)) if follows(&compared.rolled) && !differs => {
+                (true, entry(before.clone(), false), None)
+            }
+            Some((before, false)) if !follows(&compared.rolled) && !follows(&compared.noted) => {
                 let quiet = if differs { self.quiet(secret, source.since) } else { None };
                 match quiet {
                     Some(time) if time <= self.now => (false, entry(current, false), None),

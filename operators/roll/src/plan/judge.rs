@@ -53,20 +53,14 @@ pub(super) struct Planner<'a> {
 
 /// The sources that were compared so far.
 #[derive(Default)]
-struct Compared {
+pub(super) struct Compared {
     /// The entries of the next record.
     now: BTreeMap<String, Now>,
-    moved: Moved,
-}
-
-/// How the sources in Vault have moved.
-#[derive(Default)]
-pub(super) struct Moved {
-    /// They are rolled for.
+    /// The secrets in Vault that it is rolled for.
     pub(super) rolled: BTreeSet<SourceName>,
-    /// They are seen for the first time.
+    /// The secrets in Vault that are seen for the first time.
     pub(super) noted: BTreeSet<SourceName>,
-    /// They have changed, and it is not time yet.
+    /// The sources that have changed and roll nothing yet.
     deferral: BTreeMap<SourceName, Deferral>,
 }
 
@@ -79,7 +73,7 @@ impl Compared {
     /// Leaves an entry as if nobody had told of a change.
     fn defer(&mut self, name: &SourceName, before: Option<(String, &Entry)>, deferral: Deferral) {
         self.now.extend(before.map(|(text, before)| (text, kept(before))));
-        self.moved.deferral.insert(name.clone(), deferral);
+        self.deferral.insert(name.clone(), deferral);
     }
 }
 
@@ -92,18 +86,18 @@ impl<'a> Planner<'a> {
         for (name, used) in self.snapshot.workload.uses.current.iter().filter(|(_, used)| used.counts) {
             self.compare(name, used, &mut compared)?;
         }
-        let Compared { mut now, moved } = compared;
         if !self.snapshot.all_triggers_listed {
             let for_triggers = |text: &String| SourceName::is_in_vault(text) || wait::secret_of(text).is_some();
             let recorded = self.record.iter().flat_map(|record| &record.content);
             for (text, entry) in recorded.filter(|(text, _)| for_triggers(text)) {
-                now.entry(text.clone()).or_insert_with(|| kept(entry));
+                compared.now.entry(text.clone()).or_insert_with(|| kept(entry));
             }
         }
-        if now.is_empty() {
+        if compared.now.is_empty() {
             return None;
         }
-        let (awaited, again) = self.of_awaited(&moved);
+        let (awaited, again) = self.of_awaited(&compared);
+        let Compared { mut now, deferral, .. } = compared;
         let awaits = |secret: &SourceName| {
             self.snapshot.workload.uses.current.get(secret).is_some_and(|used| used.awaited.is_some())
         };
@@ -118,7 +112,7 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        Some((Some(verdict), moved.deferral, again))
+        Some((Some(verdict), deferral, again))
     }
 
     /// Compares one source. Returns `None` if it is about to be read, so that nothing can be decided.
@@ -145,10 +139,10 @@ impl<'a> Planner<'a> {
                     compared.defer(name, Some((noted, before)), deferral);
                     return Some(());
                 }
-                None => drop(compared.moved.rolled.insert(name.clone())),
+                None => drop(compared.rolled.insert(name.clone())),
             },
             Some(_) => {}
-            None => drop(compared.moved.noted.insert(name.clone())),
+            None => drop(compared.noted.insert(name.clone())),
         }
         compared.now.insert(text, new);
         Some(())

@@ -51,7 +51,8 @@ impl Run<'_> {
         if view.is_decided_now {
             roller.tell(key);
         }
-        if let Some(UnacknowledgedRollout { why, changed, seen, .. }) = roller.index.take_acknowledged(key, view.uid())
+        if let Some(UnacknowledgedRollout { why, changed, seen, .. }) =
+            roller.parts.index.take_acknowledged(key, view.uid())
         {
             self.tell(&changed, &why, seen);
         }
@@ -75,7 +76,7 @@ impl Run<'_> {
         match &view.plan.verdict {
             // It is woken when what it uses was read, or when that is refused.
             None => {
-                roller.queues.sources.add_all(view.plan.doubted.iter().cloned(), Priority::High, CONTENDED);
+                roller.parts.queues.sources.add_all(view.plan.doubted.iter().cloned(), Priority::High, CONTENDED);
                 self.say(Vec::new());
                 Ok(DONE)
             }
@@ -152,22 +153,12 @@ impl Run<'_> {
         why: &str,
     ) -> Option<(Statement, Option<Time>, Action)> {
         let Self { roller, key, view, now, digester } = self;
-        let policy = &roller.policy;
-        let candidate = Candidate {
-            rollout: view.snapshot.pods.rollout,
-            paused: spec.paused,
-            rolled: view.plan.record.as_ref().and_then(|record| Some(now.recorded_or_now(record.rolled?))),
-            min_interval: spec.min_interval.unwrap_or(policy.min_interval),
-            changed: view.plan.changed,
-            debounce: policy.debounce,
-            pending: view.pending(),
-        };
-        if let Some(hold) = candidate.blocked_by(*now) {
+        if let Some(hold) = Candidate::of(view, spec, &roller.pace, *now).blocked_by(*now) {
             let message = messages::held(hold, why);
             let until = hold.until();
             return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
         }
-        let turn = roller.index.wave_gate(key, spec.wave, changed, digester, (*now, policy.rollout_timeout));
+        let turn = roller.parts.index.wave_gate(key, spec.wave, changed, digester, (*now, roller.pace.rollout_timeout));
         messages::not_its_wave(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
     }
 
@@ -180,7 +171,7 @@ impl Run<'_> {
     ) -> Result<Attempt, RollError> {
         let Self { roller, key, view, now, digester } = self;
         let stamp = digester.next_stamp(view.uid(), content, view.observed().stamp.as_deref());
-        if let Err(spent) = roller.budget().take(key, &stamp, *now) {
+        if let Err(spent) = roller.parts.budget().take(key, &stamp, *now) {
             let Spent { until, .. } = spent;
             self.block(messages::spent(&spent, why), Some(until));
             return Ok(Attempt::Ended(self.at(until)));
@@ -194,7 +185,7 @@ impl Run<'_> {
         };
         record.also = changed.iter().map(ToString::to_string).filter(|source| !record.is_for(source)).collect();
         let record = record.text();
-        roller.index.writing(key, view.uid(), &record);
+        roller.parts.index.writing(key, view.uid(), &record);
         // To the second, as those write it whose annotations these are.
         let time = whole_second(now.wall()).to_string();
         let written = roller.writer.roll(self.decided(&record), &stamp, (&self.marks(spec), &time)).await;
@@ -203,19 +194,19 @@ impl Run<'_> {
             other => {
                 // Whether it was done after all is not known if the answer is not; then its place is kept until the watch tells.
                 if other.as_ref().err().is_none_or(WriteError::is_refused) {
-                    let next = roller.budget().give_back(key);
-                    roller.queues.wake_next(next);
+                    let next = roller.parts.budget().give_back(key);
+                    roller.parts.queues.wake_next(next);
                 } else {
                     let (version, why, changed) = (view.observed().version.clone(), why.to_owned(), changed.to_vec());
                     let unacknowledged =
                         UnacknowledgedRollout { version, stamp, why, changed, seen: view.plan.changed };
-                    roller.index.set_unacknowledged(key, view.uid(), unacknowledged);
+                    roller.parts.index.set_unacknowledged(key, view.uid(), unacknowledged);
                 }
-                roller.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "failed" });
+                roller.parts.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "failed" });
                 return Ok(if other? == Written::Outdated { Attempt::Outdated } else { DONE });
             }
         };
-        roller.index.wrote(key, view.uid(), &version, record, Some((stamp, *now)));
+        roller.parts.index.wrote(key, view.uid(), &version, record, Some((stamp, *now)));
         self.settled(Vec::new());
         self.tell(changed, why, view.plan.changed);
         Ok(DONE)
@@ -224,17 +215,17 @@ impl Run<'_> {
     /// Tells that it was rolled, why, and for which sources, of which the last changed when it was `seen` to.
     fn tell(&self, changed: &[SourceName], why: &str, seen: Option<Time>) {
         let Self { roller, key, .. } = self;
-        roller.metrics.rolled(key.kind, "rolled");
+        roller.parts.metrics.rolled(key.kind, "rolled");
         if let Some(seen) = seen {
-            roller.metrics.delayed(Time::now().since(seen).as_secs_f64());
+            roller.parts.metrics.delayed(Time::now().since(seen).as_secs_f64());
         }
         // Each is news, also if the one before was for the same.
         self.say(Vec::new());
         self.say(vec![messages::rolled(why)]);
         for name in changed {
             let source = name.of(&key.namespace);
-            let Some(uid) = roller.index.source_uid(&source) else { continue };
-            roller.announcer.publish(source.reference(&uid), &messages::rolled_user(key));
+            let Some(uid) = roller.parts.index.source_uid(&source) else { continue };
+            roller.parts.announcer.publish(source.reference(&uid), &messages::rolled_user(key));
         }
     }
 
@@ -257,11 +248,11 @@ impl Run<'_> {
             also: before.map(|record| record.also.clone()).unwrap_or_default(),
         };
         let record = record.text();
-        roller.index.writing(key, view.uid(), &record);
+        roller.parts.index.writing(key, view.uid(), &record);
         match roller.writer.note(self.decided(&record)).await? {
             Written::Done(version) => {
                 self.release_slot();
-                roller.index.wrote(key, view.uid(), &version, record, None);
+                roller.parts.index.wrote(key, view.uid(), &version, record, None);
                 self.settled(Vec::new());
                 Ok(DONE)
             }
@@ -283,15 +274,15 @@ impl Run<'_> {
 
     /// It waits, and says why.
     fn block(&self, message: Statement, until: Option<Time>) {
-        self.roller.index.pending(self.key, self.view.uid(), Some((self.now, until)));
-        self.roller.metrics.held(message.reason);
+        self.roller.parts.index.pending(self.key, self.view.uid(), Some((self.now, until)));
+        self.roller.parts.metrics.held(message.reason);
         self.say(vec![message]);
     }
 
     /// It waits for nothing any more.
     fn settled(&self, messages: Vec<Statement>) {
-        self.roller.index.pending(self.key, self.view.uid(), None);
-        self.roller.index.needs_no_turn(self.key);
+        self.roller.parts.index.pending(self.key, self.view.uid(), None);
+        self.roller.parts.index.needs_no_turn(self.key);
         self.say(messages);
     }
 
@@ -304,8 +295,8 @@ impl Run<'_> {
 
     /// It leaves its place to the next one.
     fn release_slot(&self) {
-        let next = self.roller.budget().release_slot(self.key, self.view.observed().stamp.as_deref());
-        self.roller.queues.wake_next(next);
+        let next = self.roller.parts.budget().release_slot(self.key, self.view.observed().stamp.as_deref());
+        self.roller.parts.queues.wake_next(next);
     }
 
     /// A little late, so that it is time when it comes.

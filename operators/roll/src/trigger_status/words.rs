@@ -107,13 +107,12 @@ fn word(key: &TriggerRef, target_statuses: &TargetStatus) -> Option<Word> {
         TargetState::PendingRollout(PendingRollout { said: None, .. }) => {
             Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{source} changed, and {workload} is rolled"))
         }
-        TargetState::PendingRollout(PendingRollout { said: Some(said), .. })
-            if said.reason == reasons::NOT_FOLLOWED =>
-        {
-            Word::new(How::Waiting, reasons::NOT_FOLLOWED, format!("{workload}: {}", said.text))
-        }
         TargetState::PendingRollout(PendingRollout { said: Some(said), .. }) => {
-            Word::new(How::Going, reasons::ROLLOUT_PENDING, format!("{workload}: {}", said.text))
+            let (how, reason) = match said.reason {
+                reasons::NOT_FOLLOWED => (How::Waiting, reasons::NOT_FOLLOWED),
+                _ => (How::Going, reasons::ROLLOUT_PENDING),
+            };
+            Word::new(how, reason, format!("{workload}: {}", said.text))
         }
         TargetState::InSync(in_sync) => of_pods(workload, source, in_sync),
     })

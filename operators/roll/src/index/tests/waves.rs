@@ -39,7 +39,7 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
         let rollout_timeout = SignedDuration::from_mins(10);
         let at = QueueRef { namespace: "shop", source: &SourceName::secret("db"), wave: 1 };
         let snapshot = index.lock().peer(&key("web"), at).unwrap();
-        let peer = plan::peer::peer(&snapshot, &digester(), now(), rollout_timeout);
+        let peer = plan::peer(&snapshot, &digester(), now(), rollout_timeout);
         (peer.in_step, peer.progress)
     };
     let write = |version: &str, stamped: bool| {
@@ -144,7 +144,7 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
     shown(&index, 6, 1, &record_of("x"), 30);
     learn(&index, "db", "2", "y");
     assert_eq!(turn(&index, 50), after(), "it may be held back by the budget");
-    let refused = || vec![messages::ran_away()];
+    let refused = || vec![messages::ran_away(&SourceName::secret("db"))];
     index.say(&key("web"), "uid of web", refused(), at(50));
     index.say(&key("web"), "uid of web", refused(), at(55));
     shown(&index, 7, 1, &record_of("x"), 56);
@@ -217,7 +217,7 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
         3 => drop(index.say(
             &key(name),
             &format!("uid of {name}"),
-            if lot < 4 { vec![messages::ran_away()] } else { vec![] },
+            if lot < 4 { vec![messages::ran_away(&SourceName::secret("db"))] } else { vec![] },
             at,
         )),
         4 => {

@@ -1,16 +1,18 @@
 use std::{sync::Arc, time::Duration};
 
+use konverge_runtime::watch::Guarded;
 use konverge_workload::WorkloadKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::vault_sync_status::{self, VaultSyncStatus};
+use crate::{spelling::watched, vault_sync_status::VaultSyncStatus};
 
-const SETTINGS: Settings = Settings { every: Duration::from_mins(1), restart_on_first_seen: true };
+const SETTINGS: Settings =
+    Settings { every: Duration::from_mins(1), restart_on_first_seen: true, allow_path: Vec::new() };
 
 /// The page that shows the conversion.
-const PAGE: &str = include_str!("../../../../../docs/migrate/vaultsyncstatus.md");
-const EXAMPLE: &str = include_str!("../../../../../deploy/vaultrollout-example.yaml");
+const PAGE: &str = include_str!("../../../../docs/migrate/vaultsyncstatus.md");
+const EXAMPLE: &str = include_str!("../../../../deploy/vaultrollout-example.yaml");
 
 fn object(spec: &Value) -> Value {
     json!({
@@ -22,7 +24,7 @@ fn object(spec: &Value) -> Value {
 
 fn asked(spec: &Value) -> Result<Arc<TriggerSpec>, Arc<str>> {
     let object: Guarded<VaultRollout> = serde_json::from_value(object(spec)).unwrap();
-    shown(object, SETTINGS).unwrap().1.spec.map_err(|refusal| refusal.text)
+    watched(object, &SETTINGS).unwrap().1.spec.map_err(|refusal| refusal.text)
 }
 
 fn sample() -> Value {
@@ -118,7 +120,7 @@ fn a_status_that_came_along_with_a_copy_counts_for_nothing() {
     let mut object = object(&sample());
     object["status"] = json!({ "uid": "other", "inSyncWorkloads": 1 });
     let object: Guarded<VaultRollout> = serde_json::from_value(object).unwrap();
-    assert_eq!(shown(object, SETTINGS).unwrap().1.status.in_sync_workloads, None);
+    assert_eq!(watched(object, &SETTINGS).unwrap().1.status.in_sync_workloads, None);
 }
 
 #[test]
@@ -127,7 +129,7 @@ fn the_examples_are_understood() {
     assert!(documents.len() > 1);
     for document in documents {
         let object: Guarded<VaultRollout> = serde_saphyr::from_str(document).unwrap();
-        let (key, mut shown) = shown(with_uid(object), SETTINGS).unwrap();
+        let (key, mut shown) = watched(with_uid(object), &SETTINGS).unwrap();
         assert!(shown.spec.is_ok() && !shown.deleting, "{key}: {:?}", shown.spec);
         shown.deleting = true;
         assert_eq!(shown.spec(), None, "it is going");
@@ -149,9 +151,9 @@ fn the_conversion_of_the_page_asks_for_the_same() {
     let (before, after) = (blocks.next().unwrap(), blocks.next().unwrap());
     let mut before: VaultSyncStatus = serde_saphyr::from_str(before).unwrap();
     before.metadata.uid = Some("u".to_owned());
-    let before = vault_sync_status::shown(Guarded(Ok(before)), SETTINGS).unwrap().1;
+    let before = watched(Guarded(Ok(before)), &SETTINGS).unwrap().1;
     let after: Guarded<VaultRollout> = serde_saphyr::from_str(after).unwrap();
-    let after = shown(with_uid(after), SETTINGS).unwrap().1;
+    let after = watched(with_uid(after), &SETTINGS).unwrap().1;
     let (before, after) = (before.spec.unwrap(), after.spec.unwrap());
     // The first sight of the original's is up to the operator's settings, that of ours rolls nothing.
     assert_eq!(TriggerSpec { before: Before::Adopted, ..(*before).clone() }, *after);

@@ -1,21 +1,22 @@
 use std::time::Duration;
 
+use konverge_runtime::watch::Guarded;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     object::SourceKind,
     reasons,
-    status::Status,
     trigger::WatchedTrigger,
     vault::{Version, location},
 };
 
-const SETTINGS: Settings = Settings { every: Duration::from_mins(1), restart_on_first_seen: false };
+const SETTINGS: Settings =
+    Settings { every: Duration::from_mins(1), restart_on_first_seen: false, allow_path: Vec::new() };
 
-fn read(object: &Value, settings: Settings) -> (TriggerRef, WatchedTrigger) {
+fn read(object: &Value, settings: &Settings) -> WatchedTrigger {
     let object: Guarded<VaultSyncStatus> = serde_json::from_value(object.clone()).unwrap();
-    shown(object, settings).unwrap()
+    spelling::watched(object, settings).unwrap().1
 }
 
 fn object(spec: &Value) -> Value {
@@ -34,7 +35,7 @@ fn sample() -> Value {
 }
 
 fn asked(spec: &Value) -> Result<Arc<TriggerSpec>, Arc<str>> {
-    read(&object(spec), SETTINGS).1.spec.map_err(|refusal| refusal.text)
+    read(&object(spec), &SETTINGS).spec.map_err(|refusal| refusal.text)
 }
 
 fn with(field: &str, value: Value) -> Value {
@@ -80,7 +81,7 @@ fn a18_what_is_missing_or_wrong_is_named() {
     }
     let mut bare = object(&sample());
     bare.as_object_mut().unwrap().remove("spec");
-    assert!(read(&bare, SETTINGS).1.spec.is_err(), "no spec at all");
+    assert!(read(&bare, &SETTINGS).spec.is_err(), "no spec at all");
     assert!(asked(&with("deployName", json!(5))).is_err(), "not decodable, and there all the same");
 }
 
@@ -105,7 +106,7 @@ fn what_the_original_and_kopf_leave_is_seen_and_the_rest_is_not_touched() {
     object["metadata"]["finalizers"] = json!([KOPF_FINALIZER, "other/finalizer"]);
     object["metadata"]["annotations"] = json!({ "kopf.zalando.org/last-handled-configuration": "{}", "a": "b" });
     object["status"] = json!({ "vault_sync": { "SyncStatus": "Synced" }, "kopf": { "progress": {} } });
-    let (_, shown) = read(&object, SETTINGS);
+    let shown = read(&object, &SETTINGS);
     assert_eq!(shown.leftovers.finalizers, [KOPF_FINALIZER]);
     assert_eq!(shown.leftovers.annotations, ["kopf.zalando.org/last-handled-configuration"]);
     assert_eq!(shown.status.vault_sync.as_ref().unwrap().sync_status, "Synced");
@@ -115,7 +116,7 @@ fn what_the_original_and_kopf_leave_is_seen_and_the_rest_is_not_touched() {
 fn a_status_that_came_along_with_a_copy_counts_for_nothing() {
     let mut object = object(&sample());
     object["status"] = json!({ "uid": "other", "baseline": [{ "workload": "w" }] });
-    assert_eq!(*read(&object, SETTINGS).1.status, Status::default());
+    assert_eq!(*read(&object, &SETTINGS).status, Status::default());
 }
 
 /// Pods of which nothing is recorded: whether what is in Vault is news to them.
@@ -133,26 +134,26 @@ fn a17_what_pods_are_taken_to_run_with() {
     let mut of_other = same.clone();
     of_other[0]["workload"] = json!("Deployment shop/before");
     for (what, time, baseline, settings, expected) in [
-        ("the dummy", "0000-00-00T00:00:00.000000000Z", None, SETTINGS, false),
-        ("the dummy, as with the original", "0000-00-00T00:00:00.000000000Z", None, first_seen, true),
-        ("nothing", "", None, SETTINGS, false),
-        ("no time", "yesterday", None, first_seen, false),
-        ("the same", "2026-01-02T00:00:00.500000000Z", None, SETTINGS, false),
-        ("older", "2026-01-01T00:00:00Z", None, SETTINGS, true),
-        ("newer, after an edit of metadata", "2026-01-03T00:00:00Z", None, SETTINGS, false),
-        ("set back by somebody, and noted", "2026-01-01T00:00:00Z", Some(same.clone()), SETTINGS, false),
-        ("noted, as with the original", "0000-00-00T00:00:00Z", Some(same), first_seen, false),
-        ("noted, and changed", "", Some(noted(2, "2026-01-01T00:00:00Z", "w")), SETTINGS, true),
-        ("made again as the same number", "", Some(noted(3, "2026-01-01T00:00:00Z", "w")), SETTINGS, true),
-        ("noted of another workload", "", Some(noted(2, "2026-01-01T00:00:00Z", "x")), first_seen, false),
-        ("an old time, and another target since", "2026-01-01T00:00:00Z", Some(of_other.clone()), SETTINGS, false),
-        ("another target since, as with the original", "", Some(of_other), first_seen, false),
+        ("the dummy", "0000-00-00T00:00:00.000000000Z", None, &SETTINGS, false),
+        ("the dummy, as with the original", "0000-00-00T00:00:00.000000000Z", None, &first_seen, true),
+        ("nothing", "", None, &SETTINGS, false),
+        ("no time", "yesterday", None, &first_seen, false),
+        ("the same", "2026-01-02T00:00:00.500000000Z", None, &SETTINGS, false),
+        ("older", "2026-01-01T00:00:00Z", None, &SETTINGS, true),
+        ("newer, after an edit of metadata", "2026-01-03T00:00:00Z", None, &SETTINGS, false),
+        ("set back by somebody, and noted", "2026-01-01T00:00:00Z", Some(same.clone()), &SETTINGS, false),
+        ("noted, as with the original", "0000-00-00T00:00:00Z", Some(same), &first_seen, false),
+        ("noted, and changed", "", Some(noted(2, "2026-01-01T00:00:00Z", "w")), &SETTINGS, true),
+        ("made again as the same number", "", Some(noted(3, "2026-01-01T00:00:00Z", "w")), &SETTINGS, true),
+        ("noted of another workload", "", Some(noted(2, "2026-01-01T00:00:00Z", "x")), &first_seen, false),
+        ("an old time, and another target since", "2026-01-01T00:00:00Z", Some(of_other.clone()), &SETTINGS, false),
+        ("another target since, as with the original", "", Some(of_other), &first_seen, false),
     ] {
         let mut object = object(&with("timeStamp", json!(time)));
         if let Some(baseline) = baseline {
             object["status"] = json!({ "uid": "u", "baseline": baseline });
         }
-        let (_, shown) = read(&object, settings);
+        let shown = read(&object, settings);
         let spec = shown.spec.clone().unwrap();
         let (target, source) = (spec.targets.first().unwrap(), spec.sources.keys().next().unwrap());
         assert_eq!(shown.is_news(target, "w", source, &now), expected, "{what}");
@@ -174,8 +175,7 @@ fn which_secrets_may_be_named_is_up_to_the_platform() {
     ] {
         let mut spec = with("secretPath", json!(path));
         spec["engineVersion"] = version.into();
-        let (key, shown) = read(&object(&spec), SETTINGS);
-        let spec = shown.within(&rules, &key).spec;
+        let spec = read(&object(&spec), &Settings { allow_path: rules, ..SETTINGS }).spec;
         assert_eq!(spec.is_ok(), is_allowed, "{what}");
         if let Err(refusal) = spec {
             assert_eq!(refusal.reason, reasons::PATH_NOT_ALLOWED, "{what}");
@@ -183,6 +183,7 @@ fn which_secrets_may_be_named_is_up_to_the_platform() {
         }
     }
     // An invalid spec stays invalid.
-    let (key, shown) = read(&object(&with("deployName", Value::Null)), SETTINGS);
-    assert_eq!(shown.within(&rule("a=b"), &key).spec.unwrap_err().reason, reasons::INVALID_SPEC);
+    let settings = Settings { allow_path: rule("a=b"), ..SETTINGS };
+    let shown = read(&object(&with("deployName", Value::Null)), &settings);
+    assert_eq!(shown.spec.unwrap_err().reason, reasons::INVALID_SPEC);
 }
