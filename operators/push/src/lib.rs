@@ -45,7 +45,6 @@ pub mod object;
 pub mod orphans;
 pub mod plan;
 pub mod prefetch;
-mod reachability;
 pub mod reasons;
 pub mod reconcile;
 pub mod record;

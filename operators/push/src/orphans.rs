@@ -1,7 +1,5 @@
 //! Orphans: the paths that had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can clear them.
 
-mod heirs;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -11,7 +9,8 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::error::class_of;
 use konverge_core::error::{ErrorClass, in_one_line};
-use konverge_runtime::Queue;
+use konverge_runtime::{Priority, Queue};
+use konverge_vault::{Deletion, Location, Owner};
 use kube::{
     Api, Client,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
@@ -21,14 +20,16 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    bindings::Bindings,
+    bindings::{Bindings, Share, key_of},
     ledger::FIELD_MANAGER,
+    messages,
     metrics::Metrics,
     object::{Kind, ObjectRef},
-    record::Record,
-    store::{Store, Unfinished},
+    plan::Claim,
+    record::{Record, Written},
+    store::{Cleanup, ClearError, Cleared, Store, Unfinished},
+    watch::WAITED,
 };
-pub(crate) use heirs::{GonePath, Heirs};
 
 /// The name of the `ConfigMap`.
 pub const CONFIG_MAP: &str = "vault-sync-operator-orphans";
@@ -222,5 +223,76 @@ impl Clearing {
             self.cleared.insert(done);
         }
         true
+    }
+}
+
+/// A path of an object that is gone.
+pub(crate) struct GonePath<'a> {
+    pub(crate) key: &'a ObjectRef,
+    pub(crate) owner: &'a Owner,
+    pub(crate) location: &'a Location,
+    pub(crate) written: &'a Written,
+    /// The content that an unfinished write would have made.
+    pub(crate) unfinished: Unfinished<'a>,
+    /// The content, for the log.
+    pub(crate) what: &'static str,
+}
+
+/// Clears paths of objects that are gone.
+///
+/// Content with the mark of such an object is its own. Content without a mark is its own only as long as no object has the path. Where there
+/// are no marks, the content of another program looks the same.
+#[derive(Clone)]
+pub(crate) struct Heirs {
+    store: Store,
+    bindings: Arc<Bindings>,
+    queue: Queue<ObjectRef>,
+}
+
+impl Heirs {
+    pub(crate) fn new(store: Store, bindings: Arc<Bindings>, queue: Queue<ObjectRef>) -> Self {
+        Self { store, bindings, queue }
+    }
+
+    /// Clears the path. No object takes it over meanwhile, not even one with the same name. Then wakes the objects that waited for it.
+    pub(crate) async fn clear(&self, gone: &GonePath<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
+        let GonePath { key, owner, location, written, unfinished, what } = gone;
+        let Some(location) = &self.store.recorded(location).await? else { return Ok(Cleared::Nothing) };
+        // No object's name has a blank in it.
+        let claimant = ObjectRef { name: format!("{} (gone)", key.name), ..(*key).clone() };
+        let path = location.to_string();
+        let heir = self.bindings.claim(&claimant, &path, Share::of(written)).err();
+        let mut claimed = vec![path.clone()];
+        let mut own = (*written).clone();
+        for name in written.keys.iter().flatten().chain(&written.pending) {
+            let share = key_of(&path, name);
+            if self.bindings.claim(&claimant, &share, Share::Whole).is_err() {
+                own.keys.as_mut().map(|keys| keys.remove(name));
+                own.pending.remove(name);
+            }
+            claimed.push(share);
+        }
+        // If an heir has the path, only the mark tells which content is not the heir's.
+        let (claim, unfinished) = match heir {
+            Some(_) => (Claim::Intended, Unfinished::Unknown),
+            None => (Claim::recorded(&own), *unfinished),
+        };
+        let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true };
+        let cleared = self.store.clear(&cleanup, deletion).await;
+        match cleared {
+            Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared {what}"),
+            Ok(Cleared::Unknown) => {
+                tracing::warn!(object = %key, path, "{}", messages::unknown(std::slice::from_ref(&path)).text);
+            }
+            Ok(Cleared::Nothing) | Err(_) => {}
+        }
+        if let Some(heir) = &heir {
+            // It may have looked, or even written and marked, while this deletion was under way.
+            self.bindings.doubt(heir);
+        }
+        let waiting = claimed.iter().flat_map(|claimed| self.bindings.release(&claimant, claimed));
+        // Perhaps only the mark kept the heir from it.
+        self.queue.add_all(waiting.chain(heir).collect::<BTreeSet<_>>(), Priority::Normal, WAITED);
+        cleared
     }
 }

@@ -45,7 +45,7 @@ use record_writer::RecordWriter;
 use reporter::Reporter;
 use secret_reader::{FEWER_FOR, SecretReader};
 
-/// The parts of the process that a [`Pusher`] works with. Those who do its work share them.
+/// The parts of the process that a [`Pusher`] works with. Its components share them.
 pub struct Parts {
     /// Reads and writes in the cluster.
     pub client: Client,

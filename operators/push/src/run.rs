@@ -1,13 +1,14 @@
 //! The parts put together to a program.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::ledger::{ClusterIdentity, DrainError};
-use konverge_core::digest::DigestKey;
+use konverge_core::{digest::DigestKey, error::in_one_line};
 use konverge_jobs::{Base, Log, ProgramError, Settings, run_program, run_task};
 use konverge_runtime::{
-    Controller, Informers, Manager, Queue,
+    Controller, Informers, Manager, Priority, Queue,
+    checks::Probe,
     watch::{Guarded, WatchHealth, WatchOptions},
 };
 use konverge_vault::{
@@ -16,7 +17,7 @@ use konverge_vault::{
 };
 use konverge_workload::Workload;
 use kube::{Client, core::PartialObjectMeta};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
     bindings::Bindings,
@@ -27,13 +28,15 @@ use crate::{
     object::{Kind, ObjectRef},
     orphans::{Clearing, Orphans},
     prefetch::Prefetch,
-    reachability,
     reconcile::{Parts, Pusher, run_limit},
     runtime_info::RuntimeInfo,
     store::{Store, identity},
     vault_push::VaultPush,
-    watch::{Feed, Secrets, VaultPushes, Workloads},
+    watch::{Feed, RECOVERED, Secrets, VaultPushes, Workloads},
 };
+
+/// The pause between two requests whether Vault serves.
+const ASKED_EVERY: Duration = Duration::from_secs(2);
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
@@ -129,30 +132,51 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     Ok(manager)
 }
 
-/// Registers the metrics of push.
+/// Registers the metrics of push, and reports the limits of the process among them and in the log.
 fn counts(metrics: &konverge_runtime::Metrics, vault: &Vault) -> Metrics {
     let counts = metrics.register(Metrics::new);
     let (logins, gauge) = (vault.clone(), counts.clone());
     metrics.before_scrape(move || gauge.logins(logins.login_counts()));
-    report_limits(&counts);
-    counts
-}
-
-/// Reports the limits of the process in the log and as metrics.
-fn report_limits(metrics: &Metrics) {
     let info = RuntimeInfo::detect();
     let workers = Handle::current().metrics().num_workers();
     tracing::info!(%info, workers, "what the process may use");
     for note in &info.notes {
         tracing::warn!("{note}");
     }
-    metrics.runtime(&info, workers);
+    counts.runtime(&info, workers);
+    counts
 }
 
-/// Follows whether Vault works, for readiness and for the objects that wait for it.
+/// Follows whether Vault serves and accepts our login: for readiness, and for the objects that wait for it.
 fn follow_vault(manager: &mut Manager, vault: Vault, bindings: &Arc<Bindings>, queue: &Queue<ObjectRef>) {
     let probe = manager.checks().readiness_probe("vault", "Vault was not asked yet");
-    manager.task("vault", reachability::follow(vault, probe, Arc::clone(bindings), queue.clone()));
+    manager.task("vault", keep_asking(vault, probe, Arc::clone(bindings), queue.clone()));
+}
+
+/// Asks for ever. When Vault works again, queues all objects whose last run failed.
+async fn keep_asking(vault: Vault, probe: Probe, bindings: Arc<Bindings>, queue: Queue<ObjectRef>) {
+    loop {
+        let now = look(&vault).await;
+        match (probe.replace(now.clone()), now) {
+            (Err(_), Ok(())) => {
+                tracing::info!("Vault can be worked with");
+                queue.add_all(bindings.failing(), Priority::Normal, RECOVERED);
+            }
+            (before, Err(why)) if before.as_ref() != Err(&why) => tracing::warn!("{why}"),
+            _ => {}
+        }
+        sleep(ASKED_EVERY).await;
+    }
+}
+
+/// Vault serves, and there is a token.
+async fn look(vault: &Vault) -> Result<(), String> {
+    let health = vault.health().await.map_err(|error| in_one_line(&error))?;
+    if !health.initialized || health.sealed {
+        let state = if health.initialized { "sealed" } else { "not initialised" };
+        return Err(format!("Vault is {state}; what is in the cluster is pushed when it is unsealed"));
+    }
+    vault.log_in().await.map_err(|error| in_one_line(&error))
 }
 
 /// Finds out which installation this is. Until `secrets` has shown a list, a refusal may come from an API server that has just started.

@@ -36,8 +36,8 @@ impl LogOptions {
         })
     }
 
-    /// The filter of log lines that the original's flag asks for, in the syntax of `RUST_LOG`; to be used unless that is set. What libraries say of
-    /// each connection stays out, also at the lowest level.
+    /// The filter of log lines that the original's flag asks for, in the syntax of `RUST_LOG`; to be used unless that is set. The lines of libraries
+    /// about each connection stay out, also at the lowest level.
     pub fn filter(&self) -> Option<String> {
         let libraries =
             "tower_http=off,kube_client::client::builder=off,hyper_util=warn,h2=warn,rustls=warn,reqwest=warn";
