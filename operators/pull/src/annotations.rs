@@ -39,15 +39,11 @@ pub fn declaration(annotations: &BTreeMap<String, String>) -> Option<Declaration
         return None;
     }
     let value = |key| annotations.get(key).map(String::as_str).filter(|value| !value.trim().is_empty());
-    Some(match (value(WORKSPACE), value(PROJECT), value(ENVIRONMENT)) {
-        (Some(workspace), Some(project), Some(environment)) => {
-            Declaration::Bound(EnvironmentName::new(workspace, project, environment))
-        }
-        _ => {
-            let all = [WORKSPACE, PROJECT, ENVIRONMENT];
-            Declaration::Incomplete(all.into_iter().filter(|key| value(key).is_none()).collect())
-        }
-    })
+    let all = [WORKSPACE, PROJECT, ENVIRONMENT];
+    let [Some(workspace), Some(project), Some(environment)] = all.map(value) else {
+        return Some(Declaration::Incomplete(all.into_iter().filter(|key| value(key).is_none()).collect()));
+    };
+    Some(Declaration::Bound(EnvironmentName::new(workspace, project, environment)))
 }
 
 #[cfg(test)]
