@@ -42,6 +42,11 @@ impl LedgerError {
     pub fn is_outdated(&self) -> bool {
         matches!(self, Self::Apply(ApplyError::OutOfDate { .. }))
     }
+
+    /// Whether admission changed what was written.
+    pub fn is_altered(&self) -> bool {
+        matches!(self, Self::Apply(ApplyError::Altered { .. }))
+    }
 }
 
 impl Classify for LedgerError {

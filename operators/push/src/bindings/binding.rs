@@ -274,6 +274,11 @@ impl Binding {
         self.tracked.expect_no_more(&record.text());
     }
 
+    /// Admission changed the record or something that was written with it, so it has to be written again.
+    pub fn altered(&mut self) {
+        self.tracked.altered();
+    }
+
     /// The expected record was written. If a watch has shown it meanwhile, the versions after it are newer than this response.
     pub fn recorded(&mut self, record: Record, version: String) {
         self.tracked.written(&record.text(), version);

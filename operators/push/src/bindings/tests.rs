@@ -300,6 +300,32 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
     assert!(!bindings.get(&key("a")).unwrap().bears(&record("three")), "it was not written");
 }
 
+/// A policy changed another field of the status, and the watch was faster than the answer that shows it. The record was never written again.
+#[test]
+fn a_record_beside_which_admission_changed_something_is_written_again() {
+    let bindings = Bindings::default();
+    bindings.show(shown("a", &["db"]));
+    let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
+    let show = || bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) });
+    let bears = || bindings.get(&key("a")).unwrap().bears(&record);
+    let write = |answer: fn(&mut Binding, &Record)| {
+        bindings.on_object(&key("a"), "uid-a", |binding| {
+            binding.expect(&record);
+        });
+        show();
+        bindings.on_object(&key("a"), "uid-a", |binding| answer(binding, &record));
+    };
+    for _ in 0..2 {
+        write(|binding, record| {
+            binding.altered();
+            binding.expect_no_more(record);
+        });
+        assert!(!bears());
+    }
+    write(|binding, record| binding.recorded(record.clone(), "3".to_owned()));
+    assert!(bears());
+}
+
 #[test]
 fn a_record_that_is_taken_away_during_a_run_is_missed_after_it() {
     let bindings = Bindings::default();

@@ -22,6 +22,8 @@ pub(super) struct TrackedRecord {
     seen: String,
     /// The text that was seen last, then the texts that were written since. Any other text is another actor's.
     texts: VecDeque<Option<String>>,
+    /// Whether admission changed something beside the text when it was written last, so that it has to be written again.
+    is_altered: bool,
     /// How often another actor changed the record.
     edits: u64,
     /// The contest with an actor that removed the record or set it back.
@@ -43,7 +45,8 @@ struct Reverts {
 impl TrackedRecord {
     /// A record that a watch has shown with this version.
     pub(super) fn new(text: Option<String>, version: String) -> Self {
-        Self { seen: version.clone(), version, texts: VecDeque::from([text]), edits: 0, reverts: None }
+        let texts = VecDeque::from([text]);
+        Self { seen: version.clone(), version, texts, is_altered: false, edits: 0, reverts: None }
     }
 
     pub(super) fn version(&self) -> &str {
@@ -61,6 +64,7 @@ impl TrackedRecord {
             self.texts.drain(..position);
         } else {
             self.texts = VecDeque::from([text]);
+            self.is_altered = false;
             self.edits += 1;
         }
         self.seen = version;
@@ -80,7 +84,7 @@ impl TrackedRecord {
 
     /// This text was not written after all.
     pub(super) fn expect_no_more(&mut self, text: &str) {
-        if self.texts.len() > 1 && self.bears(text) {
+        if self.texts.len() > 1 && self.ends_with(text) {
             self.texts.pop_back();
         }
         self.settle_version();
@@ -88,13 +92,23 @@ impl TrackedRecord {
 
     /// This text was written, and the response has this version. It counts unless a watch has shown the text meanwhile.
     pub(super) fn written(&mut self, text: &str, version: String) {
-        if self.texts.len() > 1 && self.bears(text) {
+        self.is_altered = false;
+        if self.texts.len() > 1 && self.ends_with(text) {
             self.version = version;
         }
     }
 
-    /// Whether the object bears this text, as far as that is known.
+    /// Admission changed what was written. A watch may have shown the text meanwhile, because the change may be beside it.
+    pub(super) fn altered(&mut self) {
+        self.is_altered = true;
+    }
+
+    /// Whether the object bears this text as it was written, as far as that is known.
     pub(super) fn bears(&self, text: &str) -> bool {
+        !self.is_altered && self.ends_with(text)
+    }
+
+    fn ends_with(&self, text: &str) -> bool {
         self.texts.back().and_then(Option::as_deref) == Some(text)
     }
 

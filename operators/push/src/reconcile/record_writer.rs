@@ -8,7 +8,7 @@ use super::Parts;
 use crate::{
     bindings::{Binding, Bindings},
     error::PushError,
-    ledger::Ledger,
+    ledger::{Ledger, LedgerError},
     object::{Kind, ObjectRef},
     record::Record,
 };
@@ -35,7 +35,11 @@ impl RecordWriter {
         let bindings = &self.parts.bindings;
         let record = &binding.dated(record, Timestamp::now());
         let mut expected = Expected::new(bindings, key, &binding.uid, record);
-        let Some(version) = self.ledger.write(key, binding, record).await? else { return Ok(None) };
+        let written = self.ledger.write(key, binding, record).await;
+        if written.as_ref().is_err_and(LedgerError::is_altered) {
+            bindings.on_object(key, &binding.uid, Binding::altered);
+        }
+        let Some(version) = written? else { return Ok(None) };
         expected.is_written = true;
         if key.kind == Kind::Secret {
             bindings.renamed_version(&key.secret(&key.name), binding.version(), &version);
