@@ -1,4 +1,4 @@
-//! Names of objects: in a sentence, and whether they can be such.
+//! Names of objects: several of them in a sentence, and whether a text is a valid one.
 
 use std::fmt::Display;
 
@@ -24,7 +24,7 @@ pub fn few<T: Display>(names: impl IntoIterator<Item = T>) -> String {
     }
 }
 
-/// Returns whether an object can have this name (RFC 1123, a subdomain): a text that is none may lead elsewhere in an address.
+/// Returns whether an object can have this name (RFC 1123, a subdomain). Any other text in a URL path could address another object.
 ///
 /// ```
 /// use konverge_core::names::is_object_name;

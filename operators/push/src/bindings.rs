@@ -50,7 +50,7 @@ struct Inner {
     shares: Shares,
     selections: Selections,
     claims: Claims,
-    /// The locations that are being looked at.
+    /// The locations in which several objects have keys and that are being read: the response to one read counts for all of them.
     looking: HashSet<String>,
     /// Which namespaces may write where, and what the cluster is called there.
     rules: Vec<Rule>,
@@ -74,7 +74,8 @@ pub struct Sharer {
     pub held: ContentDigest,
 }
 
-/// A read that is under way. No other read of the location begins until it ends.
+/// A read that is under way of a location in which several objects have keys. No other read of it begins until this one ends, because the
+/// response counts for all of them.
 pub struct Looking<'a> {
     bindings: &'a Bindings,
     location: &'a str,

@@ -34,8 +34,7 @@ const KEY: &str = "digest-key";
 /// The name of the entries in a batch.
 const ENTRIES: &str = "entries";
 
-/// A handle; clones are handles to the same journal.
-#[derive(Clone)]
+/// A handle to the journal.
 pub struct Journal {
     intentions: ledger::Journal<Intention>,
     /// The key of this process for digests.

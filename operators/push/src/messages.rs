@@ -15,22 +15,22 @@ use crate::{
 
 /// The object is not as its spec requests. The text has the form of `format!`.
 macro_rules! problem {
-    ($reason:ident, $($text:tt)+) => {
-        Statement::new(Severity::Problem, reasons::$reason, format!($($text)+))
+    ($reason:expr, $($text:tt)+) => {
+        Statement::new(Severity::Problem, $reason, format!($($text)+))
     };
 }
 
 /// The object is in sync, and somebody should look.
 macro_rules! warning {
-    ($reason:ident, $($text:tt)+) => {
-        Statement::new(Severity::Warning, reasons::$reason, format!($($text)+))
+    ($reason:expr, $($text:tt)+) => {
+        Statement::new(Severity::Warning, $reason, format!($($text)+))
     };
 }
 
 /// The object is in sync, and this is worth knowing.
 macro_rules! notice {
-    ($reason:ident, $($text:tt)+) => {
-        Statement::new(Severity::Notice, reasons::$reason, format!($($text)+))
+    ($reason:expr, $($text:tt)+) => {
+        Statement::new(Severity::Notice, $reason, format!($($text)+))
     };
 }
 
@@ -41,18 +41,18 @@ pub fn synced(paths: &[String]) -> Statement {
 
 /// The annotations cannot be understood.
 pub fn invalid(invalid: &Invalid) -> Statement {
-    Statement::new(Severity::Problem, invalid.reason(), format!("{invalid}. Vault stays as it is"))
+    problem!(invalid.reason(), "{invalid}. Vault stays as it is")
 }
 
 /// The path is none.
 pub fn invalid_path(error: &PathError) -> Statement {
-    problem!(INVALID_PATH, "{error}. Vault stays as it is")
+    problem!(reasons::INVALID_PATH, "{error}. Vault stays as it is")
 }
 
 /// The rules do not allow it.
 pub fn not_allowed(namespace: &str, location: &str) -> Statement {
     problem!(
-        NOT_ALLOWED,
+        reasons::NOT_ALLOWED,
         "namespace {namespace} may not write {location}. Vault stays as it is; choose a path that the platform allows, or ask \
          its administrators for a rule, such as --allow-path '{namespace}={location}'"
     )
@@ -61,7 +61,7 @@ pub fn not_allowed(namespace: &str, location: &str) -> Statement {
 /// Another object of this cluster has the path.
 pub fn claimed(location: &str, holder: &ObjectRef) -> Statement {
     problem!(
-        OWNED_BY_ANOTHER,
+        reasons::OWNED_BY_ANOTHER,
         "{location} is kept for {holder}. It stays as that object requests; choose another path for one of the two"
     )
 }
@@ -70,19 +70,19 @@ pub fn claimed(location: &str, holder: &ObjectRef) -> Statement {
 pub fn refused(kind: Kind, location: &str, refusal: &Refusal) -> Statement {
     match refusal {
         Refusal::Foreign(owner) => problem!(
-            OWNED_BY_ANOTHER,
+            reasons::OWNED_BY_ANOTHER,
             "{location} is kept for {owner}, as its custom metadata say. It stays as it is; choose another path, or remove \
              the keys vault-sync.io/owner, /uid and /instance there if nobody keeps it any more"
         ),
         Refusal::Existing => problem!(
-            EXISTS_ALREADY,
+            reasons::EXISTS_ALREADY,
             "{location} was there before and has no owner. It stays as it is; to take it over, set {}: {}",
             kind.setting(annotations::EXISTING),
             kind.policy(ExistingPolicy::Adopt)
         ),
         Refusal::ForeignKey { key, owner } => claimed_key(location, key, owner),
         Refusal::ExistingKey(key) => problem!(
-            EXISTS_ALREADY,
+            reasons::EXISTS_ALREADY,
             "{location} has a key {key} that nobody has marked. All of it stays as it is; to take the key over, set {}: {}",
             kind.setting(annotations::EXISTING),
             kind.policy(ExistingPolicy::Adopt)
@@ -93,7 +93,7 @@ pub fn refused(kind: Kind, location: &str, refusal: &Refusal) -> Statement {
 /// Another owner has the key.
 pub fn claimed_key(location: &str, key: &str, owner: &str) -> Statement {
     problem!(
-        OWNED_BY_ANOTHER,
+        reasons::OWNED_BY_ANOTHER,
         "the key {key} of {location} is kept for {owner}. This object's key is not written there; rename the key, or \
          remove it from the other object"
     )
@@ -102,7 +102,7 @@ pub fn claimed_key(location: &str, key: &str, owner: &str) -> Statement {
 /// Merging is not possible there.
 pub fn needs_version_two(location: &str) -> Statement {
     problem!(
-        NEEDS_VERSION_TWO,
+        reasons::NEEDS_VERSION_TWO,
         "{location} is in an engine of version 1, which has no check-and-set, so keys of others could be lost. It stays as \
          it is; use an engine of version 2, or updatePolicy: Replace"
     )
@@ -111,46 +111,46 @@ pub fn needs_version_two(location: &str) -> Statement {
 /// The content stays, as the object requests.
 pub fn left_alone(location: &str, is_ours: bool) -> Statement {
     let what = if is_ours { "holds what was written first" } else { "was there before" };
-    notice!(LEFT_ALONE, "{location} {what} and stays as it is: updatePolicy is IfNotExists")
+    notice!(reasons::LEFT_ALONE, "{location} {what} and stays as it is: updatePolicy is IfNotExists")
 }
 
 /// A path cannot be made.
 pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
     match lack {
         Lack::Secret { name, optional: true } => notice!(
-            SECRET_NOT_FOUND,
+            reasons::SECRET_NOT_FOUND,
             "secret {name:?} does not exist, and is optional for the pods; {location} stays as it is until it exists"
         ),
         Lack::Secret { name, optional: false } => problem!(
-            SECRET_NOT_FOUND,
+            reasons::SECRET_NOT_FOUND,
             "secret {name:?} not found; {location} stays as it is. Create it; if a generator such as kustomize or a Helm \
              chart makes it, that must have run before, and the name must be the generated one"
         ),
         Lack::Key { secret, key, available } => problem!(
-            KEY_NOT_FOUND,
+            reasons::KEY_NOT_FOUND,
             "key {key} not found in secret {secret}, which has {}; {location} stays as it is. Add the key, or correct {}",
             few(available),
             kind.setting(annotations::SECRETS)
         ),
         Lack::Empty => problem!(
-            SOURCE_EMPTY,
+            reasons::SOURCE_EMPTY,
             "there is no value to write; {location} stays as it is. Give the secret data, or {} to have it cleared",
             if kind == Kind::VaultPush { "delete the VaultPush" } else { "remove vault-sync.io/path" }
         ),
         Lack::Binary { key } => problem!(
-            BINARY_VALUE,
+            reasons::BINARY_VALUE,
             "the value of {key:?} is not valid UTF-8, and Vault keeps text only; {location} stays as it is. Set {}: {} to \
               store it in base64",
             kind.setting(annotations::BINARY),
             kind.policy(BinaryPolicy::Base64)
         ),
         Lack::Large { size } => problem!(
-            CONTENT_TOO_LARGE,
+            reasons::CONTENT_TOO_LARGE,
             "{location} would hold {size} bytes or more, and {LARGEST} can be written to one path; it stays as it is. Choose \
              fewer keys, or have each Secret written to a path of its own"
         ),
         Lack::LargeSecrets { size, limit } => problem!(
-            CONTENT_TOO_LARGE,
+            reasons::CONTENT_TOO_LARGE,
             "the Secrets that {location} is made of hold {size} bytes or more, and {limit} can be read for one path; it stays as \
              it is. Take its keys of fewer or smaller Secrets"
         ),
@@ -159,13 +159,13 @@ pub fn lacking(kind: Kind, location: &str, lack: &Lack) -> Statement {
 
 /// Values were encoded.
 pub fn encoded(location: &str, keys: &[String]) -> Statement {
-    notice!(ENCODED, "not valid UTF-8, so stored in base64 at {location}: {}", few(keys))
+    notice!(reasons::ENCODED, "not valid UTF-8, so stored in base64 at {location}: {}", few(keys))
 }
 
 /// The path has new content without a mark, which its writer may be about to mark.
 pub fn awaited(location: &str) -> Statement {
     problem!(
-        JUST_WRITTEN,
+        reasons::JUST_WRITTEN,
         "{location} was written moments ago by a client that has not marked it yet. The operator looks again in a few \
          seconds"
     )
@@ -177,13 +177,13 @@ pub fn adopted(location: &str, version: KvVersion) -> Statement {
         KvVersion::One => "what it held is gone, because KV version 1 keeps no earlier version",
         KvVersion::Two => "what it held is kept by KV version 2 as its earlier version",
     };
-    warning!(ADOPTED, "{location} held something without an owner; it was replaced, and {before}")
+    warning!(reasons::ADOPTED, "{location} held something without an owner; it was replaced, and {before}")
 }
 
 /// Keys without an owner were adopted.
 pub fn adopted_keys(location: &str, keys: &[String]) -> Statement {
     warning!(
-        ADOPTED,
+        reasons::ADOPTED,
         "{location} had keys without an owner that were replaced: {}; its earlier version has them",
         few(keys)
     )
@@ -191,13 +191,16 @@ pub fn adopted_keys(location: &str, keys: &[String]) -> Statement {
 
 /// Another actor changed written content, and the operator restored it.
 pub fn drifted(location: &str) -> Statement {
-    notice!(DRIFT_CORRECTED, "{location} was changed or deleted by another client; the operator has restored it")
+    notice!(
+        reasons::DRIFT_CORRECTED,
+        "{location} was changed or deleted by another client; the operator has restored it"
+    )
 }
 
 /// The mark could not be set.
 pub fn unmarked(location: &str, error: &VaultError) -> Statement {
     notice!(
-        UNMARKED,
+        reasons::UNMARKED,
         "{location} is written without a mark of its owner: {error}. Other operators cannot tell whose it \
          is; allow patch, or read and update, on the metadata path"
     )
@@ -207,7 +210,7 @@ pub fn unmarked(location: &str, error: &VaultError) -> Statement {
 pub fn record_taken(kind: Kind) -> Statement {
     let what = if kind == Kind::VaultPush { "the status" } else { annotations::STATUS };
     warning!(
-        RECORD_TAKEN,
+        reasons::RECORD_TAKEN,
         "another client keeps removing {what} or setting it back, so the operator restores it with growing pauses. Changes still reach \
          Vault, but content may stay there if the operator is stopped or the object deleted meanwhile; find the client: \
          metadata.managedFields names it"
@@ -216,7 +219,7 @@ pub fn record_taken(kind: Kind) -> Statement {
 
 /// Something about the annotations was put right.
 pub fn adjusted(note: &str) -> Statement {
-    Statement::new(Severity::Notice, reasons::ADJUSTED, note)
+    notice!(reasons::ADJUSTED, "{note}")
 }
 
 /// The engine is not the one that the object names.
@@ -230,18 +233,18 @@ pub fn other_engine(kind: Kind, mount: &Mount) -> Statement {
 /// It is paused.
 pub fn paused(kind: Kind) -> Statement {
     let setting = kind.setting(annotations::PAUSE);
-    notice!(PAUSED, "paused by {setting}; Vault stays as it is. Remove that to go on")
+    notice!(reasons::PAUSED, "paused by {setting}; Vault stays as it is. Remove that to go on")
 }
 
 /// Paths that the object no longer requests were cleared.
 pub fn dropped(locations: &[String]) -> Statement {
-    notice!(CLEARED, "no longer requested, and deleted in Vault: {}", few(locations))
+    notice!(reasons::CLEARED, "no longer requested, and deleted in Vault: {}", few(locations))
 }
 
 /// Content at a dropped path may be ours and is not known to be.
 pub fn unknown(locations: &[String]) -> Statement {
     notice!(
-        NOT_CLEARED,
+        reasons::NOT_CLEARED,
         "no longer requested, and still in Vault: {}. It carries no mark and is not what is recorded, so somebody else may have \
          written it; delete it there if nobody needs it",
         few(locations)
@@ -265,7 +268,7 @@ pub fn released(how: &str, locations: &[String], error: &dyn std::error::Error, 
         }
     };
     let left = few(locations);
-    problem!(RELEASED, "{how}; still in Vault: {left}. {then}")
+    problem!(reasons::RELEASED, "{how}; still in Vault: {left}. {then}")
 }
 
 #[cfg(test)]

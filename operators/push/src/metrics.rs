@@ -96,7 +96,7 @@ struct Originals {
     runtime: Family<Setting, Gauge>,
 }
 
-/// Our own metrics. Each is counted where the event happens.
+/// Our own metrics. The public ones are counted where the event happens, the others by methods of [`Metrics`].
 #[derive(Clone)]
 pub(crate) struct Ours {
     pub(crate) propagation: Histogram,
@@ -255,7 +255,7 @@ fn resource(object: &ObjectRef) -> Resource {
     Resource { namespace: object.namespace.clone(), resource: object.name.clone() }
 }
 
-/// The original's word for an error. It went by words in the text, which paths can hold; this goes by what happened.
+/// Returns the original's word for an error. The original derived it from the error's text, which can contain paths; this uses its kind.
 fn category(error: &VaultError) -> &'static str {
     match error {
         _ if error.is_outage() => "connection_failed",
@@ -269,7 +269,7 @@ fn category(error: &VaultError) -> &'static str {
     }
 }
 
-/// The original knows the first of these words alone, for its JSON; what else cannot be followed is ours, and has others.
+/// Returns the word for an invalid request. The original has only `json_parse_error`; the other words are ours.
 fn parse_error(invalid: &Invalid) -> &'static str {
     match invalid {
         Invalid::Secrets { .. } => "json_parse_error",

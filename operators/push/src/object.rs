@@ -28,6 +28,14 @@ pub enum Kind {
     VaultPush,
 }
 
+/// The names of a kind in the API.
+struct ApiNames {
+    group: &'static str,
+    version: &'static str,
+    name: &'static str,
+    plural: &'static str,
+}
+
 impl Kind {
     /// All of them. The original knows Deployments and Secrets.
     pub const ALL: [Self; 7] =
@@ -40,38 +48,47 @@ impl Kind {
 
     /// Which kind of workload it is, if it is one.
     pub fn workload(self) -> Option<WorkloadKind> {
+        self.workload_or_names().ok()
+    }
+
+    /// Returns the kind of workload. The error is the names of a kind that is none.
+    fn workload_or_names(self) -> Result<WorkloadKind, ApiNames> {
         match self {
-            Self::Deployment => Some(WorkloadKind::Deployment),
-            Self::StatefulSet => Some(WorkloadKind::StatefulSet),
-            Self::DaemonSet => Some(WorkloadKind::DaemonSet),
-            Self::CronJob => Some(WorkloadKind::CronJob),
-            Self::Job => Some(WorkloadKind::Job),
-            Self::Secret | Self::VaultPush => None,
+            Self::Deployment => Ok(WorkloadKind::Deployment),
+            Self::StatefulSet => Ok(WorkloadKind::StatefulSet),
+            Self::DaemonSet => Ok(WorkloadKind::DaemonSet),
+            Self::CronJob => Ok(WorkloadKind::CronJob),
+            Self::Job => Ok(WorkloadKind::Job),
+            Self::Secret => Err(ApiNames { group: "", version: "v1", name: "Secret", plural: "secrets" }),
+            Self::VaultPush => {
+                let [group, version, name, plural] = ["konverge.dev", "v1alpha1", "VaultPush", "vaultpushes"];
+                Err(ApiNames { group, version, name, plural })
+            }
         }
     }
 
-    /// Group, version, name and plural.
-    fn names(self) -> [&'static str; 4] {
-        match self.workload() {
-            Some(kind) => [kind.group(), kind.version(), kind.name(), kind.plural()],
-            None if self == Self::Secret => ["", "v1", "Secret", "secrets"],
-            None => ["konverge.dev", "v1alpha1", "VaultPush", "vaultpushes"],
+    fn names(self) -> ApiNames {
+        match self.workload_or_names() {
+            Ok(kind) => {
+                ApiNames { group: kind.group(), version: kind.version(), name: kind.name(), plural: kind.plural() }
+            }
+            Err(names) => names,
         }
     }
 
     /// As in manifests.
     pub fn name(self) -> &'static str {
-        self.names()[2]
+        self.names().name
     }
 
     /// As in addresses and roles.
     pub fn plural(self) -> &'static str {
-        self.names()[3]
+        self.names().plural
     }
 
     /// The API group.
     pub fn group(self) -> &'static str {
-        self.names()[0]
+        self.names().group
     }
 
     /// Whether the original knows it, whose role allows to work with it.
@@ -107,7 +124,7 @@ impl Kind {
 
     /// Group, version and name.
     fn gvk(self) -> GroupVersionKind {
-        let [group, version, name, _] = self.names();
+        let ApiNames { group, version, name, .. } = self.names();
         GroupVersionKind::gvk(group, version, name)
     }
 }

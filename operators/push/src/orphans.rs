@@ -154,7 +154,7 @@ impl Clearing {
 
     /// Clears orphans for ever, once the claims of all objects are known.
     pub(crate) async fn run(mut self, kinds: Vec<Kind>) {
-        // These the program cannot be ready without. Others the cluster may not know or not let it see, and has nothing of them then.
+        // The program is not ready without these kinds. The cluster may lack or forbid the others; those count as empty.
         let (sure, others): (Vec<Kind>, Vec<Kind>) = kinds.into_iter().partition(|kind| kind.is_original());
         self.are_listed(&sure).await;
         if timeout(EVERY, self.are_listed(&others)).await.is_err() {
@@ -238,11 +238,10 @@ pub(crate) struct GonePath<'a> {
     pub(crate) what: &'static str,
 }
 
-/// Clears paths of objects that are gone.
+/// Clears paths of objects that are gone, without harm to an heir: an object that has the path by now.
 ///
 /// Content with the mark of such an object is its own. Content without a mark is its own only as long as no object has the path. Where there
 /// are no marks, the content of another program looks the same.
-#[derive(Clone)]
 pub(crate) struct Heirs {
     store: Store,
     bindings: Arc<Bindings>,
@@ -280,9 +279,10 @@ impl Heirs {
         let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true };
         let cleared = self.store.clear(&cleanup, deletion).await;
         match cleared {
-            Ok(Cleared::Deleted) => tracing::info!(object = %key, path, "cleared {what}"),
+            Ok(Cleared::Deleted) => tracing::info!(object = %key, path = %gone.location, "cleared {what}"),
             Ok(Cleared::Unknown) => {
-                tracing::warn!(object = %key, path, "{}", messages::unknown(std::slice::from_ref(&path)).text);
+                let unknown = messages::unknown(&[gone.location.to_string()]);
+                tracing::warn!(object = %key, path = %gone.location, "{}", unknown.text);
             }
             Ok(Cleared::Nothing) | Err(_) => {}
         }

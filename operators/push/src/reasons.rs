@@ -1,8 +1,8 @@
-//! The states of an object, as reasons in its record, in events and in the metric of bindings. Each stands here once, with its cause and its next
-//! step for the reference page.
+//! The states of an object, as reasons in its record, in events and in the metric of bindings, with the cause and the next step for the
+//! reference page.
 //!
-//! Refusals of Vault and of the API server have the reasons of [`VaultError`](konverge_vault::VaultError) and
-//! [`ApplyError`](konverge_apply::ApplyError). Those of the framework have entries of its own.
+//! The reasons of this crate's statements are declared here, once. An error such as [`VaultError`](konverge_vault::VaultError) names its reason
+//! itself (`reason()`); here is only the row for the page. The framework declares its own reasons.
 
 const OBJECT: &str = "annotated object, `VaultPush`";
 const ANNOTATED: &str = "annotated object";

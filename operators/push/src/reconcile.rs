@@ -88,7 +88,7 @@ struct SyncRun<'a> {
     prepared: &'a Prepared,
     /// The owner in the marks of this run.
     owner: Owner,
-    /// The binding with the record as it is before the next write to Vault.
+    /// The binding as the run found it, or as the last write of the record left it; between batches with the record of the run.
     binding: Binding,
     /// The record before the run.
     before: Option<Record>,

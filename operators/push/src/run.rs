@@ -93,6 +93,7 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
 pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartError> {
     let Base { mut manager, metrics, client: kubernetes, leadership, events, .. } = config.program().assemble().await?;
     let counts = counts(&metrics, &vault);
+    report_limits(&counts);
     let (rules, cluster) = (config.push.allow_path.clone(), config.push.cluster().map(str::to_owned));
     let bindings = Arc::new(Bindings::within(rules, cluster, counts.reasons()));
     let (looks, gauge) = (Arc::clone(&bindings), counts.clone());
@@ -132,11 +133,16 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     Ok(manager)
 }
 
-/// Registers the metrics of push, and reports the limits of the process among them and in the log.
+/// Registers the metrics of push.
 fn counts(metrics: &konverge_runtime::Metrics, vault: &Vault) -> Metrics {
     let counts = metrics.register(Metrics::new);
     let (logins, gauge) = (vault.clone(), counts.clone());
     metrics.before_scrape(move || gauge.logins(logins.login_counts()));
+    counts
+}
+
+/// Reports the limits of the process, in the metrics and in the log.
+fn report_limits(counts: &Metrics) {
     let info = RuntimeInfo::detect();
     let workers = Handle::current().metrics().num_workers();
     tracing::info!(%info, workers, "what the process may use");
@@ -144,7 +150,6 @@ fn counts(metrics: &konverge_runtime::Metrics, vault: &Vault) -> Metrics {
         tracing::warn!("{note}");
     }
     counts.runtime(&info, workers);
-    counts
 }
 
 /// Follows whether Vault serves and accepts our login: for readiness, and for the objects that wait for it.
@@ -174,7 +179,7 @@ async fn look(vault: &Vault) -> Result<(), String> {
     let health = vault.health().await.map_err(|error| in_one_line(&error))?;
     if !health.initialized || health.sealed {
         let state = if health.initialized { "sealed" } else { "not initialised" };
-        return Err(format!("Vault is {state}; what is in the cluster is pushed when it is unsealed"));
+        return Err(format!("Vault is {state}; the operator writes the Secrets once it is unsealed"));
     }
     vault.log_in().await.map_err(|error| in_one_line(&error))
 }

@@ -184,9 +184,13 @@ impl Store {
         written: Result<Option<VersionState>, VaultError>,
     ) -> Result<Option<u64>, VaultError> {
         match &written {
-            Ok(_) => _ = self.metrics.ours.writes.inc(),
+            Ok(_) => {
+                self.metrics.ours.writes.inc();
+            }
             // Nothing is wrong with it: it is read again.
-            Err(VaultError::Conflict { .. }) => _ = self.metrics.ours.conflicts.inc(),
+            Err(VaultError::Conflict { .. }) => {
+                self.metrics.ours.conflicts.inc();
+            }
             Err(error) => self.metrics.write_failed(error, &location.to_string()),
         }
         Ok(written?.map(|version| version.number))

@@ -57,8 +57,8 @@ pub(super) async fn differences(
     Ok(found)
 }
 
-/// As which installation the operator marks what it writes: as it is told to, as the cluster, or as one of those that may not know which
-/// cluster theirs is.
+/// Returns the instance in the operator's marks: `--instance`, else the uid of the cluster, or `SOME_INSTANCE` where the operator cannot know
+/// that.
 async fn instance(cluster: &Cluster, operator: Option<&Installed<Config>>) -> Result<String, Failure> {
     if let Some(given) = operator.and_then(|operator| operator.config.push.instance.clone()) {
         return Ok(given);
@@ -84,7 +84,7 @@ async fn instance(cluster: &Cluster, operator: Option<&Installed<Config>>) -> Re
     }
 }
 
-/// The two sides of the comparison: the object with its record, and Vault, as which owner the operator would come, with its settings.
+/// The two sides of the comparison: the object with its record, and Vault as the operator would see it.
 struct Side<'a> {
     cluster: &'a Cluster,
     key: &'a ObjectRef,

@@ -12,7 +12,7 @@ fn object(kind: Kind, name: &str) -> ObjectRef {
     ObjectRef { kind, namespace: "team-a".to_owned(), name: name.to_owned() }
 }
 
-/// The metrics, and what is told of them after `use_them`.
+/// The text of a scrape after `use_them`.
 fn scraped(use_them: impl FnOnce(&Metrics)) -> String {
     let mut registry = Registry::default();
     let metrics = Metrics::new(&mut registry);
@@ -71,7 +71,7 @@ fn the_originals_metrics_have_its_names_and_labels() {
 }
 
 #[test]
-fn ours_count_what_happened() {
+fn ours_have_these_names() {
     let text = scraped(|metrics| {
         let Ours { reads, writes, deletes, delete_errors, drift, adoptions, conflicts, .. } = &metrics.ours;
         for counter in [reads, writes, deletes, delete_errors, drift, adoptions, conflicts] {

@@ -69,7 +69,7 @@ impl Finalizer<'_> {
         if !statements.is_empty() {
             pusher.reporter.say(key, binding, None, statements);
         }
-        pusher.records.ledger.erase(key, &binding.uid).await?;
+        pusher.records.erase(key, &binding.uid).await?;
         self.parts().journal.resolve(key);
         self.forget();
         Ok(Action::Done)
@@ -209,7 +209,7 @@ impl Finalizer<'_> {
             Ok(Ok(())) => Ok(()),
             Ok(Err(ClearError::LeadershipLost)) => Err(PushError::LeadershipLost),
             Ok(Err(ClearError::Vault(_))) | Err(_) => {
-                tracing::warn!(object = %self.key, "what stays in Vault still carries its mark, because Vault does not serve");
+                tracing::warn!(object = %self.key, "content that stays in Vault still carries its mark, because Vault does not serve");
                 self.remember(record).await.map(drop)
             }
         }

@@ -142,7 +142,7 @@ impl Intentions {
             let gone =
                 GonePath { key, owner: &owner, location: &location, written, unfinished, what: "what was begun" };
             if let Err(error) = self.heirs.clear(&gone, deletion).await {
-                tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
+                tracing::debug!(object = %key, path = %location, "what was begun is not cleared yet: {}", in_one_line(&error));
                 return Err(error.into());
             }
         }

@@ -31,7 +31,8 @@ pub(super) struct Prepared {
     pub(super) locations: Locations,
     /// All locations that the object names, also refused ones.
     pub(super) named: BTreeSet<String>,
-    /// Whether the object may write all of them and gets them. The content of the others stays.
+    /// Whether the object may write all that it names, and gets it. `false` if a path is forbidden or belongs to another object; its content
+    /// stays.
     pub(super) is_complete: bool,
 }
 

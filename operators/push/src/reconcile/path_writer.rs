@@ -92,7 +92,11 @@ impl PathWriter<'_> {
         match lack {
             Lack::Secret { name, optional: false } => self.parts.metrics.secret_not_found(namespace, name),
             Lack::Key { secret, key, .. } => self.parts.metrics.key_missing(namespace, secret, key),
-            _ => {}
+            Lack::Secret { optional: true, .. }
+            | Lack::Empty
+            | Lack::Binary { .. }
+            | Lack::Large { .. }
+            | Lack::LargeSecrets { .. } => {}
         }
         self.outcome.statements.push(messages::lacking(*kind, &location.to_string(), lack));
     }
@@ -115,7 +119,7 @@ impl PathWriter<'_> {
         let path = DesiredPath { location, text, content, digest, known };
         let recorded = self.outcome.record.paths.get(&path.text);
         if !run.verify && is_same && recorded.is_some_and(|recorded| recorded.written || recorded.left) {
-            self.outcome.holds(&path);
+            self.outcome.note_held(&path);
             return Ok(());
         }
         let recorded = run.before.as_ref().and_then(|before| before.paths.get(&path.text));
@@ -148,8 +152,8 @@ impl PathWriter<'_> {
         let created = self.parts.store.create(path.location, &path.content).await;
         self.outcome.not_begun_unless_unknown(&path.text, &created);
         let Some(version) = created? else { return Ok(false) };
-        self.wrote(path, Some(version), "written");
-        self.written(path, Some(version), Some((&Found::Absent, Some(started)))).await?;
+        self.log_write(path, Some(version), "written");
+        self.record_and_mark(path, Some(version), Some((&Found::Absent, Some(started)))).await?;
         Ok(true)
     }
 
@@ -184,7 +188,7 @@ impl PathWriter<'_> {
             if recorded.written && path.known == Known::Same {
                 self.drifted(path);
             }
-            self.wrote(path, version, "merged");
+            self.log_write(path, version, "merged");
         }
         let keys: BTreeSet<_> = path.content.keys().map(str::to_owned).collect();
         for dropped in recorded.keys.iter().flatten().chain(&recorded.pending).filter(|name| !keys.contains(*name)) {
@@ -193,8 +197,8 @@ impl PathWriter<'_> {
         let written = Written { written: true, version, keys: Some(keys), ..Written::intended(path.location) };
         self.outcome.record.paths.insert(path.text.clone(), written);
         let marked = self.parts.store.annotate(path.location, &merge.marks).await;
-        self.outcome.is_marked(path, marked)?;
-        self.outcome.holds(path);
+        self.outcome.note_mark(path, marked)?;
+        self.outcome.note_held(path);
         Ok(())
     }
 
@@ -254,7 +258,7 @@ impl PathWriter<'_> {
                 self.outcome.statements.push(messages::left_alone(&path.text, false));
                 let left = Written { left: true, ..Written::intended(path.location) };
                 self.outcome.record.paths.insert(path.text.clone(), left);
-                self.outcome.holds(path);
+                self.outcome.note_held(path);
                 return Ok(());
             }
             Step::Leave { ours: true, mark } => {
@@ -272,7 +276,7 @@ impl PathWriter<'_> {
                 let written = self.parts.store.write(path.location, &path.content, expected).await;
                 self.outcome.not_begun_unless_unknown(&path.text, &written);
                 version = written?;
-                self.wrote(path, version, "written");
+                self.log_write(path, version, "written");
                 if adopted {
                     self.adopted(messages::adopted(&path.text, path.location.mount().version()));
                 }
@@ -282,7 +286,7 @@ impl PathWriter<'_> {
                 (mark && version.is_some()).then_some((found, Some(started)))
             }
         };
-        self.written(path, version, unmarked).await
+        self.record_and_mark(path, version, unmarked).await
     }
 
     /// Records that the path holds the desired content, and marks it where the mark is missing. The time of an unmarked path is when the write
@@ -291,7 +295,7 @@ impl PathWriter<'_> {
     /// If several installations write a version that all of them saw, Vault accepts one, and that one marks the path. The others wait that
     /// long before they take over content without a mark. An installation that was slow, or that has not written, reads the mark again: of
     /// several marks the last one counts.
-    async fn written(
+    async fn record_and_mark(
         &mut self,
         path: &DesiredPath<'_>,
         version: Option<u64>,
@@ -302,11 +306,11 @@ impl PathWriter<'_> {
         if let Some((found, started)) = unmarked {
             let marked = self.parts.store.mark(path.location, &self.run.owner, found).await;
             let is_undisputed = started.is_some_and(|started| started.elapsed() < MARKED_WITHIN);
-            if self.outcome.is_marked(path, marked)? && !is_undisputed {
+            if self.outcome.note_mark(path, marked)? && !is_undisputed {
                 self.outcome.look_soon(UNDISTURBED);
             }
         }
-        self.outcome.holds(path);
+        self.outcome.note_held(path);
         Ok(())
     }
 
@@ -316,7 +320,7 @@ impl PathWriter<'_> {
         self.parts.store.leads() && self.parts.bindings.is_current(self.run.key, &self.run.binding)
     }
 
-    fn wrote(&mut self, path: &DesiredPath<'_>, version: Option<u64>, how: &str) {
+    fn log_write(&mut self, path: &DesiredPath<'_>, version: Option<u64>, how: &str) {
         self.outcome.wrote = true;
         tracing::info!(object = %self.run.key, path = path.text, keys = path.content.len(), version, "{how}");
     }
@@ -353,13 +357,13 @@ impl SyncOutcome {
         }
     }
 
-    /// The path holds the desired content.
-    fn holds(&mut self, path: &DesiredPath<'_>) {
+    /// Notes that the path holds the desired content.
+    fn note_held(&mut self, path: &DesiredPath<'_>) {
         self.digests.extend(path.digest.map(|digest| (path.text.clone(), digest)));
     }
 
-    /// Whether Vault took the mark of the path. Only an outage is an error.
-    fn is_marked(&mut self, path: &DesiredPath<'_>, marked: Result<(), VaultError>) -> Result<bool, VaultError> {
+    /// Notes whether Vault took the mark of the path. Returns `true` if it did. Only an outage is an error.
+    fn note_mark(&mut self, path: &DesiredPath<'_>, marked: Result<(), VaultError>) -> Result<bool, VaultError> {
         match marked {
             Ok(()) => return Ok(true),
             Err(error) if error.is_outage() => return Err(error),

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct RecordWriter {
     parts: Arc<Parts>,
-    pub(super) ledger: Ledger,
+    ledger: Ledger,
 }
 
 impl RecordWriter {
@@ -53,6 +53,11 @@ impl RecordWriter {
         written.expect(record);
         note(&mut written);
         Ok(Some(written))
+    }
+
+    /// Removes the record and the finalizer from the object.
+    pub(super) async fn erase(&self, key: &ObjectRef, uid: &str) -> Result<(), PushError> {
+        Ok(self.ledger.erase(key, uid).await?)
     }
 }
 

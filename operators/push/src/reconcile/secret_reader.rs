@@ -119,6 +119,7 @@ pub(super) struct SecretBatches<'a> {
     push: &'a Push,
     /// The names of the Secrets that are not read yet.
     left: vec::IntoIter<String>,
+    /// Also a push without Secrets has one batch.
     has_begun: bool,
     /// The versions of the Secrets that were read.
     versions: BTreeMap<String, Option<String>>,
@@ -127,8 +128,8 @@ pub(super) struct SecretBatches<'a> {
 }
 
 impl SecretBatches<'_> {
-    /// Returns the desired content of the next paths, or `None` after the last. Each Secret is read once. A missing Secret is no error, an
-    /// unreadable one is.
+    /// Returns the desired content of the next paths, or `None` after the last; there is at least one batch. Each Secret is read once. A
+    /// missing Secret is no error, an unreadable one is.
     pub(super) async fn next(&mut self) -> Result<Option<Targets>, PushError> {
         if mem::replace(&mut self.has_begun, true) && self.left.as_slice().is_empty() {
             return Ok(None);

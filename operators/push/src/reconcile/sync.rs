@@ -79,6 +79,7 @@ impl Pusher {
             writer.write_all(targets, &mut read).await?;
             next = batches.next().await?;
             if next.is_some() {
+                // The next batch adds to this record.
                 run.binding.record = Some(outcome.record.clone());
             }
         }

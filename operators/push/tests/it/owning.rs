@@ -63,6 +63,7 @@ async fn w7_of_two_owners_one_has_the_path_and_the_other_says_so() {
     world.secret("second", &[("from", "second")], json!({ "vault-sync.io/path": path })).await;
     let told = world.says(Kind::Secret, "second", "OwnedByAnother").await;
     assert!(told.contains(&format!("Secret {}/first", world.namespace)), "{told}");
+    assert!(operator.metric("konverge_push_conflicts_total", "") > 0.5);
     operator.settled().await;
     world.holds(&path, &[("from", "first")]).await;
     assert_eq!(world.versions(&path).await, 1);
