@@ -61,11 +61,11 @@ pub(crate) async fn call(endpoint: Arc<dyn Endpoint>, path: &str, body: Bytes) -
             Ok(Reply::text(StatusCode::BAD_REQUEST, why))
         }
         Ok(Err(Failure::Handler(error))) => {
-            tracing::error!(path, error = in_one_line(&*error), "a webhook could not decide; its failure policy does");
+            tracing::error!(path, error = %in_one_line(&*error), "a webhook could not decide; its failure policy does");
             Ok(Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "the webhook could not decide; its log says why"))
         }
         Ok(Err(error @ Failure::Answer(_))) => {
-            tracing::error!(path, error = in_one_line(&error), "a webhook's answer cannot be sent");
+            tracing::error!(path, error = %in_one_line(&error), "a webhook's answer cannot be sent");
             Ok(Reply::text(StatusCode::INTERNAL_SERVER_ERROR, "the webhook cannot write its answer; its log says why"))
         }
         // The panic hook has told where; the payload may hold anything, so it is not repeated.

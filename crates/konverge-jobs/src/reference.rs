@@ -61,7 +61,7 @@ macro_rules! reasons {
             reason: $reason,
             on: $on,
             cause: ::core::concat!($($cause),+).trim_ascii(),
-            // The first of both: the next step, if there is one.
+            // `next`, or empty.
             next: [$($next,)? ""][0],
         }),+];
     };
@@ -73,7 +73,7 @@ macro_rules! reasons {
     };
 }
 
-/// Declares the annotations of a job in its module `annotations`: a constant for each, whose documentation is the meaning, and `ANNOTATIONS` with all of them.
+/// Declares the annotations of a job: a constant for each, whose documentation is the meaning, and `ANNOTATIONS` with all of them.
 ///
 /// ```
 /// konverge_jobs::annotations! {
@@ -99,7 +99,7 @@ macro_rules! annotations {
             name: $name,
             on: $on,
             meaning: ::core::concat!($($meaning),+).trim_ascii(),
-            // The first of both: the effect, if there is one.
+            // `otherwise`, or empty.
             otherwise: [$($otherwise,)? ""][0],
         }),+];
     };

@@ -40,8 +40,7 @@ pub trait Job: Send + Sync {
         object: &DynamicObject,
     ) -> Result<Vec<Difference>, Failure>;
 
-    /// Returns the annotation that asks for something, and its value; `null` removes it. An error if that cannot be asked for, with what can be done
-    /// instead.
+    /// Returns the annotation that requests it and its value (`null` removes it), or an error with the alternative.
     fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure>;
 
     /// Whether the operator answers [`Wish::Sync`], so that one can wait for it.

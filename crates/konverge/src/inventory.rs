@@ -15,6 +15,7 @@ use konverge_apply::{
     owners::{MANAGED_BY, OWNER_UID, RETAINED, managed_by},
     read,
 };
+use konverge_core::error::in_one_line;
 use konverge_gen::Access;
 use konverge_runtime::object::{Object, Scope};
 use kube::{
@@ -119,10 +120,9 @@ impl Inventory {
                 Ok(false) => return std::future::pending().await,
                 Ok(true) => {}
                 Err(error) => {
-                    let (error, controller) = (&error as &dyn std::error::Error, &self.controller);
                     tracing::warn!(
-                        error,
-                        controller,
+                        error = %in_one_line(&error),
+                        controller = self.controller,
                         retry_after = ?pause,
                         "cannot look for children of kinds that the controller no longer owns"
                     );

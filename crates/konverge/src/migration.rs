@@ -74,7 +74,7 @@ pub(crate) fn install(definition: &CustomResourceDefinition, client: &Client, ma
                 Err(error) => {
                     failures += 1;
                     let pause = BACKOFF.delay(failures, rand::random());
-                    tracing::warn!(definition = name, error = in_one_line(error), retry_after = ?pause, "cannot migrate stored objects");
+                    tracing::warn!(definition = name, error = %in_one_line(error), retry_after = ?pause, "cannot migrate stored objects");
                     pause
                 }
             };
@@ -174,7 +174,7 @@ async fn rewrite_all(client: &Client, definition: &CustomResourceDefinition, sto
             Err(error) => {
                 failed += 1;
                 tracing::warn!(
-                    error = in_one_line(&error),
+                    error = %in_one_line(&error),
                     name,
                     namespace = object.namespace(),
                     kind = kind.kind,

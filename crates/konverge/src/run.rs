@@ -14,7 +14,7 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use konverge_apply::{Applier, ApplyError, Writable};
-use konverge_core::reasons;
+use konverge_core::{error::in_one_line, reasons};
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
     cache::{Cache, Caching, Selection},
@@ -392,7 +392,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         let failure = Failure { reason, message, is_stalled: false, is_told_again: false };
         let context = Context::new(Arc::clone(&self.shared), object, 1, [].into());
         if let Err(error) = self.report(&context, Some(failure)).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "cannot write the status");
+            tracing::warn!(error = %in_one_line(&error), "cannot write the status");
         }
     }
 }

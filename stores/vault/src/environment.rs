@@ -366,7 +366,7 @@ fn exposed(variable: &str, vault: &VaultConfig, tls: &TlsSettings) -> Option<Str
         ));
     }
     tls.trust_anybody.then(|| {
-        "VAULT_SKIP_VERIFY is set: Vault's certificate is not checked, and whoever is on the way can read and change \
+        "VAULT_SKIP_VERIFY is set: Vault's certificate is not checked, and anybody on the way can read and change \
          every secret; set VAULT_CACERT instead"
             .to_owned()
     })
@@ -378,7 +378,7 @@ fn without_effect(name: &str) -> String {
         "VAULT_DISABLE_REDIRECTS" => {
             "only a standby's redirect to its leader is followed, and never one that gives up TLS"
         }
-        "VAULT_MAX_RETRIES" => "what failed is tried again until it succeeds, with growing pauses",
+        "VAULT_MAX_RETRIES" => "a failed request is repeated until it succeeds, with growing pauses",
         "VAULT_WRAP_TTL" => "wrapped answers are of no use here",
         _ => "it is for people who log in",
     };

@@ -62,7 +62,7 @@ where
             let changed = matches!(event, Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_)));
             if let Err(error) = event {
                 tracing::debug!(
-                    error = in_one_line(&error),
+                    error = %in_one_line(&error),
                     "a watch of what the webhook certificates need fails; the next look will do"
                 );
             }

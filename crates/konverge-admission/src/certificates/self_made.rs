@@ -258,7 +258,7 @@ impl Keeper {
                 Stored::Nothing => (self.again_or_new()?, None),
                 Stored::Broken(error, version) => {
                     tracing::warn!(
-                        why = in_one_line(&error),
+                        why = %in_one_line(&error),
                         "the webhook certificates in the Secret cannot be used; writing others"
                     );
                     (self.again_or_new()?, Some(version))
@@ -287,7 +287,7 @@ impl Keeper {
                 Err(error) => {
                     metrics.injection_failed();
                     if let Some(earlier) = failed.replace(error) {
-                        tracing::warn!(why = in_one_line(&earlier), "a certificate authority is not known");
+                        tracing::warn!(why = %in_one_line(&earlier), "a certificate authority is not known");
                     }
                 }
             }

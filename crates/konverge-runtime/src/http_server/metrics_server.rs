@@ -113,8 +113,8 @@ impl Bound {
 pub(super) fn warn_of_tokens_in_the_open(address: SocketAddr) {
     tracing::warn!(
         %address,
-        "METRICS ASK FOR BEARER TOKENS OVER PLAIN HTTP: whoever can listen on the way can take a token and use it; give the server \
-         for metrics a certificate"
+        "METRICS ASK FOR BEARER TOKENS OVER PLAIN HTTP: anybody who can listen on the way can take a token and use it; give the \
+         server for metrics a certificate"
     );
 }
 

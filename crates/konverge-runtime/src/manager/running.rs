@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use konverge_core::error::in_one_line;
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout_at},
@@ -118,7 +119,7 @@ async fn drain(tasks: &mut Tasks, deadline: Instant) -> bool {
             if let Ok(Err(error)) = ended
                 && !matches!(error, RunError::TaskEnded { .. })
             {
-                tracing::warn!(error = &error as &dyn std::error::Error, "failed while shutting down");
+                tracing::warn!(error = %in_one_line(&error), "failed while shutting down");
             }
         }
     };

@@ -15,6 +15,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use futures::future::{join_all, select_all};
+use konverge_core::error::in_one_line;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -122,10 +123,10 @@ async fn run_jobs(
         };
         shutdown.cancel();
         if failed.is_none() {
-            tracing::error!(error = &error as &dyn std::error::Error, "the other jobs are stopped, too");
+            tracing::error!(error = %in_one_line(&error), "the other jobs are stopped, too");
             failed = Some(error);
         } else {
-            tracing::warn!(error = &error as &dyn std::error::Error, "failed while shutting down");
+            tracing::warn!(error = %in_one_line(&error), "failed while shutting down");
         }
     }
     failed.map_or(Ok(()), Err)

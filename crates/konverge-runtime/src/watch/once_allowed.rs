@@ -35,7 +35,7 @@ pub(crate) async fn once_allowed(
             Ok(_) => return follow.await,
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 if !std::mem::replace(&mut told, true) {
-                    tracing::info!("{plural} take no part until their definition is installed");
+                    tracing::info!("{plural} are not watched until their definition is installed");
                 }
                 health.set_missing();
                 EVERY_UNKNOWN
@@ -43,7 +43,7 @@ pub(crate) async fn once_allowed(
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!(
-                        "{plural} take no part: {}. Allow get, list, watch and patch on them, or leave them out of --kinds",
+                        "{plural} are not watched: {}. Allow get, list, watch and patch on them, or leave them out of --kinds",
                         status.message
                     );
                 }
