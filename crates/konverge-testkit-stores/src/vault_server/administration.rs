@@ -70,7 +70,8 @@ pub(super) struct Administration {
 
 impl Administration {
     pub(super) fn new(port: u16) -> Self {
-        Self { client: Client::builder(TokioExecutor::new()).build_http(), port }
+        // A kept connection would end with the runtime of the test that opened it, under the request of another test.
+        Self { client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http(), port }
     }
 
     pub(super) fn port(&self) -> u16 {
