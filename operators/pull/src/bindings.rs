@@ -58,9 +58,23 @@ pub struct Binding {
     pub known: Option<String>,
 }
 
-impl Binding {
-    /// The binding of an object that is shown in this version for the first time.
-    pub fn new(uid: String, shown: String, declared: Declaration, hub: Option<Arc<Hub>>, requests_keys: bool) -> Self {
+/// A bound Secret, as the watch shows it. The fields are those of [`Binding`].
+pub struct Seen {
+    /// The object's uid.
+    pub uid: String,
+    /// The resource version.
+    pub shown: String,
+    /// Where its data is to come from.
+    pub declared: Declaration,
+    /// The subscription to the environment.
+    pub hub: Option<Arc<Hub>>,
+    /// Whether it requests a choice of keys.
+    pub requests_keys: bool,
+}
+
+impl From<Seen> for Binding {
+    /// The binding of an object that is shown for the first time.
+    fn from(Seen { uid, shown, declared, hub, requests_keys }: Seen) -> Self {
         Self {
             uid,
             declared,
@@ -75,7 +89,9 @@ impl Binding {
             known: None,
         }
     }
+}
 
+impl Binding {
     /// Whether both are of the same object with the same source. The rules decide the same for both.
     fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid && self.declared == other.declared
@@ -223,7 +239,8 @@ mod tests {
 
     fn shown_by(origin: Origin, bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
         let declared = Declaration::Incomplete(vec!["zopp.dev/project"]);
-        bindings.apply(key(), Binding::new(uid.into(), resource_version.into(), declared, None, false), origin)
+        let (uid, shown) = (uid.into(), resource_version.into());
+        bindings.apply(key(), Seen { uid, shown, declared, hub: None, requests_keys: false }.into(), origin)
     }
 
     fn show(bindings: &Bindings, uid: &str, resource_version: &str) -> bool {

@@ -15,7 +15,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use crate::{
     allow::{Rule, is_allowed},
     annotations::{Declaration, KEYS, declaration},
-    bindings::{Binding, Bindings, SecretRef},
+    bindings::{Bindings, SecretRef, Seen},
     hub::{Hubs, Wake},
 };
 
@@ -60,15 +60,15 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
             self.delete(key);
             return false;
         };
-        let (Some(uid), Some(version)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
+        let (Some(uid), Some(shown)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
         let hub = match &declared {
             Declaration::Bound(name) if is_allowed(&self.rules, &key.namespace, name) => {
                 Some(self.hubs.subscribe(name))
             }
             Declaration::Bound(_) | Declaration::Incomplete(_) => None,
         };
-        let binding = Binding::new(uid, version, declared, hub.clone(), annotations.contains_key(KEYS));
-        if self.bindings.apply(key.clone(), binding, origin) {
+        let seen = Seen { uid, shown, declared, hub: hub.clone(), requests_keys: annotations.contains_key(KEYS) };
+        if self.bindings.apply(key.clone(), seen.into(), origin) {
             if let Some(hub) = hub {
                 hub.retry_soon();
             }

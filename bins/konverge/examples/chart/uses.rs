@@ -15,7 +15,7 @@ pub(crate) fn pull(arguments: &[String]) -> Result<Vec<Permission>, clap::Error>
 
 pub(crate) fn push(arguments: &[String]) -> Result<Vec<Permission>, clap::Error> {
     let config = konverge_push::config::Config::of_container(arguments, &BTreeMap::new())?;
-    Ok(konverge_push::inspect::needed(&config, HOME))
+    Ok(konverge_push::inspect::Push.needed(&config, HOME))
 }
 
 pub(crate) fn roll(arguments: &[String]) -> Result<Vec<Permission>, clap::Error> {
