@@ -140,7 +140,7 @@ impl Pace {
         breaker::Settings { changes, within: SignedDuration::from_mins(1), quiet }
     }
 
-    /// How many rollouts there may be. A limit of 0 is none.
+    /// How many rollouts there may be. 0 means no limit.
     pub fn limits(&self) -> Limits {
         let limit = |most: usize| Some(most).filter(|most| *most > 0);
         Limits {

@@ -63,7 +63,16 @@ impl What {
 
     /// The kind of this name in manifests.
     fn named(name: &str) -> Option<Self> {
-        Self::all().find(|what| what.kind().resource.kind == name)
+        Self::all().find(|what| what.name() == name)
+    }
+
+    /// As in manifests.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Workload(kind) => kind.name(),
+            Self::Source(kind) => kind.name(),
+            Self::Trigger(kind) => kind.name(),
+        }
     }
 
     /// The kind for the plugin. Of workloads and sources, it shows no more than the metadata.
@@ -144,16 +153,17 @@ impl Job for Roll {
 
     fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
         let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
-        let instead = match What::named(kind) {
-            Some(What::Workload(_)) => None,
-            Some(What::Trigger(TriggerKind::VaultRollout)) => Some("set its spec.suspend instead".to_owned()),
+        let refused =
+            |instead: &str| Err(Failure::Failed(format!("roll pauses and resumes only workloads; {instead}")));
+        match What::named(kind) {
+            Some(What::Workload(_)) => {}
+            Some(What::Trigger(TriggerKind::VaultRollout)) => return refused("set its spec.suspend instead"),
             Some(What::Trigger(TriggerKind::VaultSyncStatus)) => {
-                Some("pause its workload, or use a VaultRollout instead".to_owned())
+                return refused("pause its workload, or use a VaultRollout instead");
             }
-            Some(What::Source(_)) | None => Some(format!("with {IGNORE}=true nothing restarts for this object")),
-        };
-        if let Some(instead) = instead {
-            return Err(Failure::Failed(format!("roll pauses and resumes only workloads; {instead}")));
+            Some(What::Source(_)) | None => {
+                return refused(&format!("with {IGNORE}=true nothing restarts for this object"));
+            }
         }
         match wish {
             Wish::Pause => Ok((PAUSE, "true".into())),

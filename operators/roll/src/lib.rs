@@ -21,7 +21,7 @@
 //!
 //! - [`hold`], [`waves`], [`budget`], [`breaker`] and [`wait`]: the reasons to wait. [`time`]: the two clocks.
 //!
-//! - [`parts`], which all of the following share. [`reader`], [`follow`], [`reconcile`] and [`writer`]: the IO.
+//! - [`parts`]: what the modules below share. [`reader`], [`follow`], [`reconcile`] and [`writer`]: the IO.
 //!
 //! - [`trigger_status`], [`status`] and [`status_controller`]: the status of triggers.
 //!
@@ -85,6 +85,7 @@ pub use run::run;
 
 /// Roll as one of several jobs in a process.
 pub fn job() -> Job {
-    let about = "what uses a changed Secret or ConfigMap restarts once, as vault-rollout-operator does it";
+    let about =
+        "restarts workloads once when a Secret or ConfigMap that they use changes, as vault-rollout-operator does it";
     Job::new("roll", about, run::assemble)
 }

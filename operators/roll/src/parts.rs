@@ -1,4 +1,4 @@
-//! The parts that the watches and the controllers share.
+//! [`Parts`]. The methods that carry events to the index and from there to the queues are in [`watch`](crate::watch).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use crate::{budget::Budget, digest_key::Key, index::Index, metrics::Metrics, wak
 
 /// The parts that the watches and the controllers share.
 pub struct Parts {
-    /// What the watches show.
+    /// The state of the cluster as the watches show it.
     pub index: Index,
     /// How many rollouts there may be.
     pub budget: Mutex<Budget>,

@@ -87,11 +87,12 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
         }
     }
     .shared();
-    let seen = manager.checks().readiness_flag("all-seen", "not all that takes part has been seen yet");
+    let seen = manager.checks().readiness_flag("all-seen", "not all watched objects have been listed yet");
     // A standby has seen them, too.
     manager.task("all-seen", all_seen.clone().map(move |()| seen.set(true)).then(|()| pending()));
     let vault = vault.map(|vault| VaultSource::new(vault, Arc::clone(&parts)));
     let asked = vault.as_ref().map(|vault| vault.watches().clone());
+    // The metrics outlive the parts, which hold handles to them.
     let measured = Arc::downgrade(&parts);
     metrics.before_scrape(move || {
         if let Some(parts) = measured.upgrade() {

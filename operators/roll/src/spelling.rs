@@ -56,7 +56,7 @@ pub fn watched<K: TriggerResource>(object: Guarded<K>, settings: &Settings) -> O
     let uid = metadata.uid?;
     let (spec, status) = match object.0 {
         Ok(mut object) => {
-            // A copy may have brought that of another object along. That of the original says of none whose it is.
+            // A copied object may carry the status of its source. The original's status has no uid.
             let is_own =
                 |status: &Status| status.uid == uid || K::KIND == TriggerKind::VaultSyncStatus && status.uid.is_empty();
             let status = object.status_mut().take().filter(is_own);

@@ -190,7 +190,7 @@ fn worst(shown: &WatchedTrigger, words: &[Option<Word>]) -> Option<Word> {
         return Some(Word::new(How::Stalled, reasons::SUSPENDED, text.to_owned()));
     }
     if words.is_empty() {
-        let text = "no workload has these labels, or none of them wants to be rolled; one that gets them takes part from then on";
+        let text = "no workload has these labels, or none of them wants to be rolled; a workload that gets them later is rolled, too";
         return Some(Word::new(How::Waiting, reasons::NO_TARGETS, text.to_owned()));
     }
     let is_known = words.iter().all(Option::is_some);

@@ -143,7 +143,7 @@ impl TriggerResource for VaultRollout {
             let source =
                 vault::source(kind, mount, path).map_err(|cause| format!("{field}.mount and {field}.path: {cause}"))?;
             let keys = spelling::keys(&field, keys.as_deref(), kind)?;
-            // Once more by other keys means both.
+            // The same secret with other keys: both sets count.
             let keys = match sources.remove(&source) {
                 Some(known) => Keys::and(known, keys),
                 None => keys,

@@ -107,7 +107,7 @@ fn open(part: &mut JSONSchemaProps) {
     part.nullable = None;
     part.default = None;
     for property in part.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
-        // Nothing is said of what is not there but that it is not there.
+        // The definition of the original says nothing about an absent field.
         property.default = None;
         property.nullable = None;
     }

@@ -28,7 +28,7 @@ use crate::{
 
 /// From what the watches show to the index, and from there to the queues.
 impl Parts {
-    /// Objects of this kind that ask for rollouts there are none.
+    /// No object of this kind requests rollouts.
     pub(crate) fn no_triggers(&self, kind: TriggerKind) {
         self.leave(self.index.retain_triggers(kind, &HashSet::new()), Priority::Normal, OBJECT);
     }
@@ -106,7 +106,7 @@ fn told_by(origin: Origin) -> (Shows<'static>, Priority, &'static str) {
 
 /// Handles the events of the workloads of one kind.
 pub struct Workloads {
-    /// Updates the index.
+    /// The shared parts.
     pub parts: Arc<Parts>,
     /// The kind.
     pub kind: WorkloadKind,
@@ -196,7 +196,7 @@ impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
 
 /// Handles the events of the classes of the Secrets Store CSI driver.
 pub struct Classes {
-    /// Updates the index.
+    /// The shared parts.
     pub parts: Arc<Parts>,
 }
 
@@ -226,9 +226,9 @@ impl EventHandler<SecretProviderClass> for Classes {
     }
 }
 
-/// Handles the events of objects that ask for rollouts of others. One that cannot be decoded is a trigger, too: its status says so.
+/// Handles the events of objects that ask for rollouts of others. One that cannot be decoded is a trigger, too, and its status says so.
 pub struct Triggers {
-    /// Updates the index.
+    /// The shared parts.
     pub parts: Arc<Parts>,
     /// How their specs are read.
     pub settings: Arc<Settings>,

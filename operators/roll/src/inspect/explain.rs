@@ -153,7 +153,9 @@ fn held(view: &View, look: &Look) -> Option<String> {
         return None;
     };
     // Only the operator knows when a source changed, and since when the workload has been waiting.
-    Some(match Candidate::of(view, spec, &look.config.pace, look.now).blocked_by(look.now) {
+    let candidate =
+        Candidate { changed: None, pending: None, ..Candidate::of(view, spec, &look.config.pace, look.now) };
+    Some(match candidate.blocked_by(look.now) {
         Some(BlockedBy::Asked) => "until it is resumed; kubectl konverge resume removes the annotation".to_owned(),
         Some(BlockedBy::Paused) => "until its paused rollout is resumed: kubectl rollout resume".to_owned(),
         Some(BlockedBy::Interval(until)) => {

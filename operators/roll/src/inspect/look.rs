@@ -90,27 +90,13 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     let (_, work) = index.show(key.kind, workload, now);
     let referenced = index.referenced(key);
 
-    let digests = digester(cluster, known, &config.digest_key).await;
-    let (digester, mut incomparable) = match digests {
-        Ok(digester) => (digester, None),
-        Err(failure) => (Digester::new([0; DIGEST_KEY_LENGTH]), Some(failure)),
-    };
-    let mut gone = BTreeSet::new();
-    if incomparable.is_none() {
-        // Only the operator reads Vault.
-        for source in work.sources.iter().filter(|source| !source.name.kind.is_in_vault()) {
-            index.reading(source);
-            match read(cluster, source, &digester).await {
-                Ok((version, content)) => {
-                    if content.is_none() {
-                        gone.insert(source.name.clone());
-                    }
-                    index.learn(source, version, content, now);
-                }
-                Err(failure) => incomparable = Some(failure),
-            }
+    let (digester, (gone, incomparable)) = match digester(cluster, known, &config.digest_key).await {
+        Ok(digester) => {
+            let read = read_all(cluster, &index, &work.sources, &digester, now).await;
+            (digester, read)
         }
-    }
+        Err(failure) => (Digester::new([0; DIGEST_KEY_LENGTH]), (BTreeSet::new(), Some(failure))),
+    };
     let view = index.view(key, &digester, now);
     let asking = index.triggers_of(key).into_iter();
     let asking = asking.filter_map(|trigger| Some((trigger.clone(), index.trigger(&trigger)?))).collect();
@@ -157,6 +143,30 @@ async fn only(cluster: &Cluster, name: &str) -> Result<Option<Secret>, Failure> 
         return Ok(only);
     }
     Err(Failure::Failed(format!("there are several secrets {name}, and no Deployment tells which of them counts")))
+}
+
+/// Reads all sources into the index, but for those in Vault, which only the operator reads. Returns those that do not exist, and why one cannot be read.
+async fn read_all(
+    cluster: &Cluster,
+    index: &Index,
+    sources: &BTreeSet<SourceRef>,
+    digester: &Digester,
+    now: Time,
+) -> (BTreeSet<SourceName>, Option<Failure>) {
+    let (mut gone, mut unread) = (BTreeSet::new(), None);
+    for source in sources.iter().filter(|source| !source.name.kind.is_in_vault()) {
+        index.reading(source);
+        match read(cluster, source, digester).await {
+            Ok((version, content)) => {
+                if content.is_none() {
+                    gone.insert(source.name.clone());
+                }
+                index.learn(source, version, content, now);
+            }
+            Err(failure) => unread = Some(failure),
+        }
+    }
+    (gone, unread)
 }
 
 async fn read(

@@ -142,6 +142,13 @@ async fn f27_a_rollout_of_anothers_template_is_left_alone_and_that_template_is_r
         "metadata": { "name": "canary", "annotations": { ALL: "true" } }, "spec": { "replicas": 1, "workloadRef": named },
     });
     rollouts.patch("canary", &PatchParams::apply("user"), &Patch::Apply(&object)).await.unwrap();
+    until("its status says that it has no pods", async || {
+        let object = world.api(Deployment).get("idle").await.unwrap();
+        let status = &object.data["status"];
+        let is_seen = status["observedGeneration"].as_i64() == object.metadata.generation;
+        if is_seen && status["replicas"].as_i64().unwrap_or_default() == 0 { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
     let operator = world.operator(&NO_REST).await;
     for name in ["web", "idle"] {
         world.noted(Deployment, name).await;
