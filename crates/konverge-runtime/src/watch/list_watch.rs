@@ -41,6 +41,10 @@ const OUTAGE: u32 = 2;
 /// an API server is not replaced so soon after; if it is, the watch stays silent, and the versions are compared when it ends.
 const COMPARED: Duration = Duration::from_secs(10);
 
+/// A watch that ends as agreed and has shown nothing for its whole time is compared so rarely. Where the store is replaced, its watches break off, and
+/// that is noticed at once. This is the safety net for a break that a load balancer or a repeated request hides.
+const PROVEN: Duration = Duration::from_secs(15 * 60);
+
 /// A watch that is resumed and shows nothing for so long is compared with the version of the collection.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -106,6 +110,7 @@ pub(super) fn list_watch<K: Object>(
         list,
         failures: 0,
         compared: None,
+        proven: Instant::now(),
     };
     let steps = stream::unfold((lister, State::Empty), |(mut lister, mut state)| async move {
         loop {
@@ -169,6 +174,8 @@ struct Lister<K> {
     failures: u32,
     /// When the version of a watch was last found to be of the store that the API server has.
     compared: Option<Instant>,
+    /// When a list or a comparison last proved that.
+    proven: Instant,
 }
 
 impl<K: Object> Lister<K> {
@@ -205,8 +212,7 @@ impl<K: Object> Lister<K> {
 
     async fn page(&mut self, next: Option<String>, version: Option<String>) -> (Option<Step<K>>, State<K>) {
         if let (None, Some(version)) = (&next, version) {
-            let done = Observed::InitDone(version::number(&version));
-            return (Some(Ok(done)), State::Listed { version, is_doubtful: false });
+            return self.listed(version);
         }
         let InitialList::Pages(size) = self.list else { return (None, State::Empty) };
         match self.read_page(size.max(1), next.clone()).await {
@@ -225,6 +231,13 @@ impl<K: Object> Lister<K> {
             }
             Err(error) => (Some(Err(Error::InitialListFailed(error))), State::Empty),
         }
+    }
+
+    /// The list is complete and of this version.
+    fn listed(&mut self, version: String) -> (Option<Step<K>>, State<K>) {
+        self.proven = Instant::now();
+        let done = Observed::InitDone(version::number(&version));
+        (Some(Ok(done)), State::Listed { version, is_doubtful: false })
     }
 
     async fn read_page(&self, size: u32, next: Option<String>) -> kube::Result<kube::core::ObjectList<K>> {
@@ -247,9 +260,7 @@ impl<K: Object> Lister<K> {
             }
             // The watch that follows has a shorter time, and with it a deadline that fits.
             Some(Ok(WatchEvent::Bookmark(mark))) if mark.metadata.annotations.contains_key(INITIAL_EVENTS_END) => {
-                let version = mark.metadata.resource_version;
-                let done = Observed::InitDone(version::number(&version));
-                (Some(Ok(done)), State::Listed { version, is_doubtful: false })
+                self.listed(mark.metadata.resource_version)
             }
             Some(Ok(WatchEvent::Bookmark(_) | WatchEvent::Deleted(_))) => (None, State::Streamed { events }),
             Some(Ok(WatchEvent::Error(status))) => (Some(Err(Error::WatchError(status.boxed()))), State::Empty),
@@ -289,12 +300,18 @@ impl<K: Object> Lister<K> {
         let opened = Instant::now();
         let mut events = events.peekable();
         // An event is newer than the version, or an error that ends the watch; only silence needs the comparison.
-        let mut is_doubtful = is_doubtful && timeout(SILENCE, Pin::new(&mut events).peek()).await.is_err();
+        let has_event = if is_doubtful {
+            timeout(SILENCE, Pin::new(&mut events).peek()).await.map(|event| event.is_some())
+        } else {
+            Ok(true)
+        };
+        let mut is_doubtful = has_event != Ok(true);
         let events = events.boxed();
-        if is_doubtful && self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
+        if has_event.is_err() && self.compared.is_none_or(|at| at.elapsed() >= COMPARED) {
             match self.is_of_another_store(&version).await {
                 Ok(false) => {
-                    self.compared = Some(Instant::now());
+                    self.proven = Instant::now();
+                    self.compared = Some(self.proven);
                     is_doubtful = false;
                 }
                 Ok(true) => return (None, State::Empty),
@@ -364,7 +381,8 @@ impl<K: Object> Lister<K> {
             // For a kind without events, the API server sends no bookmark either.
             None => {
                 let is_early = opened.elapsed() + EARLY < self.timeout;
-                (None, State::Listed { version, is_doubtful: is_doubtful || is_early })
+                let is_unproven = !has_spoken && self.proven.elapsed() >= PROVEN;
+                (None, State::Listed { version, is_doubtful: is_doubtful || is_early || is_unproven })
             }
         }
     }

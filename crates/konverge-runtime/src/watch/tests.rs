@@ -244,6 +244,33 @@ mod against_a_server {
         server.finish().unwrap();
     }
 
+    /// The store was replaced behind a load balancer, which ended the watch as the API server would have.
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_stay_silent_are_compared_in_the_end() {
+        const SILENT: usize = 37;
+        let (server, quiet) = (ApiDouble::default(), [(); SILENT].map(|()| WatchScript::default()));
+        server.expect(list("70", &[]));
+        for script in &quiet {
+            server.expect(watch("70", script));
+        }
+        server.expect(list("50", &[]));
+        server.expect(list("50", &[object("x", "40")]));
+        server.expect(watch("50", &WatchScript::default()));
+        let (mut events, _) = events_of(&server, &WatchOptions::default());
+        let begin = Instant::now();
+        tokio::spawn(async move {
+            for script in quiet {
+                tokio::time::sleep(Duration::from_secs(25)).await;
+                script.end();
+            }
+        });
+        for expected in ["list", "complete", "list", "has x", "complete"] {
+            assert_eq!(next(&mut events).await, expected);
+        }
+        let (took, proven) = (begin.elapsed(), Duration::from_secs(15 * 60));
+        assert!(took >= proven && took < proven + Duration::from_secs(30), "{took:?}");
+    }
+
     /// Two watches broke off in a row, and only the first one cost a comparison. The store was replaced between them.
     #[tokio::test(start_paused = true)]
     async fn a_comparison_that_was_left_out_is_made_when_the_silent_watch_ends() {
