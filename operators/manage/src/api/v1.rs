@@ -216,7 +216,7 @@ pub struct OZResourceSpec {
     /// Documented: `host`, `subnet` or `domain`. It must agree with the address.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
-    /// Names of the policies in which the resource takes part, separated by commas.
+    /// Names of the policies that the resource belongs to, separated by commas.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
     pub policy_name: String,
     /// Display names of the source groups of policies that are generated.
@@ -252,7 +252,7 @@ pub struct OZResourceStatus {
     /// The id of the resource in openZro.
     #[serde(rename = "networkResourceID", skip_serializing_if = "Option::is_none")]
     pub network_resource_id: Option<String>,
-    /// The policies in which the resource takes part, separated by commas.
+    /// The policies that the resource belongs to, separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_name: Option<String>,
     /// TCP ports that count.
@@ -514,7 +514,7 @@ fn resource() -> Value {
             "groups": filled_texts("Display names of the groups of the resource."),
             "description": text("The description in openZro."),
             "type": word("The kind of the address. openZro derives it from the address.", &["host", "subnet", "domain"]),
-            "policyName": text("Names of the OZPolicy objects in which the resource takes part, separated by commas."),
+            "policyName": text("Names of the OZPolicy objects that the resource belongs to, separated by commas."),
             "policySourceGroups": texts("Display names of the source groups of policies that are generated."),
             "policyFriendlyName": map("Display names of policies that are generated, by the name in policyName."),
             "tcpPorts": numbers("TCP ports that the policies allow."),
@@ -525,7 +525,7 @@ fn resource() -> Value {
         conditions(),
         json!({
             "networkResourceID": text("The id of the resource in openZro."),
-            "policyName": text("The policies in which the resource takes part, separated by commas."),
+            "policyName": text("The policies that the resource belongs to, separated by commas."),
             "tcpPorts": numbers("TCP ports that count."),
             "udpPorts": numbers("UDP ports that count."),
             "groups": texts("Ids of the groups in openZro."),
