@@ -7,6 +7,7 @@ use std::{
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_core::names::is_domain;
 use kube::Resource;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -240,13 +241,5 @@ impl Webhooks {
 
 /// The API server's rule for names of webhooks.
 fn is_domain_of_three(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let inner = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-';
-        !label.is_empty()
-            && label.len() <= 63
-            && label.chars().all(inner)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').count() >= 3 && name.split('.').all(is_label)
+    is_domain(name) && name.split('.').count() >= 3
 }

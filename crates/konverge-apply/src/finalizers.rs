@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::StatusCode;
+use konverge_core::names::{is_domain, is_name_segment};
 use kube::{
     Resource,
     api::{Patch, PatchParams},
@@ -202,20 +203,8 @@ fn removal(finalizers: Option<&[String]>, finalizer: &str) -> Option<Vec<Value>>
 
 /// A prefix that is a domain, and a word. Anything else the API server refuses, and could not be told from a failed test.
 fn check(finalizer: &str, object: &ObjectName) -> Result<(), ApplyError> {
-    let is_word = |word: &str, limit: usize, more: &[char]| {
-        !word.is_empty()
-            && word.len() <= limit
-            && word.chars().all(|character| character.is_ascii_alphanumeric() || more.contains(&character))
-            && word.starts_with(|first: char| first.is_ascii_alphanumeric())
-            && word.ends_with(|last: char| last.is_ascii_alphanumeric())
-    };
-    let is_domain = |domain: &str| {
-        domain.len() <= 253
-            && domain.split('.').all(|label| is_word(label, 63, &['-']))
-            && !domain.contains(|character: char| character.is_ascii_uppercase())
-    };
     match finalizer.split_once('/') {
-        Some((domain, word)) if is_domain(domain) && is_word(word, 63, &['-', '_', '.']) => Ok(()),
+        Some((domain, word)) if is_domain(domain) && is_name_segment(word) => Ok(()),
         _ => Err(ApplyError::InvalidFinalizer { object: Box::new(object.clone()), finalizer: finalizer.to_owned() }),
     }
 }

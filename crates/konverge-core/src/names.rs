@@ -2,6 +2,12 @@
 
 use std::fmt::Display;
 
+/// The longest name of an object, in bytes.
+const LONGEST_NAME: usize = 253;
+
+/// The longest label, in bytes.
+const LONGEST_LABEL: usize = 63;
+
 /// Names beyond this many are counted, so that an event stays readable.
 const AT_MOST: usize = 5;
 
@@ -33,11 +39,38 @@ pub fn few<T: Display>(names: impl IntoIterator<Item = T>) -> String {
 /// assert!(!["", "Web", "a/b", "..", "a..b", "-a", "a-", "a.-b", &"a".repeat(254)].into_iter().any(is_object_name));
 /// ```
 pub fn is_object_name(text: &str) -> bool {
+    text.len() <= LONGEST_NAME && text.split('.').all(is_label_of_any_length)
+}
+
+/// Returns whether the text is a domain: an [object name](is_object_name) of [labels](is_label).
+pub fn is_domain(text: &str) -> bool {
+    text.len() <= LONGEST_NAME && text.split('.').all(is_label)
+}
+
+/// Returns whether the text is a label (RFC 1123), as each name of a namespace is.
+///
+/// ```
+/// use konverge_core::names::{is_domain, is_label, is_object_name};
+///
+/// assert!(is_label("team-a") && is_domain("apps.team-a"));
+/// let long = "a".repeat(64);
+/// assert!(is_object_name(&long) && !is_label(&long) && !is_domain(&long));
+/// ```
+pub fn is_label(text: &str) -> bool {
+    text.len() <= LONGEST_LABEL && is_label_of_any_length(text)
+}
+
+/// Returns whether the text can be the value of a label, or the name of a label or a finalizer behind its domain.
+pub fn is_name_segment(text: &str) -> bool {
+    let is_end = |letter: char| letter.is_ascii_alphanumeric();
+    let is_inner = |letter: char| is_end(letter) || "-_.".contains(letter);
+    text.len() <= LONGEST_LABEL && text.starts_with(is_end) && text.ends_with(is_end) && text.chars().all(is_inner)
+}
+
+/// The API server limits the length of an object's name, and not that of its labels.
+fn is_label_of_any_length(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_label = |label: &str| {
-        !label.is_empty() && label.bytes().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    text.len() <= 253 && text.split('.').all(is_label)
+    !text.is_empty() && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// Returns the largest index that is at most `index` and lies between two characters of the text.

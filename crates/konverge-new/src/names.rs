@@ -1,5 +1,7 @@
 //! Which names an operator may have.
 
+use konverge::core::names::is_label;
+
 use crate::{files::SOURCES, words::words};
 
 /// Names that Rust or cargo keeps for itself. A crate of such a name cannot be built.
@@ -83,15 +85,6 @@ pub fn check_group(group: &str) -> Result<(), BadName> {
         return Ok(());
     };
     Err(BadName::Group(group.to_owned(), fault))
-}
-
-/// Whether it is a DNS label.
-fn is_label(text: &str) -> bool {
-    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-    text.len() <= 63
-        && text.starts_with(is_letter)
-        && text.ends_with(is_letter)
-        && text.chars().all(|letter| is_letter(letter) || letter == '-')
 }
 
 /// Whether a type of that name, or one of those named after it, would hide another that the sources mean.

@@ -226,7 +226,7 @@ impl EventHandler<SecretProviderClass> for Classes {
     }
 }
 
-/// Handles the events of objects that ask for rollouts of others. One that cannot be decoded is a trigger, too, and its status says so.
+/// Handles the events of objects that ask for rollouts of others. An undecodable object is a trigger, too, and its status says so.
 pub struct Triggers {
     /// The shared parts.
     pub parts: Arc<Parts>,

@@ -1,6 +1,8 @@
 //! The name of a namespace, looked at before the API server does, which answers for one that cannot exist as if it were empty: a slip would
 //! go unnoticed.
 
+use konverge_core::names::is_label;
+
 /// A text is no name of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -15,14 +17,10 @@ pub enum NamespaceError {
 
 /// The text, if a namespace can be called so (RFC 1123, a label).
 pub fn namespace(text: &str) -> Result<String, NamespaceError> {
-    let inner = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     if text.is_empty() {
         return Err(NamespaceError::Empty);
     }
-    if text.len() > 63 || !text.chars().all(inner) || text.starts_with('-') || text.ends_with('-') {
-        return Err(NamespaceError::Name);
-    }
-    Ok(text.to_owned())
+    if is_label(text) { Ok(text.to_owned()) } else { Err(NamespaceError::Name) }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Selectors are settings. The API server would refuse a malformed one only with each attempt to list.
 
-use konverge_core::names::is_object_name;
+use konverge_core::names::{is_name_segment, is_object_name};
 
 /// A text is no label selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,8 +80,8 @@ impl<'a> Rest<'a> {
         }
         match self.next() {
             Some("=" | "==" | "!=") if self.ends() => Ok(()),
-            Some("=" | "==" | "!=") => self.word(VALUE, is_value),
-            Some("<" | ">") => self.word("a whole number", |word| is_value(word) && word.parse::<i64>().is_ok()),
+            Some("=" | "==" | "!=") => self.word(VALUE, is_name_segment),
+            Some("<" | ">") => self.word("a whole number", |word| is_name_segment(word) && word.parse::<i64>().is_ok()),
             Some("in" | "notin") => self.values(),
             found => Err(unexpected(found.unwrap_or_default(), "=, !=, in or notin")),
         }
@@ -99,7 +99,7 @@ impl<'a> Rest<'a> {
             if self.take(",") {
                 continue;
             }
-            self.word(VALUE, is_value)?;
+            self.word(VALUE, is_name_segment)?;
             let mut after = *self;
             match after.next() {
                 Some("," | ")") => {}
@@ -123,15 +123,9 @@ fn unexpected(found: &str, expected: &'static str) -> SelectorError {
 /// With a domain before it, or without.
 fn is_name(word: &str) -> bool {
     match word.split_once('/') {
-        Some((domain, name)) => is_object_name(domain) && is_value(name),
-        None => is_value(word),
+        Some((domain, name)) => is_object_name(domain) && is_name_segment(name),
+        None => is_name_segment(word),
     }
-}
-
-fn is_value(word: &str) -> bool {
-    let is_end = |letter: char| letter.is_ascii_alphanumeric();
-    let is_inner = |letter: char| is_end(letter) || "-_.".contains(letter);
-    word.len() <= 63 && word.starts_with(is_end) && word.ends_with(is_end) && word.chars().all(is_inner)
 }
 
 #[cfg(test)]
