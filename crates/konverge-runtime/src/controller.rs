@@ -209,7 +209,8 @@ impl<R: Reconciler> Controller<R> {
                 otel.status_code = Empty,
             );
             let trace = note_trace(&span);
-            let completion = self.reconcile(request, trace).instrument(span).await;
+            // In memory of its own, which a worker has only while it works: a run takes some kilobytes, and most workers wait.
+            let completion = Box::pin(self.reconcile(request, trace)).instrument(span).await;
             self.queue.complete(&key, completion);
         }
     }

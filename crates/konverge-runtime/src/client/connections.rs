@@ -41,8 +41,8 @@ type Service = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
 /// Begins a client whose dead connections are noticed within 30 seconds. A client that goes through a proxy has the connections of kube.
 pub(super) fn builder(config: Config) -> Result<ClientBuilder<Service>, kube::Error> {
-    if config.proxy_url.is_some() {
-        return ClientBuilder::try_from(config);
+    if let Some(proxy) = config.proxy_url.clone() {
+        return through(proxy, config);
     }
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp())?);
     connector.set_connect_timeout(config.connect_timeout);
@@ -79,6 +79,18 @@ pub(super) fn builder(config: Config) -> Result<ClientBuilder<Service>, kube::Er
     Ok(ClientBuilder::new(service.boxed(), config.default_namespace))
 }
 
+/// Begins a client that goes through a proxy.
+#[cfg(feature = "proxy")]
+fn through(_: http::Uri, config: Config) -> Result<ClientBuilder<Service>, kube::Error> {
+    ClientBuilder::try_from(config)
+}
+
+/// Refuses a proxy. Without the feature, kube's own connections, which are some 300 KiB of code, are not part of the program.
+#[cfg(not(feature = "proxy"))]
+fn through(proxy: http::Uri, _: Config) -> Result<ClientBuilder<Service>, kube::Error> {
+    Err(kube::Error::ProxyProtocolDisabled { proxy_url: Box::new(proxy), protocol_feature: "konverge-runtime/proxy" })
+}
+
 /// Makes plain connections, over which the TLS ones go.
 fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
@@ -112,6 +124,15 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[cfg(not(feature = "proxy"))]
+    #[tokio::test]
+    async fn a_proxy_is_refused_with_the_name_of_the_feature() {
+        let mut config = Config::new(http::Uri::from_static("https://127.0.0.1:6443"));
+        config.proxy_url = Some(http::Uri::from_static("http://127.0.0.1:3128"));
+        let error = builder(config).err().expect("an error").to_string();
+        assert!(error.contains("konverge-runtime/proxy"), "{error}");
+    }
 
     /// The kernel's own values are two hours for an idle connection, and a quarter of an hour for data without an acknowledgement.
     #[tokio::test]

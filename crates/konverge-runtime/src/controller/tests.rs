@@ -54,6 +54,32 @@ impl Reconciler for Scripted {
     }
 }
 
+/// A run of which takes much memory.
+struct Large;
+
+const LARGE: usize = 8 * 1024;
+
+impl Reconciler for Large {
+    type Key = &'static str;
+    type Error = Failure;
+
+    async fn reconcile(&self, _: Request<&'static str>) -> Result<Action, Failure> {
+        let kept = [0_u8; LARGE];
+        tokio::task::yield_now().await;
+        assert!(kept.iter().all(|byte| *byte == 0));
+        Ok(Action::Done)
+    }
+}
+
+#[test]
+fn a_worker_that_waits_has_no_memory_for_a_run() {
+    let metrics = Metrics::new("test", "0");
+    let queue = Queue::new("test", metrics.queues());
+    let controller = Controller::new(Arc::new(Large), queue, metrics.controllers());
+    let worker = size_of_val(&controller.work());
+    assert!(worker < LARGE, "{worker} bytes");
+}
+
 struct Bench {
     reconciler: Arc<Scripted>,
     queue: Queue<&'static str>,

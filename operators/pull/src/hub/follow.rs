@@ -70,7 +70,7 @@ impl Follow {
     /// One connection, from its opening to its end.
     async fn connect(&self) -> Result<(), FetchError> {
         let known = self.fetcher.stated().map(|stated| stated.version);
-        let opened = self.fetcher.reader.watch(known).await;
+        let opened = Box::pin(self.fetcher.reader.watch(known)).await;
         // Also without a stream the poll's question is asked: whether the environment can be read decides what is said.
         self.look().await;
         let stream = opened?;
@@ -148,13 +148,16 @@ impl Follow {
 
     /// Asks the server what there is, and wakes everybody if that is news. Returns the answer if there was one. An unchanged
     /// environment is neither listed nor decrypted.
+    ///
+    /// The calls have memory of their own while they are under way. They take some kilobytes, and each environment has a task that waits most of the
+    /// time.
     async fn look(&self) -> Option<Stated> {
-        if let Some(stated) = self.fetcher.confirm().await {
+        if let Some(stated) = Box::pin(self.fetcher.confirm()).await {
             return Some(stated);
         }
         let (before, trouble_before) = (self.fetcher.stated(), self.fetcher.trouble());
         self.fetcher.outdate();
-        let answer = self.fetcher.snapshot(None).await;
+        let answer = Box::pin(self.fetcher.snapshot(None)).await;
         let after = self.fetcher.stated();
         let same = match (&before, &after) {
             (Some(before), Some(after)) => before.agrees_with(after),
@@ -189,6 +192,18 @@ enum Polled {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The size of a future, which is what it takes while it waits.
+    fn bytes<'a, F: Future>(_: impl FnOnce(&'a Follow) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_environment_in_which_nothing_happens_takes_little_memory() {
+        let events = futures::stream::pending::<Result<WatchEvent, FetchError>>;
+        let (connected, listening) = (bytes(Follow::connect), bytes(|follow| follow.listen(events())));
+        assert!(connected + listening < 4 * 1024, "{connected} and {listening} bytes");
+    }
 
     #[test]
     fn polls_come_up_to_a_fifth_early_and_never_late() {
