@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
 
-use crate::annotations::ACCOUNT;
+use crate::{annotations::ACCOUNT, reasons};
 
 /// The name of the server in error classes: one object finds out when it answers again.
 const ENDPOINT: &str = "openzro";
@@ -68,7 +68,7 @@ impl Account {
             let message = format!(
                 "there is no account for {scope:?}; name it with --account, or correct the annotation {ACCOUNT}"
             );
-            Failure::permanent("NoAccount", message)
+            Failure::permanent(reasons::NO_ACCOUNT, message)
         })
     }
 
@@ -141,14 +141,17 @@ impl Account {
             return Ok(());
         }
         let message = "another client wrote the settings of the account at the same time; they are written again";
-        Err(Failure::new(ErrorClass::Transient, "SettingsOverwritten", message))
+        Err(Failure::new(ErrorClass::Transient, reasons::SETTINGS_OVERWRITTEN, message))
     }
 
     /// The account of the token.
     async fn own(&self) -> Result<types::Account, Failure> {
         let accounts = self.list::<types::Account>(&Collection::Accounts).await?;
         accounts.into_iter().next().ok_or_else(|| {
-            Failure::refused("NoAccount", "openZro shows the token no account; use the token of an administrator")
+            Failure::refused(
+                reasons::NO_ACCOUNT,
+                "openZro shows the token no account; use the token of an administrator",
+            )
         })
     }
 

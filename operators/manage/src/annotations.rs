@@ -1,21 +1,66 @@
-//! The annotations of objects that decide what may happen to their items on the server.
+//! Every annotation that this job reads or writes, and the meaning of those that decide what may happen to an item on the server.
 
 use std::collections::BTreeMap;
 
 use konverge::remote::{Adoption, DeletionPolicy};
 
-/// Annotation: whether an item that somebody else made may be taken over. `true` by its name, `false` never, and any other value is the id of the
-/// item to take over.
-pub const ADOPT: &str = "konverge.dev/adopt";
-/// Annotation: the fate of the item when the object is deleted. `orphan` leaves it on the server and releases the object at once; `delete` deletes
-/// it even if it was adopted.
-pub const DELETION: &str = "konverge.dev/deletion";
+/// The objects that stand for items.
+const ANY: &str = "any kind of openZro";
+const POLICY: &str = "`OZPolicy`";
+const POD: &str = "pod";
+const POD_WITH_KEY: &str = "pod with `openzro.io/setup-key`";
+const EXPOSED: &str = "Service with `openzro.io/expose`";
+
+/// The effect of a value that has none.
+const ABSENT: &str = "counts as absent";
+const INVALID: &str = "Reason `InvalidAnnotation`";
+
+konverge_jobs::annotations! {
+    /// `true`: adopt an item of the name. `false`: never. Any other value: adopt the item with this id.
+    ADOPT = "konverge.dev/adopt" on ANY;
+    /// `orphan`: when the object is deleted, the item stays and the object goes at once. `delete`: the item is deleted, even if it was adopted.
+    DELETION = "konverge.dev/deletion" on ANY, otherwise: ABSENT;
+    /// The namespace whose account the policy is for.
+    ACCOUNT = "konverge.dev/account" on POLICY, otherwise: "Reason `NoAccount`";
+    /// `true`: the object is left alone, except for its deletion.
+    PAUSED = "konverge.dev/paused" on ANY, otherwise: ABSENT;
+    /// Each new value makes the operator look at the object at once.
+    RECONCILE_AT = "konverge.dev/reconcile-at" on ANY;
+    /// Written by the operator: its record of the item in openZro.
+    RECORD = "konverge.dev/remote" on ANY;
+    /// Written by the operator: the ids of networks that the object had before, separated by commas. Resources that name one of them follow to the
+    /// current network.
+    FORMER_NETWORKS = "konverge.dev/former-networks" on "`OZRoutingPeer`";
+    /// Written by the operator: the namespace and name of the `OZResource` for which it generated the policy.
+    GENERATED_BY = "openzro.io/generated-by" on POLICY;
+    /// The `OZSetupKey` with which a sidecar of the pod joins openZro.
+    SETUP_KEY = "openzro.io/setup-key" on POD, otherwise: "the pod is refused";
+    /// `true`: the sidecar is an init container that keeps running.
+    INIT_SIDECAR = "openzro.io/init-sidecar" on POD_WITH_KEY, otherwise: ABSENT;
+    /// Further DNS labels of the peer, separated by commas.
+    EXTRA_DNS_LABELS = "openzro.io/extra-dns-labels" on POD_WITH_KEY;
+    /// Written by the operator: the `SidecarProfile` from which the pod has its sidecar.
+    SIDECAR_PROFILE = "openzro.io/sidecar-profile" on POD;
+    /// Exposes the Service, unless the value is `false`, `no`, `off` or `0`.
+    EXPOSE = "openzro.io/expose" on "Service";
+    /// Groups of the resource, separated by commas.
+    EXPOSED_GROUPS = "openzro.io/groups" on EXPOSED, otherwise: INVALID;
+    /// The display name of the resource.
+    RESOURCE_NAME = "openzro.io/resource-name" on EXPOSED, otherwise: INVALID;
+    /// Names of `OZPolicy` objects, separated by commas.
+    POLICIES = "openzro.io/policy" on EXPOSED, otherwise: INVALID;
+    /// Ports of the Service that the policies allow, separated by commas.
+    POLICY_PORTS = "openzro.io/policy-ports" on EXPOSED, otherwise: INVALID;
+    /// `tcp` or `udp`; both if absent.
+    POLICY_PROTOCOL = "openzro.io/policy-protocol" on EXPOSED, otherwise: INVALID;
+    /// Source groups of generated policies, separated by commas.
+    POLICY_SOURCE_GROUPS = "openzro.io/policy-source-groups" on EXPOSED, otherwise: INVALID;
+    /// Display names of generated policies, as `policy:Display name`, separated by commas.
+    POLICY_NAMES = "openzro.io/policy-name" on EXPOSED, otherwise: INVALID;
+}
 
 /// The value of [`DELETION`] that leaves the item on the server.
 pub const ORPHAN: &str = "orphan";
-
-/// Annotation of an `OZPolicy`, which has no namespace: the namespace whose account it is for. Without it, it is for that of the operator.
-pub const ACCOUNT: &str = "konverge.dev/account";
 
 /// Returns the adoption that the annotations ask for, or `unless_said`.
 pub fn adoption(annotations: &BTreeMap<String, String>, unless_said: Adoption) -> Adoption {
@@ -48,6 +93,11 @@ mod tests {
 
     fn annotated(name: &str, value: &str) -> BTreeMap<String, String> {
         [(name.to_owned(), value.to_owned())].into()
+    }
+
+    #[test]
+    fn those_of_the_framework_have_the_same_names_here() {
+        assert_eq!([PAUSED, RECONCILE_AT, RECORD], [konverge::PAUSED, konverge::RECONCILE_AT, konverge::RECORD]);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The answers of the kubectl plugin about custom resources of openZro and their items.
 //!
 //! It works with a person's own access to the cluster, and to openZro where a verb needs that. The state of an object comes from its own status and
-//! record alone (`standing`).
+//! record alone (`health`).
 
 mod convert;
 mod difference;
+mod health;
 mod leftovers;
 mod server;
-mod standing;
 
 use async_trait::async_trait;
 use konverge::{
@@ -19,8 +19,8 @@ use konverge::{
     runtime::object::Scope,
 };
 use konverge_kubectl::{
-    Cluster, Conversion, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, Leftover, Operator,
-    Permission, Shown, Standing, Wish, in_sync,
+    Cluster, Conversion, Detail, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, Leftover,
+    ObjectHealth, Operator, Permission, RequestedAction, in_sync,
 };
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ where
     K: konverge::kube::Resource<DynamicType = (), Scope: Scope>,
 {
     let is_namespaced = <K::Scope as Scope>::IS_NAMESPACED;
-    Kind { resource: ApiResource::erase::<K>(&()), short: &[], shown: Shown::Whole, is_namespaced }
+    Kind { resource: ApiResource::erase::<K>(&()), short: &[], detail: Detail::Whole, is_namespaced }
 }
 
 #[async_trait]
@@ -67,16 +67,16 @@ impl Job for Manage {
         ]
     }
 
-    fn standing(&self, _: &Kind, object: &DynamicObject) -> Option<Standing> {
-        Some(standing::standing(object))
+    fn health(&self, _: &Kind, object: &DynamicObject) -> Option<ObjectHealth> {
+        Some(health::health(object))
     }
 
-    fn how_to_ask(&self, kind: &Kind, _: &str) -> String {
+    fn how_to_opt_in(&self, kind: &Kind, _: &str) -> String {
         format!("The operator follows every {}.", kind.resource.kind)
     }
 
     async fn explain(&self, _: &Cluster, _: &Kind, object: &DynamicObject) -> Vec<Fact> {
-        standing::facts(object)
+        health::facts(object)
     }
 
     async fn difference(
@@ -88,17 +88,17 @@ impl Job for Manage {
         difference::differences(cluster, kind, object).await
     }
 
-    fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
-        Ok(match wish {
-            Wish::Sync(token) => (RECONCILE_AT, token.clone().into()),
-            Wish::Pause => (PAUSED, "true".into()),
-            Wish::Resume => (PAUSED, Value::Null),
-            Wish::Adopt(id) => (ADOPT, id.clone().unwrap_or_else(|| "true".to_owned()).into()),
-            Wish::Release => (DELETION, "orphan".into()),
+    fn annotation_for(&self, _: &DynamicObject, action: &RequestedAction) -> Result<(&'static str, Value), Failure> {
+        Ok(match action {
+            RequestedAction::Sync(token) => (RECONCILE_AT, token.clone().into()),
+            RequestedAction::Pause => (PAUSED, "true".into()),
+            RequestedAction::Resume => (PAUSED, Value::Null),
+            RequestedAction::Adopt(id) => (ADOPT, id.clone().unwrap_or_else(|| "true".to_owned()).into()),
+            RequestedAction::Release => (DELETION, "orphan".into()),
         })
     }
 
-    fn does_answer(&self) -> bool {
+    fn acknowledges(&self) -> bool {
         false
     }
 
@@ -198,15 +198,15 @@ mod tests {
     #[test]
     fn a_wish_is_an_annotation() {
         let object = DynamicObject::new("devs", &ApiResource::erase::<v1::OZGroup>(&()));
-        for (wish, annotation, value) in [
-            (Wish::Sync("now".to_owned()), "konverge.dev/reconcile-at", Value::from("now")),
-            (Wish::Pause, "konverge.dev/paused", "true".into()),
-            (Wish::Resume, "konverge.dev/paused", Value::Null),
-            (Wish::Adopt(None), "konverge.dev/adopt", "true".into()),
-            (Wish::Adopt(Some("g1".to_owned())), "konverge.dev/adopt", "g1".into()),
-            (Wish::Release, "konverge.dev/deletion", "orphan".into()),
+        for (action, annotation, value) in [
+            (RequestedAction::Sync("now".to_owned()), "konverge.dev/reconcile-at", Value::from("now")),
+            (RequestedAction::Pause, "konverge.dev/paused", "true".into()),
+            (RequestedAction::Resume, "konverge.dev/paused", Value::Null),
+            (RequestedAction::Adopt(None), "konverge.dev/adopt", "true".into()),
+            (RequestedAction::Adopt(Some("g1".to_owned())), "konverge.dev/adopt", "g1".into()),
+            (RequestedAction::Release, "konverge.dev/deletion", "orphan".into()),
         ] {
-            assert_eq!(Manage.ask(&object, &wish).unwrap(), (annotation, value));
+            assert_eq!(Manage.annotation_for(&object, &action).unwrap(), (annotation, value));
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! - [`api`]: the custom resources of both versions;
 //!
-//! - [`annotations`]: what may happen to items that others made;
+//! - [`annotations`]: all annotations, and what may happen to items that others made;
 //!
 //! - [`remote`]: the items on the server, and how they are compared;
 //!
@@ -17,7 +17,7 @@
 //!
 //! - [`expose`] and [`webhook`]: exposed Services and the Gateway API, sidecars and protected groups;
 //!
-//! - [`account`]: the client, and what its errors mean;
+//! - [`account`] and [`reasons`]: the client, what its errors mean, and every reason of an event or a condition;
 //!
 //! - [`config`], [`program`] and [`job`]: the program, alone and as one job of several in a process;
 //!
@@ -40,8 +40,7 @@ pub mod expose;
 pub mod inspect;
 pub mod metrics;
 pub mod program;
-mod reasons;
-pub mod reference;
+pub mod reasons;
 pub mod remote;
 pub mod settings;
 mod watching;
@@ -50,7 +49,6 @@ pub mod webhook;
 use konverge_jobs::Job;
 
 pub use program::run;
-pub use reasons::Why;
 
 /// Manage as one of several jobs in a process.
 pub fn job() -> Job {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The settings that decide what objects mean. They come from the flags.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The name of the cluster, which names its network.
     pub cluster_name: String,

@@ -48,8 +48,8 @@ pub(crate) fn annotations() -> String {
     for (job, entries) in [
         ("Pull", konverge_pull::annotations::ANNOTATIONS),
         ("Push", konverge_push::annotations::ANNOTATIONS),
-        ("Roll", konverge_roll::declarations::ANNOTATIONS),
-        ("Manage", konverge_manage::reference::ANNOTATIONS),
+        ("Roll", konverge_roll::annotations::ANNOTATIONS),
+        ("Manage", konverge_manage::annotations::ANNOTATIONS),
     ] {
         let _ = write!(text, "\n## {job}\n\n");
         let row = |entry: &Annotation| {
@@ -165,7 +165,7 @@ pub(crate) fn reasons() -> Result<String, String> {
         ("Pull", konverge_pull::reasons::REASONS),
         ("Push", konverge_push::reasons::REASONS),
         ("Roll", konverge_roll::reasons::REASONS),
-        ("Manage", konverge_manage::reference::REASONS),
+        ("Manage", konverge_manage::reasons::REASONS),
     ] {
         let _ = write!(text, "\n## {job}\n\n");
         let row =

@@ -7,7 +7,7 @@ use konverge::{
     apply::Writable,
     core::error::Classify,
     kube::{CustomResourceExt, Resource, ResourceExt, core::object::HasStatus},
-    prelude::{Action, Cleanup, Context, Controller, Error, Reconcile},
+    prelude::{Action, Cleanup, Context, Controller, Error, Reason, Reconcile},
     remote::{Adoption, Binding, DeletionPolicy, Interest, Remotes},
 };
 
@@ -15,7 +15,7 @@ use crate::{
     annotations,
     api::{v1::OZGroup, v1alpha1::Group},
     collections::Collections,
-    reasons::Why,
+    reasons,
     remote::Groups,
     settings::Settings,
 };
@@ -104,10 +104,10 @@ impl<K: GroupObject> Reconcile<K> for GroupReconciler {
         let binding = binding(&*object, &self.settings);
         let applied = context.remote(&self.groups).apply(&binding, &binding.name).await;
         let item = match applied {
-            Ok(standing) => standing.item,
-            Err(error) if K::IS_SHARED && error.reason() == "Claimed" => {
+            Ok(applied) => applied.item,
+            Err(error) if K::IS_SHARED && error.reason() == reasons::CLAIMED => {
                 let found = self.groups.resolve(&binding.scope, std::slice::from_ref(&binding.name)).await?;
-                context.ready(Why::Shared, error.to_string());
+                context.ready(Reason::new(reasons::SHARED), error.to_string());
                 let Some(item) = found.into_iter().next() else { return Err(error) };
                 item
             }
@@ -140,7 +140,6 @@ fn controller<K: GroupObject>(
     let (groups, of_interest) = (collections.groups.clone(), Arc::clone(settings));
     Controller::new(GroupReconciler { groups, settings: Arc::clone(settings) })
         .finalizer_on_demand(finalizer)
-        .reasons::<Why>()
         .remote(&collections.groups, move |object: &K| Interest::default().claims(&binding(object, &of_interest)))
 }
 

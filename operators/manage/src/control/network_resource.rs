@@ -17,7 +17,7 @@ use crate::{
     api::v1alpha1::{CrossNamespaceReference, Group, NetworkResource, NetworkRouter},
     collections::Collections,
     control::pause::LOOK_AGAIN,
-    reasons::Why,
+    reasons,
     remote::{DesiredRecord, DesiredResource, Records, canonical},
     settings::Settings,
 };
@@ -76,11 +76,11 @@ fn check_account(resource: &NetworkResource, settings: &Settings) -> Result<(), 
     let message = format!(
         "spec.networkRouterRef: NetworkRouter {namespace}/{name} is in another account; refer to one of the same account"
     );
-    Err(Error::permanent(Why::InvalidSpec, message))
+    Err(Error::permanent(reasons::INVALID_SPEC, message))
 }
 
 fn waits(message: String) -> Error {
-    Error::after(LOOK_AGAIN, Why::Dependency, message)
+    Error::after(LOOK_AGAIN, reasons::DEPENDENCY, message)
 }
 
 /// The items that a resource should have.
@@ -161,10 +161,10 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
         let wanted = wanted(&resource, service.as_deref(), router.as_deref(), find, collections, settings);
         let Wanted { resource: desired, record } = wanted.await?;
         let (binding, mut of_record) = bindings(&resource, record.full_name(), &self.settings);
-        let standing = context.remote(&self.collections.resources).apply(&binding, &desired).await?;
+        let applied = context.remote(&self.collections.resources).apply(&binding, &desired).await?;
         context.status(|status| {
             status.network_id = Some(desired.network.clone());
-            status.resource_id = Some(standing.item.id().to_owned());
+            status.resource_id = Some(applied.item.id().to_owned());
         });
 
         let records = context.remote(&self.collections.records);
@@ -174,15 +174,15 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
         {
             // A record cannot move to another zone.
             if let Cleanup::Pending { after, message, .. } = records.withdraw(&of_record).await? {
-                return Err(Error::after(after, "Deleting", message));
+                return Err(Error::after(after, reasons::DELETING, message));
             }
             context.status(|status| status.dns_record_id = None);
             of_record.id = None;
         }
-        let standing = records.apply(&of_record, &record).await?;
+        let applied = records.apply(&of_record, &record).await?;
         context.status(|status| {
             status.dns_zone_id = Some(record.zone);
-            status.dns_record_id = Some(standing.item.id().to_owned());
+            status.dns_record_id = Some(applied.item.id().to_owned());
         });
         Ok(Action::Done)
     }
@@ -197,7 +197,7 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
         let binding = of_record(&resource, String::new(), &self.settings);
         let record = match context.remote(&self.collections.records).finalize(&binding).await {
             // A server without zones has no records.
-            Err(error) if error.reason() == "Unsupported" => Cleanup::Done,
+            Err(error) if error.reason() == reasons::UNSUPPORTED => Cleanup::Done,
             record => record?,
         };
         Ok(if item == Cleanup::Done { record } else { item })
@@ -212,7 +212,6 @@ pub fn network_resource(
     let [of_interest, of_groups, of_records] = [0; 3].map(|_| Arc::clone(settings));
     Controller::new(NetworkResourceReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
-        .reasons::<Why>()
         .watches(Watch::<Service>::new(), |service, resources| {
             let is_user = |resource: &Arc<NetworkResource>| {
                 resource.metadata.namespace == service.metadata.namespace

@@ -11,7 +11,7 @@ use std::{
 use konverge::{
     Watch,
     kube::ResourceExt,
-    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
+    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reason, Reconcile},
     remote::{Binding, Interest, Remotes},
 };
 use konverge_core::names::few;
@@ -25,12 +25,12 @@ use crate::{
     api::v1::{OZGroup, OZPolicy, OZResource},
     collections::Collections,
     control::{pause::LOOK_AGAIN, references, resource::groups},
-    reasons::Why,
+    reasons,
     remote::{DesiredPolicy, Destination, Groups, address_type, canonical},
     settings::Settings,
 };
 
-pub(super) use self::lower::{GENERATED_BY, generated_name, requested_policies};
+pub(super) use self::lower::{generated_name, requested_policies};
 
 /// The finalizer, which is the original's.
 const FINALIZER: &str = "openzro.io/cleanup";
@@ -75,7 +75,7 @@ impl Target {
         let address = canonical(&resource.spec.address);
         let (Some(id), Some(address)) = (id.filter(|id| !id.is_empty()), address) else {
             let message = format!("waits for OZResource {key}, which openZro does not have yet");
-            return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
+            return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, message));
         };
         Ok(Self { key, destination: Destination::Resource { id, kind: address_type(&address).to_owned() } })
     }
@@ -118,7 +118,7 @@ async fn resolve(
         if !policy.spec.rules.is_empty() && !references::is_group(&scope, word, groups).await? {
             let meaning = named
                 .meaning(word, !sources.contains(word))
-                .map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.rules: {why}")))?;
+                .map_err(|why| Error::permanent(reasons::INVALID_SPEC, format!("spec.rules: {why}")))?;
             match meaning {
                 Some(Meaning::Group(name)) => display = name,
                 Some(Meaning::Resource(resource)) => {
@@ -133,7 +133,7 @@ async fn resolve(
     let items = groups.resolve(&scope, &displayed.values().cloned().collect::<Vec<_>>()).await?;
     resolved.groups = displayed.into_keys().zip(items.iter().map(|item| item.id().to_owned())).collect();
     let keys = resolved.resources.iter().map(|(word, target)| (word.clone(), target.key.clone())).collect();
-    let lowered = lower::split(lowered, &keys).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
+    let lowered = lower::split(lowered, &keys).map_err(|why| Error::permanent(reasons::INVALID_SPEC, why))?;
     Ok((lowered, resolved))
 }
 
@@ -166,7 +166,7 @@ fn contribution(policy: &OZPolicy, resources: &[Arc<OZResource>], settings: &Set
 }
 
 fn lowered(policy: &OZPolicy, contribution: &Contribution) -> Result<Lowered, Error> {
-    lower::lower(&policy.spec, contribution).map_err(|invalid| Error::permanent(Why::InvalidSpec, invalid))
+    lower::lower(&policy.spec, contribution).map_err(|invalid| Error::permanent(reasons::INVALID_SPEC, invalid))
 }
 
 /// Returns each item that the policy should have, and without a content each that it should lose. `recorded` are the parts of its record.
@@ -178,9 +178,9 @@ pub(crate) async fn plan(
     recorded: Vec<String>,
     settings: &Settings,
 ) -> Result<Vec<(Binding, Option<DesiredPolicy>)>, Error> {
-    let former = lower::former_parts(policy, recorded);
+    let existing = lower::existing_parts(policy, recorded);
     if policy.metadata.deletion_timestamp.is_some() {
-        return Ok(former.iter().map(|part| (binding(policy, part, "", settings), None)).collect());
+        return Ok(existing.iter().map(|part| (binding(policy, part, "", settings), None)).collect());
     }
     let resources = &with_display_names(resources.to_vec(), objects, groups, settings).await?;
     let lowered = lowered(policy, &contribution(policy, resources, settings))?;
@@ -190,7 +190,7 @@ pub(crate) async fn plan(
         .parts
         .iter()
         .map(|part| (binding(policy, &part.id, &part.name, settings), Some(desired(part, &resolved))));
-    let dropped = former.iter().filter(|part| lowered.parts.iter().all(|wanted| wanted.id != **part));
+    let dropped = existing.iter().filter(|part| lowered.parts.iter().all(|wanted| wanted.id != **part));
     Ok(wanted.chain(dropped.map(|part| (binding(policy, part, "", settings), None))).collect())
 }
 
@@ -198,8 +198,8 @@ impl PolicyReconciler {
     async fn apply_part(&self, context: &Context<OZPolicy>, part: &Part, resolved: &Resolved) -> Result<(), Error> {
         let binding = binding(context.object(), &part.id, &part.name, &self.settings);
         let desired = desired(part, resolved);
-        let standing = context.remote(&self.collections.policies).apply(&binding, &desired).await?;
-        context.status(|status| lower::set_id(status, part, Some(standing.item.id())));
+        let applied = context.remote(&self.collections.policies).apply(&binding, &desired).await?;
+        context.status(|status| lower::set_id(status, part, Some(applied.item.id())));
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl PolicyReconciler {
         let policy = Arc::clone(context.object());
         let remote = context.remote(&self.collections.policies);
         let mut pending = None;
-        for part in lower::former_parts(&policy, remote.parts().await?) {
+        for part in lower::existing_parts(&policy, remote.parts().await?) {
             if lowered.parts.iter().any(|wanted| wanted.id == part) {
                 continue;
             }
@@ -256,7 +256,10 @@ impl Reconcile<OZPolicy> for PolicyReconciler {
         }
         if lowered.parts.is_empty() {
             let lacking = few(&lowered.lacking);
-            context.progressing(Why::Incomplete, format!("the policy has no effect, because it has no {lacking}"));
+            context.progressing(
+                Reason::new(reasons::INCOMPLETE),
+                format!("the policy has no effect, because it has no {lacking}"),
+            );
         }
         Ok(Action::Done)
     }
@@ -264,7 +267,7 @@ impl Reconcile<OZPolicy> for PolicyReconciler {
     async fn finalize(&self, policy: Arc<OZPolicy>, context: Context<OZPolicy>) -> Result<Cleanup, Error> {
         let remote = context.remote(&self.collections.policies);
         let mut cleanup = Cleanup::Done;
-        for part in lower::former_parts(&policy, remote.parts().await?) {
+        for part in lower::existing_parts(&policy, remote.parts().await?) {
             let of_part = remote.finalize(&binding(&policy, &part, "", &self.settings)).await?;
             if of_part != Cleanup::Done {
                 cleanup = of_part;
@@ -291,7 +294,6 @@ fn names_resource(policy: &OZPolicy, resource: &OZResource) -> bool {
 pub fn oz_policy(collections: &Collections, settings: &Arc<Settings>) -> Controller<OZPolicy, PolicyReconciler> {
     Controller::new(PolicyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
-        .reasons::<Why>()
         .watches(Watch::<OZResource>::new(), |resource, policies| {
             let users = policies.list().into_iter().filter(|policy| names_resource(policy, resource));
             policies_of(resource)

@@ -16,7 +16,7 @@ use crate::{
         v1alpha1::{Group, GroupReference},
     },
     control::pause::LOOK_AGAIN,
-    reasons::Why,
+    reasons,
     remote::Groups,
 };
 
@@ -50,7 +50,7 @@ pub(super) async fn group_ids(
             }
             None => {
                 let message = "a reference to a group needs exactly one of name, id and localRef";
-                return Err(Error::permanent(Why::InvalidSpec, message));
+                return Err(Error::permanent(reasons::INVALID_SPEC, message));
             }
         }
     }
@@ -59,7 +59,7 @@ pub(super) async fn group_ids(
 }
 
 fn waits(message: String) -> Error {
-    Error::after(LOOK_AGAIN, Why::Dependency, message)
+    Error::after(LOOK_AGAIN, reasons::DEPENDENCY, message)
 }
 
 /// The one way in which a reference names its group.
@@ -109,7 +109,7 @@ pub(super) fn users<K: Object>(
 pub(super) async fn is_group(scope: &str, name: &str, groups: &Remotes<Groups>) -> Result<bool, Error> {
     match groups.resolve(scope, &[name.to_owned()]).await {
         Ok(_) => Ok(true),
-        Err(failure) if failure.reason() == "WaitingForReference" => Ok(false),
+        Err(failure) if failure.reason() == reasons::WAITING_FOR_REFERENCE => Ok(false),
         Err(failure) => Err(failure.into()),
     }
 }

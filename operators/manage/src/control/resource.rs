@@ -18,8 +18,8 @@ use crate::{
     api::v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer},
     collections::Collections,
     control::pause::LOOK_AGAIN,
-    reasons::Why,
-    remote::{DesiredResource, FORMER_DESCRIPTION, Networks, address_type, canonical},
+    reasons,
+    remote::{DesiredResource, Networks, ORIGINAL_DESCRIPTION, address_type, canonical},
     settings::Settings,
 };
 
@@ -65,7 +65,7 @@ async fn place(
     settings: &Settings,
 ) -> Result<(String, String), Error> {
     let (spec, namespace) = (&resource.spec, resource.namespace().unwrap_or_default());
-    let address = address(resource).map_err(|why| Error::permanent(Why::InvalidSpec, why))?;
+    let address = address(resource).map_err(|why| Error::permanent(reasons::INVALID_SPEC, why))?;
     let scope = settings.scope(Some(&namespace));
     if let Some(reference) = &spec.network_ref
         && let of = reference.namespace.as_ref().unwrap_or(&namespace)
@@ -75,7 +75,7 @@ async fn place(
             "spec.networkRef: OZRoutingPeer {of}/{} is in another account; refer to one of the same account",
             reference.name
         );
-        return Err(Error::permanent(Why::InvalidSpec, message));
+        return Err(Error::permanent(reasons::INVALID_SPEC, message));
     }
     let Some(network) = current_network(spec, &namespace, peers, settings) else {
         let message = match &spec.network_ref {
@@ -88,26 +88,54 @@ async fn place(
                     .to_owned()
             }
         };
-        return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
+        return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, message));
     };
     if networks.look_up(&scope, &network).await?.is_none() {
         let message = format!("waits for the network {network}, which openZro does not have; correct spec.networkID");
-        return Err(Error::after(LOOK_AGAIN, Why::Dependency, message));
+        return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, message));
     }
     Ok((network, address))
 }
 
 fn desired(resource: &OZResource, network: String, address: String, groups: BTreeSet<String>) -> DesiredResource {
     let spec = &resource.spec;
-    let description = spec.description.clone().unwrap_or_else(|| FORMER_DESCRIPTION.to_owned());
+    let description = spec.description.clone().unwrap_or_else(|| ORIGINAL_DESCRIPTION.to_owned());
     DesiredResource { network, name: spec.name.clone(), description, address, groups }
+}
+
+/// A resource that may be written: everything that it refers to is checked.
+struct Checked {
+    network: String,
+    address: String,
+    /// The display names of its groups.
+    groups: Vec<String>,
+    policies: Vec<policies::Generated>,
+}
+
+/// The objects of other kinds that resources refer to.
+pub(crate) struct Referenced {
+    pub(crate) peers: Vec<Arc<OZRoutingPeer>>,
+    pub(crate) groups: Vec<Arc<OZGroup>>,
+    pub(crate) policies: Vec<Arc<OZPolicy>>,
+}
+
+/// Checks everything that a resource refers to. Nothing is written before, neither to openZro nor to the cluster.
+async fn check(
+    resource: &OZResource,
+    referenced: &Referenced,
+    collections: &Collections,
+    settings: &Settings,
+) -> Result<Checked, Error> {
+    let (network, address) = place(resource, &referenced.peers, &collections.networks, settings).await?;
+    let policies = policies::plan(resource, &referenced.policies, settings)?;
+    let groups = groups::meant(resource, &referenced.groups, &collections.groups, settings).await?;
+    Ok(Checked { network, address, groups, policies })
 }
 
 /// Returns the item that the resource should have, or without a content the one that it should lose.
 pub(crate) async fn plan(
     resource: &OZResource,
-    peers: &[Arc<OZRoutingPeer>],
-    local: &[Arc<OZGroup>],
+    referenced: &Referenced,
     collections: &Collections,
     settings: &Settings,
 ) -> Result<(Binding, Option<DesiredResource>), Error> {
@@ -115,9 +143,8 @@ pub(crate) async fn plan(
     if resource.metadata.deletion_timestamp.is_some() {
         return Ok((binding, None));
     }
-    let (network, address) = place(resource, peers, &collections.networks, settings).await?;
-    let names = groups::meant(resource, local, &collections.groups, settings).await?;
-    let groups = collections.groups.resolve(&binding.scope, &names).await?;
+    let Checked { network, address, groups, .. } = check(resource, referenced, collections, settings).await?;
+    let groups = collections.groups.resolve(&binding.scope, &groups).await?;
     let groups = groups.iter().map(|group| group.id().to_owned()).collect();
     Ok((binding, Some(desired(resource, network, address, groups))))
 }
@@ -127,25 +154,28 @@ impl Reconcile<OZResource> for ResourceReconciler {
 
     async fn apply(&self, resource: Arc<OZResource>, context: Context<OZResource>) -> Result<Action, Error> {
         let spec = &resource.spec;
-        let peers = context.watched::<OZRoutingPeer>()?.list();
-        let (network, address) = place(&resource, &peers, &self.collections.networks, &self.settings).await?;
+        let referenced = Referenced {
+            peers: context.watched::<OZRoutingPeer>()?.list(),
+            groups: context.watched::<OZGroup>()?.list(),
+            policies: context.watched::<OZPolicy>()?.list(),
+        };
+        let Checked { network, address, groups: names, policies } =
+            check(&resource, &referenced, &self.collections, &self.settings).await?;
         let scope = self.settings.scope(resource.metadata.namespace.as_deref());
-        let local = context.watched::<OZGroup>()?.list();
-        let names = groups::meant(&resource, &local, &self.collections.groups, &self.settings).await?;
         if let Some(waits) = groups::ensure(&context, &self.collections.groups, &self.settings, &names).await? {
-            return Err(Error::after(LOOK_AGAIN, Why::Dependency, waits));
+            return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, waits));
         }
         // A failure here ends the run: a resource never loses its groups because they could not be read.
         let groups = self.collections.groups.resolve(&scope, &names).await?;
         let groups: BTreeSet<String> = groups.iter().map(|group| group.id().to_owned()).collect();
         let desired = desired(&resource, network, address, groups.clone());
         let binding = binding(&resource, &self.settings);
-        let standing = context.remote(&self.collections.resources).apply(&binding, &desired).await?;
-        let mapping = policies::ensure(&context, &self.settings).await?;
+        let applied = context.remote(&self.collections.resources).apply(&binding, &desired).await?;
+        let mapping = policies::ensure(&context, policies).await?;
         groups::release_others(&context, &names).await?;
         context.status(|status| {
             status.policy_name_mapping = mapping;
-            status.network_resource_id = Some(standing.item.id().to_owned());
+            status.network_resource_id = Some(applied.item.id().to_owned());
             status.groups = groups.into_iter().collect();
             status.policy_name = Some(spec.policy_name.clone()).filter(|name| !name.is_empty());
             status.tcp_ports.clone_from(&spec.tcp_ports);
@@ -179,7 +209,6 @@ pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Contr
     Controller::new(ResourceReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
         .former_finalizer("openzro.io/cleanup")
-        .reasons::<Why>()
         .access(|access| {
             access.to::<OZGroup>(&(), &["create", "delete", "patch"]);
             access.to::<OZPolicy>(&(), &["create", "delete", "patch"]);

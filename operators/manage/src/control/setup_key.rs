@@ -23,7 +23,7 @@ use crate::{
         v1alpha1::{Group, SetupKey},
     },
     collections::Collections,
-    reasons::Why,
+    reasons,
     remote::{DesiredSetupKey, Groups, SetupKeys},
     settings::Settings,
 };
@@ -68,7 +68,8 @@ async fn desired_of_setup_key(
         is_reusable: true,
         usage_limit: 0,
         ephemeral: spec.ephemeral,
-        expires_in: expires_in.map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.duration {why}")))?,
+        expires_in: expires_in
+            .map_err(|why| Error::permanent(reasons::INVALID_SPEC, format!("spec.duration {why}")))?,
         auto_groups,
         allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
     })
@@ -92,7 +93,8 @@ async fn desired_of_oz_setup_key(
         is_reusable: spec.type_.as_deref() != Some("one-off"),
         usage_limit: spec.usage_limit.unwrap_or_default(),
         ephemeral: spec.ephemeral.unwrap_or_default(),
-        expires_in: expires_in.map_err(|why| Error::permanent(Why::InvalidSpec, format!("spec.expiresIn {why}")))?,
+        expires_in: expires_in
+            .map_err(|why| Error::permanent(reasons::INVALID_SPEC, format!("spec.expiresIn {why}")))?,
         auto_groups: groups.iter().map(|group| group.id().to_owned()).collect(),
         allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
     })
@@ -173,7 +175,6 @@ pub fn setup_key(collections: &Collections, settings: &Arc<Settings>) -> Control
     let (of_interest, of_groups) = (Arc::clone(settings), Arc::clone(settings));
     Controller::new(SetupKeyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand("finalizers.openzro.io/setupkey")
-        .reasons::<Why>()
         .access(secret::declare)
         .watches(Watch::<Group>::new(), |group, store| {
             references::users(group, store.list(), |key: &SetupKey| &key.spec.auto_groups)
@@ -209,18 +210,18 @@ impl OzSetupKeyReconciler {
         let (name, field) = (&reference.name, &reference.key);
         let Some(secret) = secrets.get_opt(name).await? else {
             let message = format!("there is no Secret {namespace}/{name}; create it, or correct spec.secretKeyRef");
-            return Err(Error::refused(Why::SecretNotExists, message));
+            return Err(Error::refused(reasons::SECRET_NOT_EXISTS, message));
         };
         let Some(value) = secret.data.as_ref().and_then(|data| data.get(field)) else {
             let message =
                 format!("the Secret {namespace}/{name} has no key {field}; add it, or correct spec.secretKeyRef");
-            return Err(Error::refused(Why::SecretKeyNotExists, message));
+            return Err(Error::refused(reasons::SECRET_KEY_NOT_EXISTS, message));
         };
         if !std::str::from_utf8(&value.0).is_ok_and(secret::is_setup_key) {
             let message = format!(
                 "the key {field} of the Secret {namespace}/{name} is no setup key, which is a UUID; correct it"
             );
-            return Err(Error::refused(Why::InvalidSetupKey, message));
+            return Err(Error::refused(reasons::INVALID_SETUP_KEY, message));
         }
         Ok(())
     }
@@ -261,7 +262,6 @@ pub fn oz_setup_key(
     let (of_interest, of_groups) = (Arc::clone(settings), Arc::clone(settings));
     Controller::new(OzSetupKeyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand("openzro.io/setup-key-cleanup")
-        .reasons::<Why>()
         .access(secret::declare)
         .watches(Watch::<OZGroup>::new(), |group, store| {
             references::users_by_name(group, store.list(), |key: &OZSetupKey| &key.spec.auto_groups)

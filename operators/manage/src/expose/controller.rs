@@ -13,23 +13,13 @@ use konverge::{
     prelude::*,
 };
 
-use super::service::{EXPOSE, Exposed, Exposure, FORMER_FINALIZER, ROUTER, exposure, is_former};
+use super::service::{Exposed, Exposure, ORIGINAL_FINALIZER, ROUTER, exposure, is_of_original};
 use crate::{
+    annotations::EXPOSE,
     api::v1::{OZResource, OZRoutingPeer, OZRoutingPeerSpec},
+    reasons,
     settings::Settings,
 };
-
-konverge::reasons! {
-    /// Why a Service is not exposed as its annotations ask.
-    pub enum ExposeReason {
-        /// An annotation of a Service cannot be followed; the message names it
-        InvalidAnnotation,
-        /// An annotation of a Service has no effect; the message says why
-        UnusedAnnotation,
-        /// Somebody else made an OZResource with the name of the Service, which is left alone
-        ResourceNotOurs,
-    }
-}
 
 /// The next step for a Service.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,8 +42,7 @@ enum Step {
 pub fn services(settings: &Arc<Settings>) -> Controller<Service, impl Reconcile<Service>> {
     Controller::<Service, _>::watching(Services(Arc::clone(settings)))
         .named("exposed-services")
-        .reasons::<ExposeReason>()
-        .finalizer_on_demand(FORMER_FINALIZER)
+        .finalizer_on_demand(ORIGINAL_FINALIZER)
         .watches(Watch::<OZResource>::new(), |resource: &OZResource, _| ObjectKey::of(resource))
         .watches(Watch::<OZRoutingPeer>::new(), |router: &OZRoutingPeer, services| {
             let is_router = router.name_any() == ROUTER;
@@ -76,25 +65,25 @@ impl Reconcile<Service> for Services {
         let name = format!("Service {}/{}", service.namespace().unwrap_or_default(), service.name_any());
         let exposure = exposure(&service, &self.0).map_err(|error| {
             let message = format!("{name} is not exposed as its annotations ask: {error}");
-            Error::permanent(ExposeReason::InvalidAnnotation, message)
+            Error::permanent(reasons::INVALID_ANNOTATION, message)
         })?;
         if let Exposure::Exposed(exposed) = &exposure {
             for warning in &exposed.warnings {
                 let note = format!("{name}: {warning}");
-                context.event(EventType::Warning, ExposeReason::UnusedAnnotation, "Expose", note);
+                context.event(EventType::Warning, reasons::UNUSED_ANNOTATION, "Expose", note);
             }
         }
-        self.bring(&service, &context, &exposure).await?;
+        self.carry_out(&service, &context, &exposure).await?;
         Ok(Action::Done)
     }
 
     async fn cleanup(&self, service: Arc<Service>, context: Context<Service>) -> Result<(), Error> {
-        self.bring(&service, &context, &Exposure::Hidden).await
+        self.carry_out(&service, &context, &Exposure::Hidden).await
     }
 }
 
 impl Services {
-    async fn bring(&self, service: &Service, context: &Context<Service>, exposure: &Exposure) -> Result<(), Error> {
+    async fn carry_out(&self, service: &Service, context: &Context<Service>, exposure: &Exposure) -> Result<(), Error> {
         let Some(key) = ObjectKey::of(service) else { return Ok(()) };
         let resource = context.watched::<OZResource>()?.get(&key);
         let router = match exposure {
@@ -127,12 +116,12 @@ impl Services {
                 let message = format!(
                     "Service {key} is not exposed: somebody else made OZResource {key}; rename or delete it, or remove annotation {EXPOSE}"
                 );
-                return Err(Error::permanent(ExposeReason::ResourceNotOurs, message));
+                return Err(Error::permanent(reasons::RESOURCE_NOT_OURS, message));
             }
         }
         // The framework removes it from an object that is being deleted.
         if service.meta().deletion_timestamp.is_none() {
-            applier.remove_finalizer(service, FORMER_FINALIZER).await?;
+            applier.remove_finalizer(service, ORIGINAL_FINALIZER).await?;
         }
         Ok(())
     }
@@ -147,7 +136,7 @@ fn plan(
     settings: &Settings,
 ) -> Step {
     let is_going = |resource: &OZResource| resource.meta().deletion_timestamp.is_some();
-    let is_ours = |resource: &OZResource| is_owned(resource, service) || is_former(resource, service, settings);
+    let is_ours = |resource: &OZResource| is_owned(resource, service) || is_of_original(resource, service, settings);
     let exposed = match (exposure, resource) {
         (Exposure::Exposed(exposed), _) => exposed,
         (Exposure::Hidden, Some(resource)) if is_ours(resource) && !is_going(resource) => return Step::Delete,
@@ -227,15 +216,10 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             cluster_name: "prod".to_owned(),
-            namespaced_networks: false,
             cluster_dns: "svc.cluster.local".to_owned(),
-            management_url: String::new(),
-            client_image: String::new(),
             default_labels: [("team".to_owned(), "net".to_owned())].into(),
-            creates_policies: false,
-            deletes_adopted: false,
-            accounts: std::collections::BTreeMap::new(),
             namespace: "openzro".to_owned(),
+            ..Settings::default()
         }
     }
 
@@ -272,7 +256,7 @@ mod tests {
     }
 
     /// The resource as openzro-operator left it: with a port that the Service lost, its finalizer, and no owner.
-    fn former() -> OZResource {
+    fn of_original() -> OZResource {
         let mut resource = created();
         resource.spec.tcp_ports = vec![443, 8443];
         resource.metadata.owner_references = None;
@@ -315,7 +299,7 @@ mod tests {
 
     #[test]
     fn w7_a_resource_becomes_exactly_what_the_service_says_and_keeps_what_others_put_on_it() {
-        let mut resource = former();
+        let mut resource = of_original();
         resource.labels_mut().insert("theirs".to_owned(), "kept".to_owned());
         let Step::Replace(after) = step(&exposed(), Some(&resource), Some(&router(json!("n1")))) else { panic!() };
         assert_eq!(after.spec, created().spec);
@@ -351,7 +335,7 @@ mod tests {
             (json!({}), None, Step::Nothing),
             (json!({}), Some(created()), Step::Delete),
             (json!({ "openzro.io/expose": "false" }), Some(created()), Step::Delete),
-            (json!({}), Some(former()), Step::Delete),
+            (json!({}), Some(of_original()), Step::Delete),
             (json!({}), Some(going.clone()), Step::Nothing),
             (json!({ "openzro.io/expose": "true" }), Some(going), Step::Nothing),
         ] {

@@ -15,7 +15,7 @@ use konverge::{
 };
 use serde_json::Value;
 
-pub use route::{Lowered, Release, Standing, Target, lower, release, take};
+pub use route::{Lowered, ParentState, Release, Target, lower, release, take};
 
 use crate::api::v1alpha1::NetworkRouter;
 

@@ -10,29 +10,16 @@ use konverge::{
 use konverge_core::names::is_object_name;
 
 use crate::{
+    annotations::{
+        EXPOSE, EXPOSED_GROUPS, POLICIES, POLICY_NAMES, POLICY_PORTS, POLICY_PROTOCOL, POLICY_SOURCE_GROUPS,
+        RESOURCE_NAME,
+    },
     api::v1::{OZResource, OZResourceSpec},
     settings::Settings,
 };
 
-/// Annotation: exposes the Service, unless its value is `false`, `no`, `off` or `0`.
-pub const EXPOSE: &str = "openzro.io/expose";
-/// Annotation: display names of the groups of the resource, separated by commas.
-pub const GROUPS: &str = "openzro.io/groups";
-/// Annotation: the display name of the resource.
-pub const RESOURCE_NAME: &str = "openzro.io/resource-name";
-/// Annotation: names of the policies that the resource belongs to, separated by commas.
-pub const POLICY: &str = "openzro.io/policy";
-/// Annotation: which ports of the Service the policies allow, separated by commas; all if absent.
-pub const POLICY_PORTS: &str = "openzro.io/policy-ports";
-/// Annotation: `tcp` or `udp`, if the policies allow ports of one protocol only.
-pub const POLICY_PROTOCOL: &str = "openzro.io/policy-protocol";
-/// Annotation: display names of the source groups of policies that are generated, separated by commas.
-pub const POLICY_SOURCE_GROUPS: &str = "openzro.io/policy-source-groups";
-/// Annotation: display names of policies that are generated, as `policy:Display name`, separated by commas.
-pub const POLICY_NAME: &str = "openzro.io/policy-name";
-
 /// The finalizer that openzro-operator puts on exposed Services and on the resources it makes for them.
-pub const FORMER_FINALIZER: &str = "openzro.io/cleanup";
+pub const ORIGINAL_FINALIZER: &str = "openzro.io/cleanup";
 /// The name of the routing peer whose network has the resources of Services.
 pub const ROUTER: &str = "router";
 
@@ -96,9 +83,9 @@ pub fn exposure(service: &Service, settings: &Settings) -> Result<Exposure, Inva
     };
     let policies = policies(annotations)?;
     if policies.is_empty() {
-        let idle = [POLICY_PORTS, POLICY_PROTOCOL, POLICY_SOURCE_GROUPS, POLICY_NAME];
+        let idle = [POLICY_PORTS, POLICY_PROTOCOL, POLICY_SOURCE_GROUPS, POLICY_NAMES];
         let idle = idle.into_iter().filter(|annotation| annotations.contains_key(*annotation));
-        warnings.extend(idle.map(|annotation| format!("annotation {annotation} has no effect without {POLICY}")));
+        warnings.extend(idle.map(|annotation| format!("annotation {annotation} has no effect without {POLICIES}")));
     } else {
         let Ports { tcp, udp } = ports(service, annotations, &mut warnings)?;
         spec.policy_name = policies.join(",");
@@ -116,8 +103,8 @@ pub fn address(service: &Service, settings: &Settings) -> String {
 
 /// Whether openzro-operator made this resource for the Service: it has that operator's finalizer and the address of the Service. A resource that a
 /// person wrote has no such finalizer.
-pub fn is_former(resource: &OZResource, service: &Service, settings: &Settings) -> bool {
-    let has_finalizer = resource.finalizers().iter().any(|finalizer| finalizer == FORMER_FINALIZER);
+pub fn is_of_original(resource: &OZResource, service: &Service, settings: &Settings) -> bool {
+    let has_finalizer = resource.finalizers().iter().any(|finalizer| finalizer == ORIGINAL_FINALIZER);
     has_finalizer && resource.spec.address == address(service, settings)
 }
 
@@ -144,22 +131,22 @@ fn groups(
     namespace: &str,
     name: &str,
 ) -> Result<Vec<String>, InvalidAnnotation> {
-    let Some(value) = annotations.get(GROUPS) else {
+    let Some(value) = annotations.get(EXPOSED_GROUPS) else {
         return Ok(vec![format!("{}-{namespace}-{name}", settings.cluster_name)]);
     };
     let groups = items(Some(value));
     if groups.is_empty() {
-        return Err(invalid(GROUPS, "names no group; give display names separated by commas, or remove it"));
+        return Err(invalid(EXPOSED_GROUPS, "names no group; give display names separated by commas, or remove it"));
     }
     Ok(groups)
 }
 
 fn policies(annotations: &BTreeMap<String, String>) -> Result<Vec<String>, InvalidAnnotation> {
-    let policies = items(annotations.get(POLICY));
+    let policies = items(annotations.get(POLICIES));
     match policies.iter().find(|policy| !is_object_name(policy)) {
         None => Ok(policies),
         Some(policy) => Err(invalid(
-            POLICY,
+            POLICIES,
             format!("has {policy:?}, which cannot be the name of an OZPolicy; give names of OZPolicy objects"),
         )),
     }
@@ -192,7 +179,7 @@ fn ports(
             .push(format!("annotation {POLICY_PORTS} has {port}, which is no port of the Service with that protocol"));
     }
     if ports.tcp.is_empty() && ports.udp.is_empty() {
-        warnings.push(format!("no port of the Service is left for the policies of annotation {POLICY}"));
+        warnings.push(format!("no port of the Service is left for the policies of annotation {POLICIES}"));
     }
     Ok(ports)
 }
@@ -216,19 +203,19 @@ fn friendly_names(
     warnings: &mut Vec<String>,
 ) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
-    for item in items(annotations.get(POLICY_NAME)) {
+    for item in items(annotations.get(POLICY_NAMES)) {
         let pair = item.split_once(':').map(|(policy, name)| (policy.trim(), name.trim()));
         let is_pair = |(policy, name): &(&str, &str)| !policy.is_empty() && !name.is_empty() && !name.contains(':');
         let Some((policy, name)) = pair.filter(is_pair) else {
             warnings
-                .push(format!("annotation {POLICY_NAME} has {item:?}, which is left out; write policy:Display name"));
+                .push(format!("annotation {POLICY_NAMES} has {item:?}, which is left out; write policy:Display name"));
             continue;
         };
         if policies.iter().any(|known| known == policy) {
             names.insert(policy.to_owned(), name.to_owned());
         } else {
             warnings.push(format!(
-                "annotation {POLICY_NAME} has a name for policy {policy}, which annotation {POLICY} lacks"
+                "annotation {POLICY_NAMES} has a name for policy {policy}, which annotation {POLICIES} lacks"
             ));
         }
     }

@@ -8,7 +8,7 @@ use konverge_kubectl::{Conversion, Failure, Kind};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{named, standing::record};
+use super::{health::record, named};
 use crate::{
     annotations::{ADOPT, DELETION},
     api::{

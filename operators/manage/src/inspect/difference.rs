@@ -12,11 +12,11 @@ use konverge::{
     },
     prelude::ObjectKey,
     remote::{
-        Binding, Entry, Failure as RemoteFailure, Interest, Ledger, News, Origin, Remote, Remotes, Step, Subject,
+        Binding, Entry, Failure as RemoteFailure, Interest, Ledger, ObjectEvent, Origin, Remote, Remotes, Step, Subject,
     },
 };
 use konverge_core::error::in_one_line;
-use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate, Kind};
+use konverge_kubectl::{Change, Cluster, Difference, Failure, Kind, PlannedChange};
 use serde::de::DeserializeOwned;
 
 use super::{named, server};
@@ -30,9 +30,10 @@ use crate::{
     collections::Collections,
     config::Config,
     control::{
-        GroupObject, Wanted, group_binding, network_resource_bindings, network_resource_items, peer_plan,
+        GroupObject, Referenced, Wanted, group_binding, network_resource_bindings, network_resource_items, peer_plan,
         plan_of_oz_setup_key, plan_of_setup_key, policy_plan, resource_plan, router_plan,
     },
+    reasons,
     remote::{DesiredSetupKey, Groups, Networks, Policies, Records, Resources, Routers, SetupKeys},
 };
 
@@ -75,14 +76,14 @@ impl Ledger for Reader {
     }
 
     fn check_lease(&self) -> Result<(), RemoteFailure> {
-        Err(RemoteFailure::permanent("DryRun", "a preview writes nothing"))
+        Err(RemoteFailure::permanent(reasons::DRY_RUN, "a preview writes nothing"))
     }
 
     fn is_dry_run(&self) -> bool {
         true
     }
 
-    fn tell(&self, _: News) {}
+    fn publish(&self, _: ObjectEvent) {}
 }
 
 /// Returns the next change of each item that the object stands for.
@@ -226,8 +227,9 @@ impl View<'_> {
 
     async fn resource(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
         let (resource, collections): (OZResource, _) = (decoded(object)?, self.begun());
-        let (peers, local) = (self.shared::<OZRoutingPeer>().await?, self.shared::<OZGroup>().await?);
-        let planned = resource_plan(&resource, &peers, &local, &collections, &self.config.settings()).await;
+        let referenced =
+            Referenced { peers: self.shared().await?, groups: self.shared().await?, policies: self.shared().await? };
+        let planned = resource_plan(&resource, &referenced, &collections, &self.config.settings()).await;
         self.steps(&collections.resources, [planned.map_err(|error| waits(&error))?]).await
     }
 
@@ -259,7 +261,7 @@ impl View<'_> {
             if let (Step::InSync(item, _) | Step::Update(item, _), Some(desired)) = (&step, &desired)
                 && let Some(why) = item.why_replaced(desired)
             {
-                shown.fate = Fate::Changed;
+                shown.planned = PlannedChange::Changed;
                 shown.note = Some(format!("would replace the setup key {} ({}): {why}", binding.name, item.id()));
             }
             found.push(shown);
@@ -322,21 +324,21 @@ fn waits(error: &Error) -> Failure {
 fn difference<R: Remote>(binding: &Binding, step: &Step<R::Item>) -> Difference {
     let mut keys = std::collections::BTreeMap::new();
     let mut name = binding.name.clone();
-    let fate = match step {
-        Step::InSync(..) => Fate::Same,
-        Step::Record(Entry { origin: Origin::Adopted, .. }) => Fate::Noted,
-        Step::Record(_) | Step::Create => Fate::Created,
+    let planned = match step {
+        Step::InSync(..) => PlannedChange::Same,
+        Step::Record(Entry { origin: Origin::Adopted, .. }) => PlannedChange::Noted,
+        Step::Record(_) | Step::Create => PlannedChange::Created,
         Step::Update(_, differing) => {
             keys.extend(differing.iter().map(|field| ((*field).to_owned(), Change::Changed)));
-            Fate::Changed
+            PlannedChange::Changed
         }
         Step::Delete(item) => {
             R::name(item).clone_into(&mut name);
-            Fate::Cleared
+            PlannedChange::Cleared
         }
         // The others wait, read again, or refuse.
-        _ => Fate::Left,
+        _ => PlannedChange::Left,
     };
-    let note = (fate != Fate::Same).then(|| step.describe::<R>(binding));
-    Difference { path: format!("{} {name}", R::NOUN), fate, note, keys }
+    let note = (planned != PlannedChange::Same).then(|| step.describe::<R>(binding));
+    Difference { path: format!("{} {name}", R::NOUN), planned, note, keys }
 }

@@ -16,7 +16,7 @@ use konverge::{
 use konverge_kubectl::{Cluster, Failure, Kind, Leftover};
 use serde_json::Value;
 
-use super::{server, standing::record};
+use super::{health::record, server};
 use crate::{
     annotations::ADOPT,
     remote::{GroupItem, Groups, Networks, Policies, Resources, RouterItem, Routers, SetupKeyItem, SetupKeys},

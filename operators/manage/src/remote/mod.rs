@@ -21,7 +21,7 @@ pub use setup_key::{DesiredSetupKey, SetupKeyItem, SetupKeys};
 use konverge::remote::Mark;
 
 /// The text by which the original marks networks and resources that it made.
-pub const FORMER_DESCRIPTION: &str = "Created by openzro-operator";
+pub const ORIGINAL_DESCRIPTION: &str = "Created by openzro-operator";
 
 /// A text for people with the mark at its end.
 fn marked(text: &str, mark: &Mark) -> String {

@@ -4,7 +4,7 @@ use konverge::remote::{Deletion, Failure, Mark, Remote};
 use konverge_openzro::{Collection, types::Network};
 use serde_json::json;
 
-use super::{FORMER_DESCRIPTION, differing, marked};
+use super::{ORIGINAL_DESCRIPTION, differing, marked};
 use crate::account::Account;
 
 /// The networks of an account. The mark is in the description.
@@ -69,7 +69,7 @@ impl Remote for Networks {
     }
 
     async fn create(&self, scope: &str, desired: &DesiredNetwork, mark: &Mark) -> Result<NetworkItem, Failure> {
-        let fields = json!({ "name": desired.name, "description": marked(FORMER_DESCRIPTION, mark) });
+        let fields = json!({ "name": desired.name, "description": marked(ORIGINAL_DESCRIPTION, mark) });
         let made = self.0.of(scope)?.create::<Network>(&Collection::Networks, fields).await;
         self.0.of(scope)?.forget_networks().await;
         Ok(made?.0.into())
@@ -82,7 +82,7 @@ impl Remote for Networks {
         desired: &DesiredNetwork,
         mark: &Mark,
     ) -> Result<NetworkItem, Failure> {
-        let fields = json!({ "name": desired.name, "description": marked(FORMER_DESCRIPTION, mark) });
+        let fields = json!({ "name": desired.name, "description": marked(ORIGINAL_DESCRIPTION, mark) });
         let set = self.0.of(scope)?.set::<Network>(&Collection::Networks.place(&item.id), fields).await;
         self.0.of(scope)?.forget_networks().await;
         Ok(set?.into())
@@ -96,7 +96,7 @@ impl Remote for Networks {
 
     async fn unmark(&self, scope: &str, item: &NetworkItem) -> Result<NetworkItem, Failure> {
         // The description of the original: the next routing peer takes the network over as one that an operator made.
-        let fields = json!({ "description": FORMER_DESCRIPTION });
+        let fields = json!({ "description": ORIGINAL_DESCRIPTION });
         let set = self.0.of(scope)?.set::<Network>(&Collection::Networks.place(&item.id), fields).await;
         self.0.of(scope)?.forget_networks().await;
         Ok(set?.into())
@@ -120,6 +120,6 @@ impl Remote for Networks {
     }
 
     fn is_of_former_operator(item: &NetworkItem) -> bool {
-        item.description == FORMER_DESCRIPTION
+        item.description == ORIGINAL_DESCRIPTION
     }
 }

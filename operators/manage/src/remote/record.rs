@@ -13,7 +13,7 @@ use konverge_openzro::{
 use serde_json::{Value, json};
 
 use super::differing;
-use crate::account::Account;
+use crate::{account::Account, reasons};
 
 /// The records of all zones. They have no field for a mark, and are found by their content.
 pub struct Records {
@@ -170,7 +170,7 @@ impl Remote for Records {
     fn differences(item: &RecordItem, desired: &DesiredRecord, _: &Mark) -> Result<Vec<&'static str>, Failure> {
         if item.zone != desired.zone {
             let message = format!("the record {} is in another zone", item.full_name);
-            return Err(Failure::refused("InOtherZone", message));
+            return Err(Failure::refused(reasons::IN_OTHER_ZONE, message));
         }
         Ok(differing([("content", item.full_name == desired.full_name()), ("ttl", item.ttl == TTL)]))
     }

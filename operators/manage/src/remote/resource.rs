@@ -8,7 +8,7 @@ use konverge_openzro::{Collection, types::Resource};
 use serde_json::{Value, json};
 
 use super::{differing, marked};
-use crate::account::Account;
+use crate::{account::Account, reasons};
 
 /// The network resources of an account. The mark is in the description.
 pub struct Resources(Account);
@@ -131,7 +131,7 @@ impl Remote for Resources {
     async fn delete(&self, scope: &str, item: &ResourceItem) -> Result<Deletion, Failure> {
         if item.network.is_empty() {
             let message = format!("no network shows the resource {}; it is tried again with a newer list", item.name);
-            return Err(Failure::new(ErrorClass::Transient, "NetworkUnknown", message));
+            return Err(Failure::new(ErrorClass::Transient, reasons::NETWORK_UNKNOWN, message));
         }
         let deleted = self.0.of(scope)?.delete(&Self::collection(&item.network).place(&item.id)).await;
         self.0.of(scope)?.forget_networks().await;

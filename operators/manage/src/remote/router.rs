@@ -6,7 +6,7 @@ use konverge_openzro::{Collection, types::Router};
 use serde_json::{Value, json};
 
 use super::differing;
-use crate::account::Account;
+use crate::{account::Account, reasons};
 
 /// The routers of an account. They have no field for a mark, and are found by their group of peers.
 pub struct Routers(Account);
@@ -128,7 +128,7 @@ impl Remote for Routers {
     async fn delete(&self, scope: &str, item: &RouterItem) -> Result<Deletion, Failure> {
         if item.network.is_empty() {
             let message = format!("no network shows the router {}; it is tried again with a newer list", item.id);
-            return Err(Failure::new(ErrorClass::Transient, "NetworkUnknown", message));
+            return Err(Failure::new(ErrorClass::Transient, reasons::NETWORK_UNKNOWN, message));
         }
         let deleted = self.0.of(scope)?.delete(&Self::collection(&item.network).place(&item.id)).await;
         self.0.of(scope)?.forget_networks().await;
@@ -153,7 +153,7 @@ impl Remote for Routers {
                 "the router {} is in the network {:?} and is wanted in {}; delete it on the server",
                 item.id, item.network, desired.network
             );
-            return Err(Failure::refused("InOtherNetwork", message));
+            return Err(Failure::refused(reasons::IN_OTHER_NETWORK, message));
         }
         Ok(differing([
             ("peer_groups", item.is_of_one_group && item.name == desired.group),

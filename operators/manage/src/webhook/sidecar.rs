@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use self::{container::Container, selection::matches};
 use crate::{
+    annotations::{EXTRA_DNS_LABELS, INIT_SIDECAR, SETUP_KEY, SIDECAR_PROFILE},
     api::{
         v1::OZSetupKey,
         v1alpha1::{InjectionMode, SetupKey, SidecarProfile},
@@ -19,14 +20,6 @@ use crate::{
     settings::Settings,
 };
 
-/// The annotation of a pod that names the `OZSetupKey` of its sidecar.
-pub const SETUP_KEY: &str = "openzro.io/setup-key";
-/// The annotation of a pod with [`SETUP_KEY`]: `true` makes the sidecar an init container that keeps running.
-pub const INIT_SIDECAR: &str = "openzro.io/init-sidecar";
-/// The annotation of a pod with [`SETUP_KEY`]: further DNS labels of its peer, separated by commas.
-pub const EXTRA_DNS_LABELS: &str = "openzro.io/extra-dns-labels";
-/// The annotation that records which profile a pod got its sidecar from.
-pub const SIDECAR_PROFILE: &str = "openzro.io/sidecar-profile";
 /// The name of the sidecar.
 pub const CONTAINER: &str = "openzro";
 

@@ -89,6 +89,7 @@ async fn w7_an_exposed_service_has_a_resource_that_follows_it_exactly() {
     place.merge_service("web", json!({ "metadata": { "labels": { "any": "thing" } } })).await;
     place.create_service("later", json!({ "openzro.io/expose": "true" })).await;
     place.resource("later", |_| true).await;
+    running.settled().await;
     log.catch_up(&place.client).await.unwrap();
     let entries = log.entries().unwrap();
     let of_namespace =
@@ -159,6 +160,7 @@ async fn w6_a_resource_of_a_person_survives_a_service_of_its_name() {
     place.merge_service("web", json!({ "metadata": { "annotations": { "openzro.io/expose": "true" } } })).await;
     place.create_service("last", json!({ "openzro.io/expose": "true" })).await;
     place.resource("last", |_| true).await;
+    running.settled().await;
     let after = resources.get("web").await.unwrap();
     assert_eq!((after.uid(), after.resource_version()), (made.uid(), made.resource_version()));
     // It is exposed as soon as the name is free.

@@ -5,14 +5,17 @@ use std::{collections::BTreeMap, time::Duration};
 use konverge::{
     Operator, Options,
     kube::{Api, Client, Resource, core::NamespaceResourceScope},
-    runtime::CancellationToken,
+    runtime::{CancellationToken, Metrics},
 };
 use konverge_manage::{api::definitions, settings::Settings};
-use konverge_testkit::{ControlPlane, eventually};
+use konverge_testkit::{ControlPlane, eventually, settled};
 use tokio::{sync::OnceCell, task::JoinHandle};
 
 /// How long anything here may take.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+
+/// A program that has done nothing for so long has settled.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// One control plane for all tests of this binary; it ends with the process.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
@@ -70,21 +73,27 @@ impl Place {
             change(options);
         });
         let manager = operator.assemble(options).await.unwrap();
-        let (stop, checks) = (manager.shutdown(), manager.checks().clone());
+        let (metrics, stop, checks) = (manager.metrics().clone(), manager.shutdown(), manager.checks().clone());
         let ended = tokio::spawn(async move { manager.run().await.map_err(|error| error.to_string()) });
         let ready = eventually(LIMIT, || std::future::ready(checks.ready().passed.then_some(())));
         assert!(ready.await.is_ok(), "{}", checks.ready().text);
-        Running { stop, ended }
+        Running { metrics, stop, ended }
     }
 }
 
 /// A program that runs.
 pub(crate) struct Running {
+    metrics: Metrics,
     stop: CancellationToken,
     ended: JoinHandle<Result<(), String>>,
 }
 
 impl Running {
+    /// Waits until it has nothing left to do. After that, a test can say what it did not do.
+    pub(crate) async fn settled(&self) {
+        settled(QUIET, async || self.metrics.encode().unwrap()).await;
+    }
+
     /// Tells it to stop and waits until it has.
     pub(crate) async fn end(self) {
         self.stop.cancel();

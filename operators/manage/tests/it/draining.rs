@@ -1,15 +1,11 @@
 //! `drain` beside an operator that still runs (W19).
 
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
 
 use konverge_manage::api::v1::{OZGroup, OZGroupSpec};
 use konverge_openzro::Collection;
-use tokio::time::timeout;
 
 use crate::stage::Stage;
-
-/// Longer than a drain takes that waits for nobody.
-const A_MOMENT: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn w19_a_drain_waits_until_the_operator_has_stopped_and_its_objects_stay_released() {
@@ -19,7 +15,10 @@ async fn w19_a_drain_waits_until_the_operator_has_stopped_and_its_objects_stay_r
     stage.create(&groups, &OZGroup::new("devs", OZGroupSpec { name: "Developers".to_owned() })).await;
     stage.says(&groups, "devs", "Ready", "Reconciled").await;
     let mut drain = pin!(stage.drain());
-    assert!(timeout(A_MOMENT, &mut drain).await.is_err(), "it does not wait for the operator");
+    tokio::select! {
+        drained = &mut drain => panic!("it does not wait for the operator: {drained:?}"),
+        () = stage.settled(&operator) => {}
+    }
     assert_eq!(stage.finalizers(&groups, "devs").await, ["openzro.io/group-cleanup"]);
     operator.stop().await;
     drain.await.unwrap();

@@ -11,6 +11,7 @@ use konverge_manage::api::{
 use konverge_openzro::Collection;
 use konverge_testkit::eventually;
 use serde_json::{from_value, json};
+use tokio::time::Instant;
 
 use crate::stage::Stage;
 
@@ -18,6 +19,8 @@ use crate::stage::Stage;
 const MANY: usize = 500;
 /// Longer than so many objects take on a machine that builds at the same time.
 const FOR_MANY: Duration = Duration::from_mins(5);
+/// The requests of four rounds of all lists.
+const ROUNDS: usize = 32;
 
 /// The calls after the first `from`: lists alone, of these paths. Panics on any other call.
 fn lists(stage: &Stage, from: usize) -> Vec<String> {
@@ -61,8 +64,10 @@ async fn w24_five_hundred_objects_at_rest_cost_one_list_for_each_collection_and_
     };
     let before = versions().await;
 
-    let (from, begun) = (stage.front.journal().len(), tokio::time::Instant::now());
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (from, begun) = (stage.front.journal().len(), Instant::now());
+    let is_read_again = |from: usize| stage.front.journal().len() > from + ROUNDS;
+    stage.until("some rounds of lists are read", async || is_read_again(from)).await;
+    stage.settled(&operator).await;
     let at_rest = lists(&stage, from);
     assert!(at_rest.len() <= budget(begun.elapsed()), "{}", at_rest.len());
     let paths: BTreeSet<_> = at_rest.iter().collect();
@@ -70,9 +75,10 @@ async fn w24_five_hundred_objects_at_rest_cost_one_list_for_each_collection_and_
 
     // A restart costs the same.
     operator.stop().await;
-    let (from, begun) = (stage.front.journal().len(), tokio::time::Instant::now());
-    let _operator = stage.start(&[]).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (from, begun) = (stage.front.journal().len(), Instant::now());
+    let operator = stage.start(&[]).await;
+    stage.until("some rounds of lists are read", async || is_read_again(from)).await;
+    stage.settled(&operator).await;
     let of_restart = lists(&stage, from);
     assert!(of_restart.len() <= budget(begun.elapsed()), "{}", of_restart.len());
     assert_eq!(versions().await, before, "an object at rest was written");
@@ -95,18 +101,14 @@ async fn w23_a_status_that_says_the_same_is_not_written_again() {
         let waiting = stage.says(&policies, "waiting", "Reconciling", "WaitingForReference").await.resource_version();
         (ready, stalled, waiting)
     };
-    let read_again = async || {
-        let calls = stage.front.journal().len();
-        stage.until("the lists are read again", async || stage.front.journal().len() > calls + 16).await;
-    };
     versions().await;
-    read_again().await;
+    stage.settled(&operator).await;
     let before = versions().await;
-    read_again().await;
+    stage.settled(&operator).await;
     assert_eq!(versions().await, before);
     // Each start works on every object once.
     operator.stop().await;
-    let _operator = stage.start(&[]).await;
-    read_again().await;
+    let operator = stage.start(&[]).await;
+    stage.settled(&operator).await;
     assert_eq!(versions().await, before);
 }

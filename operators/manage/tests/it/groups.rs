@@ -44,8 +44,7 @@ async fn w5_a_group_follows_its_object_from_creation_to_deletion() {
     let writes = stage.writes();
     operator.stop().await;
     let operator = stage.start(&[]).await;
-    let lists = stage.front.journal().len();
-    stage.until("the lists are read again", async || stage.front.journal().len() > lists + 12).await;
+    stage.settled(&operator).await;
     assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
 
     stage.delete(&groups, "devs").await;

@@ -22,7 +22,7 @@ fn setup_key(name: &str, spec: Value) -> SetupKey {
 #[tokio::test(flavor = "multi_thread")]
 async fn f31_an_id_never_leads_to_another_place() {
     let stage = Stage::set().await;
-    let _operator = stage.start(&[]).await;
+    let operator = stage.start(&[]).await;
     let (resources, groups, keys) = (stage.api::<OZResource>(), stage.api::<Group>(), stage.api::<SetupKey>());
     let theirs = stage.by_hand(&Collection::Groups, json!({ "name": "theirs" })).await;
     let long = "x".repeat(200_000);
@@ -53,8 +53,7 @@ async fn f31_an_id_never_leads_to_another_place() {
     // Others go on.
     stage.create(&groups, &Group::new("fine", GroupSpec { name: "fine".to_owned() })).await;
     stage.says(&groups, "fine", "Ready", "Reconciled").await;
-    let lists = stage.calls().len();
-    stage.until("the lists are read again", async || stage.calls().len() > lists + 16).await;
+    stage.settled(&operator).await;
     for seen in stage.front.journal() {
         let (path, parts) = (seen.path.as_str(), seen.path.split('/').collect::<Vec<_>>());
         assert!(!parts.contains(&"..") && !path.contains('?') && !path.contains('#'), "{path}");
@@ -113,9 +112,8 @@ async fn f31_texts_with_marks_lines_and_much_content_stay_texts() {
     // They are known again: nothing is written at rest or after a restart, and all of them go with their objects.
     let writes = stage.writes();
     operator.stop().await;
-    let _operator = stage.start(&[]).await;
-    let lists = stage.calls().len();
-    stage.until("the lists are read again", async || stage.calls().len() > lists + 16).await;
+    let operator = stage.start(&[]).await;
+    stage.settled(&operator).await;
     are_ready().await;
     assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
     stage.delete(&resources, "db").await;

@@ -1,6 +1,6 @@
 //! `OZPolicy`: standing alone, with resources, with rules, and gone.
 
-use konverge::kube::Api;
+use konverge::kube::{Api, api::ListParams};
 use konverge_manage::api::v1::{OZGroup, OZGroupSpec, OZPolicy, OZPolicySpec, OZResource, OZResourceSpec};
 use konverge_openzro::Collection;
 use serde_json::{Value, from_value, json};
@@ -164,6 +164,40 @@ async fn the_rules_of_a_policy_may_name_groups_by_their_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_resource_whose_policy_cannot_be_generated_is_refused_before_anything_is_written() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--allow-automatic-policy-creation"]).await;
+    let (policies, resources) = (Api::<OZPolicy>::all(stage.client.clone()), stage.api::<OZResource>());
+    // The name that the generated policy would have.
+    let taken = format!("web-{}-taken", stage.namespace);
+    stage.create(&policies, &policy(&taken, json!({ "name": "by hand", "sourceGroups": ["All"] }))).await;
+    stage.says(&policies, &taken, "Reconciling", "Incomplete").await;
+    let network = stage.by_hand(&Collection::Networks, json!({ "name": "n", "description": "" })).await;
+    let resource = |name: &str, sources: &[&str]| {
+        let spec = json!({ "name": name, "networkID": network, "address": "10.0.0.1", "groups": [name], "policyName": "web",
+            "policySourceGroups": sources, "tcpPorts": [80] });
+        OZResource::new(name, from_value::<OZResourceSpec>(spec).unwrap())
+    };
+    for (name, sources, reason, expected) in [
+        ("unsourced", [].as_slice(), "InvalidSpec", "none can be generated without spec.policySourceGroups".to_owned()),
+        ("taken", &["All"], "NotOurs", format!("OZPolicy {taken} exists and was not generated for this resource")),
+    ] {
+        stage.create(&resources, &resource(name, sources)).await;
+        let refused = stage.says(&resources, name, "Stalled", reason).await.status.unwrap();
+        let message = &refused.standard.conditions.get("Stalled").unwrap().message;
+        assert!(message.contains(&expected), "{message}");
+        assert!(stage.finalizers(&resources, name).await.is_empty());
+    }
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+    assert!(stage.api::<OZGroup>().list(&ListParams::default()).await.unwrap().items.is_empty());
+
+    // With source groups, the first one gets its policy.
+    stage.patch(&resources, "unsourced", json!({ "spec": { "policySourceGroups": ["All"] } })).await;
+    stage.says(&resources, "unsourced", "Ready", "Reconciled").await;
+    stage.says(&policies, &format!("web-{}-unsourced", stage.namespace), "Ready", "Reconciled").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rule_can_lead_to_one_resource() {
     let stage = Stage::set().await;
     let operator = stage.start(&[]).await;
@@ -196,9 +230,8 @@ async fn a_rule_can_lead_to_one_resource() {
     assert_eq!(rule_of(&on_server[&name])["destinationResource"]["id"], json!(resource));
     let writes = stage.writes();
     operator.stop().await;
-    let _operator = stage.start(&[]).await;
-    let calls = stage.calls().len();
-    stage.until("the lists are read again", async || stage.calls().len() > calls + 16).await;
+    let operator = stage.start(&[]).await;
+    stage.settled(&operator).await;
     assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
 
     // Drift is corrected: a person leads the policy to another resource.
@@ -218,6 +251,7 @@ async fn a_rule_can_lead_to_one_resource() {
     stage.delete(&resources, "bastion").await;
     stage.gone(&resources, "bastion").await;
     stage.says(&policies, "p", "Reconciling", "WaitingForReference").await;
+    stage.settled(&operator).await;
     let after = stage.on_server(&Collection::Policies).await;
     assert_eq!(rule_of(&after[&name])["destinationResource"]["id"], json!(resource));
 

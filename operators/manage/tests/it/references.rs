@@ -16,7 +16,7 @@ use konverge_openzro::Collection;
 use konverge_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Running, Stage};
 
 /// Longer than so many objects take on a machine that builds at the same time.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -54,7 +54,7 @@ async fn until(api: &Api<DynamicObject>, name: &str, what: &str, fits: impl Fn(O
 }
 
 /// Waits until two rounds of lists write neither on the server nor on an object. States that follow each other for ever never pass.
-async fn at_rest(stage: &Stage) -> BTreeMap<String, String> {
+async fn at_rest(stage: &Stage, operator: &Running) -> BTreeMap<String, String> {
     let kinds = [
         kind::<OZGroup>(),
         kind::<OZPolicy>(),
@@ -78,8 +78,8 @@ async fn at_rest(stage: &Stage) -> BTreeMap<String, String> {
         versions
     };
     let rest = eventually(LIMIT, async || {
-        let (before, writes, calls) = (versions().await, stage.writes(), stage.calls().len());
-        stage.until("the lists are read again", async || stage.calls().len() > calls + 16).await;
+        let (before, writes) = (versions().await, stage.writes());
+        stage.settled(operator).await;
         (versions().await == before && stage.writes() == writes).then_some(before)
     });
     rest.await.unwrap_or_else(|_| panic!("there is no rest; the calls: {:#?}", stage.calls()))
@@ -211,7 +211,7 @@ async fn views(stage: &Stage, namespaces: &[String]) -> Vec<Value> {
 async fn f30_references_in_a_circle_end_in_one_state_whatever_the_order_of_creation_and_deletion() {
     let stage = Stage::set().await;
     let arguments = ["--cluster-name=prod", "--namespaced-networks", "--allow-automatic-policy-creation"];
-    let _operator = stage.start(&arguments).await;
+    let operator = stage.start(&arguments).await;
     let orders = orders(&Part::ALL);
     let mut namespaces = Vec::new();
     for _ in &orders {
@@ -237,7 +237,7 @@ async fn f30_references_in_a_circle_end_in_one_state_whatever_the_order_of_creat
         }
     });
     join_all(created).await;
-    at_rest(&stage).await;
+    at_rest(&stage, &operator).await;
     let expected = json!({
         "groups": [r#""prod-NS""#, r#""servers NS""#],
         "policies": [r#"["access NS in NS/db",["\"servers NS\""],"db NS"]"#],
@@ -336,10 +336,10 @@ async fn f30_a_reference_to_nothing_is_named_stays_as_it_is_and_heals() {
     create(&groups, &kind::<Group>(), fine, json!({ "name": "fine" })).await;
     let is_ready = |object: Option<&DynamicObject>| object.is_some_and(|object| says(object, "Ready").is_some());
     until(&groups, fine, "ready", is_ready).await;
-    let before = at_rest(&stage).await;
+    let before = at_rest(&stage, &operator).await;
     operator.stop().await;
-    let _operator = stage.start(&["--cluster-name=prod"]).await;
-    assert_eq!(at_rest(&stage).await, before);
+    let operator = stage.start(&["--cluster-name=prod"]).await;
+    assert_eq!(at_rest(&stage, &operator).await, before);
 
     // Each is as it should be once the missing one exists, in another namespace, too.
     stage.by_hand(&Collection::Groups, json!({ "name": "nobody" })).await;
@@ -396,10 +396,10 @@ async fn f30_of_two_objects_that_want_one_item_the_first_keeps_it_until_it_goes(
         create(&api, kind, "second", spec.clone()).await;
         until(&api, "second", "refused", is_refused).await;
     }
-    let before = at_rest(&stage).await;
+    let before = at_rest(&stage, &operator).await;
     operator.stop().await;
-    let _operator = stage.start(&[]).await;
-    assert_eq!(at_rest(&stage).await, before, "the first keeps it, also after a restart");
+    let operator = stage.start(&[]).await;
+    assert_eq!(at_rest(&stage, &operator).await, before, "the first keeps it, also after a restart");
     for (kind, _, collection) in &kinds {
         let api = api(&stage, kind, &stage.namespace);
         let id = stage.on_server(collection).await["one"]["id"].clone();

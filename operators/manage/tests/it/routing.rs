@@ -144,7 +144,7 @@ async fn w8_w20_networks_and_resources_of_others_survive() {
 #[tokio::test(flavor = "multi_thread")]
 async fn w4_w16_a_network_that_vanished_is_made_anew_and_its_resources_follow() {
     let stage = Stage::set().await;
-    let _operator = stage.start(&["--cluster-name=prod", "--allow-automatic-policy-creation"]).await;
+    let operator = stage.start(&["--cluster-name=prod", "--allow-automatic-policy-creation"]).await;
     let (peers, resources) = (stage.api::<OZRoutingPeer>(), stage.api::<OZResource>());
     stage.create(&peers, &peer("router", json!({ "exemptFromAdmission": false }))).await;
     let before =
@@ -161,8 +161,7 @@ async fn w4_w16_a_network_that_vanished_is_made_anew_and_its_resources_follow() 
     let policies = Api::<OZPolicy>::all(stage.client.clone());
     stage.says(&policies, &generated, "Ready", "Reconciled").await;
     let writes = stage.writes();
-    let lists = stage.front.journal().len();
-    stage.until("the lists are read again", async || stage.front.journal().len() > lists + 16).await;
+    stage.settled(&operator).await;
     assert_eq!(stage.writes(), writes, "an address in another form is no difference: {:#?}", stage.calls());
 
     stage.dashboard.delete(&Collection::Networks.place(before.clone())).await.unwrap();
@@ -301,7 +300,7 @@ async fn addresses(stage: &Stage) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_routes_of_a_routing_peer_are_resources_that_follow_its_spec() {
     let stage = Stage::set().await;
-    let _operator = stage.start(&["--cluster-name=prod"]).await;
+    let operator = stage.start(&["--cluster-name=prod"]).await;
     let peers = stage.api::<OZRoutingPeer>();
     let spec = json!({ "exemptFromAdmission": false, "routes": ["10.0.0.0/8", "192.168.1.1"] });
     stage.create(&peers, &peer("router", spec)).await;
@@ -324,8 +323,7 @@ async fn the_routes_of_a_routing_peer_are_resources_that_follow_its_spec() {
     let one: BTreeSet<String> = ["10.1.0.0/16".to_owned()].into();
     assert_eq!(addresses(&stage).await, one);
     let writes = stage.writes();
-    let lists = stage.front.journal().len();
-    stage.until("the lists are read again", async || stage.front.journal().len() > lists + 16).await;
+    stage.settled(&operator).await;
     assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
 
     stage.delete(&peers, "router").await;

@@ -11,18 +11,26 @@ use konverge::{
         api::{DeleteParams, Patch, PatchParams, PostParams},
         core::{NamespaceResourceScope, object::HasStatus},
     },
-    runtime::checks::Checks,
+    runtime::{Metrics as EngineMetrics, checks::Checks},
 };
 use konverge_core::SecretValue;
 use konverge_manage::{config::Config, metrics::Metrics, program};
 use konverge_openzro::{Collection, Credential, OpenZro, OpenZroConfig};
 use konverge_openzro_testing::Double;
-use konverge_testkit::{AuditLog, ControlPlane, InstalledOperator, Options, client_for, events_about, eventually};
+use konverge_testkit::{
+    AuditLog, ControlPlane, InstalledOperator, Options, client_for, events_about, eventually, settled,
+};
 use konverge_testkit_stores::{HttpFront, OpenZroServer};
 use serde_json::Value;
 
 /// How long a test waits for what takes milliseconds on a machine at rest.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+
+/// The requests of two rounds of all lists.
+const TWO_ROUNDS: usize = 16;
+
+/// An operator that has done nothing for so long since it read the lists has settled.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// An account of openZro: that of one test, or of several clusters.
 #[derive(Clone)]
@@ -75,6 +83,7 @@ pub(crate) struct Stage {
 
 /// A running operator. Dropping it stops it.
 pub(crate) struct Running {
+    metrics: EngineMetrics,
     stop: konverge::CancellationToken,
     ended: Option<tokio::task::JoinHandle<()>>,
 }
@@ -173,9 +182,16 @@ impl Stage {
     pub(crate) async fn begin(&self, arguments: &[&str]) -> (Running, Checks) {
         let (operator, options, client) = self.operator(arguments).await;
         let manager = operator.assemble_with(client, options).await.unwrap();
-        let (stop, checks) = (manager.shutdown(), manager.checks().clone());
+        let (metrics, stop, checks) = (manager.metrics().clone(), manager.shutdown(), manager.checks().clone());
         let ended = tokio::spawn(async move { manager.run().await.unwrap() });
-        (Running { stop, ended: Some(ended) }, checks)
+        (Running { metrics, stop, ended: Some(ended) }, checks)
+    }
+
+    /// Waits until the operator has read each list again, and then has nothing left to do. After that, a test can say what it did not do.
+    pub(crate) async fn settled(&self, operator: &Running) {
+        let calls = self.front.journal().len();
+        self.until("the lists are read again", async || self.front.journal().len() > calls + TWO_ROUNDS).await;
+        settled(QUIET, async || operator.metrics.encode().unwrap()).await;
     }
 
     /// Applies a manifest.

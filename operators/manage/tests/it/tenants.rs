@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use konverge::{Status, kube::Api};
+use konverge::{
+    Status,
+    kube::{Api, api::ListParams},
+};
 use konverge_manage::api::{
     v1::{OZGroup, OZGroupSpec, OZPolicy, OZPolicySpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
     v1alpha1::{Group, GroupSpec, NetworkResource, NetworkResourceSpec, SetupKey, SetupKeySpec},
@@ -155,6 +158,44 @@ async fn references_to_another_account_are_refused_and_block_nothing_there() {
     stage.patch(&policies, "p", annotation).await;
     stage.says(&policies, "p", "Ready", "Reconciled").await;
     assert!(names(&account, &Collection::Policies).await.contains("p r"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_whose_policy_is_for_another_account_is_refused_before_anything_is_written() {
+    let stage = Stage::set().await;
+    let (token, account) = stage.other_account().await;
+    let tenant = stage.other_namespace().await;
+    let flag = format!("--account={tenant}={}", stage.write_token(&token));
+    let _operator = stage.start(&[&flag]).await;
+    let policies = Api::<OZPolicy>::all(stage.client.clone());
+    let spec = json!({ "name": "db", "sourceGroups": ["All"] });
+    stage.create(&policies, &OZPolicy::new("db", serde_json::from_value::<OZPolicySpec>(spec).unwrap())).await;
+    stage.says(&policies, "db", "Reconciling", "Incomplete").await;
+
+    let network = json!({ "name": "n", "description": "" }).as_object().unwrap().clone();
+    let network = account.create(&Collection::Networks, &network).await.unwrap().object.id().to_owned();
+    let resources = Api::<OZResource>::namespaced(stage.client.clone(), &tenant);
+    let spec = json!({ "name": "db", "networkID": network, "address": "10.9.0.1", "groups": ["Databases"],
+        "policyName": "db", "tcpPorts": [5432] });
+    let resource = OZResource::new("db", serde_json::from_value::<OZResourceSpec>(spec).unwrap());
+    stage.create(&resources, &resource).await;
+    let refused = stage.says(&resources, "db", "Stalled", "InvalidSpec").await.status.unwrap();
+    let expected = format!(
+        "OZPolicy db is for another account; name a policy whose annotation konverge.dev/account is {tenant:?}"
+    );
+    assert!(message(&refused.standard).contains(&expected), "{}", message(&refused.standard));
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+    assert!(stage.finalizers(&resources, "db").await.is_empty());
+    let groups = Api::<OZGroup>::namespaced(stage.client.clone(), &tenant);
+    assert!(groups.list(&ListParams::default()).await.unwrap().items.is_empty());
+
+    // The policy gets the account of the tenant, and everything is made.
+    let annotation = json!({ "metadata": { "annotations": { "konverge.dev/account": tenant } } });
+    stage.patch(&policies, "db", annotation).await;
+    stage.says(&resources, "db", "Ready", "Reconciled").await;
+    stage.says(&policies, "db", "Ready", "Reconciled").await;
+    assert_eq!(names(&account, &Collection::Groups).await, set(["All", "Databases"]));
+    assert_eq!(names(&account, &Collection::Policies).await, set(["db TCP"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use konverge::kube::ResourceExt;
 
 use crate::{
+    annotations::GENERATED_BY,
     api::v1::{OZPolicy, OZPolicyRule, OZPolicySpec, OZPolicyStatus, OZResource, OZResourceSpec},
     control::short_digest,
     remote::Ports,
@@ -13,8 +14,6 @@ use crate::{
 
 /// The protocols of the flat form. The original has one policy on the server for each.
 const PROTOCOLS: [&str; 2] = ["tcp", "udp"];
-/// Annotation of a policy that was generated for a resource: its namespace and name.
-pub(in crate::control) const GENERATED_BY: &str = "openzro.io/generated-by";
 
 /// One policy that the server should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,7 +281,7 @@ pub(super) fn forget_id(status: &mut OZPolicyStatus, part: &str) {
 }
 
 /// All parts that may exist on the server: those of the record, and those whose ids are in the status.
-pub(super) fn former_parts(policy: &OZPolicy, recorded: Vec<String>) -> BTreeSet<String> {
+pub(super) fn existing_parts(policy: &OZPolicy, recorded: Vec<String>) -> BTreeSet<String> {
     let status = policy.status.as_ref();
     let flat = PROTOCOLS.into_iter().filter(|part| id(policy, part).is_some()).map(str::to_owned);
     let rules = status.into_iter().flat_map(|status| status.rule_policy_ids.keys()).map(|name| rule_part(name));
@@ -472,7 +471,7 @@ mod tests {
         policy.status = Some(status);
         let rule = rule_part("web in");
         let expected = ["tcp".to_owned(), "udp".to_owned(), rule.clone()].into();
-        assert_eq!(former_parts(&policy, vec!["udp".to_owned()]), expected);
+        assert_eq!(existing_parts(&policy, vec!["udp".to_owned()]), expected);
         assert_eq!((id(&policy, &rule), id(&policy, "udp")), (Some("r".to_owned()), None));
         let status = policy.status.as_mut().unwrap();
         forget_id(status, &rule);

@@ -11,10 +11,10 @@ use konverge::{
 };
 
 use crate::{
-    annotations::ACCOUNT,
+    annotations::{ACCOUNT, GENERATED_BY},
     api::v1::{OZPolicy, OZPolicySpec, OZResource},
-    control::policy::{GENERATED_BY, generated_name, requested_policies, scope_of},
-    reasons::Why,
+    control::policy::{generated_name, requested_policies, scope_of},
+    reasons,
     settings::Settings,
 };
 
@@ -47,24 +47,34 @@ fn generated(resource: &OZResource, requested: &str, settings: &Settings) -> OZP
     policy
 }
 
-/// Makes the policies exist that the resource names and that nobody has written, if the operator may. Returns the generated ones by the requested name.
-pub(super) async fn ensure(
-    context: &Context<OZResource>,
+/// A policy to generate for a resource.
+pub(super) struct Generated {
+    /// Its name in the spec of the resource.
+    requested: String,
+    desired: OZPolicy,
+    /// The object as the watch shows it, if it exists.
+    observed: Option<Arc<OZPolicy>>,
+}
+
+/// Returns the policies to generate for a resource: those that it names and that nobody has written, if the operator may. Pure. Refuses a resource that
+/// names a policy of another account, and one whose policies cannot be generated.
+pub(super) fn plan(
+    resource: &OZResource,
+    policies: &[Arc<OZPolicy>],
     settings: &Settings,
-) -> Result<BTreeMap<String, String>, Error> {
-    let resource = Arc::clone(context.object());
-    let policies = context.watched::<OZPolicy>()?;
-    let mut mapping = BTreeMap::new();
+) -> Result<Vec<Generated>, Error> {
+    let (namespace, name) = (resource.namespace().unwrap_or_default(), resource.name_any());
+    let scope = settings.scope(Some(&namespace));
+    let find = |name: &str| policies.iter().find(|policy| policy.metadata.name.as_deref() == Some(name));
+    let mut planned = Vec::new();
     for requested in requested_policies(&resource.spec) {
-        let by_name = |name: &str| policies.get(&ObjectKey { namespace: None, name: name.to_owned() });
-        let scope = settings.scope(resource.metadata.namespace.as_deref());
-        match (by_name(&requested), settings.creates_policies) {
-            (Some(policy), _) if scope_of(&policy) == scope => continue,
+        match (find(&requested), settings.creates_policies) {
+            (Some(policy), _) if scope_of(policy) == scope => continue,
             (Some(_), false) => {
                 let message = format!(
                     "OZPolicy {requested} is for another account; name a policy whose annotation {ACCOUNT} is {scope:?}"
                 );
-                return Err(Error::permanent(Why::InvalidSpec, message));
+                return Err(Error::permanent(reasons::INVALID_SPEC, message));
             }
             (None, false) => continue,
             (_, true) => {}
@@ -73,18 +83,32 @@ pub(super) async fn ensure(
             let message = format!(
                 "this account has no OZPolicy {requested}, and none can be generated without spec.policySourceGroups; give source groups, or create it"
             );
-            return Err(Error::permanent(Why::InvalidSpec, message));
+            return Err(Error::permanent(reasons::INVALID_SPEC, message));
         }
-        let wanted = generated(&resource, &requested, settings);
-        let observed = by_name(&wanted.name_any());
+        let observed = find(&generated_name(&requested, &namespace, &name)).cloned();
         if let Some(observed) = &observed
-            && observed.annotations().get(GENERATED_BY) != Some(&full_name(&resource))
+            && observed.annotations().get(GENERATED_BY) != Some(&full_name(resource))
         {
-            let message = format!("OZPolicy {} exists and was not generated for this resource", wanted.name_any());
-            return Err(Error::refused(Why::NotOurs, message));
+            let message = format!("OZPolicy {} exists and was not generated for this resource", observed.name_any());
+            return Err(Error::refused(reasons::NOT_OURS, message));
         }
-        mapping.insert(requested, wanted.name_any());
-        let _ = context.applier().apply(&wanted, observed.as_deref()).await?;
+        planned.push(Generated { desired: generated(resource, &requested, settings), observed, requested });
+    }
+    Ok(planned)
+}
+
+/// Writes the planned policies, and deletes the other generated ones. Returns their names by the requested names.
+pub(super) async fn ensure(
+    context: &Context<OZResource>,
+    planned: Vec<Generated>,
+) -> Result<BTreeMap<String, String>, Error> {
+    let mut mapping = BTreeMap::new();
+    for Generated { requested, desired, observed } in planned {
+        let _ = match &observed {
+            Some(observed) => context.applier().apply(&desired, Some(&**observed)).await?,
+            None => context.applier().create(&desired).await?,
+        };
+        mapping.insert(requested, desired.name_any());
     }
     let kept: Vec<_> = mapping.values().cloned().collect();
     delete_generated(context, &kept).await?;
@@ -116,4 +140,54 @@ pub(super) fn users(policy: &OZPolicy, resources: &[Arc<OZResource>]) -> Vec<Obj
     let is_user =
         |resource: &&Arc<OZResource>| full_name(resource) == by || requested_policies(&resource.spec).contains(&name);
     resources.iter().filter(is_user).filter_map(|resource| ObjectKey::of(&**resource)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use konverge_core::error::Classify;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn policies_are_generated_or_refused_before_anything_is_written() {
+        let policy = |name: &str, annotation: &str, value: &str| {
+            let mut policy = OZPolicy::new(name, OZPolicySpec::default());
+            policy.metadata.annotations = Some([(annotation.to_owned(), value.to_owned())].into());
+            Arc::new(policy)
+        };
+        let theirs = || policy("web", ACCOUNT, "shop");
+        let others = || policy("web", ACCOUNT, "other");
+        let by_hand = || policy("web-shop-db", GENERATED_BY, "shop/another");
+        let ours = || policy("web-shop-db", GENERATED_BY, "shop/db");
+        let cases = [
+            (false, vec![], vec![], Ok("")),
+            (false, vec![theirs()], vec![], Ok("")),
+            (false, vec![others()], vec![], Err("InvalidSpec")),
+            (true, vec![theirs()], vec![], Ok("")),
+            (true, vec![], vec![], Err("InvalidSpec")),
+            (true, vec![], vec!["All"], Ok("creates web-shop-db")),
+            (true, vec![others()], vec!["All"], Ok("creates web-shop-db")),
+            (true, vec![by_hand()], vec!["All"], Err("NotOurs")),
+            (true, vec![ours()], vec!["All"], Ok("applies web-shop-db")),
+        ];
+        for (number, (creates_policies, policies, sources, expected)) in cases.into_iter().enumerate() {
+            let accounts = [("shop".to_owned(), String::new()), ("other".to_owned(), String::new())].into();
+            let settings = Settings { creates_policies, accounts, ..Settings::default() };
+            let spec =
+                json!({ "name": "db", "address": "10.0.0.1", "policyName": "web", "policySourceGroups": sources });
+            let mut resource = OZResource::new("db", serde_json::from_value(spec).unwrap());
+            resource.metadata.namespace = Some("shop".to_owned());
+            let planned = plan(&resource, &policies, &settings).map_err(|error| error.reason());
+            let planned = planned.map(|planned| {
+                let acts = planned.iter().map(|policy| {
+                    let act = if policy.observed.is_some() { "applies" } else { "creates" };
+                    assert_eq!((policy.requested.as_str(), scope_of(&policy.desired).as_str()), ("web", "shop"));
+                    format!("{act} {}", policy.desired.name_any())
+                });
+                acts.collect::<Vec<_>>().join(", ")
+            });
+            assert_eq!(planned.as_deref().map_err(|reason| *reason), expected, "case {number}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use konverge::{
     prelude::{Context, Error, ObjectKey},
 };
 
-use crate::{annotations, reasons::Why};
+use crate::{annotations, reasons};
 
 /// Makes a child of the object as desired, and returns it as the cache showed it before; `None` if it was not there. Sends nothing if it is in sync. An
 /// object of that name that does not belong to the owner is left alone.
@@ -25,7 +25,7 @@ where
     {
         let kind = C::kind(&());
         let message = format!("{kind} {key} exists and does not belong to this object; delete or rename it");
-        return Err(Error::refused(Why::NotOurs, message));
+        return Err(Error::refused(reasons::NOT_OURS, message));
     }
     let applied = context.applier().apply(desired, observed.as_deref()).await?;
     tracing::trace!(outcome = ?applied.outcome, "applied a child");

@@ -7,7 +7,7 @@ use konverge::{
 };
 use konverge_core::error::Classify;
 
-use crate::remote::Groups;
+use crate::{reasons, remote::Groups};
 
 /// Puts the group into the setting of the account, or takes it out. A dry run only says so.
 pub(super) async fn set<K: Object>(
@@ -39,7 +39,7 @@ pub(super) async fn withdraw<K: Object>(
     group: &str,
 ) -> Result<(), Error> {
     match set(context, groups, scope, group, false).await {
-        Err(error) if error.reason() == "PermissionDenied" => {
+        Err(error) if error.reason() == reasons::PERMISSION_DENIED => {
             tracing::warn!(group, "the token may not take the group out of the settings of the account: {error}");
             Ok(())
         }

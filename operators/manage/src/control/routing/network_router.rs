@@ -7,7 +7,7 @@ use konverge::{
     Watch,
     apply::Owner,
     kube::{ResourceExt, api::ObjectMeta},
-    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
+    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reason, Reconcile},
     remote::{Adoption, Binding, DeletionPolicy, Interest},
 };
 use konverge_core::names::few;
@@ -21,7 +21,7 @@ use crate::{
     api::v1alpha1::{Group, GroupReference, GroupSpec, NetworkResource, NetworkRouter, SetupKey, SetupKeySpec},
     collections::Collections,
     control::{pause::LOOK_AGAIN, short_digest},
-    reasons::Why,
+    reasons,
     remote::{DesiredNetwork, DesiredRouter},
     settings::Settings,
 };
@@ -164,24 +164,24 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
 
         let binding = network(&router, &self.settings);
         let desired = DesiredNetwork { name: binding.name.clone() };
-        let standing = context.remote(&self.collections.networks).apply(&binding, &desired).await?;
-        let network = standing.item.id().to_owned();
+        let applied = context.remote(&self.collections.networks).apply(&binding, &desired).await?;
+        let network = applied.item.id().to_owned();
         context.status(|status| status.network_id = Some(network.clone()));
 
         let group = match self.children(&router, &context, &network).await? {
             Ok(group) => group,
             Err(waits) => {
-                context.progressing(Why::Dependency, waits);
+                context.progressing(Reason::new(reasons::DEPENDENCY), waits);
                 return Ok(Action::After(LOOK_AGAIN));
             }
         };
         let binding = item(&router, &group, &self.settings);
         let desired = DesiredRouter { network, group };
-        let standing = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
-        context.status(|status| status.routing_peer_id = Some(standing.item.id().to_owned()));
+        let applied = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
+        context.status(|status| status.routing_peer_id = Some(applied.item.id().to_owned()));
 
         if let Some(waits) = workload::apply(&context, &workload, &pods).await? {
-            context.progressing(Why::WaitingForPods, waits);
+            context.progressing(Reason::new(reasons::WAITING_FOR_PODS), waits);
         }
         Ok(Action::Done)
     }
@@ -201,7 +201,7 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
             .collect();
         if !users.is_empty() {
             let message = format!("the network {name} is in use by NetworkResource {}", few(users));
-            return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
+            return Ok(Cleanup::pending(LOOK_AGAIN, Reason::new(reasons::IN_USE), message));
         }
         let network = network(&router, &self.settings);
         let key = ObjectKey { namespace: router.namespace(), name: child_name(&router) };
@@ -235,7 +235,6 @@ pub fn network_router(
     let (of_networks, of_routers) = (Arc::clone(settings), Arc::clone(settings));
     Controller::new(NetworkRouterReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
-        .reasons::<Why>()
         .access(|access| {
             access.to::<Group>(&(), &["create", "patch"]);
             access.to::<SetupKey>(&(), &["create", "patch"]);

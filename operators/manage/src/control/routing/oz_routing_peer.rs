@@ -7,7 +7,7 @@ use konverge::{
     Watch,
     apply::Owner,
     kube::{ResourceExt, api::ObjectMeta},
-    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
+    prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reason, Reconcile},
     remote::{Adoption, Binding, DeletionPolicy, Interest, Remotes},
 };
 use konverge_core::{error::Classify, names::few};
@@ -17,7 +17,7 @@ use super::{
     workload::{self, Wishes, Workload},
 };
 use crate::{
-    annotations,
+    annotations::{self, FORMER_NETWORKS},
     api::v1::{OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
     collections::Collections,
     control::{
@@ -26,15 +26,15 @@ use crate::{
         setup_key::{self, Place},
         short_digest,
     },
-    reasons::Why,
-    remote::{DesiredNetwork, DesiredResource, DesiredRouter, DesiredSetupKey, FORMER_DESCRIPTION, Groups, canonical},
+    reasons,
+    remote::{
+        DesiredNetwork, DesiredResource, DesiredRouter, DesiredSetupKey, Groups, ORIGINAL_DESCRIPTION, canonical,
+    },
     settings::Settings,
 };
 
 /// The finalizer, which is the original's.
 const FINALIZER: &str = "openzro.io/cleanup";
-/// Annotation: the ids of networks that the object had before, separated by commas. Resources that name one of them follow to the current one.
-const FORMER_NETWORKS: &str = "konverge.dev/former-networks";
 
 /// Keeps `OZRoutingPeer`s.
 pub struct OzRoutingPeerReconciler {
@@ -200,9 +200,9 @@ impl OzRoutingPeerReconciler {
         let binding = network(peer, &self.settings);
         let desired = DesiredNetwork { name: binding.name.clone() };
         let id = match context.remote(&self.collections.networks).apply(&binding, &desired).await {
-            Ok(standing) => standing.item.id().to_owned(),
+            Ok(applied) => applied.item.id().to_owned(),
             // Another object stands for the network. If it is a routing peer of the same network, the pods of this one route there, too.
-            Err(error) if ["Claimed", "NotOurs"].contains(&error.reason()) => {
+            Err(error) if [reasons::CLAIMED, reasons::NOT_OURS].contains(&error.reason()) => {
                 let shared = shared_network(peer, &context.store().list(), &self.settings);
                 shared.ok_or(error)?
             }
@@ -267,8 +267,8 @@ impl OzRoutingPeerReconciler {
             let binding = route_binding(&peer, route, &self.settings);
             let desired = desired_route(&binding, route, network, group);
             match remote.apply(&binding, &desired).await {
-                Ok(standing) => context.status(|status| {
-                    status.route_resource_ids.insert(route.clone(), standing.item.id().to_owned());
+                Ok(applied) => context.status(|status| {
+                    status.route_resource_ids.insert(route.clone(), applied.item.id().to_owned());
                 }),
                 Err(error) => drop(first_error.get_or_insert(error)),
             }
@@ -277,7 +277,7 @@ impl OzRoutingPeerReconciler {
         for part in route_parts(&peer, remote.parts().await?).difference(&wanted) {
             let withdrawn = remote.withdraw(&part_binding(&peer, part, &self.settings)).await?;
             if let Cleanup::Pending { after, message, .. } = withdrawn {
-                return Err(Error::after(after, Why::InUse, message));
+                return Err(Error::after(after, reasons::IN_USE, message));
             }
             context.status(|status| status.route_resource_ids.retain(|route, _| route_part(route) != *part));
         }
@@ -319,14 +319,14 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
 
         let network = self.network(&peer, &context).await?;
         let Some(group) = self.group(&peer, &context).await? else {
-            context.progressing(Why::Dependency, waits_for_group(&peer));
+            context.progressing(Reason::new(reasons::DEPENDENCY), waits_for_group(&peer));
             return Ok(Action::After(LOOK_AGAIN));
         };
         self.setup_key(&peer, &context, &group, &place).await?;
         let binding = router(&peer, &group, &self.settings);
         let desired = DesiredRouter { network: network.clone(), group: group.clone() };
-        let standing = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
-        context.status(|status| status.router_id = Some(standing.item.id().to_owned()));
+        let applied = context.remote(&self.collections.routers).apply(&binding, &desired).await?;
+        context.status(|status| status.router_id = Some(applied.item.id().to_owned()));
         let routes = self.routes(&context, &routes, &network, &group).await;
         let waits = workload::apply(&context, &workload, &pods).await?;
 
@@ -336,7 +336,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         exemption::set(&context, groups, &scope, &group, is_exempt).await?;
         routes?;
         if let Some(waits) = waits {
-            context.progressing(Why::WaitingForPods, waits);
+            context.progressing(Reason::new(reasons::WAITING_FOR_PODS), waits);
         }
         Ok(Action::After(setup_key::SECRET_CHECK))
     }
@@ -367,7 +367,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         let users: Vec<_> = resources.iter().filter(keeps).filter_map(|user| ObjectKey::of(&**user)).collect();
         if !users.is_empty() {
             let message = format!("the network {} is in use by OZResource {}", network.name, few(users));
-            return Ok(Cleanup::pending(LOOK_AGAIN, Why::InUse, message));
+            return Ok(Cleanup::pending(LOOK_AGAIN, Reason::new(reasons::IN_USE), message));
         }
         let of_routes = self.finalize_routes(&context).await?;
         if of_routes != Cleanup::Done {
@@ -423,7 +423,7 @@ fn desired_route(binding: &Binding, route: &str, network: &str, group: &str) -> 
     DesiredResource {
         network: network.to_owned(),
         name: binding.name.clone(),
-        description: FORMER_DESCRIPTION.to_owned(),
+        description: ORIGINAL_DESCRIPTION.to_owned(),
         address: route.to_owned(),
         groups: [group.to_owned()].into(),
     }
@@ -457,7 +457,7 @@ pub(crate) async fn plan(
     let key = match (&group, is_going) {
         (_, true) => None,
         (Some(group), false) => Some(desired_key(peer, group, local, &collections.groups, settings).await?),
-        (None, false) => return Err(Error::after(LOOK_AGAIN, Why::Dependency, waits_for_group(peer))),
+        (None, false) => return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, waits_for_group(peer))),
     };
     let keys = setup_key::planned(setup_key(peer, settings), key, &collections.setup_keys, recorded_keys).await?;
     let group = group.unwrap_or_default();
@@ -491,7 +491,7 @@ fn routes(spec: &OZRoutingPeerSpec) -> Result<BTreeSet<String>, String> {
 }
 
 fn valid_routes(spec: &OZRoutingPeerSpec) -> Result<BTreeSet<String>, Error> {
-    routes(spec).map_err(|why| Error::permanent(Why::InvalidSpec, why))
+    routes(spec).map_err(|why| Error::permanent(reasons::INVALID_SPEC, why))
 }
 
 fn waits_for_group(peer: &OZRoutingPeer) -> String {
@@ -538,7 +538,6 @@ pub fn oz_routing_peer(
         [0; 7].map(|_| Arc::clone(settings));
     Controller::new(OzRoutingPeerReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
-        .reasons::<Why>()
         .access(setup_key::declare)
         .access(|access| {
             access.to::<OZGroup>(&(), &["create", "patch"]);
@@ -604,11 +603,8 @@ mod tests {
             cluster_dns: "svc.cluster.local".to_owned(),
             management_url: "https://openzro.example.com".to_owned(),
             client_image: "client:1".to_owned(),
-            default_labels: std::collections::BTreeMap::new(),
-            creates_policies: false,
-            deletes_adopted: false,
-            accounts: std::collections::BTreeMap::new(),
             namespace: "openzro".to_owned(),
+            ..Settings::default()
         }
     }
 

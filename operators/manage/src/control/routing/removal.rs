@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use konverge::{
     Object,
     apply::Writable,
-    prelude::{Cleanup, Context, Error},
+    prelude::{Cleanup, Context, Error, Reason},
     remote::{Binding, Step},
 };
 
-use crate::{annotations, collections::Collections, control::pause::LOOK_AGAIN, reasons::Why};
+use crate::{annotations, collections::Collections, control::pause::LOOK_AGAIN, reasons};
 
 /// Waits while others have resources or routers in the network that an object is about to delete. Its own router is no reason to wait: `router` is its
 /// binding, and `group` the id of the group of its peers.
@@ -53,7 +53,7 @@ fn waits_for(network: &str, resources: usize, routers: usize) -> Option<Cleanup>
             inside.join(" and "),
             annotations::DELETION
         );
-        Cleanup::pending(LOOK_AGAIN, Why::InUse, message)
+        Cleanup::pending(LOOK_AGAIN, Reason::new(reasons::IN_USE), message)
     })
 }
 

@@ -13,7 +13,7 @@ use konverge::{
 use serde_json::{Value, json};
 
 use super::{children, merge::merge};
-use crate::{reasons::Why, settings::Settings};
+use crate::{reasons, settings::Settings};
 
 /// The default number of pods.
 pub(super) const REPLICAS: i32 = 3;
@@ -177,7 +177,7 @@ pub(super) fn desired<K>(context: &Context<K>, workload: &Workload<'_>, settings
 where
     K: Object + Writable,
 {
-    let invalid = |why: String| Error::permanent(Why::InvalidSpec, why);
+    let invalid = |why: String| Error::permanent(reasons::INVALID_SPEC, why);
     let key = ObjectKey { namespace: Some(workload.namespace.to_owned()), name: workload.name.to_owned() };
     let existing = context.watched::<Deployment>()?.get(&key);
     let deployment = workload.deployment(settings, existing.as_deref()).map_err(invalid)?;
@@ -200,14 +200,14 @@ where
         // The role of the original does not have budgets, and the pods run without one.
         Err(konverge::kube::Error::Api(status)) if status.code == 403 => {
             let note = "the role allows no PodDisruptionBudget; apply the generated role to have one";
-            context.event(EventType::Normal, "NoDisruptionBudget", "Reconcile", note);
+            context.event(EventType::Normal, reasons::NO_DISRUPTION_BUDGET, "Reconcile", note);
             return Ok(waits(observed.as_deref(), workload.name));
         }
         known => known?,
     };
     if known.as_ref().is_some_and(|known| !children::belongs_to(known, &**context.object())) {
         let note = format!("the PodDisruptionBudget {} is left as it is, because somebody else made it", workload.name);
-        context.event(EventType::Normal, "DisruptionBudgetNotOurs", "Reconcile", note);
+        context.event(EventType::Normal, reasons::DISRUPTION_BUDGET_NOT_OURS, "Reconcile", note);
         return Ok(waits(observed.as_deref(), workload.name));
     }
     let _ = context.applier().apply(&desired.budget, known.as_ref()).await?;
@@ -228,15 +228,10 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             cluster_name: "c".to_owned(),
-            namespaced_networks: false,
-            cluster_dns: String::new(),
             management_url: "https://oz".to_owned(),
             client_image: "openzro:1".to_owned(),
             default_labels: [("team".to_owned(), "net".to_owned())].into(),
-            creates_policies: false,
-            deletes_adopted: false,
-            accounts: std::collections::BTreeMap::new(),
-            namespace: String::new(),
+            ..Settings::default()
         }
     }
 

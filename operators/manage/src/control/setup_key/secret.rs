@@ -14,6 +14,7 @@ use konverge::{
 
 use crate::{
     config::PROGRAM,
+    reasons,
     remote::{DesiredSetupKey, SetupKeys},
     settings::Settings,
 };
@@ -62,7 +63,7 @@ fn decide(why_replaced: Option<String>, is_new: bool, in_secret: Option<bool>) -
     }
 }
 
-/// The parts of an object that has a setup key. The key is in one of them. A new key is made in the other one while the former still exists.
+/// The parts of an object that has a setup key. The key is in one of them. A new key is made in the other one while the previous one still exists.
 const PARTS: [&str; 2] = ["", "next"];
 
 /// The part that the key of an object is not in.
@@ -120,13 +121,13 @@ enum Outcome {
 impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
     /// Makes the key of a binding exist, and puts it into the Secret if it is new.
     async fn put(&self, binding: &Binding) -> Result<Outcome, Error> {
-        let standing = self.context.remote(self.keys).apply(binding, self.desired).await?;
-        let id = standing.item.id().to_owned();
+        let applied = self.context.remote(self.keys).apply(binding, self.desired).await?;
+        let id = applied.item.id().to_owned();
         let stored = self.secrets.get_opt(&self.place.name).await?;
         let value = stored.as_ref().and_then(|secret| secret.data.as_ref()?.get(&self.place.key));
-        let in_secret = value.map(|value| standing.item.may_be(std::str::from_utf8(&value.0).unwrap_or_default()));
+        let in_secret = value.map(|value| applied.item.may_be(std::str::from_utf8(&value.0).unwrap_or_default()));
         let new = self.keys.remote().and_then(|keys| keys.take_secret(&binding.scope, &id));
-        match (decide(standing.item.why_replaced(self.desired), new.is_some(), in_secret), new) {
+        match (decide(applied.item.why_replaced(self.desired), new.is_some(), in_secret), new) {
             (Step::Write, Some(new)) => {
                 let value = ByteString(new.expose().to_vec());
                 write(self.context, self.settings, stored.as_ref(), self.place, value).await?;
@@ -144,14 +145,14 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
             binding.deletion = DeletionPolicy::DeleteAdopted;
         });
         if let Cleanup::Pending { after, message, .. } = self.context.remote(self.keys).withdraw(&of_old).await? {
-            return Err(Error::after(after, "Deleting", message));
+            return Err(Error::after(after, reasons::DELETING, message));
         }
         Ok(())
     }
 }
 
 /// Makes the setup key exist, and the Secret have it. For a key that nobody can use any more, another is made and put into the Secret, and then the
-/// former is deleted. So the Secret has the best key that there is at all times. `set_id` gets the id for the status, also if a later step fails.
+/// previous one is deleted. So the Secret has the best key that there is at all times. `set_id` gets the id for the status, also if a later step fails.
 pub(crate) async fn ensure<K>(
     context: &Context<K>,
     keys: &Remotes<SetupKeys>,
@@ -168,30 +169,30 @@ where
     let secrets = Api::<Secret>::namespaced(context.client().clone(), &namespace);
     let stored = Stored { context, keys, settings, desired, place, secrets };
     let (current, beside, has_beside) = bindings(keys, &binding, &context.remote(keys).parts().await?).await?;
-    let (former, why) = match stored.put(&current).await? {
+    let (previous, why) = match stored.put(&current).await? {
         Outcome::InPlace(id) => {
             set_id(Some(id));
-            // A key beside it is the former one, or one that never reached the Secret.
+            // A key beside it is the previous one, or one that never reached the Secret.
             return if has_beside { stored.withdraw(&beside, None).await } else { Ok(()) };
         }
         Outcome::Useless(id, why) => (id, why),
     };
-    set_id(Some(former.clone()));
+    set_id(Some(previous.clone()));
     let name = &desired.name;
-    let message = format!("replaces the setup key {name} ({former}): {why}");
-    context.event(EventType::Normal, "Replaced", "Reconcile", message);
+    let message = format!("replaces the setup key {name} ({previous}): {why}");
+    context.event(EventType::Normal, reasons::REPLACED, "Reconcile", message);
     // Once for a key that an earlier run has made, and once for the one that replaces it if nobody knows it.
     for _ in 0..2 {
         match stored.put(&beside).await? {
             Outcome::InPlace(id) => {
                 set_id(Some(id));
-                return stored.withdraw(&current, Some(former)).await;
+                return stored.withdraw(&current, Some(previous)).await;
             }
             Outcome::Useless(id, _) => stored.withdraw(&beside, Some(id)).await?,
         }
     }
     let message = format!("the new setup key {name} cannot be used at once; it is replaced again");
-    Err(Error::transient("KeyUnusable", message))
+    Err(Error::transient(reasons::KEY_UNUSABLE, message))
 }
 
 /// Deletes the setup key of an object, and one that was to replace it.

@@ -17,36 +17,17 @@ use konverge::{
 };
 use serde_json::{Value, json};
 
-use super::{CONTROLLER, Class, GROUP, Gateway, Lowered, Release, Standing, class, gateway, lower, release, take};
-use crate::api::v1alpha1::{NetworkResource, NetworkRouter};
+use super::{CONTROLLER, Class, GROUP, Gateway, Lowered, ParentState, Release, class, gateway, lower, release, take};
+use crate::{
+    api::v1alpha1::{NetworkResource, NetworkRouter},
+    reasons::{self, ACCEPTED, BACKEND_NOT_FOUND, INVALID_PARAMETERS, PENDING, PROGRAMMED, RESOLVED_REFS},
+};
 
 /// The finalizers of openzro-operator.
 const CLASS_FINALIZER: &str = "finalizers.openzro.io/gatewayclass";
 const GATEWAY_FINALIZER: &str = "finalizers.openzro.io/gateway";
 const HTTP_ROUTE_FINALIZER: &str = "finalizers.openzro.io/httproute";
 const TCP_ROUTE_FINALIZER: &str = "finalizers.openzro.io/tcproute";
-
-konverge::reasons! {
-    /// Why an object of the Gateway API is as it is.
-    pub enum GatewayReason {
-        /// The object is served
-        Accepted,
-        /// A class or Gateway says something that cannot be served; the message names it
-        InvalidParameters,
-        /// The Gateway waits for its class or its NetworkRouter; the message names it
-        Pending,
-        /// Routes can use the Gateway
-        Programmed,
-        /// The Services of the route exist
-        ResolvedRefs,
-        /// A Service of the route is missing, or is nothing that can be a resource
-        BackendNotFound,
-        /// A part of the route has no effect; the message names it
-        UnsupportedValue,
-        /// A NetworkResource with the name of a Service belongs to somebody else
-        ResourceNotOurs,
-    }
-}
 
 fn kind(version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource {
@@ -70,7 +51,6 @@ fn gateway_kind() -> ApiResource {
 pub fn gateway_classes() -> Controller<DynamicObject, impl Reconcile<DynamicObject>> {
     Controller::dynamic(class_kind(), Classes)
         .named("gateway-classes")
-        .reasons::<GatewayReason>()
         .caching(Caching::optional)
         .finalizer_on_demand(CLASS_FINALIZER)
         .access(|access| {
@@ -82,7 +62,6 @@ pub fn gateway_classes() -> Controller<DynamicObject, impl Reconcile<DynamicObje
 pub fn gateways() -> Controller<DynamicObject, impl Reconcile<DynamicObject>> {
     Controller::dynamic(gateway_kind(), Gateways)
         .named("gateways")
-        .reasons::<GatewayReason>()
         .caching(Caching::optional)
         .finalizer_on_demand(GATEWAY_FINALIZER)
         .watches(Watch::<DynamicObject>::of(class_kind()).optional(), |class: &DynamicObject, gateways| {
@@ -114,7 +93,6 @@ fn routes(kind: ApiResource, finalizer: &'static str) -> Controller<DynamicObjec
     let all = |routes: &Store<DynamicObject>| keys(routes, |_| true);
     Controller::dynamic(kind.clone(), Routes(kind.clone()))
         .named(kind.plural)
-        .reasons::<GatewayReason>()
         .caching(Caching::optional)
         .finalizer_on_demand(finalizer)
         .watches(Watch::<DynamicObject>::of(class_kind()).optional(), move |_: &DynamicObject, routes| all(routes))
@@ -155,8 +133,8 @@ impl Reconcile<DynamicObject> for Classes {
     async fn apply(&self, object: Arc<DynamicObject>, context: Context<DynamicObject>) -> Result<Action, Error> {
         let (status, reason, message) = match class(&object) {
             Class::NotOurs => return Ok(Action::Done),
-            Class::Accepted => (ConditionStatus::True, GatewayReason::Accepted, String::new()),
-            Class::Invalid(why) => (ConditionStatus::False, GatewayReason::InvalidParameters, why),
+            Class::Accepted => (ConditionStatus::True, ACCEPTED, String::new()),
+            Class::Invalid(why) => (ConditionStatus::False, INVALID_PARAMETERS, why),
         };
         write_conditions(&context, &class_kind(), &object, &[("Accepted", status, reason, &message)]).await?;
         context.applier().remove_finalizer_with(&*object, CLASS_FINALIZER, &class_kind()).await?;
@@ -171,12 +149,11 @@ impl Reconcile<DynamicObject> for Gateways {
 
     async fn apply(&self, object: Arc<DynamicObject>, context: Context<DynamicObject>) -> Result<Action, Error> {
         use ConditionStatus::{False, True};
-        use GatewayReason::{Accepted, InvalidParameters, Pending, Programmed};
         let (accepted, programmed) = match state(&object, &context)? {
             Gateway::NotOurs | Gateway::Missing => return Ok(Action::Done),
-            Gateway::Invalid(why) => ((False, InvalidParameters, why.clone()), (False, InvalidParameters, why)),
-            Gateway::Waiting(why) => ((True, Accepted, String::new()), (False, Pending, why)),
-            Gateway::Programmed(_) => ((True, Accepted, String::new()), (True, Programmed, String::new())),
+            Gateway::Invalid(why) => ((False, INVALID_PARAMETERS, why.clone()), (False, INVALID_PARAMETERS, why)),
+            Gateway::Waiting(why) => ((True, ACCEPTED, String::new()), (False, PENDING, why)),
+            Gateway::Programmed(_) => ((True, ACCEPTED, String::new()), (True, PROGRAMMED, String::new())),
         };
         let conditions = [
             ("Accepted", accepted.0, accepted.1, accepted.2.as_str()),
@@ -211,7 +188,7 @@ impl Reconcile<DynamicObject> for Routes {
             let existing = resources.get(&ObjectKey::namespaced(namespace.as_str(), service.as_str()));
             let desired = take(&object, service, target, existing.as_deref()).map_err(|why| {
                 let route = format!("{} {namespace}/{}", self.0.kind, object.name_any());
-                Error::permanent(GatewayReason::ResourceNotOurs, format!("{route} cannot be served: {why}"))
+                Error::permanent(reasons::RESOURCE_NOT_OURS, format!("{route} cannot be served: {why}"))
             })?;
             taken.extend(desired.map(|desired| (existing, desired)));
         }
@@ -229,7 +206,7 @@ impl Reconcile<DynamicObject> for Routes {
             release_all(&object, &context, is_needed).await?;
         }
         for part in &lowered.unsupported {
-            context.event(EventType::Warning, GatewayReason::UnsupportedValue, "Expose", part);
+            context.event(EventType::Warning, reasons::UNSUPPORTED_VALUE, "Expose", part);
         }
         self.write_parents(&context, &object, &lowered).await?;
         Ok(Action::Done)
@@ -304,11 +281,11 @@ impl Routes {
         let before = object.data["status"]["parents"].as_array().cloned().unwrap_or_default();
         let is_ours = |entry: &Value| entry["controllerName"] == CONTROLLER;
         let mut after: Vec<Value> = before.iter().filter(|entry| !is_ours(entry)).cloned().collect();
-        for (place, standing) in &lowered.parents {
+        for (place, state) in &lowered.parents {
             let parent = &object.data["spec"]["parentRefs"][*place];
             let known = before.iter().find(|entry| is_ours(entry) && entry["parentRef"] == *parent);
             let conditions = known.map_or(Value::Null, |entry| entry["conditions"].clone());
-            let conditions = with_conditions(&conditions, &standing_conditions(standing), object)?;
+            let conditions = with_conditions(&conditions, &parent_conditions(state), object)?;
             after.push(json!({ "parentRef": parent, "controllerName": CONTROLLER, "conditions": conditions }));
         }
         if before.len() == after.len() && after.iter().all(|entry| before.contains(entry)) {
@@ -324,16 +301,15 @@ impl Routes {
     }
 }
 
-type Condition<'a> = (&'static str, ConditionStatus, GatewayReason, &'a str);
+type Condition<'a> = (&'static str, ConditionStatus, &'static str, &'a str);
 
-fn standing_conditions(standing: &Standing) -> [Condition<'_>; 2] {
+fn parent_conditions(state: &ParentState) -> [Condition<'_>; 2] {
     use ConditionStatus::{False, True};
-    use GatewayReason::{Accepted, BackendNotFound, Pending, ResolvedRefs};
-    match standing {
-        Standing::Accepted(_) => [("Accepted", True, Accepted, ""), ("ResolvedRefs", True, ResolvedRefs, "")],
-        Standing::Waiting(why) => [("Accepted", False, Pending, why), ("ResolvedRefs", False, Pending, why)],
-        Standing::Refused(why) => {
-            [("Accepted", False, BackendNotFound, why), ("ResolvedRefs", False, BackendNotFound, why)]
+    match state {
+        ParentState::Accepted(_) => [("Accepted", True, ACCEPTED, ""), ("ResolvedRefs", True, RESOLVED_REFS, "")],
+        ParentState::Waiting(why) => [("Accepted", False, PENDING, why), ("ResolvedRefs", False, PENDING, why)],
+        ParentState::Refused(why) => {
+            [("Accepted", False, BACKEND_NOT_FOUND, why), ("ResolvedRefs", False, BACKEND_NOT_FOUND, why)]
         }
     }
 }
@@ -344,7 +320,7 @@ fn with_conditions(before: &Value, wanted: &[Condition<'_>], object: &DynamicObj
         if before.is_null() { Conditions::default() } else { serde_json::from_value(before.clone())? };
     let moment = Moment { generation: object.metadata.generation, now: Timestamp::now() };
     for (type_, status, reason, message) in wanted {
-        conditions.set(type_, *status, &Reason::from(*reason), message, moment);
+        conditions.set(type_, *status, &Reason::new(*reason), message, moment);
     }
     Ok(serde_json::to_value(conditions)?)
 }

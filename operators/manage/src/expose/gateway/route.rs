@@ -16,7 +16,7 @@ use crate::api::v1alpha1::{CrossNamespaceReference, LocalReference, NetworkResou
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lowered {
     /// Each parent that is one of our Gateways, by its place in `spec.parentRefs`.
-    pub parents: BTreeMap<usize, Standing>,
+    pub parents: BTreeMap<usize, ParentState>,
     /// The Services that become resources, by name.
     pub targets: BTreeMap<String, Target>,
     /// Whether a parent does not exist, so nothing may be released.
@@ -27,7 +27,7 @@ pub struct Lowered {
 
 /// The state of a route at one of its parents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum ParentState {
     /// Its Services are resources of this `NetworkRouter`.
     Accepted(ObjectKey),
     /// The Gateway is not ready, or something that the route needs is missing.
@@ -65,18 +65,18 @@ pub fn lower(
     let namespace = route.namespace().unwrap_or_default();
     for (place, parent) in route.data["spec"]["parentRefs"].as_array().into_iter().flatten().enumerate() {
         let Some(key) = gateway_key(parent, &namespace) else { continue };
-        let standing = match gateway(&key) {
+        let state = match gateway(&key) {
             Gateway::NotOurs => continue,
             Gateway::Missing => {
                 lowered.is_uncertain = true;
                 continue;
             }
             Gateway::Invalid(why) | Gateway::Waiting(why) => {
-                Standing::Waiting(format!("Gateway {key} is not ready: {why}"))
+                ParentState::Waiting(format!("Gateway {key} is not ready: {why}"))
             }
             Gateway::Programmed(router) => lowered.attach(&router, &backends, &service),
         };
-        lowered.parents.insert(place, standing);
+        lowered.parents.insert(place, state);
     }
     lowered
 }
@@ -84,7 +84,7 @@ pub fn lower(
 impl Lowered {
     /// Whether resources of the route that are not among the targets are no longer needed. While a parent waits or is missing, they stay.
     pub fn is_complete(&self) -> bool {
-        !self.is_uncertain && self.parents.values().all(|standing| matches!(standing, Standing::Accepted(_)))
+        !self.is_uncertain && self.parents.values().all(|state| matches!(state, ParentState::Accepted(_)))
     }
 
     /// Adds the targets of one parent.
@@ -93,14 +93,14 @@ impl Lowered {
         router: &ObjectKey,
         backends: &Result<BTreeSet<String>, String>,
         service: impl Fn(&str) -> Option<String>,
-    ) -> Standing {
+    ) -> ParentState {
         let backends = match backends {
             Ok(backends) => backends,
-            Err(why) => return Standing::Refused(why.clone()),
+            Err(why) => return ParentState::Refused(why.clone()),
         };
         let other = backends.iter().filter_map(|name| Some((name, self.targets.get(name)?)));
         if let Some((name, target)) = other.into_iter().find(|(_, target)| target.router != *router) {
-            return Standing::Refused(format!(
+            return ParentState::Refused(format!(
                 "Service {name} is a resource of NetworkRouter {} already, by another parent; use a route for each router",
                 target.router
             ));
@@ -115,9 +115,9 @@ impl Lowered {
             }
         }
         if missing.is_empty() {
-            return Standing::Accepted(router.clone());
+            return ParentState::Accepted(router.clone());
         }
-        Standing::Waiting(format!(
+        ParentState::Waiting(format!(
             "the namespace has no Service {}; create it, or correct backendRefs",
             missing.join(", ")
         ))

@@ -148,7 +148,7 @@ fn each_service_behind_a_route_becomes_a_resource_of_the_gateways_router() {
         let backends: Vec<_> = names.iter().map(|name| json!({ "name": name, "port": 80 })).collect();
         json!([{ "backendRefs": backends }])
     };
-    let accepted = || Standing::Accepted(prod());
+    let accepted = || ParentState::Accepted(prod());
     for (parents, rules, targets, expected) in [
         (json!([parent("public")]), rules(&["web", "api", "web"]), &["api", "web"][..], vec![Ok(accepted())]),
         (json!([parent("public")]), rules(&[]), &[], vec![Ok(accepted())]),
@@ -185,11 +185,13 @@ fn each_service_behind_a_route_becomes_a_resource_of_the_gateways_router() {
         let lowered = lower(&route(json!({ "parentRefs": parents, "rules": rules })), gateways, services);
         assert_eq!(lowered.targets.keys().collect::<Vec<_>>(), targets, "{parents} {rules}");
         assert!(lowered.targets.iter().all(|(name, target)| target.service_uid == format!("uid-of-{name}")));
-        let standings: Vec<_> = lowered.parents.into_values().collect();
-        assert_eq!(standings.len(), expected.len(), "{parents}");
-        for (is, expected) in standings.into_iter().zip(expected) {
+        let states: Vec<_> = lowered.parents.into_values().collect();
+        assert_eq!(states.len(), expected.len(), "{parents}");
+        for (is, expected) in states.into_iter().zip(expected) {
             match (is, expected) {
-                (Standing::Waiting(why) | Standing::Refused(why), Err(part)) => assert!(why.contains(part), "{why}"),
+                (ParentState::Waiting(why) | ParentState::Refused(why), Err(part)) => {
+                    assert!(why.contains(part), "{why}")
+                }
                 (is, expected) => assert_eq!(Ok(is), expected.map_err(str::to_owned)),
             }
         }

@@ -7,15 +7,9 @@ use super::*;
 fn settings() -> Settings {
     Settings {
         cluster_name: "prod".to_owned(),
-        namespaced_networks: false,
         cluster_dns: "svc.cluster.local".to_owned(),
-        management_url: String::new(),
-        client_image: String::new(),
-        default_labels: BTreeMap::new(),
-        creates_policies: false,
-        deletes_adopted: false,
-        accounts: std::collections::BTreeMap::new(),
         namespace: "openzro".to_owned(),
+        ..Settings::default()
     }
 }
 
@@ -102,12 +96,12 @@ fn w7_the_ports_are_exactly_those_of_the_service_that_the_annotations_admit() {
         (json!({ POLICY_PORTS: "443", POLICY_PROTOCOL: "udp" }), &[], &[], 2),
     ] {
         let mut annotations = annotations;
-        annotations[POLICY] = json!("web");
+        annotations[POLICIES] = json!("web");
         let exposed = exposed_with(annotations.clone()).unwrap();
         assert_eq!((&exposed.spec.tcp_ports[..], &exposed.spec.udp_ports[..]), (tcp, udp), "{annotations}");
         assert_eq!(exposed.warnings.len(), warnings, "{annotations} {:?}", exposed.warnings);
     }
-    let mut with_sctp = service(json!({ EXPOSE: "", POLICY: "web" }));
+    let mut with_sctp = service(json!({ EXPOSE: "", POLICIES: "web" }));
     let ports = with_sctp.spec.as_mut().unwrap().ports.as_mut().unwrap();
     ports.push(from_value(json!({ "port": 99, "protocol": "SCTP" })).unwrap());
     let Ok(Exposure::Exposed(exposed)) = exposure(&with_sctp, &settings()) else { panic!() };
@@ -117,11 +111,11 @@ fn w7_the_ports_are_exactly_those_of_the_service_that_the_annotations_admit() {
 #[test]
 fn policies_groups_and_names_are_read_as_openzro_operator_reads_them() {
     let exposed = exposed_with(json!({
-        GROUPS: "Web Servers, dmz ,",
+        EXPOSED_GROUPS: "Web Servers, dmz ,",
         RESOURCE_NAME: " Shop ",
-        POLICY: "web, admins",
+        POLICIES: "web, admins",
         POLICY_SOURCE_GROUPS: "Users, Staff",
-        POLICY_NAME: "web:Web access, admins : Administration",
+        POLICY_NAMES: "web:Web access, admins : Administration",
     }))
     .unwrap();
     let spec = exposed.spec;
@@ -139,12 +133,12 @@ fn policies_groups_and_names_are_read_as_openzro_operator_reads_them() {
 fn annotations_without_effect_are_told() {
     for (annotations, expected) in [
         (json!({ POLICY_PORTS: "80" }), "openzro.io/policy-ports has no effect without openzro.io/policy"),
-        (json!({ POLICY: "", POLICY_PROTOCOL: "tcp" }), "openzro.io/policy-protocol has no effect"),
-        (json!({ POLICY: "web", POLICY_NAME: "web" }), "has \"web\", which is left out; write policy:Display name"),
-        (json!({ POLICY: "web", POLICY_NAME: "web:a:b" }), "which is left out"),
-        (json!({ POLICY: "web", POLICY_NAME: "web: " }), "which is left out"),
+        (json!({ POLICIES: "", POLICY_PROTOCOL: "tcp" }), "openzro.io/policy-protocol has no effect"),
+        (json!({ POLICIES: "web", POLICY_NAMES: "web" }), "has \"web\", which is left out; write policy:Display name"),
+        (json!({ POLICIES: "web", POLICY_NAMES: "web:a:b" }), "which is left out"),
+        (json!({ POLICIES: "web", POLICY_NAMES: "web: " }), "which is left out"),
         (
-            json!({ POLICY: "web", POLICY_NAME: "db:Databases" }),
+            json!({ POLICIES: "web", POLICY_NAMES: "db:Databases" }),
             "a name for policy db, which annotation openzro.io/policy lacks",
         ),
     ] {
@@ -158,24 +152,24 @@ fn annotations_without_effect_are_told() {
 fn annotations_that_cannot_be_followed_name_the_cause_and_the_next_step() {
     for (annotations, expected) in [
         (json!({ RESOURCE_NAME: " " }), "annotation openzro.io/resource-name is empty; give a name"),
-        (json!({ GROUPS: " , " }), "annotation openzro.io/groups names no group; give display names"),
+        (json!({ EXPOSED_GROUPS: " , " }), "annotation openzro.io/groups names no group; give display names"),
         (
-            json!({ POLICY: "Web Access" }),
+            json!({ POLICIES: "Web Access" }),
             "annotation openzro.io/policy has \"Web Access\", which cannot be the name of an OZPolicy",
         ),
-        (json!({ POLICY: "web", POLICY_PORTS: "" }), "annotation openzro.io/policy-ports has no port"),
+        (json!({ POLICIES: "web", POLICY_PORTS: "" }), "annotation openzro.io/policy-ports has no port"),
         (
-            json!({ POLICY: "web", POLICY_PORTS: "http" }),
+            json!({ POLICIES: "web", POLICY_PORTS: "http" }),
             "has \"http\", which is no port; give numbers from 1 to 65535",
         ),
-        (json!({ POLICY: "web", POLICY_PORTS: "0" }), "has \"0\", which is no port"),
-        (json!({ POLICY: "web", POLICY_PORTS: "80,65536" }), "has \"65536\", which is no port"),
-        (json!({ POLICY: "web", POLICY_PORTS: "99999999999" }), "which is no port"),
+        (json!({ POLICIES: "web", POLICY_PORTS: "0" }), "has \"0\", which is no port"),
+        (json!({ POLICIES: "web", POLICY_PORTS: "80,65536" }), "has \"65536\", which is no port"),
+        (json!({ POLICIES: "web", POLICY_PORTS: "99999999999" }), "which is no port"),
         (
-            json!({ POLICY: "web", POLICY_PROTOCOL: "icmp" }),
+            json!({ POLICIES: "web", POLICY_PROTOCOL: "icmp" }),
             "annotation openzro.io/policy-protocol is \"icmp\"; write tcp or udp",
         ),
-        (json!({ POLICY: "web", POLICY_PROTOCOL: "" }), "write tcp or udp"),
+        (json!({ POLICIES: "web", POLICY_PROTOCOL: "" }), "write tcp or udp"),
     ] {
         let error = exposed_with(annotations.clone()).expect_err(expected);
         assert!(error.contains(expected), "{annotations}: {error}");
@@ -200,7 +194,7 @@ fn w6_only_a_resource_with_the_finalizer_and_the_address_is_openzro_operators() 
         (json!(["openzro.io/cleanup"]), "10.0.0.1", false),
     ] {
         assert_eq!(
-            is_former(&resource(finalizers.clone(), address), &service, &settings()),
+            is_of_original(&resource(finalizers.clone(), address), &service, &settings()),
             expected,
             "{finalizers} {address}"
         );

@@ -1,11 +1,11 @@
-//! How an object stands, by its own conditions and record. Pure.
+//! The health of an object, by its own conditions and record. Pure.
 
 use konverge::{
     PAUSED, RECORD,
     kube::{ResourceExt, core::DynamicObject},
     remote::{DeletionPolicy, Origin, Record},
 };
-use konverge_kubectl::{Fact, Grade, Place, Standing};
+use konverge_kubectl::{Fact, Grade, ObjectHealth, Place};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,8 +14,8 @@ use crate::{
     api::status::{Stored, conditions},
 };
 
-/// Returns how the object stands.
-pub(super) fn standing(object: &DynamicObject) -> Standing {
+/// Returns the health of an object.
+pub(super) fn health(object: &DynamicObject) -> ObjectHealth {
     let conditions = conditions(&object.data);
     let is =
         |kind: &str| conditions.iter().find(|known| known.type_ == kind && known.status.as_deref() == Some("True"));
@@ -23,21 +23,21 @@ pub(super) fn standing(object: &DynamicObject) -> Standing {
         let state = known.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| known.type_.clone());
         let message = known.message.clone().filter(|message| !message.is_empty());
         let since = known.last_transition_time.as_ref().map(|time| time.0);
-        Standing { since, paths: places(object), ..Standing::new(state, grade, message) }
+        ObjectHealth { since, paths: places(object), ..ObjectHealth::new(state, grade, message) }
     };
-    let waiting = |state: &str, message: &str| Standing {
+    let waiting = |state: &str, message: &str| ObjectHealth {
         paths: places(object),
-        ..Standing::new(state, Grade::Waiting, message.to_owned())
+        ..ObjectHealth::new(state, Grade::Waiting, message.to_owned())
     };
     if let Some(deleted) = &object.metadata.deletion_timestamp {
         let stalled = is("Stalled").map(|known| of(known, Grade::Wrong));
         let message = is("Reconciling").and_then(|known| known.message.clone());
         let message = message.unwrap_or_else(|| "it is being deleted".to_owned());
-        return stalled.unwrap_or_else(|| Standing { since: Some(deleted.0), ..waiting("Deleting", &message) });
+        return stalled.unwrap_or_else(|| ObjectHealth { since: Some(deleted.0), ..waiting("Deleting", &message) });
     }
     if object.annotations().get(PAUSED).is_some_and(|paused| paused == "true") {
         let message = format!("the annotation {PAUSED} pauses it");
-        return Standing { paths: places(object), ..Standing::new("Paused", Grade::Paused, message) };
+        return ObjectHealth { paths: places(object), ..ObjectHealth::new("Paused", Grade::Paused, message) };
     }
     if conditions.is_empty() {
         return waiting("Pending", "the operator has not seen it yet");
@@ -48,7 +48,7 @@ pub(super) fn standing(object: &DynamicObject) -> Standing {
     }
     let stalled = is("Stalled").map(|known| of(known, Grade::Wrong));
     let reconciling = is("Reconciling").map(|known| of(known, Grade::Waiting));
-    let ready = is("Ready").map(|known| of(known, Grade::InStep));
+    let ready = is("Ready").map(|known| of(known, Grade::InSync));
     let not_ready = || conditions.iter().find(|known| known.type_ == "Ready").map(|known| of(known, Grade::Wrong));
     let unknown = || waiting("Pending", "its status has no condition Ready");
     stalled.or(reconciling).or(ready).or_else(not_ready).unwrap_or_else(unknown)
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_stands_as_its_conditions_say() {
+    fn the_conditions_of_an_object_decide_its_health() {
         let condition = |kind: &str, status: &str, reason: &str, generation: i64| {
             json!({ "type": kind, "status": status, "reason": reason, "message": "m", "observedGeneration": generation,
                 "lastTransitionTime": "2026-11-23T10:00:00Z" })
@@ -128,7 +128,7 @@ mod tests {
         let none = || json!({});
         for (metadata, status, expected) in [
             (none(), json!({}), ("Pending", Grade::Waiting)),
-            (none(), with(vec![condition("Ready", "True", "Reconciled", 2)]), ("Reconciled", Grade::InStep)),
+            (none(), with(vec![condition("Ready", "True", "Reconciled", 2)]), ("Reconciled", Grade::InSync)),
             (none(), with(vec![condition("Ready", "True", "Reconciled", 1)]), ("Pending", Grade::Waiting)),
             (
                 none(),
@@ -154,10 +154,10 @@ mod tests {
                 ("Deleting", Grade::Waiting),
             ),
         ] {
-            let found = standing(&object(metadata.clone(), status.clone()));
+            let found = health(&object(metadata.clone(), status.clone()));
             assert_eq!((found.state.as_str(), found.grade), expected, "{metadata} {status}");
         }
-        let found = standing(&object(json!({}), json!({ "groupID": "g1", "routerID": "", "conditions": null })));
+        let found = health(&object(json!({}), json!({ "groupID": "g1", "routerID": "", "conditions": null })));
         assert_eq!(found.paths.iter().map(|place| place.path.as_str()).collect::<Vec<_>>(), ["groupID g1"]);
     }
 
