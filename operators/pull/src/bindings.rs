@@ -58,23 +58,9 @@ pub struct Binding {
     pub known: Option<String>,
 }
 
-/// A bound Secret, as the watch shows it. The fields are those of [`Binding`].
-pub struct Seen {
-    /// The object's uid.
-    pub uid: String,
-    /// The resource version.
-    pub shown: String,
-    /// Where its data is to come from.
-    pub declared: Declaration,
-    /// The subscription to the environment.
-    pub hub: Option<Arc<Hub>>,
-    /// Whether it requests a choice of keys.
-    pub requests_keys: bool,
-}
-
-impl From<Seen> for Binding {
-    /// The binding of an object that is shown for the first time.
-    fn from(Seen { uid, shown, declared, hub, requests_keys }: Seen) -> Self {
+impl Binding {
+    /// The binding of an object that the watch shows for the first time.
+    pub fn new(uid: String, shown: String, declared: Declaration, hub: Option<Arc<Hub>>, requests_keys: bool) -> Self {
         Self {
             uid,
             declared,
@@ -89,9 +75,7 @@ impl From<Seen> for Binding {
             known: None,
         }
     }
-}
 
-impl Binding {
     /// Whether both are of the same object with the same source. The rules decide the same for both.
     fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid && self.declared == other.declared
@@ -102,7 +86,7 @@ impl Binding {
     }
 }
 
-/// The resource versions whose content a run has learned. At least one is there.
+/// The resource versions whose content a run has learned, if there are any.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Learned<'a> {
     /// The version that it read.
@@ -159,6 +143,7 @@ impl Bindings {
 
     /// A run that began with `before` has learned the content of these resource versions.
     pub fn learned(&self, key: &SecretRef, before: &Binding, learned: Learned<'_>) {
+        let Some(known) = learned.written.or(learned.read) else { return };
         let Inner { bindings, own_writes } = &mut *self.lock();
         let Some(binding) = bindings.get_mut(key).filter(|binding| binding.is_same(before)) else { return };
         let (uid, now) = (Some(binding.uid.as_str()), Instant::now());
@@ -169,7 +154,7 @@ impl Bindings {
         binding.is_touched = binding.shown != before.shown
             && own_writes.classify(key, uid, &binding.shown, now) == Freshness::New
             && learned.read != Some(&binding.shown);
-        binding.known = learned.written.or(learned.read).map(ToOwned::to_owned);
+        binding.known = Some(known.to_owned());
     }
 
     /// The Secret is gone or not annotated any more. Its subscription ends with it.
@@ -202,7 +187,7 @@ impl Bindings {
     }
 
     /// Changes the binding if it is still of the same object with the same source.
-    pub fn settle(&self, key: &SecretRef, before: &Binding, change: impl FnOnce(&mut Binding)) {
+    pub fn update_if_current(&self, key: &SecretRef, before: &Binding, change: impl FnOnce(&mut Binding)) {
         let mut inner = self.lock();
         if let Some(binding) = inner.bindings.get_mut(key).filter(|binding| binding.is_same(before)) {
             let reason = binding.last_reason();
@@ -239,8 +224,8 @@ mod tests {
 
     fn shown_by(origin: Origin, bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
         let declared = Declaration::Incomplete(vec!["zopp.dev/project"]);
-        let (uid, shown) = (uid.into(), resource_version.into());
-        bindings.apply(key(), Seen { uid, shown, declared, hub: None, requests_keys: false }.into(), origin)
+        let seen = Binding::new(uid.into(), resource_version.into(), declared, None, false);
+        bindings.apply(key(), seen, origin)
     }
 
     fn show(bindings: &Bindings, uid: &str, resource_version: &str) -> bool {

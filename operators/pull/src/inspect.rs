@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::field_ownership;
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, Operator, Permission, Place,
-    Shown, Standing, Wish,
+    Cluster, Detail, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, ObjectHealth, Operator,
+    Permission, Place, RequestedAction,
 };
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
@@ -35,14 +35,14 @@ impl Job for Pull {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        vec![Kind::namespaced(ApiResource::erase::<Secret>(&()), Shown::Metadata)]
+        vec![Kind::namespaced(ApiResource::erase::<Secret>(&()), Detail::Metadata)]
     }
 
-    fn standing(&self, _: &Kind, object: &DynamicObject) -> Option<Standing> {
-        standing(&object.metadata)
+    fn health(&self, _: &Kind, object: &DynamicObject) -> Option<ObjectHealth> {
+        health(&object.metadata)
     }
 
-    fn how_to_ask(&self, _: &Kind, name: &str) -> String {
+    fn how_to_opt_in(&self, _: &Kind, name: &str) -> String {
         format!(
             "To have it filled from an environment of zopp:\n  kubectl annotate secret {name} {SYNC}=true {WORKSPACE}=… {PROJECT}=… {ENVIRONMENT}=…"
         )
@@ -63,14 +63,14 @@ impl Job for Pull {
         ))
     }
 
-    fn ask(&self, _: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
-        Err(Failure::Failed(match wish {
-            Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
-            Wish::Sync(_) => {
+    fn annotation_for(&self, _: &DynamicObject, action: &RequestedAction) -> Result<(&'static str, Value), Failure> {
+        Err(Failure::Failed(match action {
+            RequestedAction::Adopt(_) | RequestedAction::Release => return Err(action.unsupported(self.name())),
+            RequestedAction::Sync(_) => {
                 "pull needs no request: it follows the environment, and polls it at each --poll-interval. A new label on the Secret makes it ask again at once"
                     .to_owned()
             }
-            Wish::Pause | Wish::Resume => {
+            RequestedAction::Pause | RequestedAction::Resume => {
                 format!("pull cannot be paused; without {SYNC} the Secret stays as it is")
             }
         }))
@@ -114,10 +114,10 @@ impl Operator for Pull {
         let failures = found.objects.iter().filter_map(|objects| objects.found.as_ref().err());
         let mut findings: Vec<_> = failures.map(|failure| Finding::unknown("objects", failure)).collect();
         let objects = found.objects.iter().flat_map(|objects| &objects.found).flatten();
-        let standings: Vec<_> = objects.filter_map(|object| standing(&object.metadata)).collect();
-        let written = standings.iter().filter(|standing| standing.grade == Grade::InStep).count();
-        let text = format!("{written} of {} written", standings.len());
-        let is_wrong = standings.iter().any(|standing| standing.grade == Grade::Wrong);
+        let healths: Vec<_> = objects.filter_map(|object| health(&object.metadata)).collect();
+        let written = healths.iter().filter(|health| health.grade == Grade::InSync).count();
+        let text = format!("{written} of {} written", healths.len());
+        let is_wrong = healths.iter().any(|health| health.grade == Grade::Wrong);
         findings.push(if is_wrong {
             Finding::wrong("objects", text, "kubectl konverge status secrets -A")
         } else {
@@ -128,23 +128,23 @@ impl Operator for Pull {
 }
 
 /// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.
-fn standing(metadata: &ObjectMeta) -> Option<Standing> {
+fn health(metadata: &ObjectMeta) -> Option<ObjectHealth> {
     match declaration(metadata.annotations.as_ref()?)? {
         Declaration::Incomplete(missing) => {
             let statement = messages::incomplete(&missing);
-            Some(Standing::new(statement.reason, Grade::Wrong, statement.text))
+            Some(ObjectHealth::new(statement.reason, Grade::Wrong, statement.text))
         }
         Declaration::Bound(environment) => {
             let paths = vec![Place { path: environment.to_string(), version: None, note: None }];
             if keys(metadata).is_empty() {
                 let text = "the operator has written nothing yet; the events show why".to_owned();
-                return Some(Standing { paths, ..Standing::new("Pending", Grade::Waiting, text) });
+                return Some(ObjectHealth { paths, ..ObjectHealth::new("Pending", Grade::Waiting, text) });
             }
             let entries = metadata.managed_fields.iter().flatten();
             let of_ours = entries.filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
             let since = of_ours.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max();
             let text = "last written at that time; only the events show later results".to_owned();
-            Some(Standing { since, paths, ..Standing::new("Written", Grade::InStep, text) })
+            Some(ObjectHealth { since, paths, ..ObjectHealth::new("Written", Grade::InSync, text) })
         }
     }
 }
@@ -174,11 +174,11 @@ mod tests {
             (json!({ SYNC: "true" }), json!([]), Some(("InvalidAnnotation", Grade::Wrong))),
             (bound.clone(), json!([]), Some(("Pending", Grade::Waiting))),
             (bound.clone(), field("kubectl"), Some(("Pending", Grade::Waiting))),
-            (bound, field("zopp-operator"), Some(("Written", Grade::InStep))),
+            (bound, field("zopp-operator"), Some(("Written", Grade::InSync))),
         ] {
             let metadata: ObjectMeta =
                 serde_json::from_value(json!({ "annotations": annotations, "managedFields": fields })).unwrap();
-            let found = standing(&metadata);
+            let found = health(&metadata);
             assert_eq!(found.as_ref().map(|found| (&*found.state, found.grade)), expected, "{metadata:?}");
             if let Some(found) = found.filter(|found| found.state == "Written") {
                 assert_eq!(found.since.map(|since| since.to_string()).as_deref(), Some("2026-11-21T14:00:00Z"));

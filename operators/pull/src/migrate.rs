@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
-use konverge_kubectl::{Kind, Migrated, Migration, Shown};
+use konverge_kubectl::{Detail, Kind, Migrated, Migration};
 use kube::core::{ApiResource, DynamicObject};
 
 use crate::{
@@ -31,7 +31,7 @@ impl Migration for Zopp {
 
     fn kinds(&self) -> Vec<Kind> {
         [ApiResource::erase::<Secret>(&()), unsupported::kind(), ApiResource::erase::<Deployment>(&())]
-            .map(|resource| Kind::namespaced(resource, Shown::Metadata))
+            .map(|resource| Kind::namespaced(resource, Detail::Metadata))
             .into()
     }
 

@@ -32,7 +32,7 @@ use crate::{
     hub::Hub,
     messages,
     metrics::Metrics,
-    plan::{Action, Contents, Observed, Plan, Problem, Verified, plan},
+    plan::{Action, Contents, Observed, Plan, Problem, plan},
 };
 
 /// The field manager of every write, and that of the original operator, whose keys are thereby ours.
@@ -137,8 +137,7 @@ impl Pull {
         {
             let plan = plan(&snapshot, &Observed::Unchanged(verified), &self.digest_key, is_confirming);
             if !matches!(plan.action, Action::ReadFirst) {
-                let seen = Seen { version: binding.known.clone(), was_read: false };
-                match self.carry_out(run, plan, snapshot.proven, seen).await {
+                match self.carry_out(run, plan, snapshot.proven, None).await {
                     // Another writer was faster than the watch.
                     Err(PullError::Apply(ApplyError::OutOfDate { .. })) => {}
                     done => return done,
@@ -158,8 +157,7 @@ impl Pull {
         }
         let observed = Observed::Read(&read.contents, binding.verified.as_ref());
         let plan = plan(&snapshot, &observed, &self.digest_key, is_confirming);
-        let seen = Seen { version: Some(read.resource_version.clone()), was_read: true };
-        self.carry_out(run, plan, snapshot.proven, seen).await
+        self.carry_out(run, plan, snapshot.proven, Some(&read.resource_version)).await
     }
 
     /// Reads the Secret. `None` if it is gone, if another one has its name, or if it no longer requests this environment. The watch will show that, too.
@@ -182,13 +180,10 @@ impl Pull {
         let contents = Contents { data, owned: keys.all(), immutable: immutable.unwrap_or_default() };
         let mut resource_version = metadata.resource_version.clone().unwrap_or_default();
         if !keys.updated.is_empty() {
-            match self.applier.take_over(&metadata.into_response_partial(), manager).await? {
-                Outcome::Changed { resource_version: now } | Outcome::Unchanged { resource_version: now } => {
-                    resource_version = now;
-                }
-                // It is gone, as far as anybody knows; what becomes of it begins another run.
-                _ => return Ok(None),
-            }
+            let taken = self.applier.take_over(&metadata.into_response_partial(), manager).await?;
+            // Without a version it is gone, as far as anybody knows; what becomes of it begins another run.
+            let Some(now) = stored_version(taken) else { return Ok(None) };
+            resource_version = now;
         }
         Ok(Some(Read { contents, resource_version }))
     }
@@ -203,81 +198,79 @@ impl Pull {
         Next::Done
     }
 
-    /// Applies the plan and reports.
-    async fn carry_out(&self, run: Run<'_>, plan: Plan<'_>, proven: bool, seen: Seen) -> Result<Next, PullError> {
-        let Plan { action, verified, problems } = plan;
-        let found = Found { verified, problems, proven };
-        match action {
-            Action::Apply(desired) => self.write(run, &desired, found, seen).await,
-            Action::ConfirmEmpty => {
-                let since = run.binding.empty_since.unwrap_or_else(Instant::now);
-                self.bindings.settle(run.key, run.binding, |binding| binding.empty_since = Some(since));
-                Ok(Next::After(CONFIRM_AFTER))
-            }
-            Action::Nothing => Ok(self.leave(run, found, &seen, "unchanged")),
-            Action::Keep | Action::ReadFirst => Ok(self.leave(run, found, &seen, "kept")),
-        }
-    }
-
-    /// Leaves the Secret as it is.
-    fn leave(&self, run: Run<'_>, found: Found, seen: &Seen, result: &'static str) -> Next {
+    /// Applies the plan and reports. `read` is the version that was read; without it, the plan is for the version that this process knows.
+    async fn carry_out(
+        &self,
+        run: Run<'_>,
+        plan: Plan<'_>,
+        proven: bool,
+        read: Option<&str>,
+    ) -> Result<Next, PullError> {
         let Run { key, binding, .. } = run;
+        let Plan { action, verified, problems } = plan;
+        let (written, result) = match action {
+            Action::ConfirmEmpty => {
+                let since = binding.empty_since.unwrap_or_else(Instant::now);
+                self.bindings.update_if_current(key, binding, |now| now.empty_since = Some(since));
+                return Ok(Next::After(CONFIRM_AFTER));
+            }
+            Action::Nothing => (None, "unchanged"),
+            Action::Keep | Action::ReadFirst => (None, "kept"),
+            Action::Apply(desired) => {
+                // The annotation may have gone while this waited, and with it the permission to write.
+                if !self.bindings.is_current(key, binding) {
+                    return Ok(Next::Done);
+                }
+                let version = verified.as_ref().map_or(0, |verified| verified.version);
+                match self.write(run, &desired, version, read.or(binding.known.as_deref())).await {
+                    Ok(Some(written)) => (Some(written), "changed"),
+                    // It is gone, as far as anybody knows; what becomes of it begins another run.
+                    Ok(None) => {
+                        self.metrics.synced("gone");
+                        return Ok(Next::Done);
+                    }
+                    Err(error) => return self.write_failed(run, error),
+                }
+            }
+        };
         self.metrics.synced(result);
-        if let Some(read) = seen.read() {
-            self.bindings.learned(key, binding, Learned { read: Some(read), written: None });
-        }
-        self.bindings.settle(key, binding, |now| {
+        self.bindings.learned(key, binding, Learned { read, written: written.as_deref() });
+        self.bindings.update_if_current(key, binding, |now| {
             now.empty_since = None;
-            if found.verified.is_some() {
-                now.verified = found.verified;
+            if written.is_some() {
+                now.written_at = Some(Instant::now());
+            }
+            if verified.is_some() {
+                now.verified = verified;
             }
         });
-        self.report(run, &found.problems, found.proven);
-        Next::Done
+        self.report(run, &problems, proven);
+        Ok(Next::Done)
     }
 
-    /// Writes the Secret and reports. The write has the version that was seen as its precondition.
+    /// Writes this version of the environment, if the Secret still has the resource version that was seen. Returns the new one, or `None` if the
+    /// Secret is gone.
     async fn write(
         &self,
         run: Run<'_>,
         desired: &BTreeMap<&str, &SecretValue>,
-        found: Found,
-        seen: Seen,
-    ) -> Result<Next, PullError> {
+        version: i64,
+        resource_version: Option<&str>,
+    ) -> Result<Option<String>, ApplyError> {
         let Run { key, binding, environment, hub } = run;
-        // The annotation may have gone while this waited, and with it the permission to write.
-        if !self.bindings.is_current(key, binding) {
-            return Ok(Next::Done);
-        }
-        let resource_version = seen.version.as_deref();
         let target = SecretTarget { namespace: &key.namespace, name: &key.name, uid: &binding.uid, resource_version };
-        let written = match self.applier.apply(target, &BTreeMap::new(), desired).await {
-            Ok(Outcome::Changed { resource_version } | Outcome::Unchanged { resource_version }) => resource_version,
-            // It is gone, as far as anybody knows; what becomes of it begins another run.
-            Ok(_) => {
-                self.metrics.synced("gone");
-                return Ok(Next::Done);
+        let written = stored_version(self.applier.apply(target, &BTreeMap::new(), desired).await?);
+        if written.is_some() {
+            // Only a change of the environment has a moment at which it was heard of; a repair or a new binding has none.
+            if let (Some(before), Some(stated)) = (&binding.verified, hub.stated())
+                && before.version != stated.version
+            {
+                self.metrics.propagated(stated.since.elapsed());
             }
-            Err(error) => return self.write_failed(run, error),
-        };
-        self.metrics.synced("changed");
-        // Only a change of the environment has a moment at which it was heard of; a repair or a new binding has none.
-        if let (Some(before), Some(stated)) = (&binding.verified, hub.stated())
-            && before.version != stated.version
-        {
-            self.metrics.propagated(stated.since.elapsed());
+            // An event for every change would cost as much as the change; the log has them all.
+            info!(secret = %key, %environment, version, keys = desired.len(), "written");
         }
-        self.bindings.learned(key, binding, Learned { read: seen.read(), written: Some(&written) });
-        let version = found.verified.as_ref().map_or(0, |verified| verified.version);
-        self.bindings.settle(key, binding, |now| {
-            now.empty_since = None;
-            now.written_at = Some(Instant::now());
-            now.verified = found.verified;
-        });
-        // An event for every change would cost as much as the change; the log has them all.
-        info!(secret = %key, %environment, version, keys = desired.len(), "written");
-        self.report(run, &found.problems, found.proven);
-        Ok(Next::Done)
+        Ok(written)
     }
 
     /// Reports that the write failed.
@@ -294,7 +287,7 @@ impl Pull {
         }
         if error.is_immutable() || matches!(error, ApplyError::Altered { .. }) {
             // The content of the Secret is not verified, so it is read before it is written again.
-            self.bindings.settle(key, binding, |now| now.verified = None);
+            self.bindings.update_if_current(key, binding, |now| now.verified = None);
         }
         self.say(key, binding, vec![messages::apply_failed(&error)]);
         // Only replacing an immutable Secret helps, and the watch shows that.
@@ -320,7 +313,7 @@ impl Pull {
         let regarding = events::reference(&kind, &key.namespace, &key.name, &binding.uid);
         let is_said = |statement: &Statement| binding.said.iter().any(|said| statement.repeats(said));
         self.announcer.announce_new(key, &regarding, &statements, is_said);
-        self.bindings.settle(key, binding, |binding| binding.said = statements);
+        self.bindings.update_if_current(key, binding, |binding| binding.said = statements);
     }
 }
 
@@ -339,27 +332,11 @@ struct Read {
     resource_version: String,
 }
 
-/// The findings of a plan, beside its action.
-struct Found {
-    /// True of the Secret once the action is done; `None` where nothing was established.
-    verified: Option<Verified>,
-    problems: Vec<Problem>,
-    /// Whether a manifest shows that the environment's content is whole and current.
-    proven: bool,
-}
-
-/// The state of the Secret that a plan was made for.
-struct Seen {
-    /// Its resource version.
-    version: Option<String>,
-    /// Whether it was read. Otherwise, this process wrote that version.
-    was_read: bool,
-}
-
-impl Seen {
-    /// The version that was read.
-    fn read(&self) -> Option<&str> {
-        self.version.as_deref().filter(|_| self.was_read)
+/// The version of a Secret after a write, or `None` if it is gone.
+fn stored_version(outcome: Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Changed { resource_version } | Outcome::Unchanged { resource_version } => Some(resource_version),
+        _ => None,
     }
 }
 

@@ -15,7 +15,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use crate::{
     allow::{Rule, is_allowed},
     annotations::{Declaration, KEYS, declaration},
-    bindings::{Bindings, SecretRef, Seen},
+    bindings::{Binding, Bindings, SecretRef},
     hub::{Hubs, Wake},
 };
 
@@ -67,8 +67,8 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
             }
             Declaration::Bound(_) | Declaration::Incomplete(_) => None,
         };
-        let seen = Seen { uid, shown, declared, hub: hub.clone(), requests_keys: annotations.contains_key(KEYS) };
-        if self.bindings.apply(key.clone(), seen.into(), origin) {
+        let seen = Binding::new(uid, shown, declared, hub.clone(), annotations.contains_key(KEYS));
+        if self.bindings.apply(key.clone(), seen, origin) {
             if let Some(hub) = hub {
                 hub.retry_soon();
             }

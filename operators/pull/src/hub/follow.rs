@@ -11,8 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::{
-    Stated, Wake,
-    fetch::Fetcher,
+    Fetcher, Stated, Wake,
     missed::Missed,
     pace::{Failures, SHORTEST_PAUSE},
 };
@@ -92,7 +91,7 @@ impl Follow {
                 biased;
                 event = stream.next() => match event {
                     Some(Ok(WatchEvent::Changed { version, .. })) => {
-                        missed.told(version);
+                        missed.streamed(version);
                         self.fetcher.changed(version);
                         (self.wake)(self.fetcher.reader.name());
                     }
@@ -111,7 +110,7 @@ impl Follow {
                         failures = Failures::default();
                         next_poll = poll_after(self.poll_interval);
                         if let Some((before, found)) = change {
-                            missed.found(&before, &found, Instant::now());
+                            missed.polled(&before, &found, Instant::now());
                         }
                     }
                 },
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn hubs_that_begin_together_do_not_poll_in_step() {
+    fn hubs_that_begin_together_poll_at_different_times() {
         let mut polls: Vec<_> = (0..100).map(|_| poll_after(Duration::from_hours(1))).collect();
         polls.sort();
         let spread = polls[99] - polls[0];

@@ -17,27 +17,27 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Missed {
     /// The last version the stream told of.
-    told: Option<i64>,
+    streamed: Option<i64>,
     /// The version that a poll found first, and when the stream is to have told of it.
     owed: Option<(i64, Instant)>,
 }
 
 impl Missed {
     /// The stream told of a version.
-    pub(super) fn told(&mut self, version: i64) {
-        self.told = Some(version);
+    pub(super) fn streamed(&mut self, version: i64) {
+        self.streamed = Some(version);
         // Versions of one environment are told in their order.
         self.owed = self.owed.filter(|(owed, _)| *owed > version);
     }
 
     /// A poll that began when `before` was known has found `found`. Of several finds in a row the first sets the time, and they
     /// count as one.
-    pub(super) fn found(&mut self, before: &Stated, found: &Stated, now: Instant) {
+    pub(super) fn polled(&mut self, before: &Stated, found: &Stated, now: Instant) {
         let went_on = found.environment_id == before.environment_id && found.version > before.version;
-        let is_told = went_on && self.told.is_some_and(|told| told >= found.version);
+        let is_told = went_on && self.streamed.is_some_and(|streamed| streamed >= found.version);
         if !found.agrees_with(before) && !is_told {
             // Versions that were told before prove nothing after this: they may have begun anew.
-            self.told = None;
+            self.streamed = None;
             let until = self.owed.map_or(now + PATIENCE, |(_, until)| until);
             self.owed = Some((found.version, until));
         }
@@ -64,38 +64,38 @@ mod tests {
 
     /// One event of a stream or a poll. The polls begin at version 4 of environment `a`.
     enum Step {
-        Told(i64),
-        Found(&'static str, i64),
+        Streamed(i64),
+        Polled(&'static str, i64),
     }
-    use Step::{Found, Told};
+    use Step::{Polled, Streamed};
 
     #[test]
     fn what_either_way_tells_first_the_other_need_not() {
         let cases: [(&[Step], bool); 13] = [
             (&[], false),
-            (&[Found("a", 4)], false),
-            (&[Told(4), Found("a", 4)], false),
+            (&[Polled("a", 4)], false),
+            (&[Streamed(4), Polled("a", 4)], false),
             // The stream was faster, by one or by two.
-            (&[Told(5), Found("a", 5)], false),
-            (&[Told(5), Told(6), Found("a", 5)], false),
+            (&[Streamed(5), Polled("a", 5)], false),
+            (&[Streamed(5), Streamed(6), Polled("a", 5)], false),
             // The poll was faster, and the stream follows.
-            (&[Found("a", 5), Told(5)], false),
-            (&[Found("a", 6), Told(5)], true),
-            (&[Found("a", 6), Told(5), Told(6)], false),
+            (&[Polled("a", 5), Streamed(5)], false),
+            (&[Polled("a", 6), Streamed(5)], true),
+            (&[Polled("a", 6), Streamed(5), Streamed(6)], false),
             // The stream does not tell.
-            (&[Told(4), Found("a", 5)], true),
-            (&[Found("a", 5), Found("a", 6), Told(5)], true),
+            (&[Streamed(4), Polled("a", 5)], true),
+            (&[Polled("a", 5), Polled("a", 6), Streamed(5)], true),
             // A server that was restored, an environment made anew: larger versions that were told prove nothing.
-            (&[Told(4), Found("a", 3)], true),
-            (&[Told(4), Found("b", 1)], true),
-            (&[Told(9), Found("a", 3), Told(3), Found("a", 5)], true),
+            (&[Streamed(4), Polled("a", 3)], true),
+            (&[Streamed(4), Polled("b", 1)], true),
+            (&[Streamed(9), Polled("a", 3), Streamed(3), Polled("a", 5)], true),
         ];
         for (number, (steps, owed)) in cases.into_iter().enumerate() {
             let mut missed = Missed::default();
             for step in steps {
                 match step {
-                    Told(version) => missed.told(*version),
-                    Found(id, version) => missed.found(&stated("a", 4), &stated(id, *version), Instant::now()),
+                    Streamed(version) => missed.streamed(*version),
+                    Polled(id, version) => missed.polled(&stated("a", 4), &stated(id, *version), Instant::now()),
                 }
             }
             assert_eq!(missed.due().is_some(), owed, "case {number}: {missed:?}");
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn the_first_find_sets_the_time_and_nothing_is_admitted_twice() {
         let (mut missed, start) = (Missed::default(), Instant::now());
-        missed.found(&stated("a", 4), &stated("a", 5), start);
-        missed.found(&stated("a", 5), &stated("a", 6), start + PATIENCE / 2);
+        missed.polled(&stated("a", 4), &stated("a", 5), start);
+        missed.polled(&stated("a", 5), &stated("a", 6), start + PATIENCE / 2);
         assert_eq!(missed.due(), Some(start + PATIENCE));
         missed.admit();
         assert_eq!(missed.due(), None);

@@ -4,7 +4,7 @@ use k8s_openapi::{ByteString, api::core::v1::Secret};
 use konverge_testkit::ReplacingPolicy;
 use kube::api::PostParams;
 
-use crate::world::{QUIET, World, until};
+use crate::world::{World, until};
 
 /// Waits until a Secret that is created has this value under `A`. Nothing is stored.
 async fn is_created_with(world: &World, what: &str, value: &str) {
@@ -22,7 +22,7 @@ async fn is_created_with(world: &World, what: &str, value: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_that_a_policy_replaces_is_told_until_it_is_stored_and_never_counts_as_in_sync() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
     let changed = || operator.count(r#"konverge_pull_syncs_total{result="changed"}"#);
     let written_before = changed();
@@ -52,7 +52,6 @@ async fn a_value_that_a_policy_replaces_is_told_until_it_is_stored_and_never_cou
     // Then it is at rest again, also as far as its events are concerned.
     world.is_renewed("backend", "Synced").await;
     let told = world.all_events("backend").await;
-    world.stays("backend").await;
-    tokio::time::sleep(QUIET).await;
+    world.stays("backend", &[&operator]).await;
     assert_eq!(world.all_events("backend").await, told);
 }

@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(40);
 /// A denied write was tried again after half an hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn a24_a_secret_whose_writes_were_denied_is_up_to_date_soon_after_the_policy_is_gone() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     let other = world.server.create("staging");
     other.set("A", "1");
     world.bind("other", &other).await;

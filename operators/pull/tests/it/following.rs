@@ -6,7 +6,7 @@ use crate::world::{World, holds, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_come_change_and_go_and_foreign_keys_stay() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     world.merge("backend", "somebody", json!({ "stringData": { "FOREIGN": "x" } })).await;
     scene.set("B", "2");
     world.holds("backend", &[("A", "1"), ("B", "2"), ("FOREIGN", "x")]).await;
@@ -21,7 +21,7 @@ async fn keys_come_change_and_go_and_foreign_keys_stay() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_need_not_be_text() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     let bytes: Vec<u8> = (0..=u8::MAX).rev().collect();
     scene.set("KEYSTORE", &bytes);
     until("the bytes are there", async || {
@@ -35,22 +35,22 @@ async fn a_value_need_not_be_text() {
 /// As after a fail-over of the server to a database that lost a change.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_content_under_the_same_version_is_written() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     scene.set_at_the_same_version("A", "2");
     world.holds("backend", &[("A", "2")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_key_goes_when_two_reads_say_so() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     scene.remove("A");
     world.holds("backend", &[]).await;
-    world.stays("backend").await;
+    world.stays("backend", &[&operator]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_removed_while_the_operator_was_away_goes_when_it_is_back() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     scene.set("B", "2");
     world.holds("backend", &[("A", "1"), ("B", "2")]).await;
     operator.stop().await;
@@ -62,13 +62,14 @@ async fn a_key_removed_while_the_operator_was_away_goes_when_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     let rest = world.audit_log().await.from_now().unwrap();
     let lists = scene.lists();
     holds("some polls", || scene.lists() >= lists + 2).await;
     operator.stop().await;
     let operator = world.operator(&[]).await;
     operator.counts(r#"konverge_pull_syncs_total{result="unchanged"} 1"#).await;
+    operator.settled().await;
     world.audit_log().await;
     let entries = rest.entries().unwrap();
     let written: Vec<_> =
@@ -78,7 +79,7 @@ async fn at_rest_nothing_is_written_and_a_restart_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn somebody_elses_edit_is_put_right() {
-    let (world, _scene, _operator) = World::in_step().await;
+    let (world, _scene, _operator) = World::in_sync().await;
     world.merge("backend", "somebody", json!({ "stringData": { "A": "wrong" } })).await;
     world.holds("backend", &[("A", "1")]).await;
     world.merge("backend", "somebody", json!({ "data": null })).await;
@@ -87,7 +88,7 @@ async fn somebody_elses_edit_is_put_right() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_made_again_is_filled_again() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     world.delete("backend").await;
     holds("the stream is closed", || scene.streams() == 0).await;
     world.bind("backend", &scene).await;
@@ -100,7 +101,7 @@ async fn a_secret_made_again_is_filled_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_stream_however_often_secrets_change_and_none_without_annotation() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     for name in ["second", "third"] {
         world.bind(name, &scene).await;
         world.holds(name, &[("A", "1")]).await;
@@ -122,7 +123,7 @@ async fn one_stream_however_often_secrets_change_and_none_without_annotation() {
     holds("the stream is closed", || scene.streams() == 0).await;
     operator.counts("konverge_pull_streams 0").await;
     scene.set("A", "3");
-    world.stays("backend").await;
+    world.stays("backend", &[&operator]).await;
     world.holds("backend", &[("A", "2")]).await;
 
     world.bind("backend", &scene).await;
@@ -131,7 +132,7 @@ async fn one_stream_however_often_secrets_change_and_none_without_annotation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_moved_to_another_environment_leaves_the_first() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     let other = world.server.create("staging");
     other.set("B", "2");
     world.bind("backend", &other).await;
@@ -141,7 +142,7 @@ async fn a_secret_moved_to_another_environment_leaves_the_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_operators_agree() {
-    let (world, scene, _first) = World::in_step().await;
+    let (world, scene, first) = World::in_sync().await;
     let second = world.operator(&[]).await;
     second.counts("konverge_pull_streams 1").await;
     for number in 2..6 {
@@ -151,7 +152,7 @@ async fn two_operators_agree() {
     // Each may have written the last change; after two polls each they have nothing more to say.
     let lists = scene.lists();
     holds("some polls", || scene.lists() >= lists + 4).await;
-    world.stays("backend").await;
+    world.stays("backend", &[&first, &second]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,7 +176,7 @@ async fn a_standby_takes_over_when_the_leader_stops() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_of_changes_becomes_few_writes() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     for number in 0..200 {
         scene.set(&format!("K{number}"), "v");
         tokio::task::yield_now().await;
@@ -185,6 +186,7 @@ async fn a_burst_of_changes_becomes_few_writes() {
         if held == 201 { Ok(()) } else { Err(held) }
     })
     .await;
+    operator.settled().await;
     let writes = operator.count(r#"konverge_pull_syncs_total{result="changed"}"#);
     assert!(writes <= 12, "{writes} writes for one burst");
 }
@@ -199,17 +201,18 @@ async fn what_the_original_operator_wrote_becomes_ours() {
     let patch = json!({ "data": { "A": "b2xk", "STALE": "b2xk" } });
     world.merge("backend", "zopp-operator", patch).await;
     world.merge("backend", "somebody", json!({ "stringData": { "FOREIGN": "x" } })).await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.holds("backend", &[("A", "1"), ("FOREIGN", "x")]).await;
-    world.stays("backend").await;
+    world.stays("backend", &[&operator]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_are_never_asked_for() {
-    let (world, _scene, _operator) = World::in_step().await;
+    let (world, _scene, operator) = World::in_sync().await;
     world.apply("stranger", json!({ "stringData": { "PASSWORD": "hunter2" } })).await;
     world.bind("last", &world.server.create("other")).await;
     world.told("last", "EnvironmentEmpty").await;
+    operator.settled().await;
     // That what the watch brings is metadata is shown end to end, where every request of the operator is recorded.
     let entries = world.audit_log().await.entries().unwrap();
     let asked: Vec<_> = entries.iter().filter(|entry| world.is_about(entry, "stranger")).collect();

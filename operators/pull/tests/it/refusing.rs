@@ -10,7 +10,7 @@ use crate::world::{World, holds, is_left_alone};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn incomplete_annotations_are_named_and_the_data_stays() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     let annotations = json!({ "zopp.dev/sync": "true", "zopp.dev/workspace": "acme", "zopp.dev/environment": "" });
     world.annotate("backend", annotations).await;
     let text = world.told("backend", "InvalidAnnotation").await;
@@ -18,7 +18,7 @@ async fn incomplete_annotations_are_named_and_the_data_stays() {
     operator.counts(r#"konverge_pull_bindings{reason="InvalidAnnotation"} 1"#).await;
     holds("the stream is closed", || scene.streams() == 0).await;
     scene.set("A", "2");
-    world.stays("backend").await;
+    world.stays("backend", &[&operator]).await;
     world.holds("backend", &[("A", "1")]).await;
     world.bind("backend", &scene).await;
     world.holds("backend", &[("A", "2")]).await;
@@ -27,7 +27,7 @@ async fn incomplete_annotations_are_named_and_the_data_stays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_choice_of_keys_is_reported_and_all_keys_are_delivered() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     let environment = scene.name();
     let annotations = json!({
         "zopp.dev/sync": "true", "zopp.dev/workspace": environment.workspace, "zopp.dev/project": environment.project,
@@ -60,7 +60,7 @@ async fn what_the_rules_forbid_is_not_even_asked_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_keeps_the_data_and_its_end_is_noticed() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     for (refusal, reason, next_step) in [
         (Status::permission_denied("no"), "PermissionDenied", "zopp permission env-set"),
         (Status::not_found("no such environment"), "EnvironmentNotFound", "annotations"),
@@ -81,7 +81,7 @@ async fn a_refusal_keeps_the_data_and_its_end_is_noticed() {
 /// Nothing tells the operator of a role that was granted. A person who waits for it changes the Secret.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_long_refusal_a_change_of_the_secret_has_it_filled_at_once() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     scene.refuse(Some(Status::permission_denied("no")));
     scene.hang_up();
     world.told("backend", "PermissionDenied").await;
@@ -97,7 +97,7 @@ async fn after_a_long_refusal_a_change_of_the_secret_has_it_filled_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_trouble_after_another_is_told() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     scene.refuse(Some(Status::unavailable("shutting down")));
     world.told("backend", "ServerUnreachable").await;
     scene.refuse(Some(Status::permission_denied("no")));
@@ -110,13 +110,14 @@ async fn one_trouble_after_another_is_told() {
         scene.refuse(Some(refusal));
         let lists = scene.asked();
         holds("it was asked", || scene.asked() > lists).await;
+        operator.settled().await;
     }
     assert_eq!(world.events("backend").await.len(), told);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_trouble_with_another_environment_is_told() {
-    let (world, first, operator) = World::in_step().await;
+    let (world, first, operator) = World::in_sync().await;
     let second = world.server.create("staging");
     for (refusal, reason) in [
         (Status::not_found("no such environment"), "EnvironmentNotFound"),
@@ -139,7 +140,7 @@ async fn the_same_trouble_with_another_environment_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_cannot_be_decrypted_keeps_its_value() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     scene.set("B", "2");
     world.holds("backend", &[("A", "1"), ("B", "2")]).await;
     scene.spoil("B");
@@ -155,7 +156,7 @@ async fn a_key_that_cannot_be_decrypted_keeps_its_value() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_kubernetes_refuses_is_left_out() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     scene.set("no space", "x");
     scene.set("B", "2");
     world.holds("backend", &[("A", "1"), ("B", "2")]).await;
@@ -165,7 +166,7 @@ async fn a_name_that_kubernetes_refuses_is_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_large_is_not_written_and_what_fits_again_is() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     scene.set("LARGE", vec![b'x'; (1 << 20) + 1]);
     let text = world.told("backend", "TooLarge").await;
     assert!(text.contains("1048576") && !text.contains("xxx"), "{text}");
@@ -176,12 +177,12 @@ async fn what_is_too_large_is_not_written_and_what_fits_again_is() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_immutable_secret_is_left_alone() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     world.merge("backend", "somebody", json!({ "immutable": true })).await;
     scene.set("A", "2");
     let text = world.told("backend", "Immutable").await;
     assert!(text.contains("create it again"), "{text}");
-    world.stays("backend").await;
+    world.stays("backend", &[&operator]).await;
     world.delete("backend").await;
     world.bind("backend", &scene).await;
     world.holds("backend", &[("A", "2")]).await;
@@ -189,11 +190,11 @@ async fn an_immutable_secret_is_left_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_environment_made_anew_takes_nothing_until_it_is_filled() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     scene.recreate();
     let text = world.told("backend", "EnvironmentEmpty").await;
     assert!(text.contains("stays as it is"), "{text}");
-    world.stays("backend").await;
+    world.stays("backend", &[&operator]).await;
     world.holds("backend", &[("A", "1")]).await;
     scene.set("B", "2");
     world.holds("backend", &[("B", "2")]).await;
@@ -201,7 +202,7 @@ async fn an_environment_made_anew_takes_nothing_until_it_is_filled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_version_is_not_applied() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     scene.set("A", "2");
     scene.set("A", "3");
     world.holds("backend", &[("A", "3")]).await;
@@ -216,7 +217,7 @@ async fn an_older_version_is_not_applied() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_environment_that_hangs_holds_no_other_up() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     for number in 0..20 {
         let hanging = world.server.create(&format!("hanging-{number}"));
         hanging.hang(true);
@@ -231,7 +232,7 @@ async fn one_environment_that_hangs_holds_no_other_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_value_is_in_any_event() {
-    let (world, scene, _operator) = World::in_step().await;
+    let (world, scene, _operator) = World::in_sync().await;
     scene.set("no space", "canary-value");
     scene.set("B", "canary-value");
     scene.spoil("C");
@@ -242,7 +243,7 @@ async fn no_value_is_in_any_event() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn values_under_a_forged_workspace_key_are_not_written() {
-    let (world, scene, operator) = World::in_step().await;
+    let (world, scene, operator) = World::in_sync().await;
     // All that it makes up decrypts: the key of the workspace, that of the environment, and the values.
     world.server.forge_key();
     scene.recreate();
@@ -251,7 +252,7 @@ async fn values_under_a_forged_workspace_key_are_not_written() {
     let text = world.told("backend", "WorkspaceKeyChanged").await;
     assert!(text.contains("acme") && text.contains("zopp workspace fingerprint"), "{text}");
     operator.counts(r#"konverge_pull_bindings{reason="WorkspaceKeyChanged"} 1"#).await;
-    world.stays("backend").await;
+    world.stays("backend", &[&operator]).await;
     world.holds("backend", &[("A", "1")]).await;
 }
 
@@ -274,7 +275,7 @@ async fn keys_that_a_server_keeps_back_are_not_deleted() {
     operator.counts(r#"konverge_pull_bindings{reason="SourceNotCurrent"} 1"#).await;
     // Not even all of them, which two reads confirm.
     scene.keep_back("B");
-    world.stays("backend").await;
+    world.stays("backend", &[&operator]).await;
     world.holds("backend", &[("A", "1"), ("B", "2")]).await;
 
     scene.give_everything();
@@ -320,7 +321,7 @@ async fn a_manifest_that_was_there_does_not_vanish() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_environment_without_a_manifest_is_synced_and_told_to_have_none() {
-    let (world, _scene, _operator) = World::in_step().await;
+    let (world, _scene, _operator) = World::in_sync().await;
     let text = world.told("backend", "Synced").await;
     assert!(text.contains("no manifest"), "{text}");
 }

@@ -54,7 +54,7 @@ struct State {
 pub(crate) struct Scene {
     name: EnvironmentName,
     script: Mutex<Script>,
-    told: broadcast::Sender<Told>,
+    events: broadcast::Sender<StreamEvent>,
     asked: AtomicUsize,
     lists: AtomicUsize,
     streams: Arc<AtomicUsize>,
@@ -62,7 +62,7 @@ pub(crate) struct Scene {
 }
 
 #[derive(Clone)]
-enum Told {
+enum StreamEvent {
     Changed(i64),
     HangUp,
 }
@@ -106,7 +106,7 @@ impl Scripted {
         let scene = Arc::new(Scene {
             name: name.clone(),
             script: Mutex::new(Script::new()),
-            told: broadcast::channel(256).0,
+            events: broadcast::channel(256).0,
             asked: AtomicUsize::new(0),
             lists: AtomicUsize::new(0),
             streams: Arc::default(),
@@ -253,7 +253,7 @@ impl Scene {
 
     /// Ends all streams, without an error.
     pub(crate) fn hang_up(&self) {
-        self.tell_all(Told::HangUp);
+        self.tell_all(StreamEvent::HangUp);
     }
 
     /// Answers everything with this from now on; `None` for the truth.
@@ -294,12 +294,12 @@ impl Scene {
     }
 
     fn tell(&self, version: i64) {
-        self.tell_all(Told::Changed(version));
+        self.tell_all(StreamEvent::Changed(version));
     }
 
-    fn tell_all(&self, told: Told) {
+    fn tell_all(&self, event: StreamEvent) {
         // Without a stream nobody is told.
-        let _ = self.told.send(told);
+        let _ = self.events.send(event);
     }
 
     fn script(&self) -> MutexGuard<'_, Script> {
@@ -364,16 +364,16 @@ impl ZoppService for Service {
     ) -> Result<Response<BoxStream<'static, Result<WatchSecretsResponse, Status>>>, Status> {
         let request = request.into_inner();
         let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
-        let live = BroadcastStream::new(scene.told.subscribe());
+        let live = BroadcastStream::new(scene.events.subscribe());
         let current_version = scene.script().version;
         let behind = request.since_version.is_some_and(|since| since != current_version);
         let resync = behind.then_some(Message::Resync(ResyncRequired { current_version }));
         let live = live
-            .map(|told| match told.unwrap() {
-                Told::Changed(version) => Some(changed(version)),
-                Told::HangUp => None,
+            .map(|event| match event.unwrap() {
+                StreamEvent::Changed(version) => Some(changed(version)),
+                StreamEvent::HangUp => None,
             })
-            .take_while(|told| std::future::ready(told.is_some()))
+            .take_while(|change| std::future::ready(change.is_some()))
             .filter_map(std::future::ready);
         let stream = futures::stream::iter(resync).chain(live);
         let stream = stream.map(|message| Ok(WatchSecretsResponse { response: Some(message) }));

@@ -8,7 +8,7 @@ use konverge_core::outage::LONGEST_PAUSE;
 use konverge_pull::{config::Config, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options, events_about, metric, until_true};
+use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options, events_about, metric, settled, until_true};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
@@ -19,8 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::scripted::{Scene, Scripted};
 
-/// Two such periods without a write show that nothing oscillates.
-pub(crate) const QUIET: Duration = Duration::from_millis(700);
+/// An operator that has done nothing for so long has settled: longer than the interval of its polls.
+pub(crate) const QUIET: Duration = Duration::from_millis(1200);
 
 /// One for all tests of this binary; it ends with the process. It is ours even when a cluster is named: a test reads its audit log.
 pub(crate) async fn control_plane() -> &'static ControlPlane {
@@ -56,7 +56,7 @@ impl World {
     }
 
     /// A world with an environment that holds `A=1`, a Secret bound to it, and an operator that has synced it.
-    pub(crate) async fn in_step() -> (Self, Arc<Scene>, Operator) {
+    pub(crate) async fn in_sync() -> (Self, Arc<Scene>, Operator) {
         let world = Self::new().await;
         let scene = world.server.create("production");
         scene.set("A", "1");
@@ -181,10 +181,13 @@ impl World {
         events_about(&self.kubernetes, &self.namespace, name).await.unwrap()
     }
 
-    /// Whether nobody writes the Secret for a while; the audit log tells also of a write that changes nothing.
-    pub(crate) async fn stays(&self, name: &str) {
+    /// Waits until these operators have settled, and checks that nobody has written the Secret. The audit log tells also of a write that changes
+    /// nothing.
+    pub(crate) async fn stays(&self, name: &str, operators: &[&Operator]) {
         let rest = self.audit_log().await.from_now().unwrap();
-        tokio::time::sleep(QUIET).await;
+        for operator in operators {
+            operator.settled().await;
+        }
         rest.catch_up(&self.kubernetes).await.unwrap();
         let asked = rest.entries().unwrap().into_iter();
         let writes: Vec<_> = asked.filter(|entry| entry.is_mutating() && self.is_about(entry, name)).collect();
@@ -207,6 +210,11 @@ impl World {
 }
 
 impl Operator {
+    /// Waits until it has nothing left to do. After that, a test can say what it did not do.
+    pub(crate) async fn settled(&self) {
+        settled(QUIET, async || self.metrics.encode().unwrap()).await;
+    }
+
     pub(crate) async fn stop(self) {
         drop(self.shutdown);
         self.running.await.unwrap();
