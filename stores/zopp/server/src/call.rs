@@ -136,7 +136,7 @@ impl Call {
             return Err(status);
         }
         let limit = state.store.limits().requests;
-        let Some(share) = state.requests.take(&caller.principal.id, limit) else {
+        let Some(share) = state.usage.requests.take(&caller.principal.id, limit) else {
             let reached = Reached { what: "requests of a principal at once", limit, flag: "--max-requests" };
             let status = exhausted(&reached, Some(1));
             record_limit(state, row, &status).await;
@@ -236,7 +236,7 @@ impl Call {
             // A limit that is hit repeatedly would fill the audit log.
             (Err(status), _)
                 if status.code() == Code::ResourceExhausted
-                    && !self.state.limit_hits.is_news(&self.row.principal_id, self.row.action) =>
+                    && !self.state.usage.reached.is_news(&self.row.principal_id, self.row.action) =>
             {
                 None
             }
@@ -409,7 +409,7 @@ impl Call {
 
 /// Lets an address make a call that nobody signs, unless it made too many of them.
 pub(crate) async fn admit_open<M>(state: &State, request: &Request<M>, action: Action) -> Result<(), Status> {
-    let Err(wait) = state.open_calls.admit(client_address(request)) else { return Ok(()) };
+    let Err(wait) = state.usage.open_calls.admit(client_address(request)) else { return Ok(()) };
     let limit = state.store.limits().open_calls;
     let reached = Reached { what: "open calls of an address within a minute", limit, flag: "--max-open-calls" };
     Err(refuse_address(state, request, &reached, wait, blank_row(action, "user")).await)
@@ -421,7 +421,7 @@ pub(crate) async fn admit_guess<'a, M>(
     request: &Request<M>,
     row: AuditRow,
 ) -> Result<Guess<'a>, Status> {
-    match state.guesses.admit(client_address(request)) {
+    match state.usage.guesses.admit(client_address(request)) {
         Ok(guess) => Ok(guess),
         Err(wait) => {
             let what = "wrong export codes, passphrases and logins of an address in a row";
@@ -448,7 +448,7 @@ async fn refuse_address<M>(
 /// The refusal of a principal that read too often within a minute.
 fn too_many_reads(state: &State, principal: &PrincipalRow) -> Option<Status> {
     let source = uuid::Uuid::try_parse(&principal.id).ok().map(|id| id.as_u128());
-    let wait = state.reads.admit_source(source).err()?;
+    let wait = state.usage.reads.admit_source(source).err()?;
     let limit = state.store.limits().reads;
     let reached = Reached { what: "calls of a principal that read within a minute", limit, flag: "--max-reads" };
     Some(exhausted(&reached, Some(whole_seconds(wait))))
@@ -465,7 +465,7 @@ async fn record_limit(state: &State, row: AuditRow, status: &Status) {
         Some(address) if row.principal_id == NOBODY => address,
         _ => &row.principal_id,
     };
-    if state.limit_hits.is_news(caller, row.action) {
+    if state.usage.reached.is_news(caller, row.action) {
         // A refusal is never held up by its row.
         let _ = state.audit.record(refusal(row, status)).await;
     }

@@ -65,7 +65,7 @@ pub(crate) async fn open(call: &mut Call, message: &proto::WatchSecretsRequest) 
     // Before the caller's right is looked at: a loss in between is heard.
     let losses = call.state.revocations.subscribe();
     let limit = call.state.store.limits().watches;
-    let share = call.state.watches.take(&call.caller.principal.id, limit).ok_or_else(|| {
+    let share = call.state.usage.watches.take(&call.caller.principal.id, limit).ok_or_else(|| {
         exhausted(&Reached { what: "open watches of a principal", limit, flag: "--max-watches" }, Some(FULL_PAUSE))
     })?;
     let names = [&message.workspace_name, &message.project_name, &message.environment_name];
@@ -184,15 +184,15 @@ impl Watch {
 
     /// May the caller still read this very environment, by an answer that was asked for at this moment or later? Returns its version.
     async fn check(&mut self, since: Instant) -> Result<i64, Status> {
-        let standing = match self.question.answer(since).await {
-            Ok(standing) => standing,
+        let readable = match self.question.answer(since).await {
+            Ok(readable) => readable,
             // A principal that lost the workspace is told so; it was there when the stream began.
             Err(status) if status.code() == Code::NotFound && status.message().starts_with("workspace") => {
                 return Err(Status::permission_denied("access to the workspace was taken away"));
             }
             Err(status) => return Err(status),
         };
-        if standing.environment_id == self.environment_id { Ok(standing.version) } else { Err(self.gone()) }
+        if readable.environment_id == self.environment_id { Ok(readable.version) } else { Err(self.gone()) }
     }
 
     fn gone(&self) -> Status {

@@ -34,9 +34,7 @@ use crate::{
         replay::{LIFETIME_SECONDS, ReplayCache},
     },
     events::{EventBus, Listener},
-    guesses::GuessLimit,
     identity_service::IdentityService,
-    limit_hits::LimitHits,
     limits::Limits,
     memory::Memory,
     metrics::Metrics,
@@ -45,8 +43,7 @@ use crate::{
     revocations::Revocations,
     secrets_service::SecretsService,
     service::Service,
-    shares::Shares,
-    state::State,
+    state::{State, Usage},
     store::{Location, PostgresAddress, Store},
     upkeep,
 };
@@ -57,8 +54,6 @@ const GRACE: Duration = Duration::from_secs(9);
 /// A peer that does not answer a ping within the second of these is gone; its streams are freed.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// The period in which open calls are counted.
-const MINUTE: Duration = Duration::from_mins(1);
 /// Bytes that a peer sends before somebody reads them, on each connection: enough for 1.3 MB a second over 50 ms. It is HTTP/2's own default; the
 /// library's is sixteen times as much.
 const WINDOW: u32 = 64 * 1024;
@@ -310,21 +305,15 @@ fn state(
     (policy, rechecks): (Policy, Rechecks),
     stop: &CancellationToken,
 ) -> Arc<State> {
-    let Limits { open_calls, reads, .. } = *store.limits();
     Arc::new(State {
+        usage: Usage::within(store.limits()),
         store: store.clone(),
         events,
         replays,
         known: KnownCallers::default(),
-        guesses: GuessLimit::default(),
-        open_calls: GuessLimit::new(open_calls, MINUTE / open_calls.max(1)),
-        reads: GuessLimit::new(reads, MINUTE / reads.max(1)),
         audit,
         policy,
         revocations,
-        watches: Shares::default(),
-        requests: Shares::default(),
-        limit_hits: LimitHits::default(),
         rechecks,
         stopping: stop.clone(),
     })
