@@ -1,4 +1,4 @@
-//! The steps of CI: the cheap checks first, then the tests, and at the end the duration of each.
+//! The steps of CI: room on the disk, the cheap checks, then the tests, and at the end the duration of each.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,14 @@ use anyhow::Result;
 use crate::{
     generate,
     outside::{self, Versions},
-    recipes, semver, tidy,
+    recipes, semver, space, tidy,
 };
 
 type Recipe = fn() -> Result<()>;
 
 pub(crate) fn run() -> Result<()> {
-    let recipes: [(&str, Recipe); 9] = [
+    let recipes: [(&str, Recipe); 10] = [
+        ("space", space::check),
         ("tidy", tidy::run),
         ("fmt", || recipes::fmt(true)),
         ("unused", recipes::unused),

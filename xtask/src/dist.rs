@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write,
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
@@ -14,9 +14,10 @@ use crate::{
     commit::Commit,
     image::{
         VERSION,
+        digest::{Digest, Digesting},
         programs::{Build, PROGRAMS},
         sbom::Resolved,
-        tree::{self, Tree},
+        tree::Tree,
     },
     paths,
     step::{cargo, run as run_step, step},
@@ -88,7 +89,7 @@ fn programs(build: &Build, commit: &Commit, pages: &Path) -> Result<Tree> {
     let root = format!("konverge-{VERSION}");
     let mut tree = Tree::default();
     for program in &PROGRAMS {
-        tree.program(&format!("{root}/bin/{}", program.name), build.read(program.name)?);
+        tree.program(&format!("{root}/bin/{}", program.name), build.built(program.name)?);
         let bill = resolved.bill(program.name, program.package, commit)?;
         tree.file(&format!("{root}/sbom/{}.cdx.json", program.name), bill);
     }
@@ -106,7 +107,7 @@ fn programs(build: &Build, commit: &Commit, pages: &Path) -> Result<Tree> {
 /// The plugin as krew unpacks it.
 fn plugin(build: &Build) -> Result<Tree> {
     let mut tree = Tree::default();
-    tree.program(PLUGIN, build.read(PLUGIN)?);
+    tree.program(PLUGIN, build.built(PLUGIN)?);
     tree.file("LICENSE", read(&paths::workspace().join("LICENSE"))?);
     Ok(tree)
 }
@@ -141,13 +142,17 @@ fn krew(plugins: &[(Arch, String, String)], url: &str) -> String {
 }
 
 fn archive(tree: &Tree, name: &str, commit: &Commit, compression: Compression, into: &Path) -> Result<Written> {
-    file(name, &tree.layer(commit.seconds, compression)?.compressed, into)
+    let path = into.join(name);
+    let cannot = || format!("cannot write {}", path.display());
+    let mut file = Digesting::new(File::create(&path).with_context(cannot)?);
+    tree.archive(commit.seconds, compression, &mut file).with_context(cannot)?;
+    Ok(Written { name: name.to_owned(), digest: file.finish().1.hex })
 }
 
 fn file(name: &str, content: &[u8], into: &Path) -> Result<Written> {
     let path = into.join(name);
     fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(Written { name: name.to_owned(), digest: tree::digest(content) })
+    Ok(Written { name: name.to_owned(), digest: Digest::of(content)?.hex })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -176,6 +181,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::written_program::write_program;
 
     #[test]
     fn the_files_of_a_release_are_whole_and_their_checksums_right() {
@@ -191,33 +197,50 @@ mod tests {
         let checked = Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&into).output();
         assert!(checked.as_ref().unwrap().status.success(), "{checked:?}");
 
+        let root = format!("konverge-{VERSION}");
         let unpacked = folder.path().join("unpacked");
+        fs::create_dir(&unpacked).unwrap();
+        let mut started = Vec::new();
         for one in written.iter().filter(|one| !one.name.ends_with("yaml")) {
-            let bytes = fs::read(into.join(&one.name)).unwrap();
-            let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&bytes[..]));
-            archive.unpack(&unpacked).unwrap();
+            let archive = File::open(into.join(&one.name)).unwrap();
+            let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(archive));
+            for entry in archive.entries().unwrap() {
+                let mut entry = entry.unwrap();
+                let path = entry.path().unwrap().into_owned();
+                let is_file = entry.header().entry_type().is_file();
+                let Some(program) = PROGRAMS.iter().find(|program| is_file && path.ends_with(program.name)) else {
+                    entry.unpack_in(&unpacked).unwrap();
+                    continue;
+                };
+                assert_eq!(entry.header().mode().unwrap(), 0o555, "{}", path.display());
+                // One at a time: together they take much of a disk.
+                let file = folder.path().join("program");
+                write_program(&file, entry).unwrap();
+                let output = Command::new(&file).arg("--version").output().unwrap();
+                assert!(output.status.success() && output.stdout.starts_with(program.name.as_bytes()), "{output:?}");
+                fs::remove_file(&file).unwrap();
+                started.push(path.display().to_string());
+            }
         }
-        let root = unpacked.join(format!("konverge-{VERSION}"));
+        let mut all: Vec<_> = PROGRAMS.iter().map(|program| format!("{root}/bin/{}", program.name)).collect();
+        all.push(PLUGIN.to_owned());
+        assert_eq!(started, all);
         for program in &PROGRAMS {
-            let output = Command::new(root.join("bin").join(program.name)).arg("--version").output().unwrap();
-            assert!(output.status.success() && output.stdout.starts_with(program.name.as_bytes()), "{output:?}");
             if program.name == "zopp-k8s" {
                 continue; // zopp becomes it, and zopp's pages name its verbs.
             }
-            let page = fs::read_to_string(root.join(format!("man/man1/{}.1", program.name))).unwrap();
+            let page = unpacked.join(&root).join(format!("man/man1/{}.1", program.name));
+            let page = fs::read_to_string(page).unwrap();
             assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{}", program.name);
             for completion in [format!("{}.bash", program.name), format!("_{}", program.name)] {
-                assert!(root.join("completions").join(&completion).is_file(), "{completion}");
+                assert!(unpacked.join(&root).join("completions").join(&completion).is_file(), "{completion}");
             }
         }
-        assert!(fs::read_to_string(root.join("completions/kubectl-konverge.bash")).unwrap().contains("doctor"));
-        for text in [
-            "konverge/Chart.yaml",
-            "konverge/templates/rbac.yaml",
-            "konverge/files/crds/vaultpushes.yaml",
-            "kubectl-konverge",
-            "LICENSE",
-        ] {
+        let completions = unpacked.join(&root).join("completions/kubectl-konverge.bash");
+        assert!(fs::read_to_string(completions).unwrap().contains("doctor"));
+        for text in
+            ["konverge/Chart.yaml", "konverge/templates/rbac.yaml", "konverge/files/crds/vaultpushes.yaml", "LICENSE"]
+        {
             assert!(unpacked.join(text).is_file(), "{text}");
         }
         let manifest = fs::read_to_string(into.join("konverge.yaml")).unwrap();

@@ -16,9 +16,13 @@ const PROGRAMS: [(&str, &str); 5] = [
 /// Each program whose Helm chart is committed, and where.
 const CHARTS: [(&str, &str); 1] = [("configmapsync-operator", "examples/configmapsync/deploy/chart")];
 
-/// The definition of a job of ours, by an example of its crate: the program itself holds nothing but the job.
-const DEFINITIONS: [(&str, &str); 3] =
-    [("konverge-push", "deploy/crds"), ("konverge-roll", "deploy/crds"), ("konverge-manage", "deploy/openzro")];
+/// The definition of a job of ours, by an example of its crate: the program itself holds nothing but the job. Cargo puts all examples into one folder, so
+/// each has its own name.
+const DEFINITIONS: [(&str, &str, &str); 3] = [
+    ("konverge-push", "generate-push", "deploy/crds"),
+    ("konverge-roll", "generate-roll", "deploy/crds"),
+    ("konverge-manage", "generate-manage", "deploy/openzro"),
+];
 
 /// The chart of everything, by an example of the program that runs the jobs.
 const WHOLE_CHART: (&str, &str) = ("konverge-cli", "deploy/charts/konverge");
@@ -39,7 +43,7 @@ const REFERENCE: (&str, &str) = ("konverge-cli", "docs/reference");
 pub(crate) fn generate(check: bool) -> Result<()> {
     let programs = PROGRAMS.map(|(package, folder)| (package, folder, vec!["--", "generate"]));
     let charts = CHARTS.map(|(package, folder)| (package, folder, vec!["--", "generate", "--helm"]));
-    let definitions = DEFINITIONS.map(|(package, folder)| (package, folder, vec!["--example", "generate", "--"]));
+    let definitions = DEFINITIONS.map(|(package, example, folder)| (package, folder, vec!["--example", example, "--"]));
     let whole_chart = (WHOLE_CHART.0, WHOLE_CHART.1, vec!["--example", "chart", "--"]);
     let manifests = (MANIFESTS.0, MANIFESTS.1, vec!["--example", "manifests", "--"]);
     let reference = (REFERENCE.0, REFERENCE.1, vec!["--example", "reference", "--"]);

@@ -1,5 +1,6 @@
 //! Images without a container daemon: a root filesystem, and an image layout that skopeo, podman and docker load.
 
+pub(crate) mod digest;
 mod layout;
 mod libraries;
 pub(crate) mod programs;
@@ -15,10 +16,10 @@ use std::{
 use anyhow::{Context, Result};
 
 use self::{
-    layout::{Image, Layout},
+    layout::{Image, Layer, Layout},
     programs::{Build, PROGRAMS},
     sbom::Resolved,
-    tree::{Layer, Tree},
+    tree::Tree,
 };
 use crate::{commit::Commit, paths, step::step};
 
@@ -61,7 +62,7 @@ pub(crate) fn folder() -> PathBuf {
 fn make(builds: &[Build], commit: &Commit, into: &Path) -> Result<Vec<String>> {
     let mut layout = Layout::new(&into.join("layout"), VERSION, commit)?;
     for build in builds {
-        let parts = Parts::of(build, commit)?;
+        let parts = Parts::of(build, commit, &layout)?;
         let architecture = build.architecture()?;
         let image = |name, program, description, layers| Image {
             name,
@@ -70,64 +71,71 @@ fn make(builds: &[Build], commit: &Commit, into: &Path) -> Result<Vec<String>> {
             architecture: architecture.clone(),
             layers,
         };
-        let all = parts.programs.iter().map(|(_, layer)| layer);
-        let layers = [&parts.base].into_iter().chain(all).collect();
+        let base = &parts.base.layer;
+        let all = parts.programs.iter().map(|(_, part)| &part.layer);
+        let layers = [base].into_iter().chain(all).collect();
         layout.add(&image(ALL, ALL, "Secrets from zopp, to Vault, and rollouts when they change", layers))?;
         for program in PROGRAMS.iter().filter(|program| ALONE.contains(&program.name)) {
-            let own = parts.programs.iter().filter(|(name, _)| *name == program.name).map(|(_, layer)| layer);
-            let former = parts.former.iter().filter(|(name, _)| *name == program.name).map(|(_, layer)| layer);
-            let layers = [&parts.base].into_iter().chain(own).chain(former).collect();
+            let own = parts.programs.iter().chain(&parts.former).filter(|(name, _)| *name == program.name);
+            let layers = [base].into_iter().chain(own.map(|(_, part)| &part.layer)).collect();
             layout.add(&image(program.name, program.name, program.about, layers))?;
         }
         let root = into.join(format!("rootfs-{architecture}"));
         if root.exists() {
             fs::remove_dir_all(&root).with_context(|| format!("cannot empty {}", root.display()))?;
         }
-        for tree in &parts.trees {
-            tree.write(&root)?;
+        for part in [&parts.base].into_iter().chain(parts.programs.iter().map(|(_, part)| part)) {
+            part.tree.write(&root)?;
         }
     }
     layout.finish()
 }
 
-/// The layers that images share: what all need, and each program.
+/// The parts that images share: what all need, and each program.
 struct Parts {
-    base: Layer,
-    programs: Vec<(&'static str, Layer)>,
+    base: Part,
+    programs: Vec<(&'static str, Part)>,
     /// The links from the [paths of the originals](FORMER_PATHS), by program.
-    former: Vec<(&'static str, Layer)>,
-    trees: Vec<Tree>,
+    former: Vec<(&'static str, Part)>,
+}
+
+/// Files, and the layer of them.
+struct Part {
+    tree: Tree,
+    layer: Layer,
 }
 
 impl Parts {
-    fn of(build: &Build, commit: &Commit) -> Result<Self> {
+    fn of(build: &Build, commit: &Commit, layout: &Layout) -> Result<Self> {
+        let part = |tree: Tree| -> Result<Part> {
+            let layer = layout.layer(&tree, build.compression())?;
+            Ok(Part { tree, layer })
+        };
         let resolved = Resolved::read(&build.triple())?;
         let mut base = base()?;
         let mut needed = BTreeSet::new();
         for program in &PROGRAMS {
-            needed.extend(libraries::of(&build.program(program.name))?);
+            needed.extend(libraries::of(&build.built(program.name)?)?);
         }
         for library in needed {
             let path = library.display().to_string();
-            base.program(path.trim_start_matches('/'), fs::read(&library).with_context(|| path.clone())?);
+            base.program(path.trim_start_matches('/'), library);
         }
-        let mut trees = vec![base];
         let mut programs = Vec::new();
         for program in &PROGRAMS {
             let mut tree = Tree::default();
-            tree.program(&format!("usr/bin/{}", program.name), build.read(program.name)?);
+            tree.program(&format!("usr/bin/{}", program.name), build.built(program.name)?);
             let bill = resolved.bill(program.name, program.package, commit)?;
             tree.file(&format!("usr/share/sbom/{}.cdx.json", program.name), bill);
-            programs.push((program.name, tree.layer(commit.seconds, build.compression())?));
-            trees.push(tree);
+            programs.push((program.name, part(tree)?));
         }
         let mut former = Vec::new();
         for (program, path) in FORMER_PATHS {
             let mut tree = Tree::default();
             tree.link(path, &format!("usr/bin/{program}"));
-            former.push((program, tree.layer(commit.seconds, build.compression())?));
+            former.push((program, part(tree)?));
         }
-        Ok(Self { base: trees[0].layer(commit.seconds, build.compression())?, programs, former, trees })
+        Ok(Self { base: part(base)?, programs, former })
     }
 }
 

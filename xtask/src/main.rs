@@ -31,10 +31,16 @@ mod postgres_programs;
 mod published;
 mod recipes;
 mod semver;
+mod space;
 mod step;
 mod testing;
 mod tidy;
 mod tools;
+// The test kit's.
+#[cfg(test)]
+#[path = "../../crates/konverge-testkit/src/written_program.rs"]
+#[expect(unreachable_pub, reason = "a library has it")]
+mod written_program;
 mod zopp;
 
 use std::{num::NonZero, process::ExitCode};

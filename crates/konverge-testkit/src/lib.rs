@@ -36,6 +36,7 @@ mod scrape;
 mod settled;
 mod tls;
 mod wait;
+mod written_program;
 
 pub use api_request::{ApiRequest, Verb};
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary, KUBERNETES_VARIABLE, SUPPORTED_BEFORE};
@@ -60,6 +61,7 @@ pub use scrape::metric;
 pub use settled::settled;
 pub use tls::TlsError;
 pub use wait::{NotInTime, eventually, settles_at, until, until_true};
+pub use written_program::write_program;
 
 /// Names a kubeconfig of a cluster to use instead of starting one.
 pub const KUBECONFIG_VARIABLE: &str = environment::KUBECONFIG_VARIABLE;

@@ -2,18 +2,22 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
+use flate2::Compression;
 use oci_spec::image::{
     Arch, ConfigBuilder, Descriptor, DescriptorBuilder, HistoryBuilder, ImageConfigurationBuilder, ImageIndexBuilder,
     ImageManifestBuilder, MediaType, Os, PlatformBuilder, RootFsBuilder, Sha256Digest,
 };
 use serde::Serialize;
 
-use super::tree::{self, Layer};
+use super::{
+    digest::{Digest, Digesting},
+    tree::Tree,
+};
 use crate::commit::Commit;
 
 /// The user and the group of the programs. They own no file.
@@ -29,6 +33,13 @@ pub(crate) struct Image<'a> {
     pub(crate) description: &'a str,
     pub(crate) architecture: Arch,
     pub(crate) layers: Vec<&'a Layer>,
+}
+
+/// A layer in a layout: an archive, compressed.
+pub(crate) struct Layer {
+    descriptor: Descriptor,
+    /// Digest of the archive before it was compressed, in hexadecimal.
+    of_archive: String,
 }
 
 /// A layout in a folder.
@@ -50,6 +61,21 @@ impl Layout {
         fs::create_dir_all(&blobs).with_context(|| format!("cannot make {}", blobs.display()))?;
         let (folder, version) = (folder.to_owned(), version.to_owned());
         Ok(Self { folder, version, commit: commit.clone(), images: BTreeMap::new() })
+    }
+
+    /// Adds a layer, which images of this layout can share.
+    pub(crate) fn layer(&self, tree: &Tree, compression: Compression) -> Result<Layer> {
+        // Its name is known at its end.
+        let unnamed = self.folder.join("layer");
+        let file = File::create(&unnamed).with_context(|| format!("cannot write {}", unnamed.display()))?;
+        let mut file = Digesting::new(file);
+        let of_archive = tree
+            .archive(self.commit.seconds, compression, &mut file)
+            .with_context(|| format!("cannot write {}", unnamed.display()))?;
+        let (_, digest) = file.finish();
+        let path = self.folder.join(blob(&digest));
+        fs::rename(&unnamed, &path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Layer { descriptor: descriptor(MediaType::ImageLayerGzip, &digest)?, of_archive })
     }
 
     /// Adds an image of one platform.
@@ -77,8 +103,7 @@ impl Layout {
             .history(vec![history; image.layers.len()])
             .build()?;
         let configuration = self.json(MediaType::ImageConfig, &configuration)?;
-        let layers = image.layers.iter().map(|layer| self.blob(MediaType::ImageLayerGzip, &layer.compressed));
-        let layers = layers.collect::<Result<Vec<_>>>()?;
+        let layers = image.layers.iter().map(|layer| layer.descriptor.clone()).collect::<Vec<_>>();
         let manifest = ImageManifestBuilder::default()
             .schema_version(2_u32)
             .media_type(MediaType::ImageManifest)
@@ -134,21 +159,26 @@ impl Layout {
     }
 
     fn json(&self, media_type: MediaType, value: &impl Serialize) -> Result<Descriptor> {
-        self.blob(media_type, &sorted(value)?)
-    }
-
-    fn blob(&self, media_type: MediaType, bytes: &[u8]) -> Result<Descriptor> {
-        let digest = tree::digest(bytes);
-        self.file(&format!("blobs/sha256/{digest}"), bytes)?;
-        let size = u64::try_from(bytes.len())?;
-        let digest: Sha256Digest = digest.parse()?;
-        Ok(DescriptorBuilder::default().media_type(media_type).digest(digest).size(size).build()?)
+        let bytes = sorted(value)?;
+        let digest = Digest::of(&bytes[..])?;
+        self.file(&blob(&digest), &bytes)?;
+        descriptor(media_type, &digest)
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.folder.join(name);
         fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
     }
+}
+
+/// Where a blob is in the folder.
+fn blob(digest: &Digest) -> String {
+    format!("blobs/sha256/{}", digest.hex)
+}
+
+fn descriptor(media_type: MediaType, digest: &Digest) -> Result<Descriptor> {
+    let sha256: Sha256Digest = digest.hex.parse()?;
+    Ok(DescriptorBuilder::default().media_type(media_type).digest(sha256).size(digest.size).build()?)
 }
 
 /// JSON with sorted members: annotations are in a map without an order.

@@ -1,6 +1,6 @@
 //! The programs of a release, and how they are built.
 
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{env, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, bail};
 use flate2::Compression;
@@ -120,7 +120,7 @@ impl Build {
         run(&format!("build of the programs for {}", self.triple()), build, next)
     }
 
-    /// Where a program of it is.
+    /// Where a program of it is, once it is built.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         let folder = if self.profile == "dev" { "debug" } else { &self.profile };
         match &self.target {
@@ -129,11 +129,13 @@ impl Build {
         }
     }
 
-    /// The bytes of a program of it.
-    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>> {
+    /// A program of it, which is built.
+    pub(crate) fn built(&self, name: &str) -> Result<PathBuf> {
         let path = self.program(name);
-        fs::read(&path)
-            .with_context(|| format!("there is no {}; build it: cargo build --workspace --bins", path.display()))
+        if !path.is_file() {
+            bail!("there is no {}; build it: cargo build --workspace --bins", path.display());
+        }
+        Ok(path)
     }
 }
 

@@ -1,17 +1,18 @@
-//! Files of an image, and the archive that a layer is.
+//! Files of an image or a release, and the archive of them.
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     io::Write,
     os::unix::fs::{PermissionsExt, symlink},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
-use sha2::{Digest, Sha256};
 use tar::{EntryType, Header};
+
+use super::digest::Digesting;
 
 /// Files and folders by their path without the first slash. Their order is that of the archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,8 +24,11 @@ enum Entry {
         mode: u32,
     },
     File {
-        mode: u32,
         content: Vec<u8>,
+    },
+    /// A program is as large as all other files together, so it stays on the disk until it is copied from there.
+    Program {
+        source: PathBuf,
     },
     /// A symbolic link.
     Link {
@@ -32,23 +36,21 @@ enum Entry {
     },
 }
 
-/// A layer: its archive, compressed.
-#[derive(Debug, Clone)]
-pub(crate) struct Layer {
-    pub(crate) compressed: Vec<u8>,
-    /// Digest of the archive before it was compressed, in hexadecimal.
-    pub(crate) of_archive: String,
-}
+/// Of a file that everybody may read.
+const READABLE: u32 = 0o444;
+
+/// Of a program that everybody may run.
+const RUNNABLE: u32 = 0o555;
 
 impl Tree {
     /// Adds a file that everybody may read, with the folders above it.
     pub(crate) fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) {
-        self.add(path, Entry::File { mode: 0o444, content: content.into() });
+        self.add(path, Entry::File { content: content.into() });
     }
 
-    /// Adds a program that everybody may run.
-    pub(crate) fn program(&mut self, path: &str, content: Vec<u8>) {
-        self.add(path, Entry::File { mode: 0o555, content });
+    /// Adds a program that everybody may run, or a library of it: a copy of `source`.
+    pub(crate) fn program(&mut self, path: &str, source: PathBuf) {
+        self.add(path, Entry::Program { source });
     }
 
     /// Adds a symbolic link.
@@ -70,42 +72,57 @@ impl Tree {
         self.0.insert(path.to_owned(), entry);
     }
 
-    /// The layer. Everything belongs to root and has the same time, so equal trees are equal layers.
-    pub(crate) fn layer(&self, seconds: u64, compression: Compression) -> Result<Layer> {
-        let mut archive = tar::Builder::new(Vec::new());
+    /// Writes the archive, compressed, and returns its digest before it was compressed, in hexadecimal. Everything belongs to root and has the same
+    /// time, so equal trees are equal archives.
+    pub(crate) fn archive(&self, seconds: u64, compression: Compression, into: impl Write) -> Result<String> {
+        // Without a name and a time of its own.
+        let compressed = GzBuilder::new().write(into, compression);
+        let mut archive = tar::Builder::new(Digesting::new(compressed));
         for (path, entry) in &self.0 {
             let mut header = Header::new_gnu();
             header.set_uid(0);
             header.set_gid(0);
             header.set_mtime(seconds);
-            let (kind, mode, content, path) = match entry {
-                Entry::Folder { mode } => (EntryType::Directory, *mode, &[][..], format!("{path}/")),
-                Entry::File { mode, content } => (EntryType::Regular, *mode, &content[..], path.clone()),
-                Entry::Link { .. } => (EntryType::Symlink, 0o777, &[][..], path.clone()),
-            };
-            header.set_entry_type(kind);
-            header.set_mode(mode);
-            header.set_size(u64::try_from(content.len())?);
+            header.set_size(0);
             match entry {
-                Entry::Link { target } => archive.append_link(&mut header, path, target)?,
-                Entry::Folder { .. } | Entry::File { .. } => archive.append_data(&mut header, path, content)?,
+                Entry::Folder { mode } => {
+                    header.set_entry_type(EntryType::Directory);
+                    header.set_mode(*mode);
+                    archive.append_data(&mut header, format!("{path}/"), &[][..])?;
+                }
+                Entry::File { content } => {
+                    header.set_mode(READABLE);
+                    header.set_size(u64::try_from(content.len())?);
+                    archive.append_data(&mut header, path, &content[..])?;
+                }
+                Entry::Program { source } => {
+                    let cannot = || format!("cannot add {}", source.display());
+                    let program = File::open(source).with_context(cannot)?;
+                    header.set_mode(RUNNABLE);
+                    header.set_size(program.metadata().with_context(cannot)?.len());
+                    archive.append_data(&mut header, path, program).with_context(cannot)?;
+                }
+                Entry::Link { target } => {
+                    header.set_entry_type(EntryType::Symlink);
+                    header.set_mode(0o777);
+                    archive.append_link(&mut header, path, target)?;
+                }
             }
         }
-        let archive = archive.into_inner()?;
-        // Without a name and a time of its own.
-        let mut compressed = GzBuilder::new().write(Vec::new(), compression);
-        compressed.write_all(&archive)?;
-        Ok(Layer { compressed: compressed.finish()?, of_archive: digest(&archive) })
+        let (compressed, digest) = archive.into_inner()?.finish();
+        compressed.finish()?;
+        Ok(digest.hex)
     }
 
     /// Writes the files into a folder.
     pub(crate) fn write(&self, root: &Path) -> Result<()> {
         for (path, entry) in &self.0 {
             let path = root.join(path);
-            let set_mode = |mode: &u32| fs::set_permissions(&path, fs::Permissions::from_mode(*mode));
+            let set_mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode));
             let written = match entry {
-                Entry::Folder { mode } => fs::create_dir_all(&path).and_then(|()| set_mode(mode)),
-                Entry::File { mode, content } => fs::write(&path, content).and_then(|()| set_mode(mode)),
+                Entry::Folder { mode } => fs::create_dir_all(&path).and_then(|()| set_mode(*mode)),
+                Entry::File { content } => fs::write(&path, content).and_then(|()| set_mode(READABLE)),
+                Entry::Program { source } => fs::copy(source, &path).and_then(|_| set_mode(RUNNABLE)),
                 Entry::Link { target } => symlink(target, &path),
             };
             written.with_context(|| format!("cannot write {}", path.display()))?;
@@ -114,36 +131,51 @@ impl Tree {
     }
 }
 
-/// SHA-256 in hexadecimal.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}"))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+    use crate::image::digest::Digest;
+
+    /// A folder with a program.
+    fn program() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("built");
+        fs::write(&program, "program").unwrap();
+        (folder, program)
+    }
 
     #[test]
-    fn equal_trees_are_equal_layers_whatever_the_order_they_were_made_in() {
+    fn equal_trees_are_equal_archives_whatever_the_order_they_were_made_in() {
+        let (_folder, program) = program();
         let (mut one, mut other) = (Tree::default(), Tree::default());
         one.file("etc/passwd", "x");
-        one.program("usr/bin/a", vec![1]);
-        other.program("usr/bin/a", vec![1]);
+        one.program("usr/bin/a", program.clone());
+        other.program("usr/bin/a", program);
         other.file("etc/passwd", "x");
-        let (one, other) = (one.layer(7, Compression::best()).unwrap(), other.layer(7, Compression::best()).unwrap());
-        assert_eq!((&one.compressed, &one.of_archive), (&other.compressed, &other.of_archive));
-        assert_eq!(one.of_archive.len(), 64);
+        let archive = |tree: &Tree| {
+            let mut bytes = Vec::new();
+            let digest = tree.archive(7, Compression::best(), &mut bytes).unwrap();
+            (bytes, digest)
+        };
+        assert_eq!(archive(&one), archive(&other));
     }
 
     #[test]
     fn an_archive_holds_what_the_tree_holds_as_root_and_of_one_time() {
+        let (_folder, program) = program();
         let mut tree = Tree::default();
         tree.folder("tmp", 0o1777);
-        tree.program("usr/bin/a", b"program".to_vec());
-        let layer = tree.layer(7, Compression::best()).unwrap();
-        let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&layer.compressed[..]));
-        let entries: Vec<_> = archive
+        tree.program("usr/bin/a", program);
+        tree.link("manager", "usr/bin/a");
+        let mut bytes = Vec::new();
+        let digest = tree.archive(7, Compression::best(), &mut bytes).unwrap();
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut unpacked).unwrap();
+        assert_eq!(digest, Digest::of(&unpacked[..]).unwrap().hex);
+        let entries: Vec<_> = tar::Archive::new(&unpacked[..])
             .entries()
             .unwrap()
             .map(|entry| {
@@ -153,7 +185,21 @@ mod tests {
                 (entry.path().unwrap().display().to_string(), header.mode().unwrap(), header.size().unwrap())
             })
             .collect();
-        let expected = [("tmp/", 0o1777, 0), ("usr/", 0o755, 0), ("usr/bin/", 0o755, 0), ("usr/bin/a", 0o555, 7)];
+        let expected = [
+            ("manager", 0o777, 0),
+            ("tmp/", 0o1777, 0),
+            ("usr/", 0o755, 0),
+            ("usr/bin/", 0o755, 0),
+            ("usr/bin/a", 0o555, 7),
+        ];
         assert_eq!(entries, expected.map(|(path, mode, size)| (path.to_owned(), mode, size)));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let mut tree = Tree::default();
+        tree.program("usr/bin/a", "/none/such".into());
+        let error = tree.archive(7, Compression::none(), std::io::sink()).unwrap_err();
+        assert!(format!("{error:#}").starts_with("cannot add /none/such: No such file"), "{error:#}");
     }
 }

@@ -7,3 +7,4 @@ mod double;
 mod fault_proxy;
 mod leftovers;
 mod processes;
+mod written_programs;

@@ -1,13 +1,15 @@
 //! `zopp secret edit`, with editors that are scripts.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::{fs, path::PathBuf};
+
+use konverge_testkit::write_program;
 
 use crate::{home::Home, world::World};
 
 /// Makes a script the editor. It gets the file as its first argument.
 fn editor(home: &mut Home, script: &str) -> PathBuf {
-    let path = home.write("editor", format!("#!/bin/sh\n{script}\n"));
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = home.path("editor");
+    write_program(&path, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
     home.set("EDITOR", path.to_str().unwrap());
     path
 }
