@@ -140,7 +140,9 @@ async fn a_rotation_costs_no_request() {
     // All that was granted was needed.
     let granted: BTreeSet<_> = permissions.role.iter().chain(&permissions.cluster_role).flat_map(words).collect();
     let user = format!("system:serviceaccount:{}:operator", stage.namespace);
-    let entries = control_plane().await.audit_log().unwrap().entries().unwrap();
+    let log = control_plane().await.audit_log().unwrap();
+    log.catch_up(&control_plane().await.admin_client().await.unwrap()).await.unwrap();
+    let entries = log.entries().unwrap();
     let done = entries.into_iter().filter(|entry| entry.user.username == user && entry.response_status.code < 300);
     let done: BTreeSet<_> = done.map(|entry| format!("{} {}", entry.verb, entry.object_ref.resource)).collect();
     assert_eq!(done, granted);

@@ -92,7 +92,9 @@ async fn row_33_definitions_are_brought_upgraded_and_never_lose_what_is_stored()
     });
     worked.await.unwrap();
     running.end().await.unwrap();
-    let requests = account.requests(&cluster.audit_log().unwrap()).unwrap();
+    let log = cluster.audit_log().unwrap();
+    log.catch_up(&place.client).await.unwrap();
+    let requests = account.requests(&log).unwrap();
     let used = RoleUse::of(&requests, &program().grant("home").rules());
     assert!(used.refused.is_empty() && !used.unused.iter().any(|unused| unused.contains("custom")), "{used:?}");
 

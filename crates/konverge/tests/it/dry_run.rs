@@ -97,7 +97,9 @@ async fn row_35_a_dry_run_of_a_program_writes_nothing_and_says_what_it_would_do(
     place.merge::<Probe>("old", serde_json::json!({"spec": {"behave": "second"}})).await;
     place.create_probe("new", "third").await;
     let before = world(&place).await;
-    let log = cluster.audit_log().unwrap().from_now().unwrap();
+    let log = cluster.audit_log().unwrap();
+    log.catch_up(&place.client).await.unwrap();
+    let log = log.from_now().unwrap();
 
     let writer = Writer::default();
     let runs = writer.0.clone();

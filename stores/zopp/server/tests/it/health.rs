@@ -15,7 +15,7 @@ use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus,
 
 use crate::{
     database::options,
-    harness::{DEADLINE, World, code},
+    harness::{DEADLINE, World, code, probe},
 };
 
 #[tokio::test]
@@ -149,6 +149,7 @@ async fn s6_at_shutdown_the_health_of_the_server_changes_with_that_of_its_servic
 struct Secured {
     directory: tempfile::TempDir,
     url: String,
+    probes: String,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -162,9 +163,9 @@ impl Secured {
         replace(directory.path(), authority, of_clients);
         let server = Server::bind(Options { tls, ..options(&directory).await }).await.unwrap();
         let (url, stop) = (format!("https://localhost:{}", server.address().port()), CancellationToken::new());
-        let token = stop.clone();
+        let (token, probes) = (stop.clone(), server.health_address().to_string());
         let running = tokio::spawn(async move { server.run(token).await.unwrap() });
-        Self { directory, url, stop, running }
+        Self { directory, url, probes, stop, running }
     }
 
     /// The response to a new connection that trusts one authority and presents a certificate of another.
@@ -182,6 +183,16 @@ impl Secured {
             Code::Unavailable | Code::Unknown => false,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Waits until the server has seen files that it cannot use.
+    async fn refuses_files(&self) {
+        let refused = async {
+            while !probe(&self.probes, "/metrics").await.contains(r#"certificate_reloads_total{result="error"} 1"#) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(DEADLINE, refused).await.expect("the files are read");
     }
 
     async fn comes_to_answer(&self, trusted: &Authority, own: &Authority) {
@@ -224,7 +235,7 @@ async fn rotated_certificates_and_client_authorities_need_no_restart() {
 
     // Half a rotation, as a reader can find it.
     std::fs::write(server.directory.path().join("key.pem"), "half").unwrap();
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    server.refuses_files().await;
     assert!(server.answers(&old, Some(&old)).await, "the files from before are used");
 
     replace(server.directory.path(), &new, &new);
