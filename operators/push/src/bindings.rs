@@ -2,6 +2,7 @@
 
 mod binding;
 mod claims;
+mod pace;
 mod selections;
 mod shares;
 mod tracked_record;
@@ -23,9 +24,11 @@ use crate::{
     object::{Kind, ObjectRef, SecretRef},
     record::{Record, Written},
 };
-pub use binding::{Announced, Binding, FailureCount, ParsedSpec, Push, Shown, Verified};
+pub use binding::{Announced, Binding, ParsedSpec, Push, WatchedObject};
 use claims::{Claims, location_of};
 pub use claims::{Share, key_of};
+pub use pace::{FailureCount, Verified};
+pub(crate) use pace::{LOOK_AGAIN, look_again};
 use selections::{SelectionChange, Selections};
 use shares::Shares;
 
@@ -51,7 +54,7 @@ struct Inner {
     selections: Selections,
     claims: Claims,
     /// The locations in which several objects have keys and that are being read: the response to one read counts for all of them.
-    looking: HashSet<String>,
+    reading: HashSet<String>,
     /// Which namespaces may write where, and what the cluster is called there.
     rules: Vec<Rule>,
     cluster: Option<String>,
@@ -76,14 +79,14 @@ pub struct Sharer {
 
 /// A read that is under way of a location in which several objects have keys. No other read of it begins until this one ends, because the
 /// response counts for all of them.
-pub struct Looking<'a> {
+pub struct OngoingRead<'a> {
     bindings: &'a Bindings,
     location: &'a str,
 }
 
-impl Drop for Looking<'_> {
+impl Drop for OngoingRead<'_> {
     fn drop(&mut self) {
-        self.bindings.lock().looking.remove(self.location);
+        self.bindings.lock().reading.remove(self.location);
     }
 }
 
@@ -95,18 +98,18 @@ impl Bindings {
     }
 
     /// A watch shows an object that has a request or our finalizer. Returns whether there is something to do.
-    pub fn show(&self, shown: Shown) -> bool {
+    pub fn apply(&self, object: WatchedObject) -> bool {
         let mut inner = self.lock();
-        if inner.must_wait(&shown) {
-            return inner.show_waiting(shown);
+        if inner.must_wait(&object) {
+            return inner.apply_waiting(object);
         }
-        let key = shown.key.clone();
+        let key = object.key.clone();
         let known = inner.bindings.get_mut(&key);
         let reason = known.as_ref().and_then(|known| known.announced.reason);
-        let work = if let Some(binding) = known.filter(|known| known.uid == shown.uid) {
-            binding.take(shown)
+        let work = if let Some(binding) = known.filter(|known| known.uid == object.uid) {
+            binding.apply(object)
         } else {
-            let mut binding = Binding::new(shown);
+            let mut binding = Binding::new(object);
             // An object of the same name counts as the one before until something is stated about it.
             binding.announced.reason = reason;
             inner.bindings.insert(key.clone(), binding);
@@ -162,10 +165,10 @@ impl Bindings {
     }
 
     /// A complete list of a kind was seen: these are known and not in it, so they are gone.
-    pub fn missing(&self, kind: Kind, shown: &HashSet<ObjectRef>) -> Vec<ObjectRef> {
+    pub fn missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) -> Vec<ObjectRef> {
         let mut inner = self.lock();
         inner.listed.insert(kind);
-        let gone = |key: &&ObjectRef| key.kind == kind && !shown.contains(*key);
+        let gone = |key: &&ObjectRef| key.kind == kind && !listed.contains(*key);
         inner.bindings.keys().filter(gone).cloned().collect()
     }
 
@@ -207,14 +210,14 @@ impl Bindings {
     }
 
     /// The object requests a list of the Secrets that fit its selector.
-    pub fn ask_selected(&self, key: &ObjectRef) {
-        self.lock().selections.ask(key);
+    pub fn begin_selection(&self, key: &ObjectRef) {
+        self.lock().selections.begin_list(key);
     }
 
     /// These Secrets match. Events of the watch since the request count more.
     pub fn selected(&self, key: &ObjectRef, names: BTreeSet<String>) {
         let mut inner = self.lock();
-        let names = inner.selections.answered(key, names);
+        let names = inner.selections.end_list(key, names);
         inner.use_only(key, names.iter().map(|name| key.secret(name)).collect());
     }
 
@@ -253,8 +256,8 @@ impl Bindings {
     }
 
     /// A complete list of Secrets was seen: used ones that are not in it are gone. Returns the objects that use those.
-    pub fn secrets_are(&self, shown: &HashSet<SecretRef>) -> Vec<ObjectRef> {
-        let gone: Vec<_> = self.lock().uses.all_targets().filter(|secret| !shown.contains(*secret)).cloned().collect();
+    pub fn secrets_are(&self, listed: &HashSet<SecretRef>) -> Vec<ObjectRef> {
+        let gone: Vec<_> = self.lock().uses.all_targets().filter(|secret| !listed.contains(*secret)).cloned().collect();
         gone.iter().flat_map(|secret| self.secret_is(secret, None, &BTreeMap::new())).collect()
     }
 
@@ -343,9 +346,9 @@ impl Bindings {
     }
 
     /// Begins a read of a location. `None` if one is under way.
-    pub fn look<'a>(&'a self, location: &'a str) -> Option<Looking<'a>> {
-        let is_first = self.lock().looking.insert(location.to_owned());
-        is_first.then_some(Looking { bindings: self, location })
+    pub fn begin_read<'a>(&'a self, location: &'a str) -> Option<OngoingRead<'a>> {
+        let is_first = self.lock().reading.insert(location.to_owned());
+        is_first.then_some(OngoingRead { bindings: self, location })
     }
 
     /// The other objects whose keys were all at the location.
@@ -412,20 +415,20 @@ impl Bindings {
 
 impl Inner {
     /// Whether the object has the name of another one that is still to be cleared. That other one may also be there again, out of a backup.
-    fn must_wait(&mut self, shown: &Shown) -> bool {
-        let is_back = self.bindings.get(&shown.key).is_some_and(|former| former.uid == shown.uid);
+    fn must_wait(&mut self, object: &WatchedObject) -> bool {
+        let is_back = self.bindings.get(&object.key).is_some_and(|former| former.uid == object.uid);
         if is_back {
-            self.escaped.remove(&shown.key);
+            self.escaped.remove(&object.key);
         }
-        self.escaped.contains_key(&shown.key)
+        self.escaped.contains_key(&object.key)
     }
 
     /// Takes in an object that must wait. Returns whether there is something to do.
-    fn show_waiting(&mut self, shown: Shown) -> bool {
-        match self.escaped.get_mut(&shown.key) {
-            Some(Some(known)) if known.uid == shown.uid => known.take(shown),
+    fn apply_waiting(&mut self, object: WatchedObject) -> bool {
+        match self.escaped.get_mut(&object.key) {
+            Some(Some(known)) if known.uid == object.uid => known.apply(object),
             _ => {
-                self.escaped.insert(shown.key.clone(), Some(Binding::new(shown)));
+                self.escaped.insert(object.key.clone(), Some(Binding::new(object)));
                 true
             }
         }
@@ -475,7 +478,7 @@ impl Inner {
     /// A Secret has these labels, or is gone. Returns the objects whose selection that changes.
     fn select(&mut self, secret: &SecretRef, labels: Option<&BTreeMap<String, String>>) -> Vec<ObjectRef> {
         let mut changed = Vec::new();
-        for SelectionChange { by, fits, is_listing } in self.selections.told(secret, labels) {
+        for SelectionChange { by, fits, is_listing } in self.selections.apply(secret, labels) {
             let is_new = self.uses.get(&by, secret).is_some() != fits;
             if is_new {
                 let others = self.uses.targets(&by).filter(|used| *used != secret).cloned();

@@ -1,19 +1,19 @@
 //! The verbs of the plugin of kubectl for objects of push.
 //!
 //! It works with a person's own access to the cluster and to Vault, not with the operator's. Knowledge of the operator itself comes from
-//! the record on the object (`standing`) and from what its Deployment is started with.
+//! the record on the object (`health`) and from what its Deployment is started with.
 
 mod difference;
 mod doctor;
 mod explain;
+mod health;
 mod permissions;
-mod standing;
 mod vault;
 
 use async_trait::async_trait;
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Found, Installed, Job, Operator, Permission, Shown, Standing, Wish,
-    in_sync,
+    Cluster, Detail, Difference, Fact, Failure, Finding, Found, Installed, Job, ObjectHealth, Operator, Permission,
+    RequestedAction, in_sync,
 };
 use konverge_workload::{Workload, WorkloadKind};
 use kube::{
@@ -23,7 +23,7 @@ use kube::{
 };
 use serde_json::Value;
 
-pub use self::{permissions::needed, standing::record_of};
+pub use self::{health::record_of, permissions::needed};
 use crate::{
     annotations::{PATH, PAUSE, SYNC_NOW, parse_spec},
     config::{Config, PROGRAM},
@@ -51,11 +51,11 @@ impl Job for Push {
         Kind::ALL.into_iter().map(shown_kind).collect()
     }
 
-    fn standing(&self, kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Option<Standing> {
-        standing::standing(&key(kind, object)?, object)
+    fn health(&self, kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Option<ObjectHealth> {
+        health::health(&key(kind, object)?, object)
     }
 
-    fn how_to_ask(&self, kind: &konverge_kubectl::Kind, name: &str) -> String {
+    fn how_to_opt_in(&self, kind: &konverge_kubectl::Kind, name: &str) -> String {
         if kind.resource.kind == Kind::VaultPush.name() {
             return "The operator follows every VaultPush.".to_owned();
         }
@@ -84,20 +84,24 @@ impl Job for Push {
         }
     }
 
-    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
+    fn annotation_for(
+        &self,
+        object: &DynamicObject,
+        action: &RequestedAction,
+    ) -> Result<(&'static str, Value), Failure> {
         let is_vault_push = object.types.as_ref().is_some_and(|types| types.kind == Kind::VaultPush.name());
         if !is_vault_push && parse_spec(object.annotations()).is_none() {
             return Err(Failure::Failed(format!("it has no {PATH} any more; set it first")));
         }
-        Ok(match wish {
-            Wish::Sync(token) => (SYNC_NOW, token.clone().into()),
-            Wish::Pause => (PAUSE, "true".into()),
-            Wish::Resume => (PAUSE, Value::Null),
-            Wish::Adopt(_) | Wish::Release => return Err(wish.unsupported(self.name())),
+        Ok(match action {
+            RequestedAction::Sync(token) => (SYNC_NOW, token.clone().into()),
+            RequestedAction::Pause => (PAUSE, "true".into()),
+            RequestedAction::Resume => (PAUSE, Value::Null),
+            RequestedAction::Adopt(_) | RequestedAction::Release => return Err(action.unsupported(self.name())),
         })
     }
 
-    fn is_answered(&self, object: &DynamicObject, token: &str) -> bool {
+    fn is_acknowledged(&self, object: &DynamicObject, token: &str) -> bool {
         record_of(object).is_some_and(|record| record.answered.as_deref() == Some(token))
     }
 }
@@ -137,8 +141,8 @@ impl Operator for Push {
 
 fn shown_kind(kind: Kind) -> konverge_kubectl::Kind {
     let (short, shown): (&[&str], _) = match kind {
-        Kind::VaultPush => (&["vpush"], Shown::Whole),
-        _ => (kind.workload().map_or(&[], WorkloadKind::short_names), Shown::Metadata),
+        Kind::VaultPush => (&["vpush"], Detail::Whole),
+        _ => (kind.workload().map_or(&[], WorkloadKind::short_names), Detail::Metadata),
     };
     konverge_kubectl::Kind { short, ..konverge_kubectl::Kind::namespaced(kind.resource(), shown) }
 }
@@ -150,7 +154,7 @@ fn key(kind: &konverge_kubectl::Kind, object: &DynamicObject) -> Option<ObjectRe
 /// The request of the object, if it has one, even if it is invalid.
 fn spec_of(key: &ObjectRef, object: &DynamicObject) -> Option<Result<PushSpec, Invalid>> {
     match key.kind {
-        Kind::VaultPush => Some(vault_push::understood(key, object).map(|push| push.spec.clone())),
+        Kind::VaultPush => Some(vault_push::parse(key, object).map(|push| push.spec.clone())),
         _ => parse_spec(object.annotations()),
     }
 }
@@ -180,7 +184,7 @@ async fn wanted(
 
 /// The same for a `VaultPush`; those that fit its selector are looked for.
 async fn composed(cluster: &Cluster, key: &ObjectRef, object: &DynamicObject) -> Result<Wanted, Failure> {
-    let push = vault_push::understood(key, object).map_err(|invalid| Failure::Failed(invalid.to_string()))?;
+    let push = vault_push::parse(key, object).map_err(|invalid| Failure::Failed(invalid.to_string()))?;
     let Wanted::Composed(composition) = &push.wanted else { return Ok(push.wanted.clone()) };
     let Some(selector) = composition.selector() else { return Ok(push.wanted.clone()) };
     let fitting = secrets::fitting(&cluster.client, &key.namespace, selector).await;

@@ -48,7 +48,6 @@ pub mod prefetch;
 pub mod reasons;
 pub mod reconcile;
 pub mod record;
-pub mod refusal;
 pub mod run;
 pub mod runtime_info;
 pub mod secrets;

@@ -6,9 +6,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_core::SecretValue;
-use konverge_vault::{Content, Expected, Field, Found, Owner, Standing};
+use konverge_vault::{Content, Expected, Field, Found, Owner, Ownership};
 
-use crate::{record::Written, refusal::Refusal, spec::ExistingPolicy};
+use crate::{record::Written, spec::ExistingPolicy};
+
+/// The reason why a path is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The path belongs to another owner, who is named.
+    Foreign(String),
+    /// The path has content without a mark, and the object does not adopt it.
+    Existing,
+    /// One of the keys belongs to another owner.
+    ForeignKey {
+        /// The key.
+        key: String,
+        /// The owner.
+        owner: String,
+    },
+    /// One of the keys has content without a mark, and the object does not adopt it.
+    ExistingKey(String),
+}
 
 /// Changes of the custom metadata. `None` removes a mark.
 pub type Marks = BTreeMap<String, Option<String>>;
@@ -47,10 +65,10 @@ pub fn merge(
     existing: ExistingPolicy,
 ) -> Result<Merge, Refusal> {
     let notes = found.custom_metadata().cloned().unwrap_or_default();
-    let was_whole = match owner.standing(&notes) {
-        Standing::Foreign(name) => return Err(Refusal::Foreign(name)),
-        Standing::Ours | Standing::Predecessor => true,
-        Standing::Unowned => recorded.written && recorded.keys.is_none(),
+    let was_whole = match owner.ownership(&notes) {
+        Ownership::Foreign(name) => return Err(Refusal::Foreign(name)),
+        Ownership::Ours | Ownership::Predecessor => true,
+        Ownership::Unowned => recorded.written && recorded.keys.is_none(),
     };
     let expected = found.expected();
     let mut content = contained(found);
@@ -102,13 +120,13 @@ pub struct KeyRemoval {
 
 /// Plans the removal of our keys from the path. `own` is what an unfinished write would have made, if that is known. Where the
 /// object's `heir` may be, keys of one that came after it under its name stay.
-pub fn part(found: Found, owner: &Owner, recorded: &Written, own: Option<&Content>, heir: bool) -> KeyRemoval {
+pub fn remove_keys(found: Found, owner: &Owner, recorded: &Written, own: Option<&Content>, heir: bool) -> KeyRemoval {
     let notes = found.custom_metadata().cloned().unwrap_or_default();
     let expected = found.expected();
     let mut content = contained(found);
-    let mut parting = KeyRemoval { content: None, expected, marks: Marks::new() };
-    if matches!(owner.standing(&notes), Standing::Foreign(_)) {
-        return parting;
+    let mut removal = KeyRemoval { content: None, expected, marks: Marks::new() };
+    if matches!(owner.ownership(&notes), Ownership::Foreign(_)) {
+        return removal;
     }
     let known = recorded.keys.iter().flatten().chain(&recorded.pending).cloned();
     let keys: BTreeSet<String> = known.chain(marked(&notes, owner)).collect();
@@ -122,11 +140,11 @@ pub fn part(found: Found, owner: &Owner, recorded: &Written, own: Option<&Conten
         };
         if goes {
             changed |= content.remove(&key).is_some();
-            parting.marks.extend(notes.contains_key(&name(owner, &key)).then(|| (name(owner, &key), None)));
+            removal.marks.extend(notes.contains_key(&name(owner, &key)).then(|| (name(owner, &key), None)));
         }
     }
-    parting.content = changed.then_some(content);
-    parting
+    removal.content = changed.then_some(content);
+    removal
 }
 
 /// The marks of our keys, to be taken away.

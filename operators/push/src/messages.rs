@@ -7,11 +7,14 @@ use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 use crate::{
     annotations,
     content::{LARGEST, Lack},
+    merge::Refusal,
     object::{Kind, ObjectRef},
     reasons,
-    refusal::Refusal,
     spec::{BinaryPolicy, ExistingPolicy, Invalid},
 };
+
+/// The longest text of problems in a record, in bytes, so that it fits beside the paths.
+const LONGEST: usize = 1024;
 
 /// The object is not as its spec requests. The text has the form of `format!`.
 macro_rules! problem {
@@ -269,6 +272,22 @@ pub fn released(how: &str, locations: &[String], error: &dyn std::error::Error, 
     };
     let left = few(locations);
     problem!(reasons::RELEASED, "{how}; still in Vault: {left}. {then}")
+}
+
+/// Returns the state of the object as a reason, and the text of all problems.
+pub(crate) fn summary(statements: &[Statement]) -> (&'static str, Option<String>) {
+    let problems: Vec<&Statement> = statements.iter().filter(|statement| statement.is_problem()).collect();
+    let Some(first) = problems.first() else {
+        let paused = statements.iter().find(|statement| statement.reason == reasons::PAUSED);
+        return paused.map_or((reasons::SYNCED, None), |statement| (statement.reason, Some(statement.text.clone())));
+    };
+    let texts: Vec<&str> = problems.iter().map(|statement| &*statement.text).collect();
+    let mut text = texts.join("; ");
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('…');
+    }
+    (first.reason, Some(text))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The migration from danieldonoghue/vault-sync-operator. Pure: `konverge migrate` lists the objects and prints the result.
 
-use konverge_kubectl::{Kind, Migrated, Migration, Shown};
+use konverge_kubectl::{Detail, Kind, Migrated, Migration};
 use kube::core::DynamicObject;
 
 use crate::{
@@ -29,7 +29,7 @@ impl Migration for VaultSyncOperator {
     fn kinds(&self) -> Vec<Kind> {
         // The original knows these kinds.
         [object::Kind::Deployment, object::Kind::Secret]
-            .map(|kind| Kind::namespaced(kind.resource(), Shown::Metadata))
+            .map(|kind| Kind::namespaced(kind.resource(), Detail::Metadata))
             .into()
     }
 

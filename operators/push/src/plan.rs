@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use konverge_vault::{Content, Deletion, Expected, Found, Owner, Standing, VersionState};
+use konverge_vault::{Content, Deletion, Expected, Found, Owner, Ownership, VersionState};
 
 use crate::{
-    merge::other_keeper,
+    merge::{Refusal, other_keeper},
     record::Written,
-    refusal::Refusal,
     spec::{ExistingPolicy, UpdatePolicy},
 };
 
@@ -115,28 +114,28 @@ pub fn plan(
     existing: ExistingPolicy,
     known: Known,
 ) -> Result<Step, Refusal> {
-    let standing = standing(found, owner);
-    if let Standing::Foreign(name) = standing {
+    let ownership = ownership(found, owner);
+    if let Ownership::Foreign(name) = ownership {
         return Err(Refusal::Foreign(name));
     }
     let equal = matches!(found, Found::Live(secret) if secret.content == *content);
     // A path whose newest version is deleted holds nothing, and clearing leaves one of ours like that, without its mark.
-    let ours = standing != Standing::Unowned || claim.is_of(found) || !matches!(found, Found::Live(_));
+    let ours = ownership != Ownership::Unowned || claim.is_of(found) || !matches!(found, Found::Live(_));
     // Content that equals the content of an unfinished write counts as made by that write.
     let ours = ours || (claim != Claim::New && equal);
     if !ours && existing == ExistingPolicy::Refuse {
         return Err(Refusal::Existing);
     }
-    if let Some(rest) = undisturbed(found, &standing, claim) {
+    if let Some(rest) = undisturbed(found, &ownership, claim) {
         return Ok(Step::Wait(rest));
     }
-    let mark = standing != Standing::Ours && is_versioned(found);
+    let mark = ownership != Ownership::Ours && is_versioned(found);
     Ok(match (equal, mark) {
         (true, false) => Step::Nothing,
         (true, true) => Step::Mark,
         (false, _) => Step::Write {
             expected: found.expected(),
-            mark: standing != Standing::Ours,
+            mark: ownership != Ownership::Ours,
             adopted: !ours,
             drifted: matches!(claim, Claim::Written(_)) && known == Known::Same,
         },
@@ -145,20 +144,20 @@ pub fn plan(
 
 /// Plans a write that happens once, after which the content stays.
 pub fn plan_once(content: &Content, found: &Found, owner: &Owner, claim: Claim) -> Result<Step, Refusal> {
-    let standing = standing(found, owner);
-    if let Standing::Foreign(name) = standing {
+    let ownership = ownership(found, owner);
+    if let Ownership::Foreign(name) = ownership {
         return Err(Refusal::Foreign(name));
     }
     let Found::Live(secret) = found else {
         let (expected, drifted) = (found.expected(), matches!(claim, Claim::Written(_)));
-        return Ok(Step::Write { expected, mark: standing != Standing::Ours, adopted: false, drifted });
+        return Ok(Step::Write { expected, mark: ownership != Ownership::Ours, adopted: false, drifted });
     };
     let equal = secret.content == *content;
-    let ours = standing != Standing::Unowned || claim.is_of(found) || (claim != Claim::New && equal);
-    if ours && let Some(rest) = undisturbed(found, &standing, claim) {
+    let ours = ownership != Ownership::Unowned || claim.is_of(found) || (claim != Claim::New && equal);
+    if ours && let Some(rest) = undisturbed(found, &ownership, claim) {
         return Ok(Step::Wait(rest));
     }
-    let mark = ours && standing != Standing::Ours && is_versioned(found);
+    let mark = ours && ownership != Ownership::Ours && is_versioned(found);
     Ok(match (ours && equal, mark) {
         (true, false) => Step::Nothing,
         (true, true) => Step::Mark,
@@ -181,7 +180,7 @@ pub enum DeletionPlan {
     /// It is not there, or it is not ours: it is forgotten.
     Forget,
     /// Content without a mark differs from the record. It stays, and the operator reports it.
-    Tell,
+    Report,
     /// It is ours and deleted already: the mark goes.
     Unmark,
     /// It is ours: it is deleted, then the mark goes.
@@ -198,17 +197,17 @@ pub fn plan_deletion(
     content: Option<&Content>,
     deletion: Deletion,
 ) -> DeletionPlan {
-    let ours = match standing(found, owner) {
-        Standing::Foreign(_) => return DeletionPlan::Forget,
-        Standing::Ours | Standing::Predecessor => true,
-        Standing::Unowned => {
+    let ours = match ownership(found, owner) {
+        Ownership::Foreign(_) => return DeletionPlan::Forget,
+        Ownership::Ours | Ownership::Predecessor => true,
+        Ownership::Unowned => {
             let equal = matches!((found, content), (Found::Live(secret), Some(content)) if secret.content == *content);
             claim.is_of(found) || (claim != Claim::New && equal)
         }
     };
     match found {
         // It is recorded as ours and not known to be, so it must be reported.
-        Found::Live(_) if !ours && !matches!(claim, Claim::New | Claim::Intended) => DeletionPlan::Tell,
+        Found::Live(_) if !ours && !matches!(claim, Claim::New | Claim::Intended) => DeletionPlan::Report,
         _ if !ours => DeletionPlan::Forget,
         Found::Absent => DeletionPlan::Forget,
         Found::Deleted(_) if deletion == Deletion::Soft => DeletionPlan::Unmark,
@@ -216,20 +215,20 @@ pub fn plan_deletion(
     }
 }
 
-fn standing(found: &Found, owner: &Owner) -> Standing {
-    let Some(metadata) = found.custom_metadata() else { return Standing::Unowned };
-    match (owner.standing(metadata), other_keeper(metadata, owner)) {
+fn ownership(found: &Found, owner: &Owner) -> Ownership {
+    let Some(metadata) = found.custom_metadata() else { return Ownership::Unowned };
+    match (owner.ownership(metadata), other_keeper(metadata, owner)) {
         // The owner of a single key there would lose it.
-        (Standing::Unowned, Some(name)) => Standing::Foreign(name),
-        (standing, _) => standing,
+        (Ownership::Unowned, Some(name)) => Ownership::Foreign(name),
+        (ownership, _) => ownership,
     }
 }
 
 /// How long to wait for the mark of the content's writer. `None` if the content is older than that, or known to be ours.
-fn undisturbed(found: &Found, standing: &Standing, claim: Claim) -> Option<Duration> {
+fn undisturbed(found: &Found, ownership: &Ownership, claim: Claim) -> Option<Duration> {
     let Found::Live(secret) = found else { return None };
     let is_recorded = matches!(claim, Claim::Written(_)) && claim.is_of(found);
-    let age = secret.version.as_ref()?.age.filter(|_| *standing == Standing::Unowned && !is_recorded)?;
+    let age = secret.version.as_ref()?.age.filter(|_| *ownership == Ownership::Unowned && !is_recorded)?;
     UNDISTURBED.checked_sub(age).filter(|rest| !rest.is_zero())
 }
 

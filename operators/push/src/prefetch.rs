@@ -56,7 +56,7 @@ struct Shared {
     bindings: Arc<Bindings>,
     queue: Queue<ObjectRef>,
     /// By namespace.
-    courses: Mutex<HashMap<String, NamespacePager<Data>>>,
+    pagers: Mutex<HashMap<String, NamespacePager<Data>>>,
     begun: Notify,
 }
 
@@ -68,7 +68,7 @@ impl Prefetch {
         queue: Queue<ObjectRef>,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let prefetch =
-            Self(Arc::new(Shared { client, bindings, queue, courses: Mutex::default(), begun: Notify::new() }));
+            Self(Arc::new(Shared { client, bindings, queue, pagers: Mutex::default(), begun: Notify::new() }));
         (prefetch.clone(), prefetch.keep_tidy())
     }
 
@@ -87,15 +87,15 @@ impl Prefetch {
 
     fn step(&self, secret: &SecretRef, version: &str) -> Answer<Data> {
         let now = Instant::now();
-        let mut courses = self.courses();
-        if let Some(course) = courses.get_mut(&secret.namespace) {
-            return course.fetch(&secret.name, version, self.0.queue.is_crowded(SOME));
+        let mut pagers = self.pagers();
+        if let Some(pager) = pagers.get_mut(&secret.namespace) {
+            return pager.fetch(&secret.name, version, self.0.queue.is_depth_at_least(SOME));
         }
-        if !self.0.queue.is_crowded(MANY) || !self.0.bindings.are_mostly_used(&secret.namespace, MANY) {
+        if !self.0.queue.is_depth_at_least(MANY) || !self.0.bindings.are_mostly_used(&secret.namespace, MANY) {
             return Answer::Alone;
         }
         self.0.begun.notify_one();
-        courses.entry(secret.namespace.clone()).or_insert_with(|| NamespacePager::new(now)).fetch(
+        pagers.entry(secret.namespace.clone()).or_insert_with(|| NamespacePager::new(now)).fetch(
             &secret.name,
             version,
             true,
@@ -113,8 +113,8 @@ impl Prefetch {
             Ok(list) => {
                 let token = list.metadata.continue_.filter(|token| !token.is_empty());
                 let page = self.page(namespace, list.items, token);
-                if let Some(course) = self.courses().get_mut(namespace) {
-                    course.turn(page, Instant::now());
+                if let Some(pager) = self.pagers().get_mut(namespace) {
+                    pager.turn(page, Instant::now());
                 }
                 reading.is_over = true;
             }
@@ -143,23 +143,23 @@ impl Prefetch {
     async fn keep_tidy(self) {
         loop {
             self.0.begun.notified().await;
-            while !self.courses().is_empty() {
+            while !self.pagers().is_empty() {
                 let now = Instant::now();
                 // A Secret that is read during the sleep is due after it.
-                let due = self.courses().values().filter_map(NamespacePager::oldest).min().unwrap_or(now) + LINGER;
+                let due = self.pagers().values().filter_map(NamespacePager::oldest).min().unwrap_or(now) + LINGER;
                 sleep_until(due).await;
                 let now = Instant::now();
                 let before = |age: Duration| now.checked_sub(age).unwrap_or(now);
-                self.courses().retain(|_, course| {
-                    course.tidy(before(LINGER));
-                    !course.is_over(before(PAUSE))
+                self.pagers().retain(|_, pager| {
+                    pager.tidy(before(LINGER));
+                    !pager.is_over(before(PAUSE))
                 });
             }
         }
     }
 
-    fn courses(&self) -> MutexGuard<'_, HashMap<String, NamespacePager<Data>>> {
-        self.0.courses.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pagers(&self) -> MutexGuard<'_, HashMap<String, NamespacePager<Data>>> {
+        self.0.pagers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -174,9 +174,9 @@ struct Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if !self.is_over
-            && let Some(course) = self.prefetch.courses().get_mut(self.namespace)
+            && let Some(pager) = self.prefetch.pagers().get_mut(self.namespace)
         {
-            course.stop();
+            pager.stop();
         }
     }
 }

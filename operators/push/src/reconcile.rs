@@ -1,99 +1,88 @@
 //! One object from its spec to Vault: observe, plan, write, report.
 
-mod drift_check;
-mod dropped_paths;
 mod finalizer;
-mod intentions;
-mod pace;
-mod path_claims;
-mod path_writer;
-mod record_writer;
-mod reporter;
+mod paths;
+mod report;
 mod secret_reader;
-mod speculative_read;
-mod sync;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use konverge_apply::events::EventSink;
-use konverge_core::{digest::DigestKey, error::in_one_line};
-use konverge_runtime::{Action, Queue, Reconciler, Request, controller::Dropped};
-use konverge_vault::Owner;
+use jiff::Timestamp;
+use konverge_apply::Statement;
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
+use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, controller::Aborted};
+use konverge_vault::{Found, KvVersion, Location, Secret};
 use kube::Client;
 use tokio::time::Instant;
 
 use crate::{
-    bindings::{Binding, Bindings, ParsedSpec, Push, Verified},
+    bindings::{Binding, Bindings, FailureCount, LOOK_AGAIN, ParsedSpec, Push, Verified, look_again},
     config::PushOptions,
-    error::{FailedRun, PushError},
-    journal::Journal,
+    content::Target,
+    desired::Wanted,
+    error::{Doing, FailedRun, PushError},
+    journal::{Intention, Journal},
     messages,
     metrics::Metrics,
-    object::ObjectRef,
-    orphans::Orphans,
-    prefetch::Prefetch,
-    record::Record,
-    store::Store,
+    object::{Kind, ObjectRef},
+    orphans::{Heirs, Orphans},
+    record::{PENDING, Record, Written},
+    spec::{DeletionPolicy, UpdatePolicy},
+    store::{Cleanup, ClearError, Cleared, Unfinished},
+    watch::JOURNAL,
 };
-use drift_check::passes_drift_check;
-use finalizer::Finalizer;
-use intentions::{Intentions, NOTE_LATER};
-pub(crate) use pace::run_limit;
-use pace::{LOOK_AGAIN, OUTDATED_AGAIN, is_due, next_look};
-use path_claims::{PathClaims, Prepared};
-use record_writer::RecordWriter;
-use reporter::Reporter;
-use secret_reader::{FEWER_FOR, SecretReader};
+use finalizer::{Finalizer, abandon};
+pub(crate) use paths::Paths;
+use paths::{ClearedPaths, PathWriter, SpeculativeRead, SyncOutcome, SyncRun};
+pub(crate) use report::Reporter;
+pub(crate) use secret_reader::SecretReader;
+use secret_reader::{SecretBatches, Targets};
 
-/// The parts of the process that a [`Pusher`] works with. Its components share them.
-pub struct Parts {
-    /// Reads and writes in the cluster.
-    pub client: Client,
-    /// Prefetches Secrets.
-    pub prefetch: Prefetch,
-    /// Reads and writes in Vault.
-    pub store: Store,
-    /// Takes the place of records where many paths are written for the first time.
-    pub journal: Journal,
-    /// Remembers paths that are left behind.
-    pub orphans: Orphans,
-    /// Publishes events.
-    pub events: EventSink,
-    /// Knows all objects with a spec.
-    pub bindings: Arc<Bindings>,
-    /// Wakes other objects.
-    pub queue: Queue<ObjectRef>,
-    /// Counts.
-    pub metrics: Metrics,
-    /// The key of this process for digests of content.
-    pub digest_key: DigestKey,
-    /// The decisions of the platform.
-    pub policy: PushOptions,
-}
+/// While at least this many objects run or wait, the journal is quicker than a record on each object.
+const CROWD: usize = 8;
+
+/// The pause before another look at that number.
+const NOTE_LATER: Duration = Duration::from_millis(250);
+
+/// This long after all content was in Vault, the object gets its record, however many objects run or wait.
+const NOTE_BY: Duration = Duration::from_secs(10);
+
+/// The pause after the record of an object was not written, because the object has changed since the watch showed it. The watch mostly shows the
+/// change within milliseconds.
+const OUTDATED_AGAIN: Duration = Duration::from_millis(250);
+
+/// If fewer Secrets match a selector than before, a second list after this delay must confirm it, because one bad list must not delete
+/// data.
+const FEWER_FOR: Duration = Duration::from_secs(5);
 
 /// Reconciles one object.
 pub struct Pusher {
-    parts: Arc<Parts>,
-    reader: SecretReader,
-    claims: PathClaims,
-    records: RecordWriter,
-    reporter: Reporter,
-    intentions: Intentions,
-}
-
-/// One run that compares and writes all paths of an object.
-struct SyncRun<'a> {
-    key: &'a ObjectRef,
-    push: &'a Push,
-    prepared: &'a Prepared,
-    /// The owner in the marks of this run.
-    owner: Owner,
-    /// The binding as the run found it, or as the last write of the record left it; between batches with the record of the run.
-    binding: Binding,
-    /// The record before the run.
-    before: Option<Record>,
-    /// Whether the run reads Vault also where nothing changed in the cluster.
-    verify: bool,
+    /// Reads Secrets.
+    pub(crate) reader: SecretReader,
+    /// Claims, writes and clears paths in Vault.
+    pub(crate) paths: Paths,
+    /// Reports on the object, and writes its record.
+    pub(crate) reporter: Reporter,
+    /// Takes the place of records where many paths are written for the first time.
+    pub(crate) journal: Journal,
+    /// Clears paths of objects that are gone.
+    pub(crate) heirs: Heirs,
+    /// Remembers paths that are left behind.
+    pub(crate) orphans: Orphans,
+    /// Knows all objects with a spec.
+    pub(crate) bindings: Arc<Bindings>,
+    /// Tells how many objects run or wait.
+    pub(crate) queue: Queue<ObjectRef>,
+    /// Counts.
+    pub(crate) metrics: Metrics,
+    /// Reads objects and namespaces that may be gone.
+    pub(crate) client: Client,
+    /// The decisions of the platform.
+    pub(crate) policy: Arc<PushOptions>,
 }
 
 /// The end of a run that is reported on the object.
@@ -105,49 +94,68 @@ impl Reconciler for Pusher {
 
     async fn reconcile(&self, request: Request<ObjectRef>) -> Result<Action, FailedRun> {
         let key = &request.key;
-        self.intentions.recall().await?;
-        let intentions = self.parts.journal.about(key);
-        let Some(binding) = self.parts.bindings.get(key) else {
+        self.recall().await?;
+        let intentions = self.journal.about(key);
+        let Some(binding) = self.bindings.get(key) else {
             // The object requests nothing any more. The queue had it before the watch showed that.
             let is_done = intentions.is_empty();
-            return if is_done { Ok(Action::Done) } else { Ok(self.intentions.abandon(key, &intentions).await?) };
+            return if is_done { Ok(Action::Done) } else { Ok(abandon(self, key, &intentions).await?) };
         };
-        let binding = self.intentions.take_over(key, binding, &intentions);
+        let binding = self.take_over(key, binding, &intentions);
         let outcome = self.reconcile_binding(key, &binding).await;
         let outcome = match self.reporter.contest(key) {
             Some(rest) => within(rest, outcome),
             None => outcome,
         };
-        if self.intentions.are_over(key) {
+        if self.intentions_are_over(key) {
             return outcome;
         }
         // The journal is read only once. So the object stays in the queue until its record has taken the journal's place.
         outcome.map(|action| if action == Action::Done { Action::After(LOOK_AGAIN) } else { action })
     }
 
-    async fn dropped(&self, key: &ObjectRef, why: &Dropped) {
-        let Some(binding) = self.parts.bindings.get(key) else { return };
+    async fn on_abort(&self, key: &ObjectRef, why: &Aborted) {
+        let Some(binding) = self.bindings.get(key) else { return };
         let why = match why {
-            Dropped::TimedOut(limit) => format!("it took longer than {} s", limit.as_secs()),
-            Dropped::Panicked(cause) => format!("that is a defect of this program, please report it: {cause}"),
+            Aborted::TimedOut(limit) => format!("it took longer than {} s", limit.as_secs()),
+            Aborted::Panicked(cause) => format!("that is a defect of this program, please report it: {cause}"),
         };
         self.reporter.report_failure(key, &binding, &PushError::GivenUp(why)).await;
     }
 }
 
 impl Pusher {
-    /// Makes a reconciler of these parts.
-    pub fn new(parts: Parts) -> Self {
-        let parts = Arc::new(parts);
-        let records = RecordWriter::new(&parts);
-        Self {
-            reader: SecretReader::new(&parts),
-            claims: PathClaims::new(&parts),
-            reporter: Reporter::new(&parts, &records),
-            intentions: Intentions::new(&parts),
-            records,
-            parts,
+    /// Queues all objects with an intention of an earlier process. No run does anything before these are known, and before the name is known
+    /// under which the operator marks its paths.
+    async fn recall(&self) -> Result<(), PushError> {
+        self.paths.store.identify().await.map_err(PushError::unidentified)?;
+        self.queue.add_all(self.journal.recall().await?, Priority::Normal, JOURNAL);
+        Ok(())
+    }
+
+    /// Takes over the intentions of the object, and of earlier objects with its name, into its record, so a run writes or clears their paths.
+    /// Returns the binding as it is then.
+    fn take_over(&self, key: &ObjectRef, mut binding: Binding, intentions: &[Intention]) -> Binding {
+        let is_recorded = binding.record.is_some();
+        for intention in intentions {
+            if !is_recorded || intention.record().uid != binding.uid {
+                self.bindings.on_object(key, &binding.uid, |now| now.recall(intention.record()));
+                binding.recall(intention.record());
+            }
         }
+        binding
+    }
+
+    /// Whether the object bears its record by now. Then its intentions have done their service and leave the journal.
+    fn intentions_are_over(&self, key: &ObjectRef) -> bool {
+        if !self.journal.speaks_of(key) {
+            return true;
+        }
+        let is_recorded = self.bindings.get(key).is_some_and(|now| now.bears_its_record());
+        if is_recorded {
+            self.journal.resolve(key);
+        }
+        is_recorded
     }
 
     /// Reconciles one binding. Reports an error on the object and returns it with the pause before the next attempt.
@@ -157,8 +165,8 @@ impl Pusher {
             _ if binding.deleting.is_some() => finalizer.finalize().await.map(Ok),
             ParsedSpec::Nothing(_) => finalizer.finalize().await.map(Ok),
             ParsedSpec::Invalid(invalid, _) => {
-                self.parts.metrics.parse_failed(key, invalid);
-                self.parts.metrics.attempted(key, false, Duration::ZERO);
+                self.metrics.parse_failed(key, invalid);
+                self.metrics.attempted(key, false, Duration::ZERO);
                 let statements = vec![messages::invalid(invalid)];
                 self.reporter.report(key, binding, None, statements).await.map(|()| Ok(Action::Done))
             }
@@ -183,28 +191,28 @@ impl Pusher {
             self.reporter.report(key, binding, None, vec![messages::paused(key.kind)]).await?;
             return Ok(Ok(Action::Done));
         }
-        let is_due = is_due(key, push, binding);
+        let is_due = binding.verified.as_ref().is_none_or(|verified| verified.is_due(key, &push.spec));
         let current = self.current(key, binding, push);
-        if current.is_some_and(|verified| self.intentions.can_wait(key, binding, verified)) {
+        if current.is_some_and(|verified| self.record_can_wait(key, verified)) && binding.unrecorded().is_some() {
             return Ok(Ok(Action::After(NOTE_LATER)));
         }
         if let Some(verified) = current
-            && (!is_due || verified.marked && passes_drift_check(&self.parts, key, binding, push).await?)
+            && (!is_due || verified.marked && self.passes_drift_check(key, binding, push).await?)
         {
             if let Some(record) = binding.unrecorded().filter(|_| binding.left_until().is_none()) {
-                self.records.write(key, binding, record).await?;
+                self.reporter.write_record(key, binding, record).await?;
                 self.reporter.say(key, binding, None, binding.announced.unsaid.clone());
             }
-            return Ok(Ok(next_look(key, push, verified)));
+            return Ok(Ok(verified.next_look(key, &push.spec)));
         }
         let started = Instant::now();
         let outcome = match self.reader.resolve(key, push).await {
-            Ok(push) if self.reader.is_doubtful(key, binding, &push) => return Ok(Ok(Action::After(FEWER_FOR))),
+            Ok(push) if self.is_doubtful(key, binding, &push) => return Ok(Ok(Action::After(FEWER_FOR))),
             Ok(push) => self.sync(key, binding, &push, is_due).await,
             Err(error) => Err(error),
         };
         let is_right = outcome.as_ref().is_ok_and(|(_, is_right)| *is_right);
-        self.parts.metrics.attempted(key, is_right, started.elapsed());
+        self.metrics.attempted(key, is_right, started.elapsed());
         outcome.map(|(reported, _)| reported)
     }
 
@@ -214,9 +222,349 @@ impl Pusher {
             binding.failures.in_a_row == 0
                 && verified.sync_now == push.spec.sync_now
                 && binding.record.as_ref().is_some_and(|record| record.generation == binding.generation)
-                && self.parts.bindings.are_current(&key.namespace, &verified.sources)
-                && self.parts.bindings.uses_just(key, &verified.sources)
+                && self.bindings.are_current(&key.namespace, &verified.sources)
+                && self.bindings.uses_just(key, &verified.sources)
         })
+    }
+
+    /// Reads each location that no object has read within the object's interval. Returns whether all of them are unchanged.
+    ///
+    /// Skips a location that another object reads at this moment: its result is known by the next run of this one.
+    async fn passes_drift_check(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<bool, PushError> {
+        let Self { paths, bindings, .. } = self;
+        let owner = paths.owner(key, &binding.uid).await?;
+        let Some(record) = &binding.record else { return Ok(false) };
+        let begun = Instant::now();
+        let mut seen = BTreeMap::new();
+        for (location, written) in record.locations() {
+            let text = location.to_string();
+            // The last run had no content for this location, and this one has none either: the operator leaves it as it is.
+            let Some(&known) = binding.held.get(&text) else { continue };
+            // In this order: an object that reads tells the others before it is done.
+            let reading = bindings.begin_read(&text);
+            let before = bindings.seen(key, &text);
+            let is_young = |before: Instant| push.spec.every.is_some_and(|every| before.elapsed() < every);
+            if reading.is_none() || !push.spec.always && before.is_some_and(is_young) {
+                seen.extend(before.map(|before| (text.clone(), before)));
+                continue;
+            }
+            let found = paths.store.look(&location).await;
+            let found = found.map_err(|source| PushError::Vault { doing: Doing::Look, source })?;
+            let Found::Live(secret) = found else { return Ok(false) };
+            if written.keys.is_some() {
+                self.tell_sharers(key, &location, &secret, begun).await?;
+            }
+            if push.spec.update != UpdatePolicy::IfNotExists && !paths.is_unchanged(&secret, &owner, written, known) {
+                return Ok(false);
+            }
+            seen.insert(text.clone(), begun);
+        }
+        bindings.settle(key, binding, |now| {
+            if let Some(verified) = &mut now.verified {
+                verified.see(seen, begun);
+            }
+        });
+        Ok(true)
+    }
+
+    /// Compares the same response with the content of the other objects there. An object whose content differs reads for itself when its
+    /// interval is over.
+    async fn tell_sharers(
+        &self,
+        key: &ObjectRef,
+        location: &Location,
+        secret: &Secret,
+        begun: Instant,
+    ) -> Result<(), PushError> {
+        let text = location.to_string();
+        for sharer in self.bindings.sharers(key, &text) {
+            let owner = self.paths.owner(&sharer.key, &sharer.uid).await?;
+            if self.paths.is_unchanged(secret, &owner, &sharer.written, sharer.held) {
+                self.bindings.saw(&sharer, &text, begun);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether only an empty list of Secrets says that the object, which has content in Vault, wants none of it.
+    fn is_doubtful(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> bool {
+        // A push that names its Secrets names at least one.
+        matches!(push.wanted, Wanted::Composed(_))
+            && push.wanted.names().is_empty()
+            && binding.record.as_ref().is_some_and(|record| !record.paths.is_empty())
+            && !self.fewer_is_confirmed(key, binding)
+    }
+
+    /// Whether fewer Secrets than before have matched the object's selector for [`FEWER_FOR`], so a second list has confirmed it.
+    fn fewer_is_confirmed(&self, key: &ObjectRef, binding: &Binding) -> bool {
+        let since = binding.pending.fewer.unwrap_or_else(Instant::now);
+        let is_confirmed = since.elapsed() >= FEWER_FOR;
+        self.bindings.settle(key, binding, |now| now.pending.fewer = (!is_confirmed).then_some(since));
+        if !is_confirmed {
+            tracing::info!(object = %key, "fewer Secrets match its selector than are in Vault; a second list must confirm that");
+        }
+        is_confirmed
+    }
+
+    /// Whether the record of an object in sync can wait: the journal has had it for a short time, and many other objects run or wait.
+    fn record_can_wait(&self, key: &ObjectRef, verified: &Verified) -> bool {
+        self.journal.speaks_of(key) && verified.looked.elapsed() < NOTE_BY && self.queue.is_depth_at_least(CROWD)
+    }
+
+    /// Syncs all paths of an object. Returns how the run ended, and whether all paths are in sync.
+    async fn sync(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        push: &Push,
+        verify: bool,
+    ) -> Result<(Reported, bool), PushError> {
+        let mut statements: Vec<Statement> = push.spec.notes.iter().map(|note| messages::adjusted(note)).collect();
+        let Some(prepared) = self.paths.prepare(key, push, &mut statements).await? else {
+            self.reporter.report(key, binding, None, statements).await?;
+            return Ok((Ok(Action::After(LOOK_AGAIN)), false));
+        };
+        let owner = self.paths.owner(key, &binding.uid).await?;
+        let record = binding.record.clone().unwrap_or_else(|| binding.new_record(Timestamp::now()));
+        let mut outcome = SyncOutcome::new(record, statements, &prepared);
+        let run = SyncRun { key, push, prepared: &prepared, owner, verify };
+        let mut batches = self.reader.batches(key, push);
+        let Some(binding) = self.write_batches(&run, binding, &mut batches, &mut outcome).await? else {
+            // The object is gone.
+            return Ok((Ok(Action::Done), true));
+        };
+        self.journal.resolve_others(key, &outcome.record);
+        if !self.paths.store.is_leader() {
+            return Err(PushError::LeadershipLost);
+        }
+        self.finish(&run, &binding, batches.versions(), outcome).await
+    }
+
+    /// Records and writes the paths batch by batch, then clears those that the object no longer names. Returns the binding as the last write of
+    /// the record left it, or `None` if the object is gone.
+    async fn write_batches(
+        &self,
+        run: &SyncRun<'_>,
+        begun: &Binding,
+        batches: &mut SecretBatches<'_>,
+        outcome: &mut SyncOutcome,
+    ) -> Result<Option<Binding>, PushError> {
+        let (first, mut read) = tokio::join!(batches.next(), self.read_speculatively(run, begun));
+        let (mut next, mut binding) = (first?, begun.clone());
+        while let Some(targets) = next {
+            let seen = binding.version().to_owned();
+            let Some(recorded) = self.intend(run, binding, &targets, &mut outcome.record).await? else {
+                return Ok(None);
+            };
+            binding = recorded;
+            if run.key.kind == Kind::Secret {
+                batches.rename(&run.key.name, &seen, binding.version());
+            }
+            let before = begun.record.as_ref();
+            let mut writer = PathWriter { paths: &self.paths, run, before, binding: &binding, outcome };
+            writer.write_all(targets, &mut read).await?;
+            next = batches.next().await?;
+            if next.is_some() {
+                // The next batch adds to this record.
+                binding.record = Some(outcome.record.clone());
+            }
+        }
+        self.clear_dropped(run, &binding, outcome).await?;
+        Ok(Some(binding))
+    }
+
+    /// Reads the location of an object that has only one, while its Secret is still on its way from the API server, if the run will need that in
+    /// any case or probably, because a Secret of the object has just changed.
+    async fn read_speculatively(&self, run: &SyncRun<'_>, binding: &Binding) -> Option<SpeculativeRead> {
+        let SyncRun { push, prepared, verify, .. } = run;
+        let mut locations = prepared.locations.values();
+        let location = locations.next().filter(|_| locations.next().is_none())?;
+        // In KV version 1, others may write between a read and a write. So the read comes last there.
+        let is_checked = location.mount().version() == KvVersion::Two && push.spec.update == UpdatePolicy::Replace;
+        // The first write to a path needs no read.
+        let written = binding.record.as_ref().and_then(|record| record.paths.get(&location.to_string()));
+        let was_written = written.is_some_and(|written| written.written);
+        if !(is_checked && was_written && (*verify || binding.pending.changed.is_some())) {
+            return None;
+        }
+        Some(SpeculativeRead { location: location.clone(), found: self.paths.store.look(location).await })
+    }
+
+    /// Sets finalizer and record before the first write to any path, or has the journal keep the record, unless they name all paths already.
+    /// Returns the binding as it is then, or `None` if the object is gone.
+    async fn intend(
+        &self,
+        run: &SyncRun<'_>,
+        binding: Binding,
+        targets: &Targets,
+        record: &mut Record,
+    ) -> Result<Option<Binding>, PushError> {
+        let now = Timestamp::now();
+        record.deletion = run.push.spec.deletion.unwrap_or(self.policy.default_deletion_policy);
+        for (target, location) in &run.prepared.locations {
+            let written = record.paths.entry(location.to_string()).or_insert_with(|| Written::untried(location));
+            match (targets.get(target), run.push.spec.update) {
+                (Some(Target::Content(made)), UpdatePolicy::Merge) => written.intend_keys(made.content.keys()),
+                (Some(Target::Content(_)), _) => written.begin(now),
+                (Some(Target::Keep(_)) | None, _) => {}
+            }
+        }
+        let known = binding.record.as_ref();
+        let known = known.filter(|before| before.deletion == record.deletion && before.paths == record.paths);
+        let is_recorded = known.is_some_and(|before| binding.bears(before));
+        let is_held = binding.finalizer || record.paths.is_empty();
+        // While another actor keeps removing the record, the operator does not write it for each change.
+        if is_recorded && is_held || known.is_some() && binding.left_until().is_some() {
+            return Ok(Some(binding));
+        }
+        if record.generation != binding.generation {
+            // The state in the record is about another generation.
+            record.generation = binding.generation;
+            record.say(PENDING, None, now);
+        }
+        if self.note(run, &binding, record, targets).await? {
+            let intend = |now: &mut Binding| now.intend(&binding, record.clone(), Vec::new());
+            self.bindings.on_object(run.key, &binding.uid, intend);
+            return Ok(Some(binding));
+        }
+        self.reporter.write_record(run.key, &binding, record).await
+    }
+
+    /// Writes to the journal what is about to be written for an object that bears no record, if that saves time. Returns `false` if it does
+    /// not, or if the journal cannot be used.
+    async fn note(
+        &self,
+        run: &SyncRun<'_>,
+        binding: &Binding,
+        record: &Record,
+        targets: &Targets,
+    ) -> Result<bool, PushError> {
+        let SyncRun { key, push, prepared, .. } = run;
+        let is_new = binding.record.is_none() && !binding.finalizer;
+        let saves_time = is_new && push.spec.update != UpdatePolicy::Merge && self.queue.is_depth_at_least(CROWD);
+        let contents = prepared.locations.iter().filter_map(|(target, location)| match targets.get(target) {
+            Some(Target::Content(made)) => Some((location, &made.content)),
+            Some(Target::Keep(_)) | None => None,
+        });
+        Ok(self.journal.intend(key, record, contents, saves_time).await?)
+    }
+
+    /// Clears the locations that the record has and the object no longer names.
+    ///
+    /// Clears nothing while an error keeps all named paths out of Vault: the dropped paths may hold the only content.
+    async fn clear_dropped(
+        &self,
+        run: &SyncRun<'_>,
+        binding: &Binding,
+        outcome: &mut SyncOutcome,
+    ) -> Result<(), PushError> {
+        let SyncRun { key, prepared, .. } = run;
+        let is_dropped = |location: &Location| !prepared.named.contains(&location.to_string());
+        let recorded = outcome.record.locations().map(|(location, written)| (location, written.clone()));
+        let dropped: Vec<_> = recorded.filter(|(location, _)| is_dropped(location)).collect();
+        if dropped.is_empty() {
+            self.bindings.settle(key, binding, |now| now.pending.fewer = None);
+            return Ok(());
+        }
+        if outcome.digests.is_empty() && (!outcome.complete || outcome.statements.iter().any(Statement::is_problem)) {
+            return Ok(());
+        }
+        let by_selector = matches!(&binding.spec, ParsedSpec::Push(push) if push.wanted.selector().is_some());
+        if by_selector && !self.fewer_is_confirmed(key, binding) {
+            outcome.look_soon(FEWER_FOR);
+            return Ok(());
+        }
+        let mut cleared_paths = ClearedPaths::default();
+        for (location, written) in dropped {
+            let text = location.to_string();
+            match self.clear_one(run, &location, &written, outcome.record.deletion).await {
+                Ok(cleared) => {
+                    self.paths.warn_sharers(key, &text, &written, cleared);
+                    outcome.record.paths.remove(&text);
+                    self.paths.release(key, &text, &written);
+                    cleared_paths.note(text, cleared);
+                }
+                Err(ClearError::LeadershipLost) => return Err(PushError::LeadershipLost),
+                Err(ClearError::Vault(error)) => outcome.unless_refused(key, &location, Doing::Clear, Err(error))?,
+            }
+        }
+        outcome.statements.extend(cleared_paths.statements(messages::dropped));
+        // A recorded path that leads nowhere was not written by this operator.
+        let leading: BTreeSet<String> = outcome.record.locations().map(|(location, _)| location.to_string()).collect();
+        outcome.record.paths.retain(|text, _| leading.contains(text));
+        Ok(())
+    }
+
+    /// Clears a location that the object no longer names, unless it leads to a named one.
+    async fn clear_one(
+        &self,
+        run: &SyncRun<'_>,
+        recorded: &Location,
+        written: &Written,
+        deletion: DeletionPolicy,
+    ) -> Result<Cleared, ClearError> {
+        let SyncRun { key, owner, prepared, .. } = run;
+        let Some(location) = self.paths.store.recorded(recorded).await? else { return Ok(Cleared::Nothing) };
+        if prepared.named.contains(&location.to_string()) {
+            return Ok(Cleared::Nothing);
+        }
+        let claim = self.paths.claim(key, &location, written);
+        let unfinished = Unfinished::Unknown;
+        let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false };
+        self.paths.store.clear(&cleanup, deletion.in_vault()).await
+    }
+
+    /// Notes the results of the run on the binding, reports them, and decides about the next run.
+    async fn finish(
+        &self,
+        run: &SyncRun<'_>,
+        binding: &Binding,
+        sources: BTreeMap<String, Option<String>>,
+        mut outcome: SyncOutcome,
+    ) -> Result<(Reported, bool), PushError> {
+        let SyncRun { key, push, verify, .. } = run;
+        let bindings = &self.bindings;
+        if let Some(conflict) = outcome.refused.take_if(|error| error.is_conflict()) {
+            // Not in this run: its Secrets may be older than the content of the other writer.
+            bindings.settle(key, binding, |now| now.intend(binding, outcome.record, outcome.statements));
+            return Err(conflict);
+        }
+        let looked_before = binding.verified.as_ref().map(|verified| verified.looked);
+        let verified = outcome.complete.then(|| Verified {
+            sources,
+            marked: outcome.marked,
+            sync_now: push.spec.sync_now.clone(),
+            // If nothing changed, the next drift check comes when the interval is over.
+            looked: looked_before.filter(|_| !verify).unwrap_or_else(Instant::now),
+            seen: BTreeMap::new(),
+        });
+        let next = verified.as_ref().map(|verified| verified.next_look(key, &push.spec));
+        let failures = match &outcome.refused {
+            Some(error) => binding.failures.after(error.is_refusal()),
+            None => FailureCount::default(),
+        };
+        bindings.settle(key, binding, |now| {
+            now.failed(binding, failures);
+            now.verify(binding, outcome.digests, verified);
+            if let Some(changed) = now.pending.changed.take().filter(|_| outcome.wrote) {
+                self.metrics.ours.propagation.observe(changed.elapsed().as_secs_f64());
+            }
+        });
+        let is_right = !outcome.statements.iter().any(Statement::is_problem);
+        if next.is_some() {
+            self.reporter.report_later(key, binding, outcome.record, outcome.statements);
+        } else {
+            self.reporter.report(key, binding, Some(outcome.record), outcome.statements).await?;
+        }
+        let reported = match (outcome.refused, next) {
+            (Some(error), _) => {
+                let pause = pause_after_refusal(&error, push, failures);
+                Err(FailedRun::new(error, pause))
+            }
+            (None, Some(next)) => Ok(next),
+            (None, None) => Ok(Action::After(outcome.soon.unwrap_or_else(|| look_again(&push.spec)))),
+        };
+        Ok((reported, is_right))
     }
 }
 
@@ -229,7 +577,10 @@ fn within(longest: Duration, outcome: Reported) -> Reported {
     }
 }
 
-/// The owner that the operator notes in the marks of an object's paths.
-async fn owner(store: &Store, key: &ObjectRef, uid: &str) -> Result<Owner, PushError> {
-    store.owner(key, uid).await.map_err(PushError::unidentified)
+/// The pause after a run in which one of the paths was refused. The object's interval limits it, because its other paths are compared in it.
+fn pause_after_refusal(error: &PushError, push: &Push, failures: FailureCount) -> Duration {
+    match error.class() {
+        ErrorClass::Permanent => look_again(&push.spec),
+        class => failures.pause(class).min(push.spec.every.unwrap_or(Duration::MAX)),
+    }
 }

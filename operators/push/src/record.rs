@@ -69,7 +69,7 @@ pub struct Written {
 }
 
 /// The state of an object in sync.
-pub const SYNCED: &str = "Synced";
+pub use crate::reasons::SYNCED;
 
 /// The state of an object before anything is known.
 pub const PENDING: &str = "Pending";

@@ -26,17 +26,20 @@ use crate::{
     journal::Journal,
     metrics::Metrics,
     object::{Kind, ObjectRef},
-    orphans::{Clearing, Orphans},
+    orphans::{Clearing, Heirs, Orphans},
     prefetch::Prefetch,
-    reconcile::{Parts, Pusher, run_limit},
+    reconcile::{Paths, Pusher, Reporter, SecretReader},
     runtime_info::RuntimeInfo,
     store::{Store, identity},
     vault_push::VaultPush,
-    watch::{Feed, RECOVERED, Secrets, VaultPushes, Workloads},
+    watch::{BindingUpdater, RECOVERED, SecretHandler, VaultPushHandler, WorkloadHandler},
 };
 
 /// The pause between two requests whether Vault serves.
-const ASKED_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long a run may take that has thousands of paths.
+const RUN: Duration = Duration::from_mins(10);
 
 /// The operator cannot start, whatever the servers do.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +88,7 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
         manager.checks().warning("way-to-vault", move || Err(exposed.clone()));
     }
     // An unused token is revoked instead of left to expire.
-    manager.afterwards(async move { vault.close().await });
+    manager.on_shutdown(async move { vault.close().await });
     Ok(manager)
 }
 
@@ -101,8 +104,8 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let queue = Queue::new("push", metrics.queues()).with_namespaces(|key: &ObjectRef| &key.namespace);
     follow_vault(&mut manager, vault.clone(), &bindings, &queue);
 
-    let feed = Feed { bindings: Arc::clone(&bindings), queue: queue.clone(), metrics: counts.clone() };
-    let secrets = watch_all(&mut manager, &kubernetes, &config, &feed);
+    let updater = BindingUpdater { bindings: Arc::clone(&bindings), queue: queue.clone(), metrics: counts.clone() };
+    let secrets = watch_all(&mut manager, &kubernetes, &config, &updater);
 
     let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
@@ -111,25 +114,39 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let (prefetch, keep_tidy) = Prefetch::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
     manager.task("read-ahead", keep_tidy);
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
-    let pusher = Pusher::new(Parts {
-        client: kubernetes,
-        prefetch,
-        store: store.clone(),
+    let policy = Arc::new(config.push);
+    let pusher = Pusher {
+        reader: SecretReader::new(kubernetes.clone(), prefetch, Arc::clone(&bindings), counts.clone(), policy.binary),
+        paths: Paths {
+            store: store.clone(),
+            bindings: Arc::clone(&bindings),
+            queue: queue.clone(),
+            metrics: counts.clone(),
+            digest_key: DigestKey::new(rand::random()),
+            policy: Arc::clone(&policy),
+        },
+        reporter: Reporter::new(
+            kubernetes.clone(),
+            events,
+            Arc::clone(&bindings),
+            queue.clone(),
+            policy.terminating_namespace_deadline,
+        ),
         journal,
+        heirs: Heirs::new(store.clone(), Arc::clone(&bindings), queue.clone()),
         orphans: orphans.clone(),
-        events,
         bindings: Arc::clone(&bindings),
         queue: queue.clone(),
         metrics: counts.clone(),
-        digest_key: DigestKey::new(rand::random()),
-        policy: config.push.clone(),
-    });
+        client: kubernetes,
+        policy: Arc::clone(&policy),
+    };
     let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
-        .workers(config.push.workers.into())
+        .workers(policy.workers.into())
         .time_limit(run_limit(config.vault.vault_timeout));
     manager.controller("push", controller);
-    manager.leader_task("orphans", clearing.run(config.push.kinds));
+    manager.leader_task("orphans", clearing.run(policy.kinds.clone()));
     Ok(manager)
 }
 
@@ -155,13 +172,13 @@ fn report_limits(counts: &Metrics) {
 /// Follows whether Vault serves and accepts our login: for readiness, and for the objects that wait for it.
 fn follow_vault(manager: &mut Manager, vault: Vault, bindings: &Arc<Bindings>, queue: &Queue<ObjectRef>) {
     let probe = manager.checks().readiness_probe("vault", "Vault was not asked yet");
-    manager.task("vault", keep_asking(vault, probe, Arc::clone(bindings), queue.clone()));
+    manager.task("vault", poll(vault, probe, Arc::clone(bindings), queue.clone()));
 }
 
-/// Asks for ever. When Vault works again, queues all objects whose last run failed.
-async fn keep_asking(vault: Vault, probe: Probe, bindings: Arc<Bindings>, queue: Queue<ObjectRef>) {
+/// Polls Vault for ever. When Vault works again, queues all objects whose last run failed.
+async fn poll(vault: Vault, probe: Probe, bindings: Arc<Bindings>, queue: Queue<ObjectRef>) {
     loop {
-        let now = look(&vault).await;
+        let now = check(&vault).await;
         match (probe.replace(now.clone()), now) {
             (Err(_), Ok(())) => {
                 tracing::info!("Vault can be worked with");
@@ -170,12 +187,12 @@ async fn keep_asking(vault: Vault, probe: Probe, bindings: Arc<Bindings>, queue:
             (before, Err(why)) if before.as_ref() != Err(&why) => tracing::warn!("{why}"),
             _ => {}
         }
-        sleep(ASKED_EVERY).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Vault serves, and there is a token.
-async fn look(vault: &Vault) -> Result<(), String> {
+/// Checks that Vault serves and accepts our login.
+async fn check(vault: &Vault) -> Result<(), String> {
     let health = vault.health().await.map_err(|error| in_one_line(&error))?;
     if !health.initialized || health.sealed {
         let state = if health.initialized { "sealed" } else { "not initialised" };
@@ -197,12 +214,12 @@ fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: Wa
 ///
 /// The kinds that the original does not know may be missing in its role, and `VaultPush` in the cluster. Each of them is left out until its
 /// watch is possible.
-fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Feed) -> WatchHealth {
+fn watch_all(manager: &mut Manager, client: &Client, config: &Config, updater: &BindingUpdater) -> WatchHealth {
     let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.push.namespace));
     let mut informers = Informers::new(manager, client.clone(), options);
     for &kind in &config.push.kinds {
         let Some(workload) = kind.workload() else { continue };
-        let handler = Workloads { feed: feed.clone(), kind };
+        let handler = WorkloadHandler { updater: updater.clone(), kind };
         if kind.is_original() {
             informers.required::<Workload, _, _>(&workload, handler);
         } else {
@@ -210,8 +227,25 @@ fn watch_all(manager: &mut Manager, client: &Client, config: &Config, feed: &Fee
         }
     }
     if config.push.kinds.contains(&Kind::VaultPush) {
-        informers.optional::<Guarded<VaultPush>, _, _>(&(), VaultPushes { feed: feed.clone() });
+        informers.optional::<Guarded<VaultPush>, _, _>(&(), VaultPushHandler { updater: updater.clone() });
     }
-    let secrets = Secrets::new(feed.clone(), config.push.kinds.contains(&Kind::Secret));
+    let secrets = SecretHandler::new(updater.clone(), config.push.kinds.contains(&Kind::Secret));
     informers.required::<PartialObjectMeta<Secret>, _, _>(&(), secrets)
+}
+
+/// How long one run may take. A request to Vault that is not answered ends before, so that the run can tell of it and go on elsewhere.
+fn run_limit(vault_timeout: Duration) -> Duration {
+    RUN.max(vault_timeout.saturating_mul(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_outlasts_a_request_that_is_not_answered() {
+        for timeout in [Duration::from_secs(1), Duration::from_mins(1), Duration::from_mins(30), Duration::MAX / 2] {
+            assert!(run_limit(timeout) > timeout && run_limit(timeout) >= RUN, "{timeout:?}");
+        }
+    }
 }

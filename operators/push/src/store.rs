@@ -4,14 +4,14 @@ use konverge_apply::ledger::{ClusterIdentity, Unnamed};
 use konverge_core::digest::DigestKey;
 use konverge_runtime::lease::Leadership;
 use konverge_vault::{
-    Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, SecretPath, Standing, Vault, VaultError,
+    Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, Ownership, SecretPath, Vault, VaultError,
     VersionState,
 };
 use kube::Client;
 
 use crate::{
     content::digest,
-    merge::{KeyRemoval, Marks, part, unmark},
+    merge::{KeyRemoval, Marks, remove_keys, unmark},
     metrics::Metrics,
     object::ObjectRef,
     plan::{Claim, DeletionPlan, plan_deletion},
@@ -118,19 +118,19 @@ impl Store {
     }
 
     /// Whether this process leads. A process that was suspended notices here first that it does not.
-    pub(crate) fn leads(&self) -> bool {
+    pub(crate) fn is_leader(&self) -> bool {
         self.leadership.as_ref().is_none_or(Leadership::is_leader)
     }
 
     /// Before a deletion, and before a mark is taken away: unlike a write these name no version, so nothing in Vault keeps one from
     /// being done that was decided upon too long ago.
-    fn still_leads(&self) -> Result<(), ClearError> {
-        if self.leads() { Ok(()) } else { Err(ClearError::LeadershipLost) }
+    fn check_leadership(&self) -> Result<(), ClearError> {
+        if self.is_leader() { Ok(()) } else { Err(ClearError::LeadershipLost) }
     }
 
     /// Before each write, too: in an engine without versions, nothing in Vault keeps one from being done that was decided upon too long ago.
     fn may_write(&self, location: &Location) -> Result<(), VaultError> {
-        if self.leads() { Ok(()) } else { Err(VaultError::NotLeading { what: format!("write {location}") }) }
+        if self.is_leader() { Ok(()) } else { Err(VaultError::NotLeading { what: format!("write {location}") }) }
     }
 
     /// The owner in the marks of the object's paths. An error as long as it is not known which installation this is.
@@ -236,14 +236,14 @@ impl Store {
             return self.take_out(cleanup).await;
         }
         let found = self.read(location).await?;
-        let has_heir = || found.custom_metadata().is_some_and(|noted| owner.standing(noted) == Standing::Predecessor);
+        let has_heir = || found.custom_metadata().is_some_and(|noted| owner.ownership(noted) == Ownership::Predecessor);
         if gone && has_heir() {
             return Ok(Cleared::Nothing);
         }
-        self.still_leads()?;
+        self.check_leadership()?;
         match plan_deletion(&found, owner, claim, unfinished.content(&found), deletion) {
             DeletionPlan::Forget => Ok(Cleared::Nothing),
-            DeletionPlan::Tell => Ok(Cleared::Unknown),
+            DeletionPlan::Report => Ok(Cleared::Unknown),
             DeletionPlan::Unmark => {
                 self.unmark(location, owner).await?;
                 Ok(Cleared::Nothing)
@@ -255,7 +255,7 @@ impl Store {
                     && deletion != Deletion::Metadata
                     && (!gone || self.is_marked(location, owner).await?)
                 {
-                    self.still_leads()?;
+                    self.check_leadership()?;
                     self.unmark(location, owner).await?;
                 }
                 Ok(Cleared::Deleted)
@@ -266,7 +266,7 @@ impl Store {
     /// Whether the path still has the mark of an object that is gone. An heir may have written and marked it since the look.
     async fn is_marked(&self, location: &Location, owner: &Owner) -> Result<bool, VaultError> {
         let found = self.read(location).await?;
-        Ok(found.custom_metadata().is_some_and(|noted| owner.standing(noted) == Standing::Ours))
+        Ok(found.custom_metadata().is_some_and(|noted| owner.ownership(noted) == Ownership::Ours))
     }
 
     async fn delete(&self, location: &Location, expected: Expected, deletion: Deletion) -> Result<(), VaultError> {
@@ -289,8 +289,8 @@ impl Store {
                 Unfinished::Made(made) => Some(made),
                 Unfinished::Unknown | Unfinished::Digest(..) => None,
             };
-            let KeyRemoval { content: rest, expected, marks } = part(found, owner, &recorded, made, gone);
-            self.still_leads()?;
+            let KeyRemoval { content: rest, expected, marks } = remove_keys(found, owner, &recorded, made, gone);
+            self.check_leadership()?;
             let changed = match rest {
                 None => Ok(false),
                 Some(rest) if rest.is_empty() => self.delete(location, expected, Deletion::Soft).await.map(|()| true),
@@ -304,7 +304,7 @@ impl Store {
         if changed {
             self.metrics.ours.deletes.inc();
         }
-        self.still_leads()?;
+        self.check_leadership()?;
         match self.annotate(location, &marks).await {
             Err(VaultError::Denied { .. }) | Ok(()) if changed => Ok(Cleared::Deleted),
             Err(VaultError::Denied { .. }) | Ok(()) => Ok(Cleared::Nothing),
@@ -316,11 +316,11 @@ impl Store {
     async fn leave(&self, cleanup: &Cleanup<'_>) -> Result<(), ClearError> {
         let &Cleanup { location, owner, gone, .. } = cleanup;
         let found = self.read(location).await?;
-        self.still_leads()?;
-        let left = match found.custom_metadata().map(|metadata| owner.standing(metadata)) {
-            Some(Standing::Ours) => self.unmark(location, owner).await,
-            Some(Standing::Predecessor) if !gone => self.unmark(location, owner).await,
-            Some(Standing::Predecessor | Standing::Unowned | Standing::Foreign(_)) | None => {
+        self.check_leadership()?;
+        let left = match found.custom_metadata().map(|metadata| owner.ownership(metadata)) {
+            Some(Ownership::Ours) => self.unmark(location, owner).await,
+            Some(Ownership::Predecessor) if !gone => self.unmark(location, owner).await,
+            Some(Ownership::Predecessor | Ownership::Unowned | Ownership::Foreign(_)) | None => {
                 self.annotate(location, &unmark(&found, owner)).await
             }
         };

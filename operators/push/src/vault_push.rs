@@ -6,9 +6,9 @@
 #![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
 #![allow(unreachable_pub, reason = "the derived schema has a copy of each type in a function")]
 
+mod convert;
 mod pascal_case;
 mod schema;
-mod spelling;
 mod status;
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use konverge_workload::SelectorSpec;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::spelling::{shown, understood};
+pub(crate) use self::convert::{parse, watched_object};
 pub use self::{
     schema::definition,
     status::{PathStatus, VaultPushStatus},

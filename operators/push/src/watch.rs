@@ -18,7 +18,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     annotations::{STATUS, deletion_policy, parse_spec},
-    bindings::{Bindings, ParsedSpec, Push, Shown},
+    bindings::{Bindings, ParsedSpec, Push, WatchedObject},
     desired::Wanted,
     metrics::Metrics,
     object::{Kind, ObjectRef, SecretRef, has_finalizer},
@@ -49,7 +49,7 @@ const MISSING: &str = "the object is gone, and the operator did not see its dele
 
 /// Updates the bindings from the watches.
 #[derive(Clone)]
-pub struct Feed {
+pub struct BindingUpdater {
     /// The bindings to update.
     pub bindings: Arc<Bindings>,
     /// The work queue.
@@ -58,15 +58,15 @@ pub struct Feed {
     pub metrics: Metrics,
 }
 
-impl Feed {
+impl BindingUpdater {
     /// Takes in what a watch shows of an object. Returns whether the object concerns us.
-    fn show(&self, key: &ObjectRef, shown: Option<Shown>) -> bool {
-        let Some(shown) = shown else {
+    fn apply(&self, key: &ObjectRef, object: Option<WatchedObject>) -> bool {
+        let Some(object) = object else {
             self.remove(key);
             return false;
         };
-        self.warn_if_lost(key, Some(&shown.uid));
-        if self.bindings.show(shown) {
+        self.warn_if_lost(key, Some(&object.uid));
+        if self.bindings.apply(object) {
             self.queue.add(key.clone(), Priority::Normal, OBJECT);
         }
         true
@@ -126,14 +126,14 @@ impl Feed {
 }
 
 /// Handles the events of the workloads of one kind.
-pub struct Workloads {
+pub struct WorkloadHandler {
     /// Updates the bindings.
-    pub feed: Feed,
+    pub updater: BindingUpdater,
     /// The kind.
     pub kind: Kind,
 }
 
-impl EventHandler<Workload> for Workloads {
+impl EventHandler<Workload> for WorkloadHandler {
     type Key = ObjectRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
@@ -142,26 +142,26 @@ impl EventHandler<Workload> for Workloads {
 
     fn apply(&mut self, key: &ObjectRef, object: Workload, _: Origin) -> bool {
         let Workload { metadata, references, .. } = object;
-        let shown = shown(key, metadata, |spec| Wanted::of_workload(&spec.selection, &references));
-        self.feed.show(key, shown)
+        let object = watched_object(key, metadata, |spec| Wanted::of_workload(&spec.selection, &references));
+        self.updater.apply(key, object)
     }
 
     fn delete(&mut self, key: &ObjectRef) {
-        self.feed.delete(key);
+        self.updater.delete(key);
     }
 
     fn replace(&mut self, listed: &HashSet<ObjectRef>) {
-        self.feed.remove_missing(self.kind, listed);
+        self.updater.remove_missing(self.kind, listed);
     }
 }
 
 /// Handles the events of the objects of kind `VaultPush`. The status of an undecodable one says so.
-pub struct VaultPushes {
+pub struct VaultPushHandler {
     /// Updates the bindings.
-    pub feed: Feed,
+    pub updater: BindingUpdater,
 }
 
-impl EventHandler<VaultPush> for VaultPushes {
+impl EventHandler<VaultPush> for VaultPushHandler {
     type Key = ObjectRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
@@ -169,40 +169,40 @@ impl EventHandler<VaultPush> for VaultPushes {
     }
 
     fn apply(&mut self, key: &ObjectRef, object: VaultPush, _: Origin) -> bool {
-        self.feed.show(key, vault_push::shown(key, Guarded(Ok(object))))
+        self.updater.apply(key, vault_push::watched_object(key, Guarded(Ok(object))))
     }
 
     fn undecodable(&mut self, key: &ObjectRef, object: Undecodable, _: Origin) {
-        self.feed.show(key, vault_push::shown(key, Guarded(Err(object))));
+        self.updater.apply(key, vault_push::watched_object(key, Guarded(Err(object))));
     }
 
     fn delete(&mut self, key: &ObjectRef) {
-        self.feed.delete(key);
+        self.updater.delete(key);
     }
 
     fn replace(&mut self, listed: &HashSet<ObjectRef>) {
-        self.feed.remove_missing(Kind::VaultPush, listed);
+        self.updater.remove_missing(Kind::VaultPush, listed);
     }
 }
 
 /// Handles the events of the Secrets.
-pub struct Secrets {
-    feed: Feed,
-    take_part: bool,
+pub struct SecretHandler {
+    updater: BindingUpdater,
+    can_opt_in: bool,
     /// The Secrets of the list that is being read that some object uses. Of all others, not even the name is kept.
     used: HashSet<SecretRef>,
     /// How many Secrets of the list that is being read are in each namespace.
     counts: HashMap<String, usize>,
 }
 
-impl Secrets {
-    /// Handles the Secrets. Unless they `take_part`, they matter only to the workloads that use them.
-    pub fn new(feed: Feed, take_part: bool) -> Self {
-        Self { feed, take_part, used: HashSet::new(), counts: HashMap::new() }
+impl SecretHandler {
+    /// Handles the Secrets. Unless they can opt in, they matter only to the workloads that use them.
+    pub fn new(updater: BindingUpdater, can_opt_in: bool) -> Self {
+        Self { updater, can_opt_in, used: HashSet::new(), counts: HashMap::new() }
     }
 }
 
-impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
+impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
     type Key = ObjectRef;
 
     fn key(&self, metadata: &ObjectMeta) -> Option<ObjectRef> {
@@ -221,28 +221,32 @@ impl EventHandler<PartialObjectMeta<Secret>> for Secrets {
         }
         let (version, labels) = (metadata.resource_version.clone(), metadata.labels.clone().unwrap_or_default());
         let wanted = |spec: &PushSpec| Wanted::of_secret(&spec.selection, &key.name);
-        let is_kept = self.take_part && self.feed.show(key, shown(key, metadata, wanted));
-        self.feed.wake(self.feed.bindings.secret_is(&secret, version.as_deref(), &labels), SECRET);
-        if origin == Origin::List && self.feed.bindings.is_used(&secret) {
+        let is_kept = self.can_opt_in && self.updater.apply(key, watched_object(key, metadata, wanted));
+        self.updater.wake(self.updater.bindings.secret_is(&secret, version.as_deref(), &labels), SECRET);
+        if origin == Origin::List && self.updater.bindings.is_used(&secret) {
             self.used.insert(secret);
         }
         is_kept
     }
 
     fn delete(&mut self, key: &ObjectRef) {
-        self.feed.delete(key);
-        self.feed.wake(self.feed.bindings.secret_is(&key.secret(&key.name), None, &BTreeMap::new()), SECRET);
+        self.updater.delete(key);
+        self.updater.wake(self.updater.bindings.secret_is(&key.secret(&key.name), None, &BTreeMap::new()), SECRET);
     }
 
     fn replace(&mut self, listed: &HashSet<ObjectRef>) {
-        self.feed.bindings.secrets_listed(std::mem::take(&mut self.counts));
-        self.feed.remove_missing(Kind::Secret, listed);
-        self.feed.wake(self.feed.bindings.secrets_are(&std::mem::take(&mut self.used)), SECRET);
+        self.updater.bindings.secrets_listed(std::mem::take(&mut self.counts));
+        self.updater.remove_missing(Kind::Secret, listed);
+        self.updater.wake(self.updater.bindings.secrets_are(&std::mem::take(&mut self.used)), SECRET);
     }
 }
 
 /// Returns the object as the bindings take it. `None` if it has not opted in.
-fn shown(key: &ObjectRef, mut metadata: ObjectMeta, wanted: impl FnOnce(&PushSpec) -> Wanted) -> Option<Shown> {
+fn watched_object(
+    key: &ObjectRef,
+    mut metadata: ObjectMeta,
+    wanted: impl FnOnce(&PushSpec) -> Wanted,
+) -> Option<WatchedObject> {
     let annotations = metadata.annotations.take().unwrap_or_default();
     let uid = metadata.uid.as_deref()?;
     let spec = match parse_spec(&annotations) {
@@ -258,7 +262,7 @@ fn shown(key: &ObjectRef, mut metadata: ObjectMeta, wanted: impl FnOnce(&PushSpe
     if matches!(spec, ParsedSpec::Nothing(_)) && !has_finalizer(&metadata) && record.is_none() {
         return None;
     }
-    Shown::of(key, metadata, spec, record)
+    WatchedObject::of(key, metadata, spec, record)
 }
 
 #[cfg(test)]

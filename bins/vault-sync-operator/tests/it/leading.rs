@@ -25,7 +25,7 @@ async fn two_that_both_think_they_lead_write_what_one_would() {
     let view = stage.view(&namespace).await;
     let start = async || stage.start(&namespace, |spec| spec.arg("-enable-metrics-auth=false")).await;
     let operators = [start().await, start().await];
-    let in_step = async |round: &str| -> Result<bool> {
+    let in_sync = async |round: &str| -> Result<bool> {
         for number in 0..OBJECTS {
             let (secret, app) = (format!("db-{number}"), format!("app-{number}"));
             let whole = view.path(&secret);
@@ -48,14 +48,19 @@ async fn two_that_both_think_they_lead_write_what_one_would() {
                 view.deployment(&app, &secret, &view.path(&app)).await.unwrap();
             }
         }
-        until(&format!("all hold {round}"), async || in_step(round).await).await;
+        until(&format!("all hold {round}"), async || in_sync(round).await).await;
     }
+    let settled = async || {
+        for operator in &operators {
+            operator.settled().await;
+        }
+    };
+    // The records follow the writes to Vault.
+    settled().await;
     let log = stage.plane.audit_log().unwrap();
     log.catch_up(&view.client).await.unwrap();
     let log = log.from_now().unwrap();
-    for operator in &operators {
-        operator.settled().await;
-    }
+    settled().await;
     log.catch_up(&view.client).await.unwrap();
     let written: Vec<_> = log
         .entries_of(&stage.account())
@@ -169,7 +174,7 @@ async fn ten_failovers_under_load_lose_no_change() {
         match end {
             End::Told => drop(leader.process.terminate(Duration::from_secs(30)).await.unwrap()),
             End::Killed => leader.process.kill(),
-            End::Asleep => leader.process.put_to_sleep().unwrap(),
+            End::Asleep => leader.process.suspend().unwrap(),
         }
         let taken = || async { holder().await.filter(|now| *now != before) };
         eventually(TAKEOVER, taken).await.unwrap_or_else(|_| panic!("nobody took over from one that was {end:?}"));
@@ -191,6 +196,6 @@ async fn ten_failovers_under_load_lose_no_change() {
         let (versions, is_marked) = load.view.versions(&path).await.unwrap();
         // Nor did one that woke write what it had read before it fell asleep.
         assert!(is_marked && versions == changes, "{changes} changes of {name}, {versions} versions");
-        until(&format!("{name} is in step"), async || load.view.is_synced("Secret", &name, &[&path]).await).await;
+        until(&format!("{name} is in sync"), async || load.view.is_synced("Secret", &name, &[&path]).await).await;
     }
 }

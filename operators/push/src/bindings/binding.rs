@@ -9,12 +9,16 @@ use konverge_vault::{PathError, SecretPath};
 use kube::core::ObjectMeta;
 use tokio::time::Instant;
 
-use super::tracked_record::TrackedRecord;
+use super::{
+    pace::{FailureCount, Verified},
+    tracked_record::TrackedRecord,
+};
 use crate::{
     composition::SECRET,
     desired::Wanted,
+    messages,
     object::{Kind, ObjectRef, has_finalizer},
-    record::Record,
+    record::{Record, SYNCED},
     spec::{DeletionPolicy, Invalid, PushSpec},
 };
 
@@ -52,7 +56,7 @@ impl Push {
 
 /// An object as a watch shows it.
 #[derive(Debug, Clone)]
-pub struct Shown {
+pub struct WatchedObject {
     /// The object.
     pub key: ObjectRef,
     /// Its uid. Another uid under the same name is another binding.
@@ -71,7 +75,7 @@ pub struct Shown {
     pub record: Option<String>,
 }
 
-impl Shown {
+impl WatchedObject {
     /// The object with this metadata, its request, and the text of its record. `None` if it has no uid yet.
     pub(crate) fn of(key: &ObjectRef, metadata: ObjectMeta, spec: ParsedSpec, record: Option<String>) -> Option<Self> {
         Some(Self {
@@ -127,7 +131,7 @@ pub struct Announced {
     /// The reason of the object's state, as it was stated last.
     pub reason: Option<&'static str>,
     /// Whether the object requests the same as when this process first saw it.
-    pub asks_as_found: bool,
+    pub has_first_spec: bool,
 }
 
 /// Changes that are not in Vault yet.
@@ -139,69 +143,22 @@ pub struct Pending {
     pub changed: Option<Instant>,
 }
 
-/// The failed runs of an object.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FailureCount {
-    /// Failed runs in a row.
-    pub in_a_row: u32,
-    /// The last failures in a row that were refusals, since the object or a Secret of it changed. Nothing tells when a refusal is over.
-    pub refusals: u32,
-}
-
-impl FailureCount {
-    /// The count after one more failure.
-    #[must_use]
-    pub fn after(self, is_refusal: bool) -> Self {
-        let refusals = if is_refusal { self.refusals.saturating_add(1) } else { 0 };
-        Self { in_a_row: self.in_a_row.saturating_add(1), refusals }
-    }
-}
-
-/// A moment at which all paths were in sync.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
-    /// The versions of the Secrets that it was made of. A missing Secret has none.
-    pub sources: BTreeMap<String, Option<String>>,
-    /// Whether each path that can bear the mark of its owner bears it. Otherwise a later run tries again.
-    pub marked: bool,
-    /// The request to compare now that this answers.
-    pub sync_now: Option<String>,
-    /// When Vault was read.
-    pub looked: Instant,
-    /// The locations that another object with keys there has read later, each with the time.
-    pub seen: BTreeMap<String, Instant>,
-}
-
-impl Verified {
-    /// Returns when the location was last found in sync.
-    pub fn seen(&self, location: &str) -> Instant {
-        self.seen.get(location).copied().unwrap_or(self.looked)
-    }
-
-    /// Notes when each location was verified. The oldest verification counts for the whole object.
-    pub fn see(&mut self, mut seen: BTreeMap<String, Instant>, now: Instant) {
-        self.looked = seen.values().min().copied().unwrap_or(now);
-        seen.retain(|_, at| *at > self.looked);
-        self.seen = seen;
-    }
-}
-
 impl Binding {
-    pub(super) fn new(shown: Shown) -> Self {
-        let record = shown.record.as_deref().and_then(|text| Record::read(text, &shown.uid));
+    pub(super) fn new(object: WatchedObject) -> Self {
+        let record = object.record.as_deref().and_then(|text| Record::read(text, &object.uid));
         Self {
-            uid: shown.uid,
-            spec: shown.spec,
-            deleting: shown.deleting,
-            finalizer: shown.finalizer,
-            generation: shown.generation,
+            uid: object.uid,
+            spec: object.spec,
+            deleting: object.deleting,
+            finalizer: object.finalizer,
+            generation: object.generation,
             record,
             verified: None,
             held: BTreeMap::new(),
-            announced: Announced { said: Vec::new(), unsaid: Vec::new(), reason: None, asks_as_found: true },
+            announced: Announced { said: Vec::new(), unsaid: Vec::new(), reason: None, has_first_spec: true },
             failures: FailureCount::default(),
             pending: Pending::default(),
-            tracked: TrackedRecord::new(shown.record, shown.version),
+            tracked: TrackedRecord::new(object.record, object.version),
         }
     }
 
@@ -218,31 +175,31 @@ impl Binding {
         self.finalizer && self.deleting.is_none()
     }
 
-    /// Takes over the state that a watch shows. Returns whether there is something to do.
-    pub(super) fn take(&mut self, shown: Shown) -> bool {
-        let asks_otherwise = self.spec != shown.spec;
-        let recorded_otherwise = !self.tracked.knows(shown.record.as_ref());
-        let changed = asks_otherwise
-            || recorded_otherwise
-            || self.generation != shown.generation
-            || self.deleting.is_some() != shown.deleting.is_some()
-            || self.finalizer && !shown.finalizer;
-        if asks_otherwise {
+    /// Applies the state that a watch shows. Returns whether there is something to do.
+    pub(super) fn apply(&mut self, object: WatchedObject) -> bool {
+        let has_new_spec = self.spec != object.spec;
+        let has_other_record = !self.tracked.knows(object.record.as_ref());
+        let changed = has_new_spec
+            || has_other_record
+            || self.generation != object.generation
+            || self.deleting.is_some() != object.deleting.is_some()
+            || self.finalizer && !object.finalizer;
+        if has_new_spec {
             self.verified = None;
             self.announced.said.clear();
-            self.announced.asks_as_found = false;
+            self.announced.has_first_spec = false;
             self.failures.refusals = 0;
             self.tracked.forgive();
         }
-        if recorded_otherwise {
-            let found = shown.record.as_deref().and_then(|text| Record::read(text, &self.uid));
+        if has_other_record {
+            let found = object.record.as_deref().and_then(|text| Record::read(text, &self.uid));
             let known = self.record.as_ref();
-            if !asks_otherwise && known.is_some_and(|known| known.tells_more_than(found.as_ref())) {
+            if !has_new_spec && known.is_some_and(|known| known.tells_more_than(found.as_ref())) {
                 let interval = if let ParsedSpec::Push(push) = &self.spec { push.spec.every } else { None };
-                self.tracked.undo(interval);
+                self.tracked.reverted(interval);
             }
             let adds = found.as_ref().is_some_and(|found| known.is_none_or(|known| found.names_more_than(known)));
-            if adds || !self.tracked.is_fought() {
+            if adds || !self.tracked.is_contested() {
                 // The known paths stay known though somebody changed or removed the annotation. The operator writes them again.
                 if let Some(found) = found {
                     self.record = Some(found.with_intended(self.record.take()));
@@ -251,11 +208,11 @@ impl Binding {
                 self.held.clear();
             }
         }
-        self.spec = shown.spec;
-        self.deleting = shown.deleting;
-        self.finalizer = shown.finalizer;
-        self.generation = shown.generation;
-        self.tracked.see(shown.record, shown.version);
+        self.spec = object.spec;
+        self.deleting = object.deleting;
+        self.finalizer = object.finalizer;
+        self.generation = object.generation;
+        self.tracked.see(object.record, object.version);
         changed
     }
 
@@ -279,7 +236,7 @@ impl Binding {
         self.tracked.altered();
     }
 
-    /// The expected record was written. If a watch has shown it meanwhile, the versions after it are newer than this response.
+    /// The expected record was written. If a watch has object it meanwhile, the versions after it are newer than this response.
     pub fn recorded(&mut self, record: Record, version: String) {
         self.tracked.written(&record.text(), version);
         self.record = Some(record);
@@ -319,6 +276,20 @@ impl Binding {
         self.record = Some(record.with_intended(Some(begun.clone())));
     }
 
+    /// Returns the record with the state of the object, and all statements.
+    pub(crate) fn with_state(&self, mut record: Record, mut statements: Vec<Statement>) -> (Record, Vec<Statement>) {
+        record.generation = self.generation;
+        let (state, text) = messages::summary(&statements);
+        if state == SYNCED {
+            statements.push(messages::synced(&record.paths.keys().cloned().collect::<Vec<_>>()));
+        }
+        record.say(state, text, Timestamp::now());
+        if let ParsedSpec::Push(push) = &self.spec {
+            record.answered.clone_from(&push.spec.sync_now);
+        }
+        (record, statements)
+    }
+
     /// The record as it is written now: with when all was last found in Vault, by what is known of that.
     #[must_use]
     pub fn dated(&self, record: &Record, now: Timestamp) -> Record {
@@ -347,8 +318,8 @@ impl Binding {
     }
 
     /// Whether the operator must report now that another actor keeps removing the record. It does so once per contest.
-    pub fn tell_of_undoing(&mut self) -> bool {
-        self.tracked.tell_of_undoing()
+    pub fn must_report_contest(&mut self) -> bool {
+        self.tracked.must_report_contest()
     }
 
     /// Whether there is a record and the object bears it.

@@ -40,29 +40,30 @@ impl Selections {
     }
 
     /// A Secret has these labels, or is gone. Returns the effects on all selections.
-    pub(super) fn told(
+    pub(super) fn apply(
         &mut self,
         secret: &SecretRef,
         labels: Option<&BTreeMap<String, String>>,
     ) -> Vec<SelectionChange> {
         let selections = self.selectors.references(&secret.namespace);
-        let tell = |(key, selector): (&ObjectRef, &Selector)| {
+        let change = |(key, selector): (&ObjectRef, &Selector)| {
             let fits = labels.is_some_and(|labels| selector.matches(labels));
-            let is_listing = self.listing.get_mut(key).map(|told| told.insert(secret.name.clone(), fits)).is_some();
+            let is_listing =
+                self.listing.get_mut(key).map(|changes| changes.insert(secret.name.clone(), fits)).is_some();
             SelectionChange { by: key.clone(), fits, is_listing }
         };
-        selections.map(tell).collect()
+        selections.map(change).collect()
     }
 
     /// The object requests a list of the Secrets that fit.
-    pub(super) fn ask(&mut self, key: &ObjectRef) {
+    pub(super) fn begin_list(&mut self, key: &ObjectRef) {
         if self.selectors.get(key, &key.namespace).is_some() {
             self.listing.insert(key.clone(), BTreeMap::new());
         }
     }
 
     /// Returns the response to the list, with the changes since the request.
-    pub(super) fn answered(&mut self, key: &ObjectRef, mut names: BTreeSet<String>) -> BTreeSet<String> {
+    pub(super) fn end_list(&mut self, key: &ObjectRef, mut names: BTreeSet<String>) -> BTreeSet<String> {
         for (name, fits) in self.listing.remove(key).unwrap_or_default() {
             if fits {
                 names.insert(name);

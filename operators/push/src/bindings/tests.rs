@@ -27,11 +27,11 @@ fn secret(name: &str) -> SecretRef {
 }
 
 /// A workload that uses these Secrets.
-fn shown(name: &str, secrets: &[&str]) -> Shown {
+fn object(name: &str, secrets: &[&str]) -> WatchedObject {
     let annotations = BTreeMap::from([("vault-sync.io/path".to_owned(), format!("secret/data/{name}"))]);
     let spec = parse_spec(&annotations).unwrap().unwrap();
     let names = secrets.iter().map(|name| ((*name).to_owned(), Need::Required)).collect();
-    Shown {
+    WatchedObject {
         key: key(name),
         uid: format!("uid-{name}"),
         version: "1".to_owned(),
@@ -68,7 +68,7 @@ fn a_record_of_a_path_that_is_not_its_namespaces_keeps_nobody_from_it() {
         let location = mount.location(&SecretPath::parse(path).unwrap()).unwrap();
         record.paths.insert(path.to_owned(), Written::intended(&location));
     }
-    bindings.show(Shown { record: Some(record.text()), ..shown("a", &[]) });
+    bindings.apply(WatchedObject { record: Some(record.text()), ..object("a", &[]) });
     let other = ObjectRef { namespace: "team-b".to_owned(), ..key("b") };
     assert_eq!(bindings.claim(&other, "secret/data/team-b/x", Share::Whole), Ok(()), "anybody can write such a record");
     assert_eq!(bindings.claim(&key("c"), "secret/data/shop/x", Share::Whole), Err(key("a")));
@@ -91,14 +91,14 @@ fn each_object_counts_under_the_reason_of_its_state_until_it_goes() {
         binding
     };
     for name in ["a", "b"] {
-        bindings.show(shown(name, &["db"]));
+        bindings.apply(object(name, &["db"]));
         state(name, "Synced");
     }
     state("a", "Synced");
     assert_eq!(count(&registry, "Synced"), 2);
     let begun = state("b", "Paused");
     assert_eq!((count(&registry, "Synced"), count(&registry, "Paused")), (1, 1));
-    bindings.show(Shown { uid: "another".to_owned(), ..shown("b", &["db"]) });
+    bindings.apply(WatchedObject { uid: "another".to_owned(), ..object("b", &["db"]) });
     assert_eq!(count(&registry, "Paused"), 1, "another object of the same name, as long as nothing is stated about it");
     bindings.on_object(&key("b"), &begun.uid, |now| now.announced.reason = Some("Synced"));
     assert_eq!(count(&registry, "Paused"), 1, "a run for the earlier object counts no more");
@@ -109,44 +109,47 @@ fn each_object_counts_under_the_reason_of_its_state_until_it_goes() {
 #[test]
 fn only_what_concerns_us_is_work() {
     let bindings = Bindings::default();
-    assert!(bindings.show(shown("a", &["db"])), "new");
-    assert!(!bindings.show(Shown { version: "2".to_owned(), ..shown("a", &["db"]) }), "scaled");
-    assert!(bindings.show(shown("a", &["db", "api"])), "another reference");
-    assert!(bindings.show(Shown { deleting: Some(Timestamp::UNIX_EPOCH), ..shown("a", &["db", "api"]) }), "deleted");
-    assert!(bindings.show(Shown { uid: "another".to_owned(), ..shown("a", &["db"]) }), "made anew");
+    assert!(bindings.apply(object("a", &["db"])), "new");
+    assert!(!bindings.apply(WatchedObject { version: "2".to_owned(), ..object("a", &["db"]) }), "scaled");
+    assert!(bindings.apply(object("a", &["db", "api"])), "another reference");
+    assert!(
+        bindings.apply(WatchedObject { deleting: Some(Timestamp::UNIX_EPOCH), ..object("a", &["db", "api"]) }),
+        "deleted"
+    );
+    assert!(bindings.apply(WatchedObject { uid: "another".to_owned(), ..object("a", &["db"]) }), "made anew");
 }
 
 #[test]
 fn the_echo_of_our_own_record_is_no_work_and_somebody_elses_edit_is() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
-    let echo = Shown { version: "2".to_owned(), record: Some(record.text()), ..shown("a", &["db"]) };
-    assert!(!bindings.show(echo.clone()));
-    assert!(!bindings.show(Shown { version: "3".to_owned(), ..echo }), "a change of something else");
+    let echo = WatchedObject { version: "2".to_owned(), record: Some(record.text()), ..object("a", &["db"]) };
+    assert!(!bindings.apply(echo.clone()));
+    assert!(!bindings.apply(WatchedObject { version: "3".to_owned(), ..echo }), "a change of something else");
     record.say(SYNCED, Some("edited".to_owned()), Timestamp::UNIX_EPOCH);
-    assert!(bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) }));
-    assert!(bindings.show(shown("a", &["db"])), "taken away");
+    assert!(bindings.apply(WatchedObject { record: Some(record.text()), ..object("a", &["db"]) }));
+    assert!(bindings.apply(object("a", &["db"])), "taken away");
     assert!(bindings.get(&key("a")).unwrap().record.is_some(), "and not forgotten");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_takes_the_record_again_and_again_is_contradicted_later_and_later() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     let binding = || bindings.get(&key("a")).unwrap();
     let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     record.say(SYNCED, None, Timestamp::UNIX_EPOCH);
     let bear = || {
         bindings.on_object(&key("a"), "uid-a", |now| write(now, record.clone(), "2".to_owned()));
-        bindings.show(Shown { version: "2".to_owned(), record: Some(record.text()), ..shown("a", &["db"]) });
+        bindings.apply(WatchedObject { version: "2".to_owned(), record: Some(record.text()), ..object("a", &["db"]) });
         bindings.settle(&key("a"), &binding(), |now| now.verify(&now.clone(), BTreeMap::new(), Some(verified(&[]))));
     };
     let tell = || {
         let mut told = false;
-        bindings.on_object(&key("a"), "uid-a", |now| told = now.tell_of_undoing());
+        bindings.on_object(&key("a"), "uid-a", |now| told = now.must_report_contest());
         told
     };
     for (turn, (pause, told)) in
@@ -156,7 +159,7 @@ async fn who_takes_the_record_again_and_again_is_contradicted_later_and_later() 
     {
         bear();
         assert_eq!(binding().left_until(), None, "{turn}: it is there");
-        assert!(bindings.show(shown("a", &["db"])), "{turn}: taken away");
+        assert!(bindings.apply(object("a", &["db"])), "{turn}: taken away");
         let rest = binding().left_until().map(|until| until - Instant::now());
         assert_eq!((rest, tell()), (pause.map(Duration::from_secs), told), "{turn}");
         assert_eq!(binding().record.as_ref(), Some(&record), "{turn}: it holds");
@@ -167,13 +170,13 @@ async fn who_takes_the_record_again_and_again_is_contradicted_later_and_later() 
     // A longer pause than any: it is over.
     tokio::time::advance(Duration::from_mins(6)).await;
     bear();
-    assert!(bindings.show(shown("a", &["db"])) && binding().left_until().is_none() && !tell());
+    assert!(bindings.apply(object("a", &["db"])) && binding().left_until().is_none() && !tell());
 }
 
 #[test]
 fn when_it_was_looked_at_is_noted_with_what_is_written_anyway_and_asks_for_no_write() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     let now = Timestamp::from_second(1_000).unwrap();
     let begun = bindings.get(&key("a")).unwrap();
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
@@ -193,7 +196,7 @@ fn when_it_was_looked_at_is_noted_with_what_is_written_anyway_and_asks_for_no_wr
 #[test]
 fn the_oldest_look_is_that_of_those_that_are_looked_at_again() {
     let looked_at = |name: &str, interval: Option<&str>, second: Option<i64>| {
-        let mut shown = shown(name, &[]);
+        let mut shown = object(name, &[]);
         if let ParsedSpec::Push(push) = &mut shown.spec {
             let mut push = Push::clone(push);
             push.spec.every = interval.map(|_| Duration::from_secs(30));
@@ -201,7 +204,7 @@ fn the_oldest_look_is_that_of_those_that_are_looked_at_again() {
         }
         let mut record = Record::new(&shown.uid, Timestamp::UNIX_EPOCH);
         record.verified = second.map(|second| Timestamp::now() - SignedDuration::from_secs(second));
-        Shown { record: Some(record.text()), ..shown }
+        WatchedObject { record: Some(record.text()), ..shown }
     };
     let bindings = Bindings::default();
     assert_eq!(bindings.oldest_look(), Duration::ZERO);
@@ -211,7 +214,7 @@ fn the_oldest_look_is_that_of_those_that_are_looked_at_again() {
         ("late", Some("30s"), Some(500), 500),
         ("early", Some("30s"), Some(50), 500),
     ] {
-        bindings.show(looked_at(name, interval, second));
+        bindings.apply(looked_at(name, interval, second));
         let found = bindings.oldest_look().as_secs();
         assert!((oldest..=oldest + SOON as u64).contains(&found), "{name}: {found}");
     }
@@ -224,7 +227,7 @@ fn the_oldest_look_is_that_of_those_that_are_looked_at_again() {
 #[test]
 fn what_is_refused_begins_anew_when_the_object_or_a_secret_of_it_changes() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     bindings.secret_was(&secret("db"), Some("1"));
     let now = || bindings.get(&key("a")).unwrap();
     let refuse = || {
@@ -238,14 +241,14 @@ fn what_is_refused_begins_anew_when_the_object_or_a_secret_of_it_changes() {
     bindings.settle(&key("a"), &begun, |now| now.failed(&begun, begun.failures.after(true)));
     assert_eq!(now().failures.refusals, 0, "it changed while the run was under way");
     assert_eq!([refuse(), refuse()], [1, 2]);
-    bindings.show(shown("a", &["db", "api"]));
+    bindings.apply(object("a", &["db", "api"]));
     assert_eq!(now().failures.refusals, 0, "it asks for something else");
 }
 
 #[test]
 fn a_watch_that_is_behind_our_own_writes_takes_nothing_back() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     let first = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     let mut second = first.clone();
@@ -254,18 +257,21 @@ fn a_watch_that_is_behind_our_own_writes_takes_nothing_back() {
         bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
     }
     for record in [&first, &second] {
-        assert!(!bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) }));
+        assert!(!bindings.apply(WatchedObject { record: Some(record.text()), ..object("a", &["db"]) }));
         let binding = bindings.get(&key("a")).unwrap();
         assert!(binding.bears(&second) && binding.record.as_ref() == Some(&second));
     }
-    assert!(bindings.show(Shown { record: Some(first.text()), ..shown("a", &["db"]) }), "somebody put it back");
+    assert!(
+        bindings.apply(WatchedObject { record: Some(first.text()), ..object("a", &["db"]) }),
+        "somebody put it back"
+    );
     assert!(!bindings.get(&key("a")).unwrap().bears(&second));
 }
 
 #[test]
 fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     let record = |state: &str| {
         let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
@@ -274,7 +280,7 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
     };
     let show = |version: &str, state: &str| {
         let record = Some(record(state).text());
-        bindings.show(Shown { version: version.to_owned(), record, ..shown("a", &["db"]) })
+        bindings.apply(WatchedObject { version: version.to_owned(), record, ..object("a", &["db"]) })
     };
     bindings.settle(&key("a"), &before, |binding| binding.expect(&record("one")));
     assert!(!show("2", "one"), "before the answer");
@@ -293,7 +299,7 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
     assert_eq!(bindings.get(&key("a")).unwrap().version(), "5", "what the next write has to name");
     bindings.settle(&key("a"), &before, |binding| binding.expect(&record("four")));
     assert!(!show("6", "four"));
-    assert!(bindings.show(Shown { version: "7".to_owned(), ..shown("a", &["db"]) }), "taken away again");
+    assert!(bindings.apply(WatchedObject { version: "7".to_owned(), ..object("a", &["db"]) }), "taken away again");
     bindings.settle(&key("a"), &before, |binding| binding.recorded(record("four"), "6".to_owned()));
     let now = bindings.get(&key("a")).unwrap();
     assert!(!now.bears(&record("four")) && now.version() == "7", "an answer that is late changes nothing of that");
@@ -304,9 +310,9 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
 #[test]
 fn a_record_beside_which_admission_changed_something_is_written_again() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
-    let show = || bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) });
+    let show = || bindings.apply(WatchedObject { record: Some(record.text()), ..object("a", &["db"]) });
     let bears = || bindings.get(&key("a")).unwrap().bears(&record);
     let write = |answer: fn(&mut Binding, &Record)| {
         bindings.on_object(&key("a"), "uid-a", |binding| {
@@ -330,7 +336,7 @@ fn a_record_beside_which_admission_changed_something_is_written_again() {
 fn a_record_that_is_taken_away_during_a_run_is_missed_after_it() {
     let bindings = Bindings::default();
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
-    bindings.show(Shown { record: Some(record.text()), ..shown("a", &["db"]) });
+    bindings.apply(WatchedObject { record: Some(record.text()), ..object("a", &["db"]) });
     let before = bindings.get(&key("a")).unwrap();
     let held = BTreeMap::from([("secret/data/a".to_owned(), DigestKey::new([1; 32]).digest([]))]);
     let ends = || {
@@ -339,7 +345,7 @@ fn a_record_that_is_taken_away_during_a_run_is_missed_after_it() {
         bindings.get(&key("a")).unwrap()
     };
     assert!(ends().verified.is_some() && ends().held == held && ends().unrecorded().is_none());
-    assert!(bindings.show(shown("a", &["db"])), "taken away");
+    assert!(bindings.apply(object("a", &["db"])), "taken away");
     assert!(bindings.get(&key("a")).unwrap().held.is_empty());
     assert!(
         ends().held.is_empty() && ends().verified.is_none() && ends().unrecorded() == Some(&record),
@@ -350,7 +356,7 @@ fn a_record_that_is_taken_away_during_a_run_is_missed_after_it() {
 #[test]
 fn what_a_run_has_done_is_not_recorded_until_it_is_written() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     bindings.settle(&key("a"), &before, |binding| binding.intend(&before, record.clone(), Vec::new()));
@@ -362,8 +368,8 @@ fn what_a_run_has_done_is_not_recorded_until_it_is_written() {
 #[test]
 fn w2_a_secret_wakes_whoever_uses_it() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
-    bindings.show(shown("b", &["db", "api"]));
+    bindings.apply(object("a", &["db"]));
+    bindings.apply(object("b", &["db", "api"]));
     assert_eq!(bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new()), [key("a"), key("b")]);
     assert_eq!(bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new()), [], "seen already");
     assert_eq!(bindings.secret_is(&secret("api"), Some("1"), &BTreeMap::new()), [key("b")]);
@@ -377,7 +383,7 @@ fn w2_a_secret_wakes_whoever_uses_it() {
 #[test]
 fn secrets_that_went_unseen_are_found_gone() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db", "api"]));
+    bindings.apply(object("a", &["db", "api"]));
     bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new());
     bindings.secret_is(&secret("api"), Some("1"), &BTreeMap::new());
     assert_eq!(bindings.secrets_are(&HashSet::from([secret("api")])), [key("a")]);
@@ -387,7 +393,7 @@ fn secrets_that_went_unseen_are_found_gone() {
 #[test]
 fn w1_our_own_write_on_a_secret_is_no_change_of_it() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new());
     let before = bindings.get(&key("a")).unwrap();
     bindings.settle(&key("a"), &before, |binding| binding.verified = Some(verified(&[("db", Some("1"))])));
@@ -402,15 +408,15 @@ fn w1_our_own_write_on_a_secret_is_no_change_of_it() {
 #[test]
 fn nothing_is_kept_of_what_nobody_uses() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new());
-    bindings.show(shown("a", &[]));
+    bindings.apply(object("a", &[]));
     let empty = |bindings: &Bindings| {
         let inner = bindings.lock();
         inner.uses.is_empty() && inner.versions.is_empty() && inner.selections.is_empty()
     };
     assert!(empty(&bindings));
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     assert_eq!(bindings.claim(&key("a"), "secret/data/a", Share::Whole), Ok(()));
     assert_eq!(bindings.claim(&key("b"), "secret/data/a", Share::Whole), Err(key("a")));
     assert_eq!(bindings.missing(Kind::Deployment, &HashSet::new()), [key("a")]);
@@ -421,7 +427,7 @@ fn nothing_is_kept_of_what_nobody_uses() {
 
 /// An object that our finalizer holds, and that has a path.
 fn held(bindings: &Bindings, name: &str) {
-    bindings.show(Shown { finalizer: true, ..shown(name, &["db"]) });
+    bindings.apply(WatchedObject { finalizer: true, ..object(name, &["db"]) });
     assert_eq!(bindings.claim(&key(name), &format!("secret/data/{name}"), Share::Whole), Ok(()));
 }
 
@@ -430,9 +436,9 @@ fn an_object_that_went_past_our_finalizer_counts_as_being_deleted_until_it_is_cl
     let bindings = Bindings::default();
     let escapes = || bindings.escape(&key("a"), Timestamp::UNIX_EPOCH);
     assert!(!escapes(), "it is unknown");
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     assert!(!escapes(), "nothing held it");
-    bindings.show(Shown { finalizer: true, deleting: Some(Timestamp::UNIX_EPOCH), ..shown("a", &["db"]) });
+    bindings.apply(WatchedObject { finalizer: true, deleting: Some(Timestamp::UNIX_EPOCH), ..object("a", &["db"]) });
     assert!(!escapes(), "it was deleted like any other");
     bindings.remove(&key("a"));
 
@@ -456,13 +462,13 @@ fn another_object_of_the_name_waits_until_the_one_that_went_past_our_finalizer_i
     let bindings = Bindings::default();
     let uid = || bindings.get(&key("a")).unwrap().uid;
     let wakes = |name: &str, version: &str| bindings.secret_is(&secret(name), Some(version), &BTreeMap::new());
-    let next = |uid: &str| Shown { uid: uid.to_owned(), ..shown("a", &["api"]) };
+    let next = |uid: &str| WatchedObject { uid: uid.to_owned(), ..object("a", &["api"]) };
     held(&bindings, "a");
     assert!(bindings.escape(&key("a"), Timestamp::UNIX_EPOCH));
-    assert!(bindings.show(next("1")));
+    assert!(bindings.apply(next("1")));
     assert_eq!(bindings.remove(&key("a")), None, "it comes and goes, and changes nothing");
-    assert!(bindings.show(next("2")));
-    assert!(!bindings.show(Shown { version: "2".to_owned(), ..next("2") }), "an echo");
+    assert!(bindings.apply(next("2")));
+    assert!(!bindings.apply(WatchedObject { version: "2".to_owned(), ..next("2") }), "an echo");
     assert_eq!(uid(), "uid-a");
     assert_eq!((wakes("db", "1"), wakes("api", "1")), (vec![key("a")], Vec::new()), "only the former is worked on");
     assert_eq!(bindings.cleared(&key("a"), "2"), None, "it is not its turn");
@@ -480,12 +486,17 @@ fn an_object_that_our_finalizer_held_is_lost_if_it_is_gone_or_another_one_has_it
     let lost = |successor: Option<&str>| bindings.lost(&key("a"), successor).map(|record| record.uid);
     assert_eq!(lost(None), None, "it is unknown");
     let record = Some(Record::new("uid-a", Timestamp::UNIX_EPOCH).text());
-    bindings.show(Shown { record: record.clone(), ..shown("a", &["db"]) });
+    bindings.apply(WatchedObject { record: record.clone(), ..object("a", &["db"]) });
     assert_eq!(lost(None), None, "nothing held it");
-    bindings.show(Shown { record: record.clone(), finalizer: true, ..shown("a", &["db"]) });
+    bindings.apply(WatchedObject { record: record.clone(), finalizer: true, ..object("a", &["db"]) });
     assert_eq!((lost(None), lost(Some("2"))), (Some("uid-a".to_owned()), Some("uid-a".to_owned())));
     assert_eq!(lost(Some("uid-a")), None, "it is the same");
-    bindings.show(Shown { record, finalizer: true, deleting: Some(Timestamp::UNIX_EPOCH), ..shown("a", &["db"]) });
+    bindings.apply(WatchedObject {
+        record,
+        finalizer: true,
+        deleting: Some(Timestamp::UNIX_EPOCH),
+        ..object("a", &["db"])
+    });
     assert_eq!(lost(None), None, "it was deleted like any other");
 }
 
@@ -494,7 +505,7 @@ fn an_object_that_is_there_again_after_it_went_past_our_finalizer_is_an_object_a
     let bindings = Bindings::default();
     held(&bindings, "a");
     assert!(bindings.escape(&key("a"), Timestamp::UNIX_EPOCH));
-    assert!(bindings.show(Shown { finalizer: true, ..shown("a", &["db"]) }), "out of a backup");
+    assert!(bindings.apply(WatchedObject { finalizer: true, ..object("a", &["db"]) }), "out of a backup");
     assert!(!bindings.has_escaped(&key("a"), "uid-a"));
     assert_eq!(bindings.get(&key("a")).unwrap().deleting, None);
 }
@@ -512,9 +523,9 @@ fn who_has_which_path_is_known_when_every_kind_was_listed() {
 #[test]
 fn a_note_for_another_object_is_dropped() {
     let bindings = Bindings::default();
-    bindings.show(shown("a", &["db"]));
+    bindings.apply(object("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
-    bindings.show(Shown { uid: "another".to_owned(), ..shown("a", &["db"]) });
+    bindings.apply(WatchedObject { uid: "another".to_owned(), ..object("a", &["db"]) });
     bindings.settle(&key("a"), &before, |binding| binding.failures.in_a_row = 7);
     assert_eq!(bindings.get(&key("a")).unwrap().failures.in_a_row, 0);
     assert!(!bindings.is_current(&key("a"), &before));
@@ -531,24 +542,24 @@ fn who_selects_by_labels_hears_of_whoever_fits_or_stops_to() {
         templates: BTreeMap::new(),
     };
     let selecting = || {
-        let ParsedSpec::Push(push) = shown("a", &[]).spec else { panic!() };
+        let ParsedSpec::Push(push) = object("a", &[]).spec else { panic!() };
         let wanted = Wanted::Composed(composition.clone());
-        Shown { spec: ParsedSpec::Push(Arc::new(Push { spec: push.spec.clone(), wanted })), ..shown("a", &[]) }
+        WatchedObject { spec: ParsedSpec::Push(Arc::new(Push { spec: push.spec.clone(), wanted })), ..object("a", &[]) }
     };
     let bindings = Bindings::default();
-    bindings.show(selecting());
+    bindings.apply(selecting());
     let just =
         |names: &[&str]| bindings.uses_just(&key("a"), &names.iter().map(|&name| (name.to_owned(), None)).collect());
     assert_eq!(bindings.secret_is(&secret("lead"), Some("1"), &labels("lead")), []);
     assert_eq!(bindings.secret_is(&secret("db"), Some("1"), &labels("gold")), [key("a"), key("a")]);
     assert!(just(&["db"]));
     // A change that the watch shows during the list counts more than the list, and wakes the object.
-    bindings.ask_selected(&key("a"));
+    bindings.begin_selection(&key("a"));
     assert_eq!(bindings.secret_is(&secret("api"), Some("1"), &labels("gold"))[..1], [key("a")]);
     assert_eq!(bindings.secret_is(&secret("gone"), None, &BTreeMap::new()), [key("a")]);
     bindings.selected(&key("a"), BTreeSet::from(["db".to_owned(), "gone".to_owned()]));
     assert!(just(&["api", "db"]));
-    bindings.show(selecting());
+    bindings.apply(selecting());
     assert!(just(&["api", "db"]), "it is shown again");
     assert_eq!(bindings.secret_is(&secret("db"), Some("2"), &labels("lead")), [key("a")]);
     assert!(just(&["api"]));
@@ -564,7 +575,7 @@ fn a_look_of_one_counts_for_all_who_have_their_keys_there() {
     let digest = |text: &str| digests.digest([("k", text.as_bytes())]);
     let held = |paths: &[&String]| paths.iter().map(|path| ((*path).clone(), digest("1"))).collect::<BTreeMap<_, _>>();
     for (name, paths) in [("a", vec![&shared]), ("b", vec![&shared]), ("c", vec![&shared, &own]), ("d", vec![&own])] {
-        bindings.show(shown(name, &[]));
+        bindings.apply(object(name, &[]));
         let begun = bindings.get(&key(name)).unwrap();
         let mut record = begun.new_record(Timestamp::now());
         for path in &paths {
@@ -607,10 +618,10 @@ fn a_look_of_one_counts_for_all_who_have_their_keys_there() {
     }
     assert_eq!(looked("b"), since);
 
-    let looking = bindings.look(&shared);
-    assert!(looking.is_some() && bindings.look(&shared).is_none() && bindings.look(&own).is_some());
-    drop(looking);
-    assert!(bindings.look(&shared).is_some(), "the next one may");
+    let reading = bindings.begin_read(&shared);
+    assert!(reading.is_some() && bindings.begin_read(&shared).is_none() && bindings.begin_read(&own).is_some());
+    drop(reading);
+    assert!(bindings.begin_read(&shared).is_some(), "the next one may");
 
     // Another object deleted the whole location: each object with keys there verifies anew, and no other.
     let doubted = bindings.doubt_sharers(&key("a"), &shared);

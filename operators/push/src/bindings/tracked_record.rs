@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, mem, time::Duration};
 
-use konverge_core::contest::Contest;
+use konverge_core::revert_backoff::RevertBackoff;
 use tokio::time::Instant;
 
 /// The longest pause before a record is written again that another actor keeps reverting. An object with a shorter interval has that interval
@@ -35,7 +35,7 @@ pub(super) struct TrackedRecord {
 /// Vault.
 #[derive(Debug, Clone)]
 struct Reverts {
-    contest: Contest,
+    contest: RevertBackoff,
     /// When the actor did so last.
     last: Instant,
     /// Whether the contest was reported.
@@ -118,16 +118,16 @@ impl TrackedRecord {
     }
 
     /// Another actor removed the record or set it back, on an object that is compared with Vault in this interval.
-    pub(super) fn undo(&mut self, interval: Option<Duration>) {
+    pub(super) fn reverted(&mut self, interval: Option<Duration>) {
         let longest = interval.map_or(LONGEST, |interval| interval.min(LONGEST));
         let before = self.reverts.take();
         let row = before.as_ref().map(|before| (before.contest, before.last.elapsed()));
-        let contest = Contest::again(row, longest);
-        let is_told = contest.is_fought() && before.is_some_and(|before| before.is_told);
+        let contest = RevertBackoff::again(row, longest);
+        let is_told = contest.is_contested() && before.is_some_and(|before| before.is_told);
         self.reverts = Some(Reverts { contest, last: Instant::now(), is_told });
     }
 
-    /// The object requests something else: what was undone before does not count.
+    /// The object requests something else: earlier reverts do not count.
     pub(super) fn forgive(&mut self) {
         self.reverts = None;
     }
@@ -135,11 +135,11 @@ impl TrackedRecord {
     /// The contest with an actor that goes on, so that it is no accident.
     fn contest(&self) -> Option<&Reverts> {
         let goes_on = |reverts: &&Reverts| reverts.contest.goes_on(reverts.last.elapsed());
-        self.reverts.as_ref().filter(|reverts| reverts.contest.is_fought()).filter(goes_on)
+        self.reverts.as_ref().filter(|reverts| reverts.contest.is_contested()).filter(goes_on)
     }
 
-    /// Whether another actor keeps undoing the record.
-    pub(super) fn is_fought(&self) -> bool {
+    /// Whether another actor keeps removing the record or setting it back.
+    pub(super) fn is_contested(&self) -> bool {
         self.contest().is_some()
     }
 
@@ -149,8 +149,8 @@ impl TrackedRecord {
     }
 
     /// Whether the contest is to be reported now, which it is once.
-    pub(super) fn tell_of_undoing(&mut self) -> bool {
-        self.is_fought() && self.reverts.as_mut().is_some_and(|reverts| !mem::replace(&mut reverts.is_told, true))
+    pub(super) fn must_report_contest(&mut self) -> bool {
+        self.is_contested() && self.reverts.as_mut().is_some_and(|reverts| !mem::replace(&mut reverts.is_told, true))
     }
 
     /// An own write that no watch has shown yet has a newer version than the one that was seen. Its response tells that version.

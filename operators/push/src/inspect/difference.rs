@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::ledger::{CLUSTER_NAMESPACE, cluster_uid};
 use konverge_core::error::in_one_line;
-use konverge_kubectl::{Change, Cluster, Difference, Failure, Fate, Installed, Permission, operator_of};
+use konverge_kubectl::{Change, Cluster, Difference, Failure, Installed, Permission, PlannedChange, operator_of};
 use konverge_vault::{Content, Deletion, Found, Location, Owner, Vault, VaultError};
 use kube::{Api, core::DynamicObject};
 
-use super::{spec_of, standing::record_of, vault, wanted};
+use super::{health::record_of, spec_of, vault, wanted};
 use crate::{
     bindings::Push,
     config::Config,
     content::{Lack, Made, Sources, Target},
     desired::desired,
-    merge::{merge, part},
+    merge::{merge, remove_keys},
     messages,
     object::ObjectRef,
     plan::{Claim, DeletionPlan, Known, Step, plan, plan_deletion, plan_once},
@@ -129,39 +129,44 @@ impl Side<'_> {
     ) -> Result<Difference, Failure> {
         let found = self.read(location).await?;
         let held = content(&found);
-        let (fate, keys, why) = match (deletion, &written.keys) {
-            (None, _) => (Fate::Same, Vec::new(), "it is no longer requested, and stays as the policy keep says"),
+        let (planned, keys, why) = match (deletion, &written.keys) {
+            (None, _) => {
+                (PlannedChange::Same, Vec::new(), "it is no longer requested, and stays as the policy keep says")
+            }
             (Some(_), Some(keys)) => {
                 let is_there = |key: &&String| held.is_some_and(|held| held.get(key).is_some());
                 let keys: Vec<String> = keys.iter().filter(is_there).cloned().collect();
-                match part(found, &self.owner, written, None, false).content {
-                    None => (Fate::Same, Vec::new(), "it is no longer requested, and holds no key of this object"),
-                    Some(left) if left.is_empty() => (Fate::Cleared, keys, "it is no longer requested"),
-                    Some(_) => (Fate::Changed, keys, "it is no longer requested; keys of others stay"),
+                match remove_keys(found, &self.owner, written, None, false).content {
+                    None => {
+                        (PlannedChange::Same, Vec::new(), "it is no longer requested, and holds no key of this object")
+                    }
+                    Some(left) if left.is_empty() => (PlannedChange::Cleared, keys, "it is no longer requested"),
+                    Some(_) => (PlannedChange::Changed, keys, "it is no longer requested; keys of others stay"),
                 }
             }
             (Some(deletion), None) => {
                 match plan_deletion(&found, &self.owner, Claim::recorded(written), None, deletion) {
                     DeletionPlan::Delete => {
                         let keys = held.iter().flat_map(|held| held.keys()).map(str::to_owned).collect();
-                        (Fate::Cleared, keys, "it is no longer requested")
+                        (PlannedChange::Cleared, keys, "it is no longer requested")
                     }
-                    DeletionPlan::Forget | DeletionPlan::Tell | DeletionPlan::Unmark => {
-                        (Fate::Same, Vec::new(), "it is no longer requested, and holds nothing of this object")
+                    DeletionPlan::Forget | DeletionPlan::Report | DeletionPlan::Unmark => {
+                        (PlannedChange::Same, Vec::new(), "it is no longer requested, and holds nothing of this object")
                     }
                 }
             }
         };
         let keys = keys.into_iter().map(|key| (key, Change::Removed)).collect();
-        Ok(Difference { path: location.to_string(), fate, note: Some(why.to_owned()), keys })
+        Ok(Difference { path: location.to_string(), planned, note: Some(why.to_owned()), keys })
     }
 
     fn lacking(&self, location: &Location, lack: &Lack) -> Difference {
         let path = location.to_string();
         // That a Secret is missing which the pods can do without is in sync.
-        let fate = if matches!(lack, Lack::Secret { optional: true, .. }) { Fate::Same } else { Fate::Left };
+        let planned =
+            if matches!(lack, Lack::Secret { optional: true, .. }) { PlannedChange::Same } else { PlannedChange::Left };
         let note = Some(messages::lacking(self.key.kind, &path, lack).text);
-        Difference { path, fate, note, keys: BTreeMap::new() }
+        Difference { path, planned, note, keys: BTreeMap::new() }
     }
 
     /// The planned change of a path with this content.
@@ -191,16 +196,16 @@ impl Side<'_> {
                 })
             }
         };
-        let (fate, note) = match step {
-            Err(refusal) => (Fate::Left, Some(messages::refused(self.key.kind, &path, &refusal).text)),
-            Ok(Step::Nothing) => (Fate::Same, None),
-            Ok(Step::Wait(_)) => (Fate::Left, Some(messages::awaited(&path).text)),
-            Ok(Step::Mark) => (Fate::Same, Some("it would be marked as this object's".to_owned())),
-            Ok(Step::Leave { ours, .. }) => (Fate::Same, Some(messages::left_alone(&path, ours).text)),
-            Ok(Step::Write { .. }) if !is_there => (Fate::Created, None),
-            Ok(Step::Write { .. }) => (Fate::Changed, None),
+        let (planned, note) = match step {
+            Err(refusal) => (PlannedChange::Left, Some(messages::refused(self.key.kind, &path, &refusal).text)),
+            Ok(Step::Nothing) => (PlannedChange::Same, None),
+            Ok(Step::Wait(_)) => (PlannedChange::Left, Some(messages::awaited(&path).text)),
+            Ok(Step::Mark) => (PlannedChange::Same, Some("it would be marked as this object's".to_owned())),
+            Ok(Step::Leave { ours, .. }) => (PlannedChange::Same, Some(messages::left_alone(&path, ours).text)),
+            Ok(Step::Write { .. }) if !is_there => (PlannedChange::Created, None),
+            Ok(Step::Write { .. }) => (PlannedChange::Changed, None),
         };
-        Ok(Difference { path, fate, note, keys })
+        Ok(Difference { path, planned, note, keys })
     }
 }
 

@@ -9,7 +9,7 @@ use konverge_vault::{
 use konverge_workload::Need;
 use kube::core::DynamicObject;
 
-use super::{spec_of, standing::record_of, wanted};
+use super::{health::record_of, spec_of, wanted};
 use crate::{
     annotations::{PAUSE, RECONCILE},
     bindings::Push,
@@ -28,7 +28,7 @@ pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicOb
     let mut facts = Vec::new();
     let push = wanted.map(|wanted| Push { spec: spec.clone(), wanted });
     match &push {
-        Ok(push) => facts.push(Fact::new("requests", wish(push))),
+        Ok(push) => facts.push(Fact::new("requests", description(push))),
         Err(failure) => facts.push(Fact::new("requests", format!("{}; {failure}", spec.path))),
     }
     facts.extend(spec.notes.iter().map(|note| Fact::new("note", note.clone())));
@@ -51,7 +51,7 @@ pub(super) async fn facts(cluster: &Cluster, key: &ObjectRef, object: &DynamicOb
     facts
 }
 
-fn wish(push: &Push) -> String {
+fn description(push: &Push) -> String {
     let path = &push.spec.path;
     match &push.wanted {
         Wanted::Whole(_) => format!("all its keys, at {path}"),

@@ -150,9 +150,9 @@ fn a_first_version_that_came_after_it_was_begun_is_ours() {
     for (name, found, claim, expected, farewelled) in [
         ("after", first(1), begun("2026-11-22T10:00:00Z"), ours.clone(), DeletionPlan::Delete),
         ("by a clock that is behind", first(1), begun("2026-11-22T10:00:03Z"), ours, DeletionPlan::Delete),
-        ("before", first(1), begun("2026-11-22T10:01:00Z"), Err(Refusal::Existing), DeletionPlan::Tell),
-        ("a later version", first(2), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), DeletionPlan::Tell),
-        ("at no time", live("old", None), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), DeletionPlan::Tell),
+        ("before", first(1), begun("2026-11-22T10:01:00Z"), Err(Refusal::Existing), DeletionPlan::Report),
+        ("a later version", first(2), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), DeletionPlan::Report),
+        ("at no time", live("old", None), begun("2026-11-22T10:00:00Z"), Err(Refusal::Existing), DeletionPlan::Report),
         ("nobody has tried", first(1), Claim::Intended, Err(Refusal::Existing), DeletionPlan::Forget),
     ] {
         assert_eq!(step(&found, claim, ExistingPolicy::Refuse), expected, "{name}");
@@ -175,7 +175,7 @@ fn what_becomes_of_a_path_that_is_not_wanted() {
         ("ours, and the record lags behind", live("x", Some(us())), REPLACED, Deletion::Soft, DeletionPlan::Delete),
         ("ours, by its mark alone", live("x", Some(us())), Intended, Deletion::Soft, DeletionPlan::Delete),
         ("written, the mark is not allowed", live("x", None), WRITTEN, Deletion::Soft, DeletionPlan::Delete),
-        ("written, and somebody wrote it instead", live("x", None), REPLACED, Deletion::Soft, DeletionPlan::Tell),
+        ("written, and somebody wrote it instead", live("x", None), REPLACED, Deletion::Soft, DeletionPlan::Report),
         (
             "the same, and deleted by them",
             Found::Deleted(version(3, None)),

@@ -1,4 +1,5 @@
-//! The finalizer of an object that is deleted or requests nothing any more: its paths are cleared, then it is released.
+//! The end of an object. If it is deleted or requests nothing any more, its paths are cleared, then it is released. If it went before its
+//! record was written, the paths in the journal are cleared.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,20 +8,23 @@ use konverge_apply::{Statement, ledger::deleting_for};
 use konverge_core::error::in_one_line;
 use konverge_runtime::Action;
 use konverge_vault::{Content, Deletion, Location, Owner};
+use kube::{Api, Client, ResourceExt, core::DynamicObject};
 use tokio::time::timeout;
 
 use super::{
-    Parts, Pusher, owner,
-    path_claims::{ClearedPaths, Locations},
+    Pusher,
+    paths::{ClearedPaths, Locations},
     secret_reader::Targets,
 };
 use crate::{
-    bindings::{Binding, ParsedSpec},
+    annotations::{PATH, STATUS},
+    bindings::{Binding, LOOK_AGAIN, ParsedSpec},
     content::Target,
     error::{Doing, PushError},
+    journal::Intention,
     messages,
-    object::ObjectRef,
-    orphans::{CONFIG_MAP, Orphan},
+    object::{Kind, ObjectRef, has_finalizer},
+    orphans::{CONFIG_MAP, GonePath, Orphan},
     plan::Claim,
     record::{Record, Written},
     spec::DeletionPolicy,
@@ -69,21 +73,17 @@ impl Finalizer<'_> {
         if !statements.is_empty() {
             pusher.reporter.say(key, binding, None, statements);
         }
-        pusher.records.erase(key, &binding.uid).await?;
-        self.parts().journal.resolve(key);
+        pusher.reporter.erase(key, &binding.uid).await?;
+        pusher.journal.resolve(key);
         self.forget();
         Ok(Action::Done)
     }
 
-    fn parts(&self) -> &Parts {
-        &self.pusher.parts
-    }
-
     /// Forgets the object, and wakes the objects that waited for its paths or its name.
     fn forget(&self) {
-        if let Some(waiting) = self.parts().bindings.cleared(self.key, &self.binding.uid) {
-            self.parts().metrics.forget(self.key);
-            self.pusher.claims.wake(waiting);
+        if let Some(waiting) = self.pusher.bindings.cleared(self.key, &self.binding.uid) {
+            self.pusher.metrics.forget(self.key);
+            self.pusher.paths.wake(waiting);
         }
     }
 
@@ -94,7 +94,7 @@ impl Finalizer<'_> {
         if let ParsedSpec::Push(push) = &binding.spec {
             let push = &*pusher.reader.resolve(key, push).await?;
             record.deletion = self.deletion(&record);
-            let prepared = pusher.claims.prepare(key, push, &mut Vec::new()).await?;
+            let prepared = pusher.paths.prepare(key, push, &mut Vec::new()).await?;
             for location in prepared.iter().flat_map(|prepared| prepared.locations.values()) {
                 record.paths.insert(location.to_string(), Written::intended(location));
             }
@@ -105,7 +105,7 @@ impl Finalizer<'_> {
     /// Clears all paths. Returns the statements about that.
     async fn clear_all(&self, record: &Record) -> Result<Vec<Statement>, PushError> {
         let Self { pusher, key, binding } = self;
-        let owner = owner(&self.parts().store, key, &binding.uid).await?;
+        let owner = pusher.paths.owner(key, &binding.uid).await?;
         let deletion = self.deletion(record).in_vault();
         if deletion.is_none() && binding.deleting.is_some() {
             self.unmark_all(record, &owner).await?;
@@ -122,7 +122,7 @@ impl Finalizer<'_> {
         // The content that unfinished writes would have made comes batch by batch.
         let mut unfinished = None;
         if let Some(push) = push.as_deref()
-            && let Some(prepared) = pusher.claims.prepare(key, push, &mut Vec::new()).await?
+            && let Some(prepared) = pusher.paths.prepare(key, push, &mut Vec::new()).await?
         {
             unfinished = Some((pusher.reader.batches(key, push), prepared.locations));
         }
@@ -150,7 +150,7 @@ impl Finalizer<'_> {
     async fn locate<'a>(&self, record: &'a Record) -> Result<Vec<(Location, &'a Written)>, PushError> {
         let mut located = Vec::new();
         for (location, written) in record.locations() {
-            let recorded = self.parts().store.recorded(&location);
+            let recorded = self.pusher.paths.store.recorded(&location);
             let location = self.within_limit(&location, recorded).await??;
             located.extend(location.map(|location| (location, written)));
         }
@@ -165,12 +165,12 @@ impl Finalizer<'_> {
         (owner, content, deletion): (&Owner, Option<&Content>, Option<Deletion>),
     ) -> Result<Cleared, PushError> {
         let Self { pusher, key, .. } = self;
-        let claim = pusher.claims.claim(key, location, written);
+        let claim = pusher.paths.claim(key, location, written);
         let unfinished = content.map_or(Unfinished::Unknown, Unfinished::Made);
         let cleanup = Cleanup { location, owner, written, claim, unfinished, gone: false };
-        let cleared = self.within_limit(location, self.parts().store.clear(&cleanup, deletion)).await??;
+        let cleared = self.within_limit(location, self.pusher.paths.store.clear(&cleanup, deletion)).await??;
         let text = location.to_string();
-        pusher.claims.warn_sharers(key, &text, written, cleared);
+        pusher.paths.warn_sharers(key, &text, written, cleared);
         if cleared == Cleared::Deleted {
             tracing::info!(object = %key, path = text, "deleted");
         }
@@ -179,7 +179,7 @@ impl Finalizer<'_> {
 
     /// Limits one request about a location. Vault may take longer than a deletion may wait.
     async fn within_limit<T>(&self, location: &Location, work: impl Future<Output = T>) -> Result<T, PushError> {
-        let limit = self.parts().policy.deadline().shortest();
+        let limit = self.pusher.policy.deadline().shortest();
         timeout(limit, work).await.map_err(|_| PushError::Slow { location: location.to_string(), limit })
     }
 
@@ -187,7 +187,7 @@ impl Finalizer<'_> {
     /// operator wrote the paths.
     fn deletion(&self, record: &Record) -> DeletionPolicy {
         match &self.binding.spec {
-            ParsedSpec::Push(push) => push.spec.deletion.unwrap_or(self.parts().policy.default_deletion_policy),
+            ParsedSpec::Push(push) => push.spec.deletion.unwrap_or(self.pusher.policy.default_deletion_policy),
             ParsedSpec::Invalid(_, said) | ParsedSpec::Nothing(said) => said.unwrap_or(record.deletion),
         }
     }
@@ -195,7 +195,7 @@ impl Finalizer<'_> {
     /// Takes our marks away, so that others can have the paths. The object waits only a moment for that. A path that is still marked then
     /// loses its mark later.
     async fn unmark_all(&self, record: &Record, owner: &Owner) -> Result<(), PushError> {
-        let store = &self.parts().store;
+        let store = &self.pusher.paths.store;
         let unmark = async {
             for (location, written) in record.locations() {
                 let Some(location) = store.recorded(&location).await? else { continue };
@@ -220,12 +220,12 @@ impl Finalizer<'_> {
     async fn is_overdue(&self) -> bool {
         let Self { key, binding, .. } = self;
         let has_paths = binding.record.as_ref().is_some_and(|record| !record.paths.is_empty());
-        if has_paths && self.parts().bindings.has_escaped(key, &binding.uid) {
+        if has_paths && self.pusher.bindings.has_escaped(key, &binding.uid) {
             return true;
         }
         let waited = deleting_for(binding.deleting, Timestamp::now());
-        let deadline = self.parts().policy.deadline();
-        binding.deleting.is_some() && deadline.is_over(&self.parts().client, &key.namespace, waited).await
+        let deadline = self.pusher.policy.deadline();
+        binding.deleting.is_some() && deadline.is_over(&self.pusher.client, &key.namespace, waited).await
     }
 
     /// Remembers the paths that are left behind, so that the operator clears them when Vault serves again.
@@ -234,12 +234,12 @@ impl Finalizer<'_> {
         let (paths, remembered) = match &binding.spec {
             // As long as the engine is unknown, only the requested path is known.
             ParsedSpec::Push(push) if record.paths.is_empty() => {
-                (vec![format!("{}{}", self.parts().policy.prefix(), push.spec.path)], false)
+                (vec![format!("{}{}", self.pusher.policy.prefix(), push.spec.path)], false)
             }
             _ => (record.paths.keys().cloned().collect(), self.remember(record).await?),
         };
         tracing::warn!(object = %key, paths = ?paths, "content of the object stays in Vault, because clearing it failed: {}", in_one_line(error));
-        let is_gone = self.parts().bindings.has_escaped(key, &binding.uid);
+        let is_gone = self.pusher.bindings.has_escaped(key, &binding.uid);
         let how = if is_gone {
             "the API server deleted the object despite its finalizer"
         } else {
@@ -253,11 +253,11 @@ impl Finalizer<'_> {
         let Self { pusher, key, binding } = self;
         let mut left = Record { uid: binding.uid.clone(), deletion: self.deletion(record), ..record.clone() };
         for (location, written) in record.locations() {
-            let counts = pusher.claims.claim(key, &location, written) != Claim::Intended;
+            let counts = pusher.paths.claim(key, &location, written) != Claim::Intended;
             let (written, begun) = (written.clone(), written.begun.filter(|_| counts));
             left.paths.insert(location.to_string(), Written { written: written.written && counts, begun, ..written });
         }
-        match self.parts().orphans.add(&Orphan::new(key, left)).await {
+        match self.pusher.orphans.add(&Orphan::new(key, left)).await {
             // The log and the event name the paths.
             Err(error) if error.is_final() => {
                 let paths: Vec<&String> = record.paths.keys().collect();
@@ -267,6 +267,58 @@ impl Finalizer<'_> {
             added => Ok(added.map(|()| true)?),
         }
     }
+}
+
+/// Clears the intentions of objects that are gone or request nothing any more.
+pub(super) async fn abandon(pusher: &Pusher, key: &ObjectRef, intentions: &[Intention]) -> Result<Action, PushError> {
+    let spec = uid_if_requesting(&pusher.client, key).await?;
+    for intention in intentions {
+        if spec.as_ref().is_some_and(|uid| *uid == intention.record().uid) {
+            // A watch will show the object, if this program watches it.
+            return Ok(Action::After(LOOK_AGAIN));
+        }
+    }
+    // The object may have gone while a run was claiming its paths. Nobody else would release them.
+    if pusher.bindings.get(key).is_none() {
+        pusher.paths.wake(pusher.bindings.release_unwanted(key, |_| false));
+    }
+    for intention in intentions {
+        clear_intended(pusher, key, intention).await?;
+    }
+    pusher.journal.resolve(key);
+    Ok(Action::Done)
+}
+
+/// The uid of the object, if it exists and may request a push.
+async fn uid_if_requesting(client: &Client, key: &ObjectRef) -> Result<Option<String>, PushError> {
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &key.namespace, &key.kind.resource());
+    let found = api.get_metadata_opt(&key.name).await;
+    let found = found.map_err(|source| PushError::unreadable(key.to_string(), source))?;
+    Ok(found
+        .filter(|object| {
+            let annotations = object.annotations();
+            key.kind == Kind::VaultPush
+                || annotations.contains_key(PATH)
+                || annotations.contains_key(STATUS)
+                || has_finalizer(&object.metadata)
+        })
+        .and_then(|object| object.uid()))
+}
+
+async fn clear_intended(pusher: &Pusher, key: &ObjectRef, intention: &Intention) -> Result<(), PushError> {
+    let record = intention.record();
+    let owner = pusher.paths.owner(key, &record.uid).await?;
+    let deletion = record.deletion.in_vault();
+    for (location, written) in record.locations() {
+        let path = location.to_string();
+        let unfinished = intention.unfinished(&path);
+        let gone = GonePath { key, owner: &owner, location: &location, written, unfinished, what: "what was begun" };
+        if let Err(error) = pusher.heirs.clear(&gone, deletion).await {
+            tracing::debug!(object = %key, path = %location, "what was begun is not cleared yet: {}", in_one_line(&error));
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }
 
 /// The content of each location.

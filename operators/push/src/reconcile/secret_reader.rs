@@ -4,23 +4,22 @@
 //! paths batch by batch, and it does not write a path whose Secrets are too large together. Only a few large objects are in memory at the same
 //! time. The other large objects wait for these, and small objects wait for none.
 
-use std::{borrow::Cow, collections::BTreeMap, mem, sync::Arc, time::Duration, vec};
+use std::{borrow::Cow, collections::BTreeMap, mem, sync::Arc, vec};
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Error, api::GetParams};
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::Instant,
-};
+use kube::{Api, Client, Error, api::GetParams};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::Parts;
 use crate::{
-    bindings::{Binding, Push},
+    bindings::{Bindings, Push},
     content::{Lack, Sources, Target},
     desired::{Wanted, desired_at},
     error::PushError,
+    metrics::Metrics,
     object::{ObjectRef, SecretRef},
+    prefetch::Prefetch,
     secrets::{self, Data},
+    spec::BinaryPolicy,
 };
 
 /// An object that holds more bytes than this waits for a permit.
@@ -32,55 +31,42 @@ const LARGE_AT_ONCE: usize = 2;
 /// The size of a batch of separate paths, and the largest total size of the Secrets of one path.
 const BATCH: usize = 4 << 20;
 
-/// If fewer Secrets match a selector than before, a second list after this delay must confirm it, because one bad list must not delete
-/// data.
-pub(super) const FEWER_FOR: Duration = Duration::from_secs(5);
-
 /// The desired content of the paths of an object, by target.
 pub(super) type Targets = BTreeMap<String, Target>;
 
 /// Reads Secrets.
-pub(super) struct SecretReader {
-    parts: Arc<Parts>,
+pub(crate) struct SecretReader {
+    client: Client,
+    prefetch: Prefetch,
+    bindings: Arc<Bindings>,
+    metrics: Metrics,
+    /// How a value that is no text is written, unless the object says it.
+    binary: BinaryPolicy,
     /// The permits of large objects.
     permits: Semaphore,
 }
 
 impl SecretReader {
-    pub(super) fn new(parts: &Arc<Parts>) -> Self {
-        Self { parts: Arc::clone(parts), permits: Semaphore::new(LARGE_AT_ONCE) }
+    pub(crate) fn new(
+        client: Client,
+        prefetch: Prefetch,
+        bindings: Arc<Bindings>,
+        metrics: Metrics,
+        binary: BinaryPolicy,
+    ) -> Self {
+        Self { client, prefetch, bindings, metrics, binary, permits: Semaphore::new(LARGE_AT_ONCE) }
     }
 
     /// Resolves the selector of a push to the names of the Secrets that match now. The watch reports later changes.
     pub(super) async fn resolve<'a>(&self, key: &ObjectRef, push: &'a Push) -> Result<Cow<'a, Push>, PushError> {
         let Wanted::Composed(composition) = &push.wanted else { return Ok(Cow::Borrowed(push)) };
         let Some(selector) = composition.selector() else { return Ok(Cow::Borrowed(push)) };
-        self.parts.bindings.ask_selected(key);
-        let names = secrets::fitting(&self.parts.client, &key.namespace, selector).await;
+        self.bindings.begin_selection(key);
+        let names = secrets::fitting(&self.client, &key.namespace, selector).await;
         let what = || format!("which secrets of {} are {selector}", key.namespace);
         let names = names.map_err(|source| PushError::unreadable(what(), source))?;
-        self.parts.bindings.selected(key, names.clone());
+        self.bindings.selected(key, names.clone());
         Ok(Cow::Owned(Push { spec: push.spec.clone(), wanted: Wanted::Composed(composition.of(names)) }))
-    }
-
-    /// Whether only an empty list of Secrets says that the object, which has content in Vault, wants none of it.
-    pub(super) fn is_doubtful(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> bool {
-        // A push that names its Secrets names at least one.
-        matches!(push.wanted, Wanted::Composed(_))
-            && push.wanted.names().is_empty()
-            && binding.record.as_ref().is_some_and(|record| !record.paths.is_empty())
-            && !self.fewer_is_confirmed(key, binding)
-    }
-
-    /// Whether fewer Secrets than before have matched the object's selector for [`FEWER_FOR`], so a second list has confirmed it.
-    pub(super) fn fewer_is_confirmed(&self, key: &ObjectRef, binding: &Binding) -> bool {
-        let since = binding.pending.fewer.unwrap_or_else(Instant::now);
-        let is_confirmed = since.elapsed() >= FEWER_FOR;
-        self.parts.bindings.settle(key, binding, |now| now.pending.fewer = (!is_confirmed).then_some(since));
-        if !is_confirmed {
-            tracing::info!(object = %key, "fewer Secrets match its selector than are in Vault; a second list must confirm that");
-        }
-        is_confirmed
     }
 
     /// The batches of an object's Secrets.
@@ -95,14 +81,14 @@ impl SecretReader {
     /// If a watch has shown the Secret, the data comes from the prefetched Secrets, or from a read of that version or a later one. The API
     /// server answers such a read from its memory; without a version it would ask etcd.
     async fn read(&self, secret: &SecretRef) -> Result<(Option<String>, Option<Data>), PushError> {
-        let seen = self.parts.bindings.version(secret);
+        let seen = self.bindings.version(secret);
         if let Some(version) = &seen
-            && let Some(data) = self.parts.prefetch.fetch(secret, version).await
+            && let Some(data) = self.prefetch.fetch(secret, version).await
         {
             return Ok((seen, Some(data)));
         }
         let SecretRef { namespace, name } = secret;
-        let api = Api::<Secret>::namespaced(self.parts.client.clone(), namespace);
+        let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
         let not_older = GetParams { resource_version: seen };
         let found = match api.get_with(name, &not_older).await {
             Err(Error::Api(status)) if status.is_not_found() => return Ok((None, None)),
@@ -180,7 +166,7 @@ impl SecretBatches<'_> {
             if size > BATCH {
                 drop(sources);
                 for name in self.left.by_ref() {
-                    let version = self.reader.parts.bindings.version(&self.key.secret(&name));
+                    let version = self.reader.bindings.version(&self.key.secret(&name));
                     self.versions.insert(name, version);
                 }
                 return Ok(Err(Lack::LargeSecrets { size, limit: BATCH }));
@@ -196,16 +182,16 @@ impl SecretBatches<'_> {
         let read = self.reader.read(&secret).await;
         if read.is_err() {
             // A missing Secret is counted with the path that lacks it.
-            self.reader.parts.metrics.secret_not_found(&secret.namespace, name);
+            self.reader.metrics.secret_not_found(&secret.namespace, name);
         }
         let (version, data) = read?;
-        self.reader.parts.bindings.secret_was(&secret, version.as_deref());
+        self.reader.bindings.secret_was(&secret, version.as_deref());
         self.versions.insert(secret.name, version);
         Ok(data)
     }
 
     fn desired(&self, beneath: &str, sources: &Sources) -> Target {
-        let binary = self.push.spec.binary.unwrap_or(self.reader.parts.policy.binary);
+        let binary = self.push.spec.binary.unwrap_or(self.reader.binary);
         desired_at(beneath, &self.push.wanted, sources, binary)
     }
 

@@ -58,7 +58,7 @@ pub(super) fn time(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// The words of a policy, beside what its type says of it to readers of code.
-macro_rules! words {
+macro_rules! enumerations {
     ($($name:ident $(= $default:literal)?: $($word:literal),+;)*) => {$(
         pub(super) fn $name(_: &mut SchemaGenerator) -> Schema {
             json_schema!({ "type": "string", "enum": [$($word),+] $(, "default": $default)? })
@@ -66,7 +66,7 @@ macro_rules! words {
     )*};
 }
 
-words! {
+enumerations! {
     update_policy = "Replace": "Replace", "Merge", "IfNotExists";
     deletion_policy: "Soft", "Destroy", "Metadata", "Keep";
     existing_policy: "Adopt", "Refuse";

@@ -11,7 +11,7 @@ use super::*;
 use crate::annotations::FINALIZER;
 
 struct Standby {
-    feed: Feed,
+    updater: BindingUpdater,
 }
 
 impl Standby {
@@ -19,27 +19,27 @@ impl Standby {
         let metrics = ProcessMetrics::new("vault-sync-operator", "0");
         let counts = metrics.register(Metrics::new);
         let queue = Queue::new("push", metrics.queues());
-        Self { feed: Feed { bindings: Arc::default(), queue, metrics: counts } }
+        Self { updater: BindingUpdater { bindings: Arc::default(), queue, metrics: counts } }
     }
 
     async fn deployments(&self, events: Vec<Event<Workload>>) {
-        let mut handler = Workloads { feed: self.feed.clone(), kind: Kind::Deployment };
+        let mut handler = WorkloadHandler { updater: self.updater.clone(), kind: Kind::Deployment };
         handle_events(stream::iter(events), &mut handler).await;
     }
 
     /// Lets a worker take a key, as only a leader does.
     async fn lead(&self) {
         self.deployments(vec![Event::Apply(opted_in("first"))]).await;
-        self.feed.queue.next().await.unwrap();
+        self.updater.queue.next().await.unwrap();
     }
 
     async fn secrets(&self, events: Vec<Event<PartialObjectMeta<Secret>>>) {
-        handle_events(stream::iter(events), &mut Secrets::new(self.feed.clone(), true)).await;
+        handle_events(stream::iter(events), &mut SecretHandler::new(self.updater.clone(), true)).await;
     }
 
     /// The names of the queued objects, in order.
     fn queued(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.feed.queue.snapshot().into_iter().map(|queued| queued.key.name).collect();
+        let mut names: Vec<_> = self.updater.queue.snapshot().into_iter().map(|queued| queued.key.name).collect();
         names.sort();
         names
     }
@@ -105,10 +105,10 @@ async fn an_object_that_holds_something_in_vault_stays_queued_until_it_is_gone()
 async fn a_leader_looks_once_more_at_an_object_that_is_gone() {
     let leader = Standby::new();
     leader.deployments(vec![Event::Apply(opted_in("first"))]).await;
-    let request = leader.feed.queue.next().await.unwrap();
+    let request = leader.updater.queue.next().await.unwrap();
     // The run may have noted something for it in the journal, so the key is not dropped with the object.
     leader.deployments(vec![Event::Delete(opted_in("first"))]).await;
-    leader.feed.queue.complete(&request.key, konverge_runtime::queue::Completion::Retry(std::time::Duration::ZERO));
+    leader.updater.queue.complete(&request.key, konverge_runtime::queue::Completion::Retry(std::time::Duration::ZERO));
     assert_eq!(leader.queued(), ["first"]);
 }
 
@@ -130,7 +130,7 @@ async fn the_leader_alone_clears_what_was_written_for_an_object_that_went_past_i
         }
         process.deployments(vec![Event::Apply(held("held")), Event::Delete(held("held"))]).await;
         assert_eq!(process.queued().contains(&"held".to_owned()), leads);
-        let binding = process.feed.bindings.get(&key_of("held"));
+        let binding = process.updater.bindings.get(&key_of("held"));
         assert_eq!(binding.is_some_and(|binding| binding.deleting.is_some()), leads);
     }
 }
@@ -141,6 +141,6 @@ async fn an_object_that_only_a_list_lacks_is_forgotten_and_one_that_went_before_
     leader.lead().await;
     leader.deployments(vec![Event::Apply(held("missed")), Event::Apply(held("seen"))]).await;
     leader.deployments(vec![Event::Delete(held("seen")), Event::Init, Event::InitDone]).await;
-    assert!(!leader.feed.bindings.has(&key_of("missed")), "nobody knows how it went");
-    assert!(leader.feed.bindings.has(&key_of("seen")));
+    assert!(!leader.updater.bindings.has(&key_of("missed")), "nobody knows how it went");
+    assert!(leader.updater.bindings.has(&key_of("seen")));
 }

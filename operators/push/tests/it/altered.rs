@@ -84,6 +84,8 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     world.rotate("source", &[("k", "2")]).await;
     world.holds(&path, &[("k", "2")]).await;
     world.says(Kind::VaultPush, "push", "Synced").await;
+    // The status follows the write.
+    operator.settled().await;
     let object = world.api(Kind::VaultPush).get("push").await.unwrap();
     assert_eq!(object.data["status"]["writtenPaths"], json!(null));
     let written = world.writes_during(operator.settled()).await;

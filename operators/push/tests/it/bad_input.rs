@@ -32,7 +32,7 @@ impl Neighbour {
 }
 
 /// A Secret in sync at a path of its own, and its neighbour.
-async fn in_step(world: &World) -> (Operator, Neighbour, String) {
+async fn in_sync(world: &World) -> (Operator, Neighbour, String) {
     let operator = world.operator(&[]).await;
     let path = world.path("db");
     world.secret("db", &[("k", "v")], json!({ "vault-sync.io/path": path })).await;
@@ -44,7 +44,7 @@ async fn in_step(world: &World) -> (Operator, Neighbour, String) {
 #[tokio::test]
 async fn w25_annotations_that_cannot_be_followed_say_so_and_leave_vault_as_it_is() {
     let world = World::new().await;
-    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let (_operator, mut neighbour, path) = in_sync(&world).await;
     let long = format!("[{{\"name\":\"db\",\"keys\":[\"{}\"]}}", "x".repeat(200 * 1024));
     let deep = "[".repeat(100_000);
     let beneath = |rest: &str| format!("{path}{rest}");
@@ -83,7 +83,7 @@ async fn w25_annotations_that_cannot_be_followed_say_so_and_leave_vault_as_it_is
 #[tokio::test]
 async fn what_is_only_odd_is_put_right_and_told() {
     let world = World::new().await;
-    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let (operator, mut neighbour, path) = in_sync(&world).await;
     for (annotation, value, told) in [
         ("reconcile", "5", "counts as off"),
         ("reconcile", "1d", "counts as off"),
@@ -98,7 +98,9 @@ async fn what_is_only_odd_is_put_right_and_told() {
     ] {
         let annotation = format!("vault-sync.io/{annotation}");
         world.annotate(Kind::Secret, "db", json!({ &annotation: value })).await;
-        if !told.is_empty() {
+        if told.is_empty() {
+            operator.settled().await;
+        } else {
             until(&format!("an event tells {told:?} of {annotation}: {value}"), async || {
                 let notes = world.notes("db").await;
                 if notes.iter().any(|note| note.contains(told) && note.contains(&annotation)) {
@@ -112,6 +114,7 @@ async fn what_is_only_odd_is_put_right_and_told() {
         world.holds(&path, &[("k", "v")]).await;
         world.annotate(Kind::Secret, "db", json!({ &annotation: null })).await;
     }
+    operator.settled().await;
     world.says(Kind::Secret, "db", "Synced").await;
     neighbour.is_well(&world).await;
     assert_eq!(world.versions(&path).await, 1);
@@ -120,7 +123,7 @@ async fn what_is_only_odd_is_put_right_and_told() {
 #[tokio::test]
 async fn a_path_that_is_a_folder_of_another_is_a_path_of_its_own() {
     let world = World::new().await;
-    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let (_operator, mut neighbour, path) = in_sync(&world).await;
     let beneath = format!("{path}/beneath");
     world.secret("beneath", &[("b", "1")], json!({ "vault-sync.io/path": beneath })).await;
     world.holds(&beneath, &[("b", "1")]).await;
@@ -142,7 +145,7 @@ async fn a_path_that_is_a_folder_of_another_is_a_path_of_its_own() {
 #[tokio::test]
 async fn large_secrets_many_keys_and_what_is_no_text_come_whole_or_say_why_not() {
     let world = World::new().await;
-    let (operator, mut neighbour, _) = in_step(&world).await;
+    let (operator, mut neighbour, _) = in_sync(&world).await;
     let large = "x".repeat(1000 * 1024);
     // A value that is no text grows by a third, to more than the test's Vault takes.
     let no_text = |length: usize| serde_json::to_value(k8s_openapi::ByteString(vec![0xff; length])).unwrap();
@@ -172,7 +175,7 @@ async fn large_secrets_many_keys_and_what_is_no_text_come_whole_or_say_why_not()
 #[tokio::test]
 async fn annotations_that_leave_no_room_for_the_record_are_named() {
     let world = World::new().await;
-    let (_operator, mut neighbour, _) = in_step(&world).await;
+    let (_operator, mut neighbour, _) = in_sync(&world).await;
     let path = world.path("full");
     let annotations = json!({ "vault-sync.io/path": path, "example.com/notes": "x".repeat(262_000) });
     world.secret("full", &[("k", "v")], annotations).await;
@@ -187,7 +190,7 @@ async fn annotations_that_leave_no_room_for_the_record_are_named() {
 #[tokio::test]
 async fn a_secret_without_data_is_not_written_and_an_immutable_one_is() {
     let world = World::new().await;
-    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let (_operator, mut neighbour, path) = in_sync(&world).await;
     world.merge(Kind::Secret, "db", json!({ "data": null })).await;
     let told = world.says(Kind::Secret, "db", "SourceEmpty").await;
     assert!(told.contains("no value to write"), "{told}");
@@ -208,7 +211,7 @@ async fn a_secret_without_data_is_not_written_and_an_immutable_one_is() {
 #[tokio::test]
 async fn a_record_that_somebody_spoiled_or_took_away_is_written_again() {
     let world = World::new().await;
-    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let (_operator, mut neighbour, path) = in_sync(&world).await;
     let right = world.record(Kind::Secret, "db").await.unwrap();
     let mut without_paths = right.clone();
     without_paths["paths"] = json!({});
@@ -360,7 +363,7 @@ async fn a_record_that_somebody_wrote_takes_no_path_from_another_object_where_th
 #[tokio::test]
 async fn w23_a_copy_with_the_record_of_another_object_owns_nothing_of_it() {
     let world = World::new().await;
-    let (_operator, mut neighbour, path) = in_step(&world).await;
+    let (_operator, mut neighbour, path) = in_sync(&world).await;
     let record = world.record(Kind::Secret, "db").await.unwrap().to_string();
     let copied = json!({ "vault-sync.io/path": path, "vault-sync.io/status": record });
     world.secret("copy", &[("k", "copied")], copied).await;

@@ -35,7 +35,7 @@ async fn a_secret_that_asks_is_read_once_whatever_is_noted_on_it() {
 async fn w1_a_secret_settles_with_one_version_and_its_rotation_is_one_more() {
     let world = World::new().await;
     let path = world.path("db");
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.secret("db", &[("user", "u"), ("password", "p")], json!({ "vault-sync.io/path": path })).await;
     world.holds(&path, &[("password", "p"), ("user", "u")]).await;
     world.says(Kind::Secret, "db", "Synced").await;
@@ -50,6 +50,7 @@ async fn w1_a_secret_settles_with_one_version_and_its_rotation_is_one_more() {
         if record["paths"][&path]["version"] == 2 { Ok(()) } else { Err(record.to_string()) }
     })
     .await;
+    operator.settled().await;
     world.says(Kind::Secret, "db", "Synced").await;
     assert_eq!(world.versions(&path).await, 2);
 }

@@ -49,7 +49,7 @@ async fn hold_up(kind: Kind, subresource: &str) {
     notes(3).await;
     until("the late record is refused", async || {
         let journal = proxy.journal();
-        let refused = journal.iter().any(|entry| entry.code == Some(409) && entry.asks.to_string().contains(&held));
+        let refused = journal.iter().any(|entry| entry.code == Some(409) && entry.request.to_string().contains(&held));
         if refused { Ok(()) } else { Err(format!("{journal:?}")) }
     })
     .await;

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
-mod ahead;
 mod altered;
 mod at_an_interval;
 mod bad_input;
@@ -17,10 +16,11 @@ mod journal;
 mod keeping;
 mod late;
 mod left_behind;
+mod migrating;
 mod outages;
 mod owning;
+mod prefetching;
+mod reverting;
 mod standby;
-mod switching;
-mod undoing;
 mod vault_push;
 mod world;

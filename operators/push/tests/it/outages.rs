@@ -13,7 +13,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::world::{QUIET, World, until, vault_config};
+use crate::world::{World, until, vault_config};
 
 async fn server() -> VaultServer {
     let options = VaultOptions { storage: VaultStorage::File, ..VaultOptions::default() };
@@ -183,7 +183,11 @@ async fn w16_it_starts_while_vault_is_away() {
     server.kill();
     let operator = world.operator(&[]).await;
     world.secret("db", &[("n", "1")], json!({ "vault-sync.io/path": world.path("db") })).await;
-    tokio::time::sleep(3 * QUIET).await;
+    until("a run has failed", async || {
+        let failed = operator.metric("controller_runtime_reconcile_errors_total", "controller=\"push\"");
+        if failed > 0.5 { Ok(()) } else { Err(failed.to_string()) }
+    })
+    .await;
     assert_eq!(operator.get("/healthz").await.0, 200);
     server.start_again().await.unwrap();
     server.unseal().await.unwrap();
@@ -318,10 +322,7 @@ async fn a_path_that_is_denied_says_so_and_delays_no_other() {
         let label = format!("resource=\"{resource}\",result=\"{result}\"");
         operator.metric("vault_sync_operator_sync_attempts_total", &label) > 0.5
     };
-    assert!(
-        attempts("closed", "failed") && !attempts("closed", "success"),
-        "a run that did not bring it in step is no success"
-    );
+    assert!(attempts("closed", "failed") && !attempts("closed", "success"), "a run that did not sync it is no success");
     assert!(operator.metric("vault_sync_operator_vault_write_errors_total", "permission_denied") > 0.5);
     assert!(operator.metric("konverge_reconcile_errors_total", "PermissionDenied") > 0.5, "nor to the engine");
     // Marks need more than this policy gives. The content is in sync without them.

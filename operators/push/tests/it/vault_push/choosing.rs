@@ -79,14 +79,20 @@ async fn a_selector_takes_who_fits_now_and_later_and_clears_who_does_not_any_mor
     operator.stop().await;
     labelled("early", "gold".into()).await;
     world.delete(Secret, "late").await;
-    let _operator = world.operator(&[]).await;
+    let operator = world.operator(&[]).await;
     world.holds(&world.path("early"), &[("of", "early")]).await;
     world.is_deleted(&world.path("late")).await;
     world.rotate("early", &[("of", "another")]).await;
     world.holds(&world.path("early"), &[("of", "another")]).await;
     assert_eq!(world.read(&world.path("never")).await, None);
+    // The status follows the write.
+    operator.settled().await;
     world.says(VaultPush, "tiers", "Synced").await;
-    let writes = world.writes_during(labelled("never", "lead".into())).await;
+    let labelling = async {
+        labelled("never", "lead".into()).await;
+        operator.settled().await;
+    };
+    let writes = world.writes_during(labelling).await;
     assert!(writes.is_empty(), "{}: {writes:?}", "what does not fit is nobody's work");
     world.delete(VaultPush, "tiers").await;
     world.gone(VaultPush, "tiers").await;

@@ -9,7 +9,7 @@ use kube::core::{DynamicObject, ObjectMeta};
 use super::{SecretsSpec, VaultPush, VaultPushSpec};
 use crate::{
     annotations::{PAUSE, SHORTEST_INTERVAL, SYNC_NOW, duration},
-    bindings::{ParsedSpec, Push, Shown},
+    bindings::{ParsedSpec, Push, WatchedObject},
     composition::{Composition, KeyChoice, SECRET, Secrets},
     desired::Wanted,
     object::ObjectRef,
@@ -19,11 +19,11 @@ use crate::{
 };
 
 /// The object as a watch shows it, decoded or not.
-pub(crate) fn shown(key: &ObjectRef, Guarded(object): Guarded<VaultPush>) -> Option<Shown> {
+pub(crate) fn watched_object(key: &ObjectRef, Guarded(object): Guarded<VaultPush>) -> Option<WatchedObject> {
     let VaultPush { metadata, spec, status } = match object {
         Ok(object) => object,
         Err(Undecodable { metadata, error, .. }) => {
-            return Shown::of(key, metadata, ParsedSpec::Invalid(Arc::new(wrong(error)), None), None);
+            return WatchedObject::of(key, metadata, ParsedSpec::Invalid(Arc::new(wrong(error)), None), None);
         }
     };
     let spec = match push(key, &spec, &metadata) {
@@ -31,11 +31,11 @@ pub(crate) fn shown(key: &ObjectRef, Guarded(object): Guarded<VaultPush>) -> Opt
         Err(invalid) => ParsedSpec::Invalid(Arc::new(invalid), spec.deletion_policy),
     };
     let record = status.map(Record::from).filter(|record| metadata.uid.as_ref() == Some(&record.uid));
-    Shown::of(key, metadata, spec, record.map(|record| record.text()))
+    WatchedObject::of(key, metadata, spec, record.map(|record| record.text()))
 }
 
 /// The request of an object that could not be decoded.
-pub(crate) fn understood(key: &ObjectRef, object: &DynamicObject) -> Result<Arc<Push>, Invalid> {
+pub(crate) fn parse(key: &ObjectRef, object: &DynamicObject) -> Result<Arc<Push>, Invalid> {
     let object: VaultPush = object.clone().try_parse().map_err(|error| wrong(error.to_string()))?;
     push(key, &object.spec, &object.metadata)
 }

@@ -1,4 +1,4 @@
-//! The ways to the API server and to Vault fail, at times and for a time (F03, F12).
+//! The network to the API server and to Vault fails, at times and for a time (F03, F12).
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use konverge_testkit::{
 };
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     stage::{Running, SOON, Stage, View, until},
 };
 
@@ -28,6 +28,7 @@ const ROUNDS: usize = 3;
 /// An operator whose ways lead through proxies.
 pub(crate) async fn start(stage: &Stage, namespace: &str, proxy: &FaultProxy, vault: &str) -> Running {
     let (spec, health, metrics) = stage.operator(proxy.kubeconfig(), namespace, vault);
+    let spec = spec.arg("-enable-metrics-auth=false");
     let mut process = Process::start(stage.plane.run_directory(), spec).unwrap();
     let is_ready = || async { http_get(&health, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
     process.ready("become ready", SOON, is_ready).await.unwrap();
@@ -45,13 +46,13 @@ async fn rotate(view: &View, round: usize) {
 }
 
 /// All hold this round.
-async fn in_step(view: &View, round: usize) {
+async fn in_sync(view: &View, round: usize) {
     for number in 0..OBJECTS {
         let (name, app) = (format!("db-{number}"), format!("app-{number}"));
         for (kind, object, path) in
             [("Secret", &name, view.path(&name)), ("Deployment", &app, view.path(&format!("{app}/{name}")))]
         {
-            until(&format!("{kind} {object} is in step with round {round}"), async || {
+            until(&format!("{kind} {object} is in sync with round {round}"), async || {
                 let holds = view.holds(&path, "n", &round.to_string()).await?;
                 Ok(holds && view.is_synced(kind, object, &[&path]).await?)
             })
@@ -78,16 +79,16 @@ async fn f12_on_unsteady_ways_each_change_is_one_version() {
     let (asked, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&failed);
     // To Vault: a fifth of all requests about secrets fails, in turn before, instead of, and after its effect.
-    let decide = move |request: Asked| {
+    let decide = move |request: FrontRequest| {
         let number = if request.is_about_a_secret() { asked.fetch_add(1, Ordering::Relaxed) } else { 0 };
-        let fate = match number % 15 {
-            5 => Fate::Vanishes,
-            10 => Fate::Answered(500, ""),
-            14 => Fate::AnswerVanishes(Box::new(|| ())),
-            _ => Fate::Passes,
+        let action = match number % 15 {
+            5 => FrontAction::Vanishes,
+            10 => FrontAction::Answered(500, ""),
+            14 => FrontAction::AnswerVanishes(Box::new(|| ())),
+            _ => FrontAction::Passes,
         };
-        counted.fetch_add(usize::from(!matches!(fate, Fate::Passes)), Ordering::Relaxed);
-        std::future::ready(fate).boxed()
+        counted.fetch_add(usize::from(!matches!(action, FrontAction::Passes)), Ordering::Relaxed);
+        std::future::ready(action).boxed()
     };
     let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
     let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
@@ -95,7 +96,7 @@ async fn f12_on_unsteady_ways_each_change_is_one_version() {
     proxy.set(Plan::parse(UNSTEADY).unwrap()).unwrap();
     for round in 1..=ROUNDS {
         rotate(&view, round).await;
-        in_step(&view, round).await;
+        in_sync(&view, round).await;
     }
     let fired = proxy.fired();
     assert!(fired.iter().sum::<u64>() >= 10 && failed.load(Ordering::Relaxed) >= 10, "{fired:?} {failed:?}");
@@ -118,9 +119,6 @@ async fn f12_on_unsteady_ways_each_change_is_one_version() {
     }
 }
 
-/// As long as an API server takes for a restart.
-const A_WHILE: Duration = Duration::from_secs(3);
-
 #[tokio::test(flavor = "multi_thread")]
 async fn f03_what_changes_while_the_api_server_is_out_of_reach_comes_after() {
     let stage = Stage::shared().await;
@@ -129,14 +127,14 @@ async fn f03_what_changes_while_the_api_server_is_out_of_reach_comes_after() {
     let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
     let mut operator = start(stage, &namespace, &proxy, stage.server.address()).await;
     rotate(&view, 1).await;
-    in_step(&view, 1).await;
+    in_sync(&view, 1).await;
     proxy.down_until_cleared();
     rotate(&view, 2).await;
-    tokio::time::sleep(A_WHILE).await;
+    operator.settled().await;
     have_versions(&view, 1).await;
     assert_eq!(http_get(&operator.health, "/healthz").await.unwrap().0, 200);
     proxy.clear();
-    in_step(&view, 2).await;
+    in_sync(&view, 2).await;
     have_versions(&view, 2).await;
     assert_eq!(operator.process.status(), None, "it has not ended");
 }
@@ -162,7 +160,7 @@ async fn knows_its_own(name: &str, trouble: impl FnOnce(&FaultProxy)) {
     let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
     let mut before = start(stage, &namespace, &proxy, stage.server.address()).await;
     rotate(&view, 1).await;
-    in_step(&view, 1).await;
+    in_sync(&view, 1).await;
     before.process.terminate(Duration::from_secs(20)).await.unwrap();
     trouble(&proxy);
     let (spec, health, _) = stage.operator(proxy.kubeconfig(), &namespace, stage.server.address());
@@ -172,7 +170,7 @@ async fn knows_its_own(name: &str, trouble: impl FnOnce(&FaultProxy)) {
     assert_eq!(http_get(&health, "/readyz/cluster-identity").await.unwrap().0, 503);
     rotate(&view, 2).await;
     proxy.clear();
-    in_step(&view, 2).await;
+    in_sync(&view, 2).await;
     have_versions(&view, 2).await;
     let said = operator.logged();
     // Operators of other tests write to the same log.

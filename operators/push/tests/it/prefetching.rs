@@ -28,7 +28,7 @@ async fn secrets(world: &World, used: usize, foreign: usize) {
 async fn asked(world: &World, used: usize) -> (usize, usize) {
     let asked = Box::pin(world.asked_during(async {
         let operator = world.operator(&["--vault-rate=0"]).await;
-        until("all are in step", async || {
+        until("all are in sync", async || {
             let synced = operator.metric("konverge_push_bindings", "reason=\"Synced\"");
             if synced.to_string() == used.to_string() { Ok(()) } else { Err(format!("{synced} of {used}")) }
         })

@@ -1,7 +1,7 @@
 //! The state of an object, from its record. Pure.
 
 use konverge_apply::Statement;
-use konverge_kubectl::{Grade, Place, Standing};
+use konverge_kubectl::{Grade, ObjectHealth, Place};
 use kube::{ResourceExt, core::DynamicObject};
 
 use super::spec_of;
@@ -27,7 +27,7 @@ pub fn record_of(object: &DynamicObject) -> Option<Record> {
 }
 
 /// Returns the state of an object. `None` if it has no request and nothing is left to be cleared.
-pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standing> {
+pub(super) fn health(key: &ObjectRef, object: &DynamicObject) -> Option<ObjectHealth> {
     let metadata = &object.metadata;
     let record = record_of(object);
     let spec = spec_of(key, object);
@@ -37,21 +37,22 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
     let paths = record.iter().flat_map(|record| &record.paths).map(|(path, written)| place(path, written)).collect();
     let since = record.as_ref().map(|record| record.since);
     let message = record.as_ref().and_then(|record| record.message.clone());
-    let standing = |state: &str, grade, message| Standing { since, paths, ..Standing::new(state, grade, message) };
+    let health =
+        |state: &str, grade, message| ObjectHealth { since, paths, ..ObjectHealth::new(state, grade, message) };
     if let Some(deleted) = &metadata.deletion_timestamp {
         let waits = "it is being deleted and waits until its paths in Vault are cleared".to_owned();
         let message = Some(message.unwrap_or(waits));
-        return Some(Standing { since: Some(deleted.0), ..standing("Deleting", Grade::Waiting, message) });
+        return Some(ObjectHealth { since: Some(deleted.0), ..health("Deleting", Grade::Waiting, message) });
     }
     let Some(spec) = spec else {
         let why = format!("{PATH} was removed; the written paths are to be cleared");
-        return Some(standing("Clearing", Grade::Waiting, Some(why)));
+        return Some(health("Clearing", Grade::Waiting, Some(why)));
     };
     let spec = match spec {
         Ok(spec) => spec,
         Err(invalid) => {
             let Statement { reason, text, .. } = messages::invalid(&invalid);
-            return Some(standing(reason, Grade::Wrong, Some(text)));
+            return Some(health(reason, Grade::Wrong, Some(text)));
         }
     };
     let waits = |why: &str| (PENDING, Grade::Waiting, Some(why.to_owned()));
@@ -67,12 +68,12 @@ pub(super) fn standing(key: &ObjectRef, object: &DynamicObject) -> Option<Standi
             (SYNCED, false) if record.answered != spec.sync_now && spec.sync_now.is_some() => {
                 waits(&format!("{SYNC_NOW} is set, and the operator has not handled it yet"))
             }
-            (SYNCED, false) => (SYNCED, Grade::InStep, message),
+            (SYNCED, false) => (SYNCED, Grade::InSync, message),
             (PENDING, false) => waits("the operator is working on it"),
             (state, false) => (state, Grade::Wrong, message),
         },
     };
-    Some(standing(state, grade, message))
+    Some(health(state, grade, message))
 }
 
 fn place(path: &str, written: &Written) -> Place {
@@ -103,9 +104,9 @@ mod tests {
         object
     }
 
-    fn standing(object: &DynamicObject) -> Option<Standing> {
+    fn health(object: &DynamicObject) -> Option<ObjectHealth> {
         let kind = object.types.as_ref().and_then(|types| Kind::named(&types.kind));
-        super::standing(&ObjectRef { kind: kind?, namespace: "shop".to_owned(), name: "a".to_owned() }, object)
+        super::health(&ObjectRef { kind: kind?, namespace: "shop".to_owned(), name: "a".to_owned() }, object)
     }
 
     fn recorded(state: &str, uid: &str, answered: Option<&str>) -> String {
@@ -138,9 +139,9 @@ mod tests {
             (&[asks], Some(("Pending", Grade::Waiting))),
             (&[asks, (STATUS, "{}")], Some(("Pending", Grade::Waiting))),
             (&[asks, (STATUS, &copied)], Some(("Pending", Grade::Waiting))),
-            (&[asks, (STATUS, &synced)], Some((SYNCED, Grade::InStep))),
-            (&[asks, (STATUS, &answered)], Some((SYNCED, Grade::InStep))),
-            (&[asks, (STATUS, &answered), (SYNC_NOW, "x")], Some((SYNCED, Grade::InStep))),
+            (&[asks, (STATUS, &synced)], Some((SYNCED, Grade::InSync))),
+            (&[asks, (STATUS, &answered)], Some((SYNCED, Grade::InSync))),
+            (&[asks, (STATUS, &answered), (SYNC_NOW, "x")], Some((SYNCED, Grade::InSync))),
             (&[asks, (STATUS, &answered), (SYNC_NOW, "y")], Some(("Pending", Grade::Waiting))),
             (&[asks, (STATUS, &synced), (PAUSE, "true")], Some(("Pending", Grade::Waiting))),
             (&[asks, (STATUS, &paused), (PAUSE, "true")], Some(("Paused", Grade::Paused))),
@@ -153,11 +154,11 @@ mod tests {
             ),
             (&[(STATUS, &synced)], Some(("Clearing", Grade::Waiting))),
         ] {
-            let found = standing(&object(annotations));
-            let found = found.as_ref().map(|standing| (&*standing.state, standing.grade));
+            let found = health(&object(annotations));
+            let found = found.as_ref().map(|health| (&*health.state, health.grade));
             assert_eq!(found, expected, "{annotations:?}");
         }
-        let whole = standing(&object(&[asks, (STATUS, &sealed)])).unwrap();
+        let whole = health(&object(&[asks, (STATUS, &sealed)])).unwrap();
         assert_eq!((whole.message.as_deref(), whole.since), (Some("why"), Some(Timestamp::UNIX_EPOCH)));
         assert_eq!(
             whole.paths,
@@ -169,10 +170,10 @@ mod tests {
     fn what_is_going_waits_for_vault() {
         let mut object = object(&[]);
         object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
-        assert_eq!(standing(&object).map(|standing| standing.state), Some("Clearing".to_owned()));
+        assert_eq!(health(&object).map(|health| health.state), Some("Clearing".to_owned()));
         object.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-        let standing = standing(&object).unwrap();
-        assert_eq!((&*standing.state, standing.since), ("Deleting", Some(Timestamp::UNIX_EPOCH)));
+        let health = health(&object).unwrap();
+        assert_eq!((&*health.state, health.since), ("Deleting", Some(Timestamp::UNIX_EPOCH)));
     }
 
     #[test]
@@ -186,21 +187,21 @@ mod tests {
             "status": VaultPushStatus::from(&record),
         });
         for (generation, annotations, expected) in [
-            (2, &[][..], (SYNCED, Grade::InStep)),
+            (2, &[][..], (SYNCED, Grade::InSync)),
             (3, &[], ("Pending", Grade::Waiting)),
-            (2, &[(SYNC_NOW, "x")], (SYNCED, Grade::InStep)),
+            (2, &[(SYNC_NOW, "x")], (SYNCED, Grade::InSync)),
             (2, &[(SYNC_NOW, "y")], ("Pending", Grade::Waiting)),
             (2, &[(PAUSE, "true")], ("Pending", Grade::Waiting)),
         ] {
             object.metadata.generation = Some(generation);
             let annotations = annotations.iter().map(|&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned()));
             object.metadata.annotations = Some(annotations.collect());
-            let found = standing(&object).unwrap();
+            let found = health(&object).unwrap();
             assert_eq!((&*found.state, found.grade), expected, "{generation} {:?}", object.metadata.annotations);
         }
         object.metadata.generation = Some(2);
         object.data["spec"] = json!({});
-        let invalid = standing(&object).unwrap();
+        let invalid = health(&object).unwrap();
         assert_eq!((&*invalid.state, invalid.grade), (reasons::INVALID_SPEC, Grade::Wrong));
     }
 }

@@ -1,34 +1,205 @@
-//! Writing the paths of one object: compare, plan, write, mark. In some of them, others have keys, too.
+//! The paths of one object in Vault: which of them it may have, and what they hold. Claim, compare, plan, write, mark, clear.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use konverge_apply::Statement;
-use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Content, Found, KvVersion, Location, VaultError};
+use konverge_core::{
+    digest::{ContentDigest, DigestKey},
+    error::in_one_line,
+};
+use konverge_runtime::{Priority, Queue};
+use konverge_vault::{Content, Found, KvVersion, Location, Owner, Ownership, Secret, VaultError};
 use tokio::time::Instant;
 
-use super::{
-    Parts, SyncRun,
-    path_claims::{PathClaims, Prepared},
-    secret_reader::Targets,
-    speculative_read::SpeculativeRead,
-};
+use super::secret_reader::Targets;
 use crate::{
-    bindings::{Share, key_of},
+    bindings::{Binding, Bindings, Push, Share, key_of},
+    config::PushOptions,
     content::{Lack, Made, Target, digest},
     error::{Doing, PushError},
-    merge::{Merge, merge},
+    merge::{Merge, Refusal, merge, own},
     messages,
+    metrics::Metrics,
     object::ObjectRef,
     plan::{Claim, Known, MARKED_WITHIN, Step, UNDISTURBED, plan, plan_once},
     record::{Record, Written},
-    refusal::Refusal,
     spec::{ExistingPolicy, UpdatePolicy},
-    store::ATTEMPTS,
+    store::{ATTEMPTS, Cleared, Store},
+    watch::WAITED,
 };
+
+/// The locations of an object's paths, by target: the part of the path beneath the path of the object.
+pub(crate) type Locations = BTreeMap<String, Location>;
+
+/// The result of all checks that need no Secret.
+pub(super) struct Prepared {
+    /// The locations that the object may write.
+    pub(super) locations: Locations,
+    /// All locations that the object names, also refused ones.
+    pub(super) named: BTreeSet<String>,
+    /// Whether the object may write all that it names, and gets it. `false` if a path is forbidden or belongs to another object; its content
+    /// stays.
+    pub(super) is_complete: bool,
+}
+
+/// The paths that were cleared, and those whose content may be ours and stays.
+#[derive(Default)]
+pub(super) struct ClearedPaths {
+    deleted: Vec<String>,
+    unknown: Vec<String>,
+}
+
+impl ClearedPaths {
+    pub(super) fn note(&mut self, path: String, cleared: Cleared) {
+        match cleared {
+            Cleared::Deleted => self.deleted.push(path),
+            Cleared::Unknown => self.unknown.push(path),
+            Cleared::Nothing => {}
+        }
+    }
+
+    /// The statements about them. `deleted` makes that about the cleared ones.
+    pub(super) fn statements(self, deleted: impl FnOnce(&[String]) -> Statement) -> impl Iterator<Item = Statement> {
+        let deleted = (!self.deleted.is_empty()).then(|| deleted(&self.deleted));
+        let unknown = (!self.unknown.is_empty()).then(|| messages::unknown(&self.unknown));
+        deleted.into_iter().chain(unknown)
+    }
+}
+
+/// Works on paths in Vault.
+pub(crate) struct Paths {
+    /// Reads and writes in Vault.
+    pub(crate) store: Store,
+    /// Knows which objects claim a path.
+    pub(crate) bindings: Arc<Bindings>,
+    /// Wakes the objects that waited for a path.
+    pub(crate) queue: Queue<ObjectRef>,
+    /// Counts.
+    pub(crate) metrics: Metrics,
+    /// The key of this process for digests of content.
+    pub(crate) digest_key: DigestKey,
+    /// The decisions of the platform.
+    pub(crate) policy: Arc<PushOptions>,
+}
+
+/// One run that compares and writes all paths of an object.
+pub(super) struct SyncRun<'a> {
+    pub(super) key: &'a ObjectRef,
+    pub(super) push: &'a Push,
+    pub(super) prepared: &'a Prepared,
+    /// The owner in the marks of this run.
+    pub(super) owner: Owner,
+    /// Whether the run reads Vault also where nothing changed in the cluster.
+    pub(super) verify: bool,
+}
+
+impl Paths {
+    /// The owner that the operator notes in the marks of an object's paths.
+    pub(super) async fn owner(&self, key: &ObjectRef, uid: &str) -> Result<Owner, PushError> {
+        self.store.owner(key, uid).await.map_err(PushError::unidentified)
+    }
+
+    /// Resolves the paths of a push to locations, and claims those that the object may have. Returns `None` if a path is invalid, which
+    /// `statements` then tells.
+    pub(super) async fn prepare(
+        &self,
+        key: &ObjectRef,
+        push: &Push,
+        statements: &mut Vec<Statement>,
+    ) -> Result<Option<Prepared>, PushError> {
+        let prefix = self.policy.prefix();
+        let claimed = push.spec.engine.claimed(&prefix);
+        let mut prepared = Prepared { locations: Locations::new(), named: BTreeSet::new(), is_complete: true };
+        for target in push.wanted.targets() {
+            let location = match push.path(&prefix, target) {
+                Ok(path) => self.store.locate(&path, claimed.as_ref()).await,
+                Err(error) => Err(VaultError::Path(error)),
+            };
+            let location = match location {
+                Ok(location) => location,
+                Err(VaultError::Path(error)) => {
+                    statements.push(messages::invalid_path(&error));
+                    // All paths have the same beginning.
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let is_first = prepared.named.is_empty();
+            if is_first && push.spec.engine.contradicts(&prefix, location.mount()) {
+                statements.push(messages::other_engine(key.kind, location.mount()));
+            }
+            prepared.named.insert(location.to_string());
+            match self.refusal(key, push, &location) {
+                Some(refusal) => {
+                    statements.push(refusal);
+                    prepared.is_complete = false;
+                }
+                None => drop(prepared.locations.insert(target.to_owned(), location)),
+            }
+        }
+        self.wake(self.bindings.release_unwanted(key, |location| prepared.named.contains(location)));
+        self.metrics.discovered(key, push.wanted.targets().len());
+        Ok(Some(prepared))
+    }
+
+    /// Claims a location for the object. Returns why the object does not get it.
+    fn refusal(&self, key: &ObjectRef, push: &Push, location: &Location) -> Option<Statement> {
+        let text = location.to_string();
+        if !self.policy.allows(key, location) {
+            return Some(messages::not_allowed(&key.namespace, &text));
+        }
+        let share = if push.spec.update == UpdatePolicy::Merge { Share::Keys } else { Share::Whole };
+        let holder = self.bindings.claim(key, &text, share).err()?;
+        self.metrics.ours.conflicts.inc();
+        Some(messages::claimed(&text, &holder))
+    }
+
+    /// Returns how much the record of a location proves. It counts where the object may write and no other has the location. Elsewhere only
+    /// the mark in Vault counts, because a user who may annotate an object may also have written the record.
+    pub(super) fn claim(&self, key: &ObjectRef, location: &Location, written: &Written) -> Claim {
+        let counts = (written.written || written.begun.is_some())
+            && self.policy.allows(key, location)
+            && self.bindings.claim(key, &location.to_string(), Share::of(written)).is_ok();
+        if counts { Claim::recorded(written) } else { Claim::Intended }
+    }
+
+    /// Gives up a location, with the object's keys there, and wakes the objects that waited for it.
+    pub(super) fn release(&self, key: &ObjectRef, location: &str, written: &Written) {
+        for name in written.keys.iter().flatten().chain(&written.pending) {
+            self.release_key(key, location, name);
+        }
+        self.wake(self.bindings.release(key, location));
+    }
+
+    /// Gives up one key of a location, and wakes the objects that waited for it.
+    pub(super) fn release_key(&self, key: &ObjectRef, location: &str, name: &str) {
+        self.wake(self.bindings.release(key, &key_of(location, name)));
+    }
+
+    /// Wakes the objects that share a location if all of it was deleted: the object had the last keys, and the others may have added keys at
+    /// that moment.
+    pub(super) fn warn_sharers(&self, key: &ObjectRef, location: &str, written: &Written, cleared: Cleared) {
+        if written.keys.is_some() && cleared == Cleared::Deleted {
+            self.wake(self.bindings.doubt_sharers(key, location));
+        }
+    }
+
+    /// Whether the content is unchanged and nobody else owns it.
+    pub(super) fn is_unchanged(&self, secret: &Secret, owner: &Owner, written: &Written, known: ContentDigest) -> bool {
+        let metadata = secret.version.as_ref().map(|version| &version.custom_metadata);
+        let is_ours = metadata.is_none_or(|metadata| !matches!(owner.ownership(metadata), Ownership::Foreign(_)));
+        is_ours && digest(&self.digest_key, own(&secret.content, written)) == Some(known)
+    }
+
+    /// Wakes the objects that waited for a location.
+    pub(super) fn wake(&self, waiting: impl IntoIterator<Item = ObjectRef>) {
+        self.queue.add_all(waiting, Priority::Normal, WAITED);
+    }
+}
 
 /// The results of a run for all paths of an object.
 pub(super) struct SyncOutcome {
@@ -48,6 +219,12 @@ pub(super) struct SyncOutcome {
     pub(super) soon: Option<Duration>,
 }
 
+/// The content of a location, read before the desired content was known.
+pub(super) struct SpeculativeRead {
+    pub(super) location: Location,
+    pub(super) found: Result<Found, VaultError>,
+}
+
 /// A path and its desired content.
 struct DesiredPath<'a> {
     location: &'a Location,
@@ -59,16 +236,19 @@ struct DesiredPath<'a> {
 
 /// Writes the paths of one run.
 pub(super) struct PathWriter<'a> {
-    pub(super) parts: &'a Parts,
-    pub(super) claims: &'a PathClaims,
+    pub(super) paths: &'a Paths,
     pub(super) run: &'a SyncRun<'a>,
+    /// The record before the run.
+    pub(super) before: Option<&'a Record>,
+    /// The binding as the run found it, or as the last write of the record left it; between batches with the record of the run.
+    pub(super) binding: &'a Binding,
     pub(super) outcome: &'a mut SyncOutcome,
 }
 
 impl PathWriter<'_> {
-    /// Writes each of these paths that is not in sync.
+    /// Writes each of these paths that is not in sync. One of them may have been read already.
     pub(super) async fn write_all(
-        mut self,
+        &mut self,
         targets: Targets,
         read: &mut Option<SpeculativeRead>,
     ) -> Result<(), PushError> {
@@ -78,7 +258,7 @@ impl PathWriter<'_> {
             match desired {
                 Target::Keep(lack) => self.lack(location, &lack),
                 Target::Content(made) => {
-                    let read = SpeculativeRead::take(read, location);
+                    let read = read.take_if(|read| read.location == *location).map(|read| read.found);
                     let written = self.write_one(location, made, read).await;
                     self.outcome.unless_refused(key, location, Doing::Write, written)?;
                 }
@@ -90,8 +270,8 @@ impl PathWriter<'_> {
     fn lack(&mut self, location: &Location, lack: &Lack) {
         let ObjectRef { kind, namespace, .. } = self.run.key;
         match lack {
-            Lack::Secret { name, optional: false } => self.parts.metrics.secret_not_found(namespace, name),
-            Lack::Key { secret, key, .. } => self.parts.metrics.key_missing(namespace, secret, key),
+            Lack::Secret { name, optional: false } => self.paths.metrics.secret_not_found(namespace, name),
+            Lack::Key { secret, key, .. } => self.paths.metrics.key_missing(namespace, secret, key),
             Lack::Secret { optional: true, .. }
             | Lack::Empty
             | Lack::Binary { .. }
@@ -109,8 +289,8 @@ impl PathWriter<'_> {
     ) -> Result<(), VaultError> {
         let run = self.run;
         let text = location.to_string();
-        let digest = digest(&self.parts.digest_key, content.iter());
-        let held = run.binding.held.get(&text).copied();
+        let digest = digest(&self.paths.digest_key, content.iter());
+        let held = self.binding.held.get(&text).copied();
         let is_same = held.is_some() && held == digest;
         if !encoded.is_empty() {
             self.outcome.statements.push(messages::encoded(&text, &encoded));
@@ -122,7 +302,7 @@ impl PathWriter<'_> {
             self.outcome.note_held(&path);
             return Ok(());
         }
-        let recorded = run.before.as_ref().and_then(|before| before.paths.get(&path.text));
+        let recorded = self.before.and_then(|before| before.paths.get(&path.text));
         match run.push.spec.update {
             UpdatePolicy::Merge => return self.merge(&path).await,
             // A path that the object never had is probably free. Vault tells if it is not.
@@ -131,7 +311,7 @@ impl PathWriter<'_> {
         }
         let found = match read {
             Some(found) => found?,
-            None => self.parts.store.look(location).await?,
+            None => self.paths.store.look(location).await?,
         };
         match self.plan(&path, &found, recorded) {
             Ok(step) => self.carry_out(&path, &found, step).await,
@@ -149,7 +329,7 @@ impl PathWriter<'_> {
             return Ok(false);
         }
         let started = Instant::now();
-        let created = self.parts.store.create(path.location, &path.content).await;
+        let created = self.paths.store.create(path.location, &path.content).await;
         self.outcome.not_begun_unless_unknown(&path.text, &created);
         let Some(version) = created? else { return Ok(false) };
         self.log_write(path, Some(version), "written");
@@ -168,7 +348,7 @@ impl PathWriter<'_> {
 
     /// How existing content without an owner is treated.
     fn existing(&self) -> ExistingPolicy {
-        self.run.push.spec.existing.unwrap_or(self.parts.policy.existing)
+        self.run.push.spec.existing.unwrap_or(self.paths.policy.existing)
     }
 
     /// Writes our keys, and removes those of ours that are no longer desired: all of them or none.
@@ -192,11 +372,11 @@ impl PathWriter<'_> {
         }
         let keys: BTreeSet<_> = path.content.keys().map(str::to_owned).collect();
         for dropped in recorded.keys.iter().flatten().chain(&recorded.pending).filter(|name| !keys.contains(*name)) {
-            self.claims.release_key(self.run.key, &path.text, dropped);
+            self.paths.release_key(self.run.key, &path.text, dropped);
         }
         let written = Written { written: true, version, keys: Some(keys), ..Written::intended(path.location) };
         self.outcome.record.paths.insert(path.text.clone(), written);
-        let marked = self.parts.store.annotate(path.location, &merge.marks).await;
+        let marked = self.paths.store.annotate(path.location, &merge.marks).await;
         self.outcome.note_mark(path, marked)?;
         self.outcome.note_held(path);
         Ok(())
@@ -207,9 +387,9 @@ impl PathWriter<'_> {
         if path.location.mount().version() == KvVersion::One {
             return Some(messages::needs_version_two(&path.text));
         }
-        let claim = |name: &str| self.parts.bindings.claim(self.run.key, &key_of(&path.text, name), Share::Whole);
+        let claim = |name: &str| self.paths.bindings.claim(self.run.key, &key_of(&path.text, name), Share::Whole);
         let (name, holder) = path.content.keys().find_map(|name| claim(name).err().map(|holder| (name, holder)))?;
-        self.parts.metrics.ours.conflicts.inc();
+        self.paths.metrics.ours.conflicts.inc();
         Some(messages::claimed_key(&path.text, name, &holder.to_string()))
     }
 
@@ -222,7 +402,7 @@ impl PathWriter<'_> {
     ) -> Result<Option<(Merge, Option<u64>)>, VaultError> {
         let mut attempt = 1;
         loop {
-            let found = self.parts.store.look(path.location).await?;
+            let found = self.paths.store.look(path.location).await?;
             let found_version = found_version(&found);
             let merge = match merge(&path.content, found, &self.run.owner, recorded, self.existing()) {
                 Ok(merge) => merge,
@@ -236,7 +416,7 @@ impl PathWriter<'_> {
                 self.outcome.complete = false;
                 return Ok(None);
             }
-            match self.parts.store.write(path.location, content, merge.expected).await {
+            match self.paths.store.write(path.location, content, merge.expected).await {
                 Err(VaultError::Conflict { .. }) if attempt < ATTEMPTS => attempt += 1,
                 written => {
                     let version = written?;
@@ -273,7 +453,7 @@ impl PathWriter<'_> {
             }
             Step::Write { expected, mark, adopted, drifted } => {
                 let started = Instant::now();
-                let written = self.parts.store.write(path.location, &path.content, expected).await;
+                let written = self.paths.store.write(path.location, &path.content, expected).await;
                 self.outcome.not_begun_unless_unknown(&path.text, &written);
                 version = written?;
                 self.log_write(path, version, "written");
@@ -304,7 +484,7 @@ impl PathWriter<'_> {
         let written = Written { written: true, version, ..Written::intended(path.location) };
         self.outcome.record.paths.insert(path.text.clone(), written);
         if let Some((found, started)) = unmarked {
-            let marked = self.parts.store.mark(path.location, &self.run.owner, found).await;
+            let marked = self.paths.store.mark(path.location, &self.run.owner, found).await;
             let is_undisputed = started.is_some_and(|started| started.elapsed() < MARKED_WITHIN);
             if self.outcome.note_mark(path, marked)? && !is_undisputed {
                 self.outcome.look_soon(UNDISTURBED);
@@ -317,7 +497,7 @@ impl PathWriter<'_> {
     /// Whether the run may still write. The object may request something else by now, without the permission for this write, or another
     /// replica may have written since.
     fn may_write(&self) -> bool {
-        self.parts.store.leads() && self.parts.bindings.is_current(self.run.key, &self.run.binding)
+        self.paths.store.is_leader() && self.paths.bindings.is_current(self.run.key, self.binding)
     }
 
     fn log_write(&mut self, path: &DesiredPath<'_>, version: Option<u64>, how: &str) {
@@ -326,18 +506,18 @@ impl PathWriter<'_> {
     }
 
     fn refuse(&mut self, path: &DesiredPath<'_>, refusal: &Refusal) {
-        self.parts.metrics.ours.conflicts.inc();
+        self.paths.metrics.ours.conflicts.inc();
         self.outcome.statements.push(messages::refused(self.run.key.kind, &path.text, refusal));
         self.outcome.complete = false;
     }
 
     fn adopted(&mut self, statement: Statement) {
-        self.parts.metrics.ours.adoptions.inc();
+        self.paths.metrics.ours.adoptions.inc();
         self.outcome.statements.push(statement);
     }
 
     fn drifted(&mut self, path: &DesiredPath<'_>) {
-        self.parts.metrics.ours.drift.inc();
+        self.paths.metrics.ours.drift.inc();
         self.outcome.statements.push(messages::drifted(&path.text));
     }
 }

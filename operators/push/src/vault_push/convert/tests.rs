@@ -8,23 +8,23 @@ use crate::{
     spec::{DeletionPolicy, ExistingPolicy, UpdatePolicy},
 };
 
-fn shown_of(spec: &Value) -> Shown {
+fn watched(spec: &Value) -> WatchedObject {
     let key = ObjectRef { kind: Kind::VaultPush, namespace: "shop".to_owned(), name: "all".to_owned() };
     let metadata = json!({ "name": "all", "namespace": "shop", "uid": "1", "resourceVersion": "7", "generation": 3 });
     let object =
         json!({ "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": metadata, "spec": spec });
-    shown(&key, serde_json::from_value(object).unwrap()).unwrap()
+    watched_object(&key, serde_json::from_value(object).unwrap()).unwrap()
 }
 
 fn push_of(spec: &Value) -> Arc<Push> {
-    match shown_of(spec).spec {
+    match watched(spec).spec {
         ParsedSpec::Push(push) => push,
         other => panic!("{other:?}"),
     }
 }
 
 fn cause(spec: &Value) -> (&'static str, String) {
-    match shown_of(spec).spec {
+    match watched(spec).spec {
         ParsedSpec::Invalid(invalid, _) => (invalid.reason(), invalid.to_string()),
         other => panic!("{other:?}"),
     }
@@ -105,7 +105,7 @@ fn a_status_that_came_along_with_a_copy_is_no_record() {
         let metadata = json!({ "name": "all", "namespace": "shop", "uid": "1", "generation": 3 });
         let status = json!({ "uid": uid, "observedGeneration": 3, "paths": [{ "location": "secret/data/x", "mount": "secret", "kv": 2 }] });
         let object = json!({ "metadata": metadata, "spec": spec, "status": status });
-        shown(&key, serde_json::from_value(object).unwrap()).unwrap().record
+        watched_object(&key, serde_json::from_value(object).unwrap()).unwrap().record
     };
     assert!(record("1").is_some_and(|text| Record::read(&text, "1").is_some_and(|record| record.paths.len() == 1)));
     assert_eq!(record("2"), None);

@@ -8,6 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use konverge_push::object::Kind;
+use konverge_testkit::settles_at;
 use konverge_vault::Deletion;
 use kube::{
     Api, ResourceExt,
@@ -132,16 +133,12 @@ async fn x5_objects_of_the_original_are_taken_over_as_they_are_and_can_be_given_
     // While it leads, ours stands by.
     original.leads().await;
     let ours = world.operator(&["-leader-elect"]).await;
-    until("it is ready", async || {
-        let (code, text) = ours.get("/readyz").await;
-        if code == 200 { Ok(()) } else { Err(text) }
-    })
-    .await;
+    let depth = async || ours.metric("workqueue_depth", "name=\"push\"");
     let written = world
         .writes_during(async {
             for _ in 0..3 {
                 original.renews().await;
-                tokio::time::sleep(QUIET).await;
+                settles_at("ours knows all objects and works on none", 7.0, QUIET, depth).await;
             }
         })
         .await;
@@ -202,10 +199,11 @@ async fn x5_objects_of_the_original_are_taken_over_as_they_are_and_can_be_given_
     assert_eq!(world.read(&path("plain")).await, None);
 
     // And to ours again: its own is its own still.
-    let _ours = world.operator(&[]).await;
+    let ours = world.operator(&[]).await;
     world.annotate(Kind::Deployment, "auto", json!({ "vault-sync.io/sync-now": "now" })).await;
     world.rotate("b", &[("k", "4")]).await;
     world.holds(&path("custom"), &[("a_k", "1"), ("k", "4")]).await;
+    ours.settled().await;
     world.says(Kind::Deployment, "auto", "Synced").await;
     assert_eq!(world.versions(&path("auto/a")).await, 2, "that of the original and no other");
 }
