@@ -12,9 +12,9 @@ use konverge_workload::WorkloadKind;
 
 pub use self::vault::{VaultFlags, VaultLogin};
 use crate::{
+    annotations::{Others, Reloader, Renamed},
     breaker,
     budget::Limits,
-    declarations::{Others, Reloader, Renamed},
     time::span,
 };
 
@@ -221,7 +221,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::declarations::{Annotations, SourceSpec, WorkloadSpec};
+    use crate::annotations::{Annotations, SourceSpec, WorkloadSpec};
 
     fn parse(arguments: &[&str]) -> Result<Config, String> {
         Config::try_parse_from(["x"].iter().chain(arguments)).map_err(|error| error.to_string())

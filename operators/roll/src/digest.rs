@@ -14,9 +14,8 @@ use zeroize::Zeroizing;
 
 use crate::{
     object::SourceName,
-    record::{Content, Entry},
+    record::{Content, Entry, is_for_comparison},
     vault::Version,
-    wait::is_for_comparison,
 };
 
 /// The number of bytes of a digest that are kept: two contents have the same one with a chance of 2⁻¹²⁸.
@@ -87,11 +86,11 @@ impl Digester {
         format!("{}.{}", self.tag(uid), hex::encode(digest))
     }
 
-    /// The stamp for pods that are to be made anew with this content. It is never the one that stands there: who has set the template back may have
-    /// put there the stamp of content that has come back since, and the pods have read another.
-    pub fn next_stamp(&self, uid: &str, content: &BTreeMap<String, Entry>, standing: Option<&str>) -> String {
+    /// Returns the stamp for pods that are to be recreated with this content. It is never the current one: a client that set the template back may have
+    /// put there the stamp of content that has come back since, and the pods have read other content.
+    pub fn next_stamp(&self, uid: &str, content: &BTreeMap<String, Entry>, current: Option<&str>) -> String {
         let stamp = self.stamp(uid, content);
-        if standing == Some(&stamp) { format!("{stamp}.{AGAIN}") } else { stamp }
+        if current == Some(&stamp) { format!("{stamp}.{AGAIN}") } else { stamp }
     }
 
     /// Whether a stamp is of this object, and made with this key.
@@ -145,7 +144,7 @@ mod tests {
     fn no_stamp_follows_itself() {
         let digester = Digester::new([7; DIGEST_KEY_LENGTH]);
         let content = |value| BTreeMap::from([("Secret/db".to_owned(), entry("1", "db", &Keys::All, &[("a", value)]))]);
-        let next = |value, standing| digester.next_stamp("1", &content(value), standing);
+        let next = |value, current| digester.next_stamp("1", &content(value), current);
         let (x, y) = (next("x", None), next("y", None));
         assert_eq!(next("y", Some(&x)), y);
         let again = next("x", Some(&x));

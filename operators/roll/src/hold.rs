@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use konverge_workload::Rollout;
 
-use crate::{config::Pace, declarations::WorkloadSpec, plan::View, time::Time};
+use crate::{annotations::WorkloadSpec, config::Pace, plan::View, time::Time};
 
 /// One whose content goes on changing waits no longer for an end of that than so many times what it waits after one change.
 const DEBOUNCES: i32 = 5;
@@ -11,7 +11,7 @@ const DEBOUNCES: i32 = 5;
 /// A workload whose content changed.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
-    /// How its pods stand.
+    /// The state of its pods.
     pub rollout: Rollout,
     /// Whether its annotation says to wait.
     pub paused: bool,
@@ -30,8 +30,8 @@ pub struct Candidate {
 /// Why it is not rolled now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockedBy {
-    /// Its own annotation says so; until that goes.
-    Asked,
+    /// Its own annotation pauses it; until that is removed.
+    Annotation,
     /// Its rollout is paused; until somebody resumes it.
     Paused,
     /// More changes may come.
@@ -44,7 +44,7 @@ impl BlockedBy {
     /// When to look again, if nothing else says so.
     pub fn until(self) -> Option<Time> {
         match self {
-            Self::Asked | Self::Paused => None,
+            Self::Annotation | Self::Paused => None,
             Self::Debounce(until) | Self::Interval(until) => Some(until),
         }
     }
@@ -69,7 +69,7 @@ impl Candidate {
     pub fn blocked_by(&self, now: Time) -> Option<BlockedBy> {
         let after = |time: Option<Time>, span: SignedDuration| Some(time?.later(span)).filter(|until| *until > now);
         if self.paused {
-            return Some(BlockedBy::Asked);
+            return Some(BlockedBy::Annotation);
         }
         if self.rollout.paused {
             return Some(BlockedBy::Paused);
@@ -113,7 +113,7 @@ mod tests {
         let free = candidate();
         for (what, candidate, expected) in [
             ("free", free, None),
-            ("asked to wait", Candidate { paused: true, ..free }, Some(BlockedBy::Asked)),
+            ("asked to wait", Candidate { paused: true, ..free }, Some(BlockedBy::Annotation)),
             (
                 "paused",
                 Candidate { rollout: rollout(Progress::Ready, true), rolled: Some(at(990)), ..free },

@@ -6,38 +6,87 @@
 //! One lock guards all tables. Nothing is decided under it: a question takes a [`Snapshot`](crate::state::Snapshot), and a pure function of [`plan`](crate::plan) answers it outside.
 
 mod classes;
-mod queries;
 mod sources;
 mod tables;
 mod triggers;
-mod wave_queues;
-mod work;
 mod workloads;
 
 use std::{
     collections::{BTreeSet, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use konverge_apply::Statement;
-use konverge_workload::{SecretProviderClass, Workload, WorkloadKind};
+use konverge_runtime::version::is_older;
+use konverge_workload::{Progress, SecretProviderClass, Workload, WorkloadKind};
 
+pub use self::classes::ClassRef;
+use self::tables::Tables;
 use crate::{
+    annotations::{Invalid, Others, SourceSpec},
     breaker,
-    declarations::{Others, SourceSpec},
-    digest::KeyDigests,
+    digest::{Digester, KeyDigests},
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
+    plan::{self, View},
+    record::{Record, UnacknowledgedRollout},
     state::{Read, SourceChange, WorkloadState},
     time::Time,
     trigger::{TriggerKind, TriggerRef, WatchedTrigger},
-    unacknowledged::UnacknowledgedRollout,
+    trigger_status::{self, TargetStatus},
     vault::SecretState,
+    waves::{Looked, QueueRef, WaveGate},
 };
-pub use classes::ClassRef;
-use tables::Tables;
-pub use work::{Shows, Work};
+
+/// The keys that need a run after the index has changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Workloads to reconcile.
+    pub workloads: BTreeSet<WorkloadRef>,
+    /// Secrets and `ConfigMaps` to read, and secrets in Vault to follow or to follow no more.
+    pub sources: BTreeSet<SourceRef>,
+    /// Secrets and `ConfigMaps`, in the cluster or in Vault, that no workload uses any more.
+    pub unused: BTreeSet<SourceRef>,
+    /// Triggers whose status may change.
+    pub triggers: BTreeSet<TriggerRef>,
+    /// An annotation of a source that is invalid, with the uid of the source. Reported once for each text.
+    pub invalid: Option<(SourceRef, String, Invalid)>,
+}
+
+impl Work {
+    /// Adds more work.
+    fn add(&mut self, more: Self) {
+        self.workloads.extend(more.workloads);
+        self.sources.extend(more.sources);
+        self.unused.extend(more.unused);
+        self.triggers.extend(more.triggers);
+        self.invalid = self.invalid.take().or(more.invalid);
+    }
+}
+
+/// Where an object comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shows<'a> {
+    /// A watch event. An older version than the known one is late.
+    Event,
+    /// A list. An older version than the known one counts: the API server's storage was restored from a backup.
+    List,
+    /// The answer to a read after this version turned out to be outdated. An older version counts unless the index has changed since.
+    Answer(&'a str),
+}
+
+impl Shows<'_> {
+    /// Returns whether `version` is late compared with the `known` one.
+    fn is_outdated(self, version: &str, known: &str) -> bool {
+        match self {
+            Self::Event => is_older(version, known),
+            Self::List => false,
+            Self::Answer(outdated) => known != outdated && is_older(version, known),
+        }
+    }
+}
 
 /// The index.
 pub struct Index {
@@ -52,13 +101,8 @@ impl Index {
         Self { others, breaker, tables: Mutex::default() }
     }
 
-    /// A watch event shows a workload. Returns its key, and the work that follows.
-    pub fn show(&self, kind: WorkloadKind, workload: Workload, now: Time) -> (Option<WorkloadRef>, Work) {
-        self.show_by(Shows::Event, kind, workload, now)
-    }
-
-    /// A watch event, a list or an answer shows a workload.
-    pub fn show_by(
+    /// A watch event, a list or an answer shows a workload. Returns its key, and the work that follows.
+    pub fn show(
         &self,
         shows: Shows<'_>,
         kind: WorkloadKind,
@@ -92,7 +136,7 @@ impl Index {
     }
 
     /// Changes the state of a workload, unless it is another one than that with this uid by now.
-    fn note(&self, key: &WorkloadRef, uid: &str, note: impl FnOnce(&mut WorkloadState)) {
+    pub fn note(&self, key: &WorkloadRef, uid: &str, note: impl FnOnce(&mut WorkloadState)) {
         let mut tables = self.lock();
         if let Some(state) = tables.workloads.with_uid(key, uid) {
             note(state);
@@ -101,30 +145,15 @@ impl Index {
     }
 
     /// Notes the messages of a run. Returns the messages that were not reported before.
-    pub fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>, now: Time) -> Vec<Statement> {
+    pub fn report(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>, now: Time) -> Vec<Statement> {
         let mut new = Vec::new();
-        self.note(key, uid, |state| new = state.health.say(messages, now));
+        self.note(key, uid, |state| new = state.health.report(messages, now));
         new
-    }
-
-    /// Notes whether a workload waits to be rolled: the time of this run, and the earliest time of the rollout, if that is known.
-    pub fn pending(&self, key: &WorkloadRef, uid: &str, waits: Option<(Time, Option<Time>)>) {
-        self.note(key, uid, |state| state.health.wait(waits));
-    }
-
-    /// Notes that this record is about to be written. Its watch event is then not taken for a write of another leader.
-    pub fn writing(&self, key: &WorkloadRef, uid: &str, record: &str) {
-        self.note(key, uid, |state| state.record.writing(record));
     }
 
     /// Notes that this process has written on a workload, which is `version` of it now. `rolled` is the new stamp on its pod template, and when.
     pub fn wrote(&self, key: &WorkloadRef, uid: &str, version: &str, record: String, rolled: Option<(String, Time)>) {
         self.note(key, uid, |state| state.wrote(version, record, rolled));
-    }
-
-    /// Notes a rollout whose answer was lost.
-    pub fn set_unacknowledged(&self, key: &WorkloadRef, uid: &str, unacknowledged: UnacknowledgedRollout) {
-        self.note(key, uid, |state| state.record.set_unacknowledged(unacknowledged));
     }
 
     /// Takes a rollout whose answer was lost and that was done after all. It is reported once.
@@ -234,30 +263,30 @@ impl Index {
         work
     }
 
-    /// A secret in Vault stands like this. Returns also the triggers to report that to, if it stood otherwise before.
+    /// A secret in Vault was found in this state. Returns also the triggers to report that to, if the state has changed.
     pub fn learn_vault(
         &self,
         source: &SourceRef,
-        standing: SecretState,
+        state: SecretState,
         content: Option<KeyDigests>,
         now: Time,
     ) -> (SourceChange, BTreeSet<TriggerRef>) {
         let mut tables = self.lock();
         let every = tables.triggers.interval(source).and_then(|every| SignedDuration::try_from(every).ok());
         let Some(known) = tables.sources.get_mut(source) else { return Default::default() };
-        let is_new = known.standing != standing;
-        known.standing.clone_from(&standing);
+        let is_new = known.secret != state;
+        known.secret.clone_from(&state);
         tables.invalidate_users(source);
-        let telling = tables.triggers.followers(source).filter(|_| is_new).cloned().collect();
-        let Some(content) = content else { return (SourceChange::default(), telling) };
-        let in_vault = match standing {
+        let triggers = tables.triggers.followers(source).filter(|_| is_new).cloned().collect();
+        let Some(content) = content else { return (SourceChange::default(), triggers) };
+        let in_vault = match state {
             SecretState::Live(version) if version.is_known() => Some(version),
             _ => None,
         };
         let read = Read { version: None, content: Some(content), in_vault };
-        // Two questions without a change in between make it quiet.
+        // Two requests without a change in between make it quiet.
         let quiet = self.breaker.quiet.max(every.unwrap_or_default() * 2);
-        (tables.learn(source, read, &breaker::Settings { quiet, ..self.breaker }, now), telling)
+        (tables.learn(source, read, &breaker::Settings { quiet, ..self.breaker }, now), triggers)
     }
 
     /// A watch event or a list shows a class of the Secrets Store CSI driver. Returns its key, or `None` if it has no name.
@@ -283,13 +312,8 @@ impl Index {
         work
     }
 
-    /// A watch event shows a trigger.
-    pub fn show_trigger(&self, key: TriggerRef, shown: WatchedTrigger) -> Work {
-        self.show_trigger_by(Shows::Event, key, shown)
-    }
-
     /// A watch event, a list or an answer shows a trigger.
-    pub fn show_trigger_by(&self, by: Shows<'_>, key: TriggerRef, shown: WatchedTrigger) -> Work {
+    pub fn show_trigger(&self, by: Shows<'_>, key: TriggerRef, shown: WatchedTrigger) -> Work {
         let mut work = Work::default();
         let mut tables = self.lock();
         if tables.triggers.is_outdated(by, &key, &shown) {
@@ -333,6 +357,171 @@ impl Index {
         if tables.triggers.update(key, uid, note) {
             tables.invalidate_concerned(key);
         }
+    }
+
+    /// Returns a workload and the plan for it. Returns `None` if it has not opted in.
+    pub fn view(&self, key: &WorkloadRef, digester: &Digester, now: Time) -> Option<View> {
+        // It ends with the first plan during which the workload has not changed. A plan takes far less time than two events of one workload.
+        loop {
+            let snapshot = self.lock().snapshot(key).filter(|snapshot| snapshot.workload.is_opted_in())?;
+            let plan = plan::plan(&snapshot, digester, now);
+            let settled = self.lock().settle(&snapshot, &plan, now);
+            if let Some(is_decided_now) = settled {
+                return Some(View { snapshot, plan, is_decided_now });
+            }
+        }
+    }
+
+    /// Returns the gate of a workload's wave, among the workloads that use one of these sources. A workload that has to wait is woken by the one that it waits for.
+    /// `rollout_timeout` is how long one may take to become ready.
+    pub fn wave_gate(
+        &self,
+        key: &WorkloadRef,
+        wave: i32,
+        sources: &[SourceName],
+        digester: &Digester,
+        (now, rollout_timeout): (Time, SignedDuration),
+    ) -> WaveGate<WorkloadRef> {
+        let turns = sources.iter().map(|source| {
+            self.wave_gate_in(QueueRef { namespace: &key.namespace, source, wave }, digester, (now, rollout_timeout))
+        });
+        let turn = turns.fold(WaveGate::Now, WaveGate::and);
+        self.lock().waves.set_waiting(key, turn.after());
+        turn
+    }
+
+    fn wave_gate_in(
+        &self,
+        at: QueueRef<'_>,
+        digester: &Digester,
+        (now, rollout_timeout): (Time, SignedDuration),
+    ) -> WaveGate<WorkloadRef> {
+        // A queue is dropped when each of its workloads has changed. Then it is made anew.
+        loop {
+            let due = self.lock().look(at, now);
+            let looked = due.into_iter().map(|(key, change, snapshot)| {
+                let peer = snapshot.map(|snapshot| plan::peer(&snapshot, digester, now, rollout_timeout));
+                Looked { key, change, peer }
+            });
+            let looked = looked.collect();
+            let settled = self.lock().waves.settle(at, looked, now);
+            if let Some(turn) = settled {
+                #[cfg(test)]
+                self.assert_wave_gate(at, &turn, digester, (now, rollout_timeout));
+                return turn;
+            }
+        }
+    }
+
+    /// In each test, a queue that was kept says the same as a new one.
+    #[cfg(test)]
+    fn assert_wave_gate(
+        &self,
+        at: QueueRef<'_>,
+        turn: &WaveGate<WorkloadRef>,
+        digester: &Digester,
+        (now, rollout_timeout): (Time, SignedDuration),
+    ) {
+        let tables = self.lock();
+        let mut queue = crate::waves::WaveQueue::of(tables.sources.users_in(at.namespace, at.source));
+        let new = queue.evaluate(now, |user| {
+            tables.peer(user, at).map(|snapshot| plan::peer(&snapshot, digester, now, rollout_timeout))
+        });
+        assert_eq!(*turn, new, "{at:?}");
+    }
+
+    /// Returns the state of each workload of a trigger with each of its sources.
+    pub fn target_statuses(&self, key: &TriggerRef, digester: &Digester, now: Time) -> Vec<TargetStatus> {
+        let targets = self.lock().targets(key);
+        targets.map(|targets| trigger_status::target_statuses(key, &targets, digester, now)).unwrap_or_default()
+    }
+
+    /// Returns whether a workload exists.
+    pub fn has(&self, key: &WorkloadRef) -> bool {
+        self.lock().workloads.get(key).is_some()
+    }
+
+    /// Returns the time since which the first of all waiting workloads has been waiting, and how many there are.
+    pub fn waiting(&self) -> (Option<Time>, usize) {
+        let tables = self.lock();
+        let pending = || tables.workloads.iter().filter_map(|(_, state)| state.health.pending);
+        (pending().map(|(since, _)| since).min(), pending().count())
+    }
+
+    /// Returns the stamp of a workload that this operator has rolled, the time of that, and how far the rollout is.
+    pub fn rollout(&self, key: &WorkloadRef) -> Option<(String, Timestamp, Progress)> {
+        let tables = self.lock();
+        let state = tables.workloads.get(key)?;
+        // The record may be of another object: at worst, a slot of the budget is taken for some time.
+        let rolled = Record::of_any(state.record.shown.as_deref()?)?.rolled?;
+        Some((state.observed.stamp.clone()?, rolled, state.observed.rollout.progress))
+    }
+
+    /// Returns all sources that the pods of a workload use.
+    pub fn referenced(&self, key: &WorkloadRef) -> Vec<SourceName> {
+        let tables = self.lock();
+        let Some(state) = tables.workloads.get(key) else { return Vec::new() };
+        tables.classes.referenced(&key.namespace, &state.observed).keys().cloned().collect()
+    }
+
+    /// Returns the uid of a source, if it was seen.
+    pub fn source_uid(&self, source: &SourceRef) -> Option<String> {
+        self.lock().sources.get(source).map(|known| known.uid.clone()).filter(|uid| !uid.is_empty())
+    }
+
+    /// Returns whether any workload is rolled for a source.
+    pub fn is_used(&self, source: &SourceRef) -> bool {
+        self.lock().sources.is_used(source)
+    }
+
+    /// Returns the shortest interval at which a trigger wants to know of a source.
+    pub fn interval(&self, source: &SourceRef) -> Option<Duration> {
+        self.lock().triggers.interval(source)
+    }
+
+    /// Returns whether a workload uses a secret in Vault of which nothing has been learned.
+    pub fn is_unknown(&self, source: &SourceRef) -> bool {
+        self.lock().sources.get(source).is_some_and(|known| known.secret == SecretState::Unknown)
+    }
+
+    /// Returns whether a trigger exists.
+    pub fn has_trigger(&self, key: &TriggerRef) -> bool {
+        self.lock().triggers.get(key).is_some()
+    }
+
+    /// Returns a trigger.
+    pub fn trigger(&self, key: &TriggerRef) -> Option<Arc<WatchedTrigger>> {
+        self.lock().triggers.get(key).cloned()
+    }
+
+    /// Returns the triggers of a workload.
+    pub fn triggers_of(&self, key: &WorkloadRef) -> BTreeSet<TriggerRef> {
+        let tables = self.lock();
+        match tables.workloads.get(key) {
+            Some(state) => tables.triggers.of_workload(key, &state.observed.labels).cloned().collect(),
+            None => tables.triggers.naming(key).cloned().collect(),
+        }
+    }
+
+    /// Returns the number of workloads that are rolled for something, and of the sources that they are rolled for.
+    pub fn counts(&self) -> (usize, usize) {
+        let tables = self.lock();
+        let users = tables.workloads.iter().filter(|(_, state)| !state.uses.current.is_empty());
+        (users.count(), tables.sources.used_count())
+    }
+
+    /// Returns the number of triggers, and of the secrets in Vault whose state cannot be read.
+    pub fn trigger_counts(&self) -> (usize, usize) {
+        let tables = self.lock();
+        let failing = tables.sources.iter().filter(|(_, known)| matches!(known.secret, SecretState::Failing { .. }));
+        (tables.triggers.len(), failing.count())
+    }
+
+    /// Returns the number of sources that are not followed until they are quiet.
+    pub fn ran_away(&self, now: Time) -> usize {
+        let tables = self.lock();
+        let used = tables.sources.iter().filter(|(source, _)| tables.sources.is_used(source));
+        used.filter(|(_, known)| known.breaker.open_until(now).is_some()).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {

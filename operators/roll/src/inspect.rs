@@ -1,22 +1,21 @@
 //! The answers of the kubectl plugin about workloads that are rolled, and about their sources.
 //!
-//! It works with a person's own access to the cluster, not with the operator's. The state of an object comes from its metadata
-//! alone (`standing`). For the rest, the objects around it go into an index like the operator's, which decides as the operator
+//! It works with a person's own access to the cluster, not with the operator's. The health of an object comes from its metadata
+//! alone (`health`). For the rest, the objects around it go into an index like the operator's, which decides as the operator
 //! would (`look`). Its events tell the rest, such as the order of waves.
 
 mod difference;
 mod doctor;
 mod explain;
+mod health;
 mod look;
-mod permissions;
-mod standing;
 mod trigger;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use konverge_kubectl::{
-    Cluster, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, Operator, Permission, Shown, Standing,
-    Wish, in_sync,
+    Cluster, Detail, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, ObjectHealth, Operator,
+    Permission, RequestedAction, in_sync,
 };
 use konverge_workload::WorkloadKind;
 use kube::{
@@ -25,10 +24,10 @@ use kube::{
 };
 use serde_json::Value;
 
-pub use self::permissions::used;
+pub use self::doctor::used;
 use crate::{
+    annotations::{IGNORE, ON_CHANGE, PAUSE, ROLL_USERS},
     config::{Config, KINDS, PROGRAM},
-    declarations::{IGNORE, ON_CHANGE, PAUSE, ROLL_USERS},
     object::{SourceKind, WorkloadRef},
     trigger::TriggerKind,
 };
@@ -46,7 +45,7 @@ enum What {
     Workload(WorkloadKind),
     /// Others are rolled for it.
     Source(SourceKind),
-    /// It asks for rollouts of others.
+    /// It requests rollouts of others.
     Trigger(TriggerKind),
 }
 
@@ -78,11 +77,11 @@ impl What {
     /// The kind for the plugin. Of workloads and sources, it shows no more than the metadata.
     fn kind(self) -> Kind {
         let (resource, short, shown): (_, &[&str], _) = match self {
-            Self::Workload(kind) => (kind.resource(), kind.short_names(), Shown::Metadata),
-            Self::Source(SourceKind::ConfigMap) => (ApiResource::erase::<ConfigMap>(&()), &["cm"], Shown::Metadata),
-            Self::Source(_) => (ApiResource::erase::<Secret>(&()), &[], Shown::Metadata),
-            Self::Trigger(kind @ TriggerKind::VaultSyncStatus) => (kind.resource(), &["vss"], Shown::Whole),
-            Self::Trigger(kind @ TriggerKind::VaultRollout) => (kind.resource(), &["vroll"], Shown::Whole),
+            Self::Workload(kind) => (kind.resource(), kind.short_names(), Detail::Metadata),
+            Self::Source(SourceKind::ConfigMap) => (ApiResource::erase::<ConfigMap>(&()), &["cm"], Detail::Metadata),
+            Self::Source(_) => (ApiResource::erase::<Secret>(&()), &[], Detail::Metadata),
+            Self::Trigger(kind @ TriggerKind::VaultSyncStatus) => (kind.resource(), &["vss"], Detail::Whole),
+            Self::Trigger(kind @ TriggerKind::VaultRollout) => (kind.resource(), &["vroll"], Detail::Whole),
         };
         Kind { short, ..Kind::namespaced(resource, shown) }
     }
@@ -102,15 +101,15 @@ impl Job for Roll {
         What::all().map(What::kind).collect()
     }
 
-    fn standing(&self, kind: &Kind, object: &DynamicObject) -> Option<Standing> {
+    fn health(&self, kind: &Kind, object: &DynamicObject) -> Option<ObjectHealth> {
         match What::of(kind)? {
-            What::Workload(_) => standing::of_workload(object),
-            What::Source(_) => standing::of_source(object),
-            What::Trigger(kind) => trigger::standing(kind, object),
+            What::Workload(_) => health::of_workload(object),
+            What::Source(_) => health::of_source(object),
+            What::Trigger(kind) => trigger::health(kind, object),
         }
     }
 
-    fn how_to_ask(&self, kind: &Kind, name: &str) -> String {
+    fn how_to_opt_in(&self, kind: &Kind, name: &str) -> String {
         let annotate = format!("kubectl annotate {} {name}", kind.singular());
         match What::of(kind) {
             Some(What::Source(_)) => {
@@ -151,7 +150,11 @@ impl Job for Roll {
         }
     }
 
-    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure> {
+    fn annotation_for(
+        &self,
+        object: &DynamicObject,
+        action: &RequestedAction,
+    ) -> Result<(&'static str, Value), Failure> {
         let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
         let refused =
             |instead: &str| Err(Failure::Failed(format!("roll pauses and resumes only workloads; {instead}")));
@@ -165,11 +168,11 @@ impl Job for Roll {
                 return refused(&format!("with {IGNORE}=true nothing restarts for this object"));
             }
         }
-        match wish {
-            Wish::Pause => Ok((PAUSE, "true".into())),
-            Wish::Resume => Ok((PAUSE, Value::Null)),
-            Wish::Adopt(_) | Wish::Release => Err(wish.unsupported(self.name())),
-            Wish::Sync(_) => {
+        match action {
+            RequestedAction::Pause => Ok((PAUSE, "true".into())),
+            RequestedAction::Resume => Ok((PAUSE, Value::Null)),
+            RequestedAction::Adopt(_) | RequestedAction::Release => Err(action.unsupported(self.name())),
+            RequestedAction::Sync(_) => {
                 let restart = format!("kubectl rollout restart {}/{}", kind.to_ascii_lowercase(), object.name_any());
                 Err(Failure::Failed(format!(
                     "roll needs no request: it handles each change by itself, and why shows what it holds back. To restart its pods now, \
@@ -193,7 +196,7 @@ impl Operator for Roll {
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
-        permissions::needed(config, home)
+        doctor::needed(config, home)
     }
 
     fn does_without(&self) -> Option<&'static str> {

@@ -1,29 +1,29 @@
 //! Roll: workloads that use a changed Secret or `ConfigMap`, or a changed secret in Vault, restart exactly once, and only then.
 //!
 //! ```text
-//! workloads (metadata, references of their pods) ──watch──▶ index ──wake──▶ queue ──▶ reconcile: snapshot ▶ plan ▶ patch ▶ report
+//! workloads (metadata, references of their pods) ──watch──▶ index ──parts──▶ queue ──▶ reconcile: observe ▶ plan ▶ apply ▶ report
 //! Secrets, `ConfigMaps` (metadata alone) ─────────watch──▶   │ ▲                              │
 //!                                                          ▼ └──digests── reader ◀──read one─┘
-//! VaultSyncStatus, VaultRollout ──────────────────watch──▶ index ◀──digests of versions── follow ◀──one question per path and interval
+//! VaultSyncStatus, VaultRollout ──────────────────watch──▶ index ◀──digests of versions── reader ◀──one request per path and interval
 //! ```
 //!
 //! Read in this order:
 //!
-//! - [`declarations`]: the annotations. [`object`] and [`uses`](mod@uses): the sources that count for a workload.
+//! - [`annotations`]: the requests of workloads and sources. [`object`] and [`uses`](mod@uses): the sources that count for a workload.
 //!
-//! - [`trigger`], [`vault_sync_status`] and [`vault_rollout`]: objects that request rollouts of others. [`vault`]: secrets in Vault.
+//! - [`trigger`], [`definition`], [`convert`], [`vault_sync_status`] and [`vault_rollout`]: objects that request rollouts of others. [`vault`]: secrets in Vault.
 //!
-//! - [`index`]: all of that, both ways. [`state`]: the state of one workload and one source, and the snapshot of both.
+//! - [`state`]: the state of one workload and one source, and the snapshot of both. [`index`]: all of them, and their relations.
 //!
 //! - [`digest`] and [`record`]: the content that is remembered, and where.
 //!
-//! - [`plan`] and [`decision`]: the plan for one workload, a pure function of its snapshot.
+//! - [`plan`](mod@plan): the plan for one workload, a pure function of its snapshot.
 //!
-//! - [`hold`], [`waves`], [`budget`], [`breaker`] and [`wait`]: the reasons to wait. [`time`]: the two clocks.
+//! - [`hold`], [`waves`], [`budget`] and [`breaker`]: the reasons to wait. [`time`]: the two clocks.
 //!
-//! - [`parts`]: what the modules below share. [`reader`], [`follow`], [`reconcile`] and [`writer`]: the IO.
+//! - [`watch`] and [`parts`]: from an event to the index, and from there to the queues. [`reader`], [`reconcile`] and [`writer`]: the IO of a run.
 //!
-//! - [`trigger_status`], [`status`] and [`status_controller`]: the status of triggers.
+//! - [`trigger_status`] and [`status_controller`]: the status of triggers.
 //!
 //! - [`config`] and [`run`](mod@run): the program. [`job`]: the same as one of several jobs in a process. [`inspect`]: the kubectl plugin.
 //!
@@ -38,14 +38,14 @@
 //! content has come back by then, they keep what they have read. A change that happened while nobody watched is not seen if the selection of keys changed with
 //! it, unless the earlier selection was all keys or the keys that the pods use.
 
+pub mod annotations;
 pub mod breaker;
 pub mod budget;
 pub mod config;
-pub mod decision;
-pub mod declarations;
+pub mod convert;
+pub mod definition;
 pub mod digest;
 pub mod digest_key;
-pub mod follow;
 pub mod hold;
 pub mod index;
 pub mod inspect;
@@ -60,21 +60,15 @@ pub mod reasons;
 pub mod reconcile;
 pub mod record;
 pub mod run;
-mod schema;
-pub mod spelling;
 pub mod state;
-pub mod status;
 pub mod status_controller;
 pub mod time;
 pub mod trigger;
 pub mod trigger_status;
-pub mod unacknowledged;
 pub mod uses;
 pub mod vault;
 pub mod vault_rollout;
 pub mod vault_sync_status;
-pub mod wait;
-pub mod wakeups;
 pub mod watch;
 pub mod waves;
 pub mod writer;

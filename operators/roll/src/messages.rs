@@ -9,13 +9,13 @@ use konverge_core::{
 use konverge_workload::TemplateOf;
 
 use crate::{
+    annotations::{Invalid, RECORD},
     budget::{Limit, Spent},
-    declarations::{Invalid, RECORD},
     hold::BlockedBy,
     object::{SourceName, WorkloadRef},
+    plan::Deferral,
     reasons,
     uses::Use,
-    wait::Deferral,
     waves::WaveGate,
 };
 
@@ -45,7 +45,7 @@ pub fn invalid(invalid: &Invalid) -> Statement {
     problem(reasons::INVALID_ANNOTATION, format!("{invalid}. It rolls nothing until you correct it"))
 }
 
-/// It asks to be rolled, and has no template of its own.
+/// It requests rollouts, and has no template of its own.
 pub fn elsewhere(other: &TemplateOf) -> Statement {
     problem(reasons::TEMPLATE_ELSEWHERE, template_elsewhere(other))
 }
@@ -55,7 +55,7 @@ pub fn rolled(because: &str) -> Statement {
     notice(reasons::ROLLED, format!("rolled: {because}"))
 }
 
-/// Somebody is rolled for a source.
+/// A workload is rolled for a source.
 pub fn rolled_user(user: &WorkloadRef) -> Statement {
     notice(reasons::ROLLED_USER, format!("its content changed: {user} is rolled"))
 }
@@ -73,7 +73,7 @@ pub fn ran_away(source: &SourceName) -> Statement {
     problem(reasons::RAN_AWAY, text)
 }
 
-/// A workload is rolled for an object's sake, and so many others.
+/// A workload is rolled for a trigger, and so many others.
 pub fn trigger_rolled(workload: &WorkloadRef, others: usize, source: &SourceName) -> Statement {
     let text = match others {
         0 => format!("{source} changed: {workload} is rolled"),
@@ -82,7 +82,7 @@ pub fn trigger_rolled(workload: &WorkloadRef, others: usize, source: &SourceName
     notice(reasons::ROLLED_USER, text)
 }
 
-/// Somebody else works on the object, too.
+/// The original operator still writes on the object.
 pub fn original_runs() -> Statement {
     problem(
         reasons::ORIGINAL_RUNS,
@@ -92,7 +92,7 @@ pub fn original_runs() -> Statement {
 }
 
 /// Another client keeps removing its record.
-pub fn taken() -> Statement {
+pub fn record_contested() -> Statement {
     problem(
         reasons::RECORD_TAKEN,
         format!(
@@ -119,7 +119,7 @@ pub fn refused(source: &SourceName, error: &impl std::error::Error) -> Statement
 /// It waits. `changed` is what for.
 pub fn held(hold: BlockedBy, changed: &str) -> Statement {
     let (reason, why) = match hold {
-        BlockedBy::Asked => (reasons::PAUSED, "its annotation pauses it".to_owned()),
+        BlockedBy::Annotation => (reasons::PAUSED, "its annotation pauses it".to_owned()),
         BlockedBy::Paused => (reasons::PAUSED, "its rollout is paused; resume it to have it rolled".to_owned()),
         BlockedBy::Debounce(until) => {
             (reasons::INTERVAL, format!("more changes may come until {}", second(until.wall())))

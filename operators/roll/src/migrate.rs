@@ -6,13 +6,13 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Secret},
 };
-use konverge_kubectl::{Kind, Migrated, Migration, Shown, annotations};
+use konverge_kubectl::{Detail, Kind, Migrated, Migration, annotations};
 use konverge_workload::WorkloadKind;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 
 use crate::{
+    annotations::{Invalid, Others, SourceSpec, WAVE_PREFIX, WorkloadSpec, is_of_reloader},
     config::KINDS,
-    declarations::{Invalid, Others, SourceSpec, WAVE_PREFIX, WorkloadSpec, is_of_reloader},
 };
 
 /// The tools that roll replaces.
@@ -169,13 +169,13 @@ fn workloads() -> Vec<Kind> {
     let of_openshift = GroupVersionKind::gvk("apps.openshift.io", "v1", "DeploymentConfig");
     let others = [ApiResource::erase::<Job>(&()), ApiResource::from_gvk(&of_openshift)];
     let all = KINDS.into_iter().map(WorkloadKind::resource).chain(others);
-    all.map(|resource| Kind::namespaced(resource, Shown::Whole)).collect()
+    all.map(|resource| Kind::namespaced(resource, Detail::Whole)).collect()
 }
 
 /// The kinds of sources, without their content.
 fn sources() -> [Kind; 2] {
     [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ConfigMap>(&())]
-        .map(|resource| Kind::namespaced(resource, Shown::Metadata))
+        .map(|resource| Kind::namespaced(resource, Detail::Metadata))
 }
 
 /// The features of a kind of workload that are lost.

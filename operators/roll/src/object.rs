@@ -80,7 +80,7 @@ impl SourceName {
         Self { kind: SourceKind::ConfigMap, name: name.into() }
     }
 
-    /// This one as who is in a namespace means it.
+    /// Returns the source of this name as a workload of a namespace uses it.
     pub fn of(&self, namespace: &str) -> SourceRef {
         let namespace = if self.kind.is_in_vault() { "" } else { namespace };
         SourceRef { namespace: namespace.to_owned(), name: self.clone() }

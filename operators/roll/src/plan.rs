@@ -1,28 +1,33 @@
 //! The plan for a workload: a pure function of a snapshot. No lock, no client, no clock.
 //!
-//! [`judge`](judge::judge) compares the content that there is with what is recorded. [`plan`] adds what only a run of the workload itself needs, and
-//! [`peer`] what only the later waves need.
+//! [`plan`] compares the content of each source with the entry that the record of the workload has for it, and [`decide`] says what follows from all of them. A
+//! change in Vault may be held back by a [`Deferral`]. [`peer`] is the part of a plan that the later waves need.
+//!
+//! An entry may be recorded for another selection of keys, or in another mode, than the one that counts now. A user who changes what counts while a change
+//! waits to be rolled has restarted nothing by that: the change still counts.
+//!
+//! A Secret into which another tool syncs a secret in Vault is waited for, if a trigger says so: until its content is another than when the workload was last
+//! rolled for that source, or the baseline was recorded. The record of the workload has the old content. So a restart of the operator does no harm, and a Secret
+//! that is quicker than the request to Vault does none either. It is not known whether a change of the Secret comes from Vault. If Vault was asked twice after it and
+//! had nothing new, the change is taken for another client's, and counts no more.
 
-mod awaited;
-pub mod judge;
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use konverge_apply::Statement;
+use konverge_workload::{Keys, Need};
 use litemap::LiteMap;
 
-use self::judge::{Judged, judge};
 use crate::{
-    decision::Verdict,
-    declarations::{Invalid, WorkloadSpec},
+    annotations::{Invalid, WorkloadSpec},
     digest::Digester,
-    object::{SourceName, SourceRef},
-    record::Record,
-    state::{Snapshot, workload::Observed},
+    object::{SourceKind, SourceName, SourceRef},
+    record::{self, Content, Entry, Record},
+    state::{Observed, Read, Snapshot, SourceState},
     time::Time,
+    trigger::WaitFor,
     uses::Use,
-    wait::Deferral,
+    vault::SecretState,
     waves::Peer,
 };
 
@@ -67,21 +72,21 @@ impl View {
     }
 }
 
-/// The plan of a run.
+/// The plan for a workload.
 #[derive(Debug)]
 pub struct Plan {
     /// The record of the workload, if it is its own.
     pub record: Option<Record>,
     /// Whether that record stands on it, and was not removed.
     pub is_noted: bool,
-    /// The decision. `None` while a source of the workload has not been read.
-    pub verdict: Option<Verdict>,
+    /// The comparison of the content with the record. `None` while a source of the workload has not been read.
+    pub compared: Option<Verdict>,
+    /// The sources to read again before a decision: another leader has written the record, and may have seen newer content.
+    pub doubted: Vec<SourceRef>,
     /// The sources that have changed and roll nothing yet, and why.
     pub deferral: BTreeMap<SourceName, Deferral>,
     /// When to look again though nothing happens.
     pub again: Option<Time>,
-    /// The sources to read again before a decision: another leader has written the record, and may have seen newer content.
-    pub doubted: Vec<SourceRef>,
     /// When a source that it may be rolled for changed last, as far as that was seen.
     pub changed: Option<Time>,
     /// The sources that may not be read.
@@ -90,13 +95,96 @@ pub struct Plan {
     pub contested_until: Option<Time>,
 }
 
+impl Plan {
+    /// Returns the decision. Returns `None` while a source of the workload has not been read, or is to be read again.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.compared.as_ref().filter(|_| self.doubted.is_empty())
+    }
+}
+
+/// Why a source that has changed rolls nothing for the time being, whatever else changes. All but the last are about what is in Vault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deferral {
+    /// Every trigger is suspended.
+    Suspended,
+    /// This Secret has not followed; until then it is waited for. Without a time it has not been read yet, and nothing is known.
+    Awaited(SourceName, Option<Time>),
+    /// It had not followed by then, and nothing is rolled without it.
+    Overdue(SourceName, Time),
+    /// It changes too often. Until then, if it is quiet.
+    RanAway(Time),
+}
+
+impl Deferral {
+    /// Until when it is waited for at the most.
+    pub fn until(&self) -> Option<Time> {
+        match self {
+            Self::Awaited(_, until) => *until,
+            Self::RanAway(until) => Some(*until),
+            Self::Suspended | Self::Overdue(..) => None,
+        }
+    }
+
+    /// Returns whether it is known, and no user wants it so.
+    pub fn is_reported(&self) -> bool {
+        matches!(self, Self::Awaited(_, Some(_)) | Self::Overdue(..) | Self::RanAway(_))
+    }
+
+    /// Whether those of later waves wait for it. Other users of a runaway source wait for it themselves.
+    pub fn is_waited_for(&self) -> bool {
+        !matches!(self, Self::Suspended | Self::RanAway(_))
+    }
+}
+
+/// A source that a workload uses, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CurrentEntry {
+    /// Its content.
+    pub entry: Entry,
+    /// Whether the pods can do without.
+    pub need: Need,
+    /// Whether its content is known to differ from that of the pods, although the record has nothing comparable. Another operator has recorded so, or the
+    /// content differs in the keys that counted when it was recorded.
+    pub is_news: bool,
+    /// Whether that it differs is a reason to roll.
+    pub counts: bool,
+}
+
+/// The annotations of a workload.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordedState<'a> {
+    /// Its record, if it is its own and made with our key.
+    pub record: Option<&'a Record>,
+    /// Whether that one stands there, and was not taken away.
+    pub is_noted: bool,
+    /// Whether the stamp on its pod template is its own and made with our key.
+    pub is_stamped: bool,
+}
+
+/// The decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: the pods run with what there is, and the record says so.
+    Nothing,
+    /// The record is to say this; the pods run with it, or nothing else is known of them. Never a reason to roll.
+    Note(BTreeMap<String, Entry>),
+    /// The pods run with something else.
+    Roll {
+        /// Which sources differ.
+        changed: Vec<String>,
+        /// The content that the pods run with afterwards.
+        content: BTreeMap<String, Entry>,
+    },
+}
+
 /// Plans a run of a workload.
 pub fn plan(snapshot: &Snapshot, digester: &Digester, now: Time) -> Plan {
-    let Judged { record, is_noted, mut verdict, deferral, again } = judge(snapshot, digester, now);
-    let doubted = doubted(snapshot, verdict.as_ref());
-    if !doubted.is_empty() {
-        verdict = None;
-    }
+    let state = &snapshot.workload.record;
+    let (record, is_noted) = state.own(&digester.tag(&snapshot.observed().uid));
+    let planner = Planner { snapshot, record: record.as_ref(), is_noted, digester, now };
+    let mut deferral = BTreeMap::new();
+    let (compared, again) = planner.compare_all(&mut deferral).unzip();
+    let doubted = doubted(snapshot, compared.as_ref());
     let (mut changed, mut refused) = (None, Vec::new());
     for name in snapshot.workload.uses.current.keys() {
         let Some(source) = snapshot.source(name) else { continue };
@@ -105,8 +193,8 @@ pub fn plan(snapshot: &Snapshot, digester: &Digester, now: Time) -> Plan {
         }
         refused.extend(source.refused.clone());
     }
-    let contested_until = snapshot.workload.record.contested_until(now);
-    Plan { record, is_noted, verdict, deferral, again, doubted, changed, refused, contested_until }
+    let contested_until = state.contested_until(now);
+    Plan { record, is_noted, compared, doubted, deferral, again: again.flatten(), changed, refused, contested_until }
 }
 
 /// Returns the sources that this process may have read too early: another leader has rolled the workload, which this verdict would roll back.
@@ -120,14 +208,14 @@ fn doubted(snapshot: &Snapshot, verdict: Option<&Verdict>) -> Vec<SourceRef> {
     changed.map(|name| name.of(&snapshot.key.namespace)).collect()
 }
 
-/// Returns how a workload of an earlier wave stands. `rollout_timeout` is how long it may take to become ready.
+/// Returns how far a workload of an earlier wave is. `rollout_timeout` is how long it may take to become ready.
 pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, rollout_timeout: SignedDuration) -> Peer {
-    let Judged { record, verdict, deferral, again, .. } = judge(snapshot, digester, now);
+    let Plan { record, compared, deferral, again, .. } = plan(snapshot, digester, now);
     let waits = deferral.values().any(Deferral::is_waited_for);
-    let in_step = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
+    let in_sync = !waits && !matches!(compared, None | Some(Verdict::Roll { .. }));
     let health = &snapshot.workload.health;
     // A workload that is held back for a while, as by a pause or the budget, reports that, and is no trouble.
-    let since = if in_step {
+    let since = if in_sync {
         // Pods that went away long after a rollout have their own time to come back.
         record.and_then(|record| Some(now.recorded_or_now(record.rolled?))).max(snapshot.pods.unready)
     } else {
@@ -137,5 +225,409 @@ pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, rollout_timeout
     let end = since.map(|since| since.later(rollout_timeout + MOMENT)).filter(|_| !overdue);
     let until =
         deferral.values().filter_map(Deferral::until).chain(again).chain(end).filter(|until| *until > now).min();
-    Peer { in_step, progress: snapshot.pods.rollout.progress, overdue, until }
+    Peer { in_sync, progress: snapshot.pods.rollout.progress, overdue, until }
 }
+
+/// Compares the content that exists with the record of the workload.
+///
+/// - First sight of a source is recorded and rolls nothing, because the pods that exist have read it. It rolls if another operator has recorded before
+///   that they run with something else, unless a stamp says that the workload was rolled since.
+///
+/// - The same holds for another selection of keys, unless the source is known to have changed by the recorded selection: a change that waits to be
+///   rolled is not settled by a new selection.
+///
+/// - A source that is gone changes nothing: pods that are restarted for it would not start. Its entry stays, so that it rolls
+///   nothing if it comes back with the same content.
+///
+/// - An older version than the recorded one changes nothing either: it comes from a server that lags behind.
+///
+/// - An optional source that is created rolls. Without a required one, no pod has started yet.
+///
+/// - Only the record says which content the pods run with, and no stamp. A user who sets the template back, by `kubectl rollout undo` or from a repository,
+///   has restarted the pods by that, and they have read the current content. A stamp that came with a manifest may be of any age.
+pub fn decide(recorded: RecordedState<'_>, now: &BTreeMap<String, CurrentEntry>) -> Verdict {
+    let nothing = BTreeMap::new();
+    let known = recorded.record.map_or(&nothing, |record| &record.content);
+    let mut content = BTreeMap::new();
+    let mut changed = Vec::new();
+    for (source, now) in now {
+        let before = known.get(source).filter(|before| before.selection == now.entry.selection);
+        let (entry, differs) = match (before.map(|before| &before.content), &now.entry.content) {
+            (Some(Content::Digest(_)), Content::Absent) => (before.unwrap_or(&now.entry), false),
+            (Some(Content::Digest(_)), _) if before.is_some_and(|before| now.entry.is_before(before)) => {
+                (before.unwrap_or(&now.entry), false)
+            }
+            (Some(Content::Digest(before)), Content::Digest(now_it_is)) => (&now.entry, before != now_it_is),
+            (Some(Content::Absent), Content::Digest(_)) => (&now.entry, now.need == Need::Optional),
+            (None, Content::Digest(_)) => {
+                let is_told = recorded.record.is_none() && recorded.is_stamped;
+                (&now.entry, now.is_news && !is_told)
+            }
+            (Some(Content::Absent) | None, Content::Absent) => (&now.entry, false),
+        };
+        content.insert(source.clone(), entry.clone());
+        if differs && now.counts {
+            changed.push(source.clone());
+        }
+    }
+    match recorded.record {
+        _ if !changed.is_empty() => Verdict::Roll { changed, content },
+        Some(record) if record.content == content && recorded.is_noted => Verdict::Nothing,
+        Some(_) | None => Verdict::Note(content),
+    }
+}
+
+/// Whether what there is of one source is a reason to roll by itself.
+fn is_change(recorded: RecordedState<'_>, source: &str, now: &CurrentEntry) -> bool {
+    let alone = BTreeMap::from([(source.to_owned(), now.clone())]);
+    matches!(decide(recorded, &alone), Verdict::Roll { .. })
+}
+
+/// A workload that is planned for.
+struct Planner<'a> {
+    snapshot: &'a Snapshot,
+    record: Option<&'a Record>,
+    is_noted: bool,
+    digester: &'a Digester,
+    now: Time,
+}
+
+/// The sources that were compared so far.
+#[derive(Default)]
+struct Compared {
+    /// The entries of the next record.
+    now: BTreeMap<String, CurrentEntry>,
+    /// The secrets in Vault that it is rolled for.
+    rolled: BTreeSet<SourceName>,
+    /// The secrets in Vault that are seen for the first time.
+    first_seen: BTreeSet<SourceName>,
+    /// The sources that have changed and roll nothing yet.
+    deferral: BTreeMap<SourceName, Deferral>,
+}
+
+/// A Secret that is waited for, as it is recorded and as it is.
+struct Followed<'a> {
+    secret: &'a SourceName,
+    source: &'a SourceState,
+    /// The recorded entry for the same keys, and whether the workload was rolled without it.
+    before: Option<(&'a Entry, bool)>,
+    current: Entry,
+}
+
+/// An entry that stays as it is recorded.
+fn kept(entry: &Entry) -> CurrentEntry {
+    CurrentEntry { entry: entry.clone(), need: Need::Required, is_news: false, counts: true }
+}
+
+impl Compared {
+    /// Leaves an entry as if nobody had told of a change.
+    fn defer(&mut self, name: &SourceName, before: Option<(String, &Entry)>, deferral: Deferral) {
+        self.now.extend(before.map(|(text, before)| (text, kept(before))));
+        self.deferral.insert(name.clone(), deferral);
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// Compares all sources. Returns the verdict, and when to look again though nothing happens. Returns `None` while a source of the cluster has not been read, or
+    /// nothing is known.
+    fn compare_all(&self, deferral: &mut BTreeMap<SourceName, Deferral>) -> Option<(Verdict, Option<Time>)> {
+        let uses = &self.snapshot.workload.uses.current;
+        let mut compared = Compared::default();
+        for (name, used) in uses.iter().filter(|(_, used)| used.counts) {
+            self.compare(name, used, &mut compared)?;
+        }
+        if !self.snapshot.all_triggers_listed {
+            let for_triggers = |text: &String| SourceName::is_in_vault(text) || record::secret_of(text).is_some();
+            let recorded = self.record.iter().flat_map(|record| &record.content);
+            for (text, entry) in recorded.filter(|(text, _)| for_triggers(text)) {
+                compared.now.entry(text.clone()).or_insert_with(|| kept(entry));
+            }
+        }
+        if compared.now.is_empty() {
+            return None;
+        }
+        let (awaited, again) = self.of_awaited(&compared);
+        let Compared { mut now, deferral: deferred, .. } = compared;
+        *deferral = deferred;
+        let awaits = |secret: &SourceName| uses.get(secret).is_some_and(|used| used.awaited.is_some());
+        now.retain(|text, _| record::secret_of(text).is_none_or(|secret| !awaits(&secret)));
+        now.extend(awaited);
+        let mut verdict = decide(self.recorded(), &now);
+        if let Verdict::Roll { changed, .. } = &mut verdict {
+            // Users know it by its own name.
+            for text in changed {
+                if let Some(secret) = record::secret_of(text) {
+                    *text = secret.to_string();
+                }
+            }
+        }
+        Some((verdict, again))
+    }
+
+    /// Compares one source. Returns `None` if it is about to be read, so that nothing can be decided.
+    fn compare(&self, name: &SourceName, used: &Use, compared: &mut Compared) -> Option<()> {
+        let source = self.snapshot.source(name);
+        let text = name.to_string();
+        let own = self.record.and_then(|record| record.content.get(&text));
+        let other = self.of_other_mode(name).filter(|_| own.is_none());
+        let Some((source, read)) = source.and_then(|source| Some((source, source.current()?))) else {
+            return compare_unread(source, name, own.map(|own| (text, own)).or(other), compared);
+        };
+        let entry = self.entry(name, used, read);
+        let is_news = self.is_news(name, read, (own, other.as_ref().map(|(_, entry)| *entry)), &entry);
+        let before = own.map(|entry| (text.clone(), entry)).or(other);
+        let new = CurrentEntry { entry, need: used.need, is_news, counts: true };
+        let open = source.breaker.open_until(self.now);
+        if let Some(until) = open.filter(|_| is_change(self.recorded(), &text, &new)) {
+            compared.defer(name, before, Deferral::RanAway(until));
+            return Some(());
+        }
+        match before.filter(|_| name.kind.is_in_vault()) {
+            Some((noted, before)) if is_news || differs(before, &new.entry) => match self.deferral(name) {
+                Some(deferral) => {
+                    compared.defer(name, Some((noted, before)), deferral);
+                    return Some(());
+                }
+                None => drop(compared.rolled.insert(name.clone())),
+            },
+            Some(_) => {}
+            None => drop(compared.first_seen.insert(name.clone())),
+        }
+        compared.now.insert(text, new);
+        Some(())
+    }
+
+    fn entry(&self, name: &SourceName, used: &Use, read: &Read) -> Entry {
+        let entry = self.digester.entry(&self.snapshot.observed().uid, name, &used.keys, read.content.as_ref());
+        Entry { version: read.in_vault.clone(), ..entry }
+    }
+
+    /// Returns whether a source is known to have changed though no entry for the same keys is recorded.
+    fn is_news(
+        &self,
+        name: &SourceName,
+        read: &Read,
+        (own, other): (Option<&Entry>, Option<&Entry>),
+        entry: &Entry,
+    ) -> bool {
+        match (own, other) {
+            (Some(before), _) if before.selection == entry.selection => false,
+            (Some(before), _) => self.differs_by_previous_selection(name, before, read),
+            (None, Some(before)) => is_other_version(before, read),
+            (None, None) => name.kind.is_in_vault() && self.is_news_to_triggers(name),
+        }
+    }
+
+    /// Returns whether a trigger has noted that the pods run with another version of a secret, of which nothing is recorded on the workload.
+    fn is_news_to_triggers(&self, name: &SourceName) -> bool {
+        let Some(SecretState::Live(now)) = self.snapshot.source(name).map(|source| &source.secret) else {
+            return false;
+        };
+        let (key, uid) = (&self.snapshot.key, &self.snapshot.observed().uid);
+        let mut requests = self.snapshot.triggers.iter().filter(|(_, _, spec)| spec.sources.contains_key(name));
+        requests.any(|(_, shown, _)| shown.is_news(key, uid, name, now))
+    }
+
+    /// Returns whether a source differs from its entry by the selection of keys for which that was recorded.
+    fn differs_by_previous_selection(&self, name: &SourceName, before: &Entry, read: &Read) -> bool {
+        let workload = &self.snapshot.workload;
+        let remembered = workload.uses.previous_selections.get(name).into_iter().flatten();
+        // The most frequent selections need no memory.
+        let used = workload.observed.referenced.get(name).map(|usage| &usage.keys);
+        let selections = remembered.chain(used).chain([&Keys::All]);
+        let uid = &workload.observed.uid;
+        let mut entries = selections.map(|keys| self.digester.entry(uid, name, keys, read.content.as_ref()));
+        let entry = entries.find(|entry| entry.selection == before.selection);
+        entry.is_some_and(|entry| {
+            let now = Entry { version: read.in_vault.clone(), ..entry };
+            let both = (&before.content, &now.content);
+            matches!(both, (Content::Digest(before), Content::Digest(now)) if before != now) && !now.is_before(before)
+        })
+    }
+
+    /// Returns the entry of a secret in Vault in the other mode, if that mode counts no more.
+    fn of_other_mode(&self, name: &SourceName) -> Option<(String, &'a Entry)> {
+        let kind = match name.kind {
+            SourceKind::Vault => SourceKind::VaultContent,
+            SourceKind::VaultContent => SourceKind::Vault,
+            SourceKind::VaultV1 | SourceKind::Secret | SourceKind::ConfigMap => return None,
+        };
+        let other = SourceName { kind, name: name.name.clone() };
+        if self.snapshot.workload.uses.current.get(&other).is_some_and(|used| used.counts) {
+            return None;
+        }
+        let text = other.to_string();
+        let entry = self.record?.content.get(&text)?;
+        Some((text, entry))
+    }
+
+    fn recorded(&self) -> RecordedState<'a> {
+        let Snapshot { workload, .. } = self.snapshot;
+        let stamp = workload.observed.stamp.as_deref();
+        let is_stamped = stamp.is_some_and(|stamp| self.digester.is_stamp_of(&workload.observed.uid, stamp));
+        RecordedState { record: self.record, is_noted: self.is_noted, is_stamped }
+    }
+
+    /// Returns why a source that has changed rolls nothing yet. Returns `None` as soon as one trigger does not want to wait.
+    fn deferral(&self, source: &SourceName) -> Option<Deferral> {
+        let mut deferral = None;
+        for spec in self.snapshot.specs().filter(|spec| spec.sources.contains_key(source)) {
+            let one = match &spec.wait_for {
+                _ if spec.suspended => Deferral::Suspended,
+                None => return None,
+                Some(wait) => self.waits(source, wait)?,
+            };
+            deferral = match deferral {
+                Some(known) if one == Deferral::Suspended => Some(known),
+                _ => Some(one),
+            };
+        }
+        deferral
+    }
+
+    /// Returns why a Secret is still waited for. Returns `None` if it has followed, or its time is over.
+    fn waits(&self, source: &SourceName, wait: &WaitFor) -> Option<Deferral> {
+        let workload = &self.snapshot.workload;
+        let secret = self.snapshot.source(&wait.secret).filter(|secret| secret.is_current());
+        match secret.and_then(|secret| secret.read.as_ref()) {
+            // A Secret that may not be read may have followed for all that is known. Its time counts.
+            None if secret.is_some_and(|secret| secret.refused.is_some()) => {}
+            None => return Some(Deferral::Awaited(wait.secret.clone(), None)),
+            Some(read) => {
+                let keys = workload.uses.current.get(&wait.secret)?.awaited.as_ref()?;
+                let entry = self.digester.entry(&workload.observed.uid, &wait.secret, keys, read.content.as_ref());
+                if recorded(self.record, &wait.secret).is_some_and(|(before, _)| has_followed(before, &entry)) {
+                    return None;
+                }
+            }
+        }
+        let until = self.since(source).later(wait.timeout);
+        if until > self.now {
+            return Some(Deferral::Awaited(wait.secret.clone(), Some(until)));
+        }
+        wait.holds.then(|| Deferral::Overdue(wait.secret.clone(), until))
+    }
+
+    /// Returns when a source changed: when Vault says, which a restart of the operator does not change, or when that was seen, if that was later.
+    fn since(&self, source: &SourceName) -> Time {
+        let Some(known) = self.snapshot.source(source) else { return self.now };
+        let created = match &known.secret {
+            // A time in the future is another clock's.
+            SecretState::Live(version) => version.created.parse().ok().and_then(|created| self.now.recorded(created)),
+            _ => None,
+        };
+        created.max(known.changed).or(known.since).unwrap_or(self.now)
+    }
+
+    /// Returns the entries of the Secrets that are waited for, and when to look again though nothing happens.
+    fn of_awaited(&self, compared: &Compared) -> (BTreeMap<String, CurrentEntry>, Option<Time>) {
+        let (mut entries, mut again) = (BTreeMap::new(), None);
+        let workload = &self.snapshot.workload;
+        let awaited = workload.uses.current.iter().filter_map(|(name, used)| Some((name, used.awaited.as_ref()?)));
+        for (secret, keys) in awaited {
+            let before = recorded(self.record, secret);
+            let source = self.snapshot.source(secret).and_then(|source| Some((source, source.current()?)));
+            let Some((source, read)) = source else {
+                entries
+                    .extend(before.map(|(before, is_late)| (name_of(secret, is_late), entry(before.clone(), false))));
+                continue;
+            };
+            let current = self.digester.entry(&workload.observed.uid, secret, keys, read.content.as_ref());
+            let before = before.filter(|(before, _)| before.selection == current.selection);
+            let (is_late, found, quiet) = self.follow(Followed { secret, source, before, current }, compared);
+            again = [again, quiet].into_iter().flatten().min();
+            entries.insert(name_of(secret, is_late), found);
+        }
+        (entries, again)
+    }
+
+    /// Returns the next entry of a Secret that is waited for: whether the workload was rolled without it, the entry, and when to look again.
+    fn follow(&self, followed: Followed<'_>, compared: &Compared) -> (bool, CurrentEntry, Option<Time>) {
+        let Followed { secret, source, before, current } = followed;
+        let follows = |sources: &BTreeSet<SourceName>| {
+            let mut specs = self.snapshot.specs().filter(|spec| spec.waits_for(secret));
+            specs.any(|spec| sources.iter().any(|source| spec.sources.contains_key(source)))
+        };
+        let differs = before.is_some_and(|(before, _)| has_followed(before, &current));
+        match before {
+            // Pods that were rolled without it have read the old content.
+            Some((_, true)) if differs => (false, entry(current, true), None),
+            Some((before, true)) => (true, entry(before.clone(), false), None),
+            Some((before, false)) if follows(&compared.rolled) && !differs => {
+                (true, entry(before.clone(), false), None)
+            }
+            Some((before, false)) if !follows(&compared.rolled) && !follows(&compared.first_seen) => {
+                let quiet = if differs { self.quiet(secret, source.since) } else { None };
+                match quiet {
+                    Some(time) if time <= self.now => (false, entry(current, false), None),
+                    quiet => (false, entry(before.clone(), false), quiet),
+                }
+            }
+            _ => (false, entry(current, false), None),
+        }
+    }
+
+    /// Returns when a change of the Secret is taken for one that is not from Vault: Vault was asked twice since, answers, and has nothing new.
+    fn quiet(&self, secret: &SourceName, since: Option<Time>) -> Option<Time> {
+        let specs: Vec<_> = self.snapshot.specs().filter(|spec| spec.waits_for(secret)).collect();
+        let mut sources = specs.iter().flat_map(|spec| spec.sources.keys());
+        let answers = |source: &SourceName| {
+            self.snapshot.source(source).is_some_and(|known| matches!(known.secret, SecretState::Live(_)))
+        };
+        if !sources.all(answers) {
+            return None;
+        }
+        let every = specs.iter().map(|spec| spec.every).max()?;
+        Some(since?.later(SignedDuration::try_from(every * 2).ok()?))
+    }
+}
+
+/// A source whose content is not known. The cluster is asked at any moment, unless that is refused. Vault may be away, and a Secret forbidden, for a long time, and
+/// nothing else waits for it: the entry that is recorded stays.
+fn compare_unread(
+    source: Option<&SourceState>,
+    name: &SourceName,
+    before: Option<(String, &Entry)>,
+    compared: &mut Compared,
+) -> Option<()> {
+    if !name.kind.is_in_vault() && source.is_none_or(|source| source.refused.is_none()) {
+        return None;
+    }
+    compared.now.extend(before.map(|(text, entry)| (text, kept(entry))));
+    Some(())
+}
+
+/// Returns whether content is another than the recorded one, and not older.
+fn differs(before: &Entry, now: &Entry) -> bool {
+    before.selection == now.selection && before.content != now.content && !now.is_before(before)
+}
+
+/// Returns whether a secret in Vault was read in another version than the recorded one, and not in an older one.
+fn is_other_version(before: &Entry, read: &Read) -> bool {
+    let versions = before.version.as_ref().zip(read.in_vault.as_ref());
+    versions.is_some_and(|(before, now)| before != now && !now.is_before(before))
+}
+
+fn name_of(secret: &SourceName, is_late: bool) -> String {
+    if is_late { record::late(secret) } else { record::awaited(secret) }
+}
+
+/// Returns the entry of a Secret that is waited for, and whether the workload was rolled without it.
+fn recorded<'a>(known: Option<&'a Record>, secret: &SourceName) -> Option<(&'a Entry, bool)> {
+    let content = &known?.content;
+    let awaited = content.get(&record::awaited(secret)).map(|entry| (entry, false));
+    awaited.or_else(|| content.get(&record::late(secret)).map(|entry| (entry, true)))
+}
+
+/// Returns whether the content exists, and is another than before.
+fn has_followed(before: &Entry, now: &Entry) -> bool {
+    before.selection == now.selection && before.content != now.content && matches!(now.content, Content::Digest(_))
+}
+
+/// Returns an entry that rolls nothing by itself, unless it was waited for in vain.
+fn entry(entry: Entry, is_news: bool) -> CurrentEntry {
+    CurrentEntry { entry, need: Need::Required, is_news, counts: is_news }
+}
+
+#[cfg(test)]
+mod tests;

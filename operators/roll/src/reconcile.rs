@@ -1,34 +1,42 @@
-//! One workload from what it uses to what its pods run with: look, decide, write, report.
+//! A workload from the content that it uses to the content that its pods run with: observe, plan, apply, report.
+//!
+//! A run takes a [`View`], which is a snapshot and its plan, passes the gates, writes, and reports. If the workload has changed since the snapshot, the run begins anew.
 
-mod attempt;
+use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
 
-use std::sync::Arc;
-
-use konverge_apply::{Statement, error::class_of};
+use konverge_apply::{Statement, conditions::whole_second, error::class_of};
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_runtime::{Action, Priority, Reconciler, Request, object::Scope, watch::Guarded};
 use konverge_workload::Workload;
 use kube::{Api, Client, core::NamespaceResourceScope};
 
 use crate::{
+    annotations::{RESTARTED_AT, WorkloadSpec, ZOPP_RESTARTED_AT},
+    budget::Spent,
     config::Pace,
+    digest::Digester,
+    hold::Candidate,
     index::Shows,
-    messages,
-    object::WorkloadRef,
-    parts::Parts,
+    messages::{self, because, without},
+    object::{SourceName, WorkloadRef},
+    parts::{CONTENDED, Parts, WORKLOAD},
+    plan::{Deferral, Verdict, View},
     reasons,
+    record::{Entry, Record, UnacknowledgedRollout, late_secret_of},
+    state::WorkloadState,
     time::Time,
-    wakeups::{CONTENDED, WORKLOAD},
-    writer::{WriteError, Writer},
+    writer::{Decided, WriteError, Writer, Written},
 };
-use attempt::{Attempt, Run};
 
-/// So often a workload that changes under our hands is read and decided upon anew before it has to wait.
+/// The number of attempts at a workload that other clients change in between, before it has to wait.
 const ATTEMPTS: usize = 3;
+
+/// A workload that waits for others is woken by them. This is for changes without an event, such as the end of a time limit.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Reconciles one workload.
 pub struct Roller {
-    /// Reads workloads that changed under our hands.
+    /// Reads workloads that have changed since their snapshot.
     pub client: Client,
     /// Writes on workloads.
     pub writer: Writer,
@@ -38,7 +46,7 @@ pub struct Roller {
     pub pace: Pace,
 }
 
-/// A run that did not come to its end.
+/// A run has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RollError {
     /// The workload could not be written.
@@ -52,7 +60,7 @@ pub enum RollError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
-    /// Somebody else writes on the workload all the time.
+    /// Another client writes on the workload all the time.
     #[error("{object} was changed by somebody else at each of {ATTEMPTS} attempts to write on it")]
     Contended {
         /// Which one.
@@ -83,70 +91,321 @@ impl Reconciler for Roller {
     type Error = RollError;
 
     async fn reconcile(&self, request: Request<WorkloadRef>) -> Result<Action, RollError> {
-        let key = &request.key;
-        let digester = self.parts.key.digester().await;
+        let parts = &*self.parts;
+        let digester = parts.key.digester().await;
         for _ in 0..ATTEMPTS {
             let now = Time::now();
-            let Some(view) = self.parts.index.view(key, &digester, now) else {
-                self.opt_out(key);
+            let Some(view) = parts.index.view(&request.key, &digester, now) else {
+                parts.opt_out(&request.key);
                 return Ok(Action::Done);
             };
-            let attempt = Run { roller: self, key, digester: &digester, view: &view, now }.attempt().await;
-            match attempt {
-                Ok(Attempt::Ended(action)) => return Ok(action),
-                Ok(Attempt::Outdated) => self.look_again(key, &view.observed().version).await?,
+            let run = Run { roller: self, parts, key: &view.snapshot.key, view: &view, digester: &digester, now };
+            match run.attempt().await {
+                Ok(Some(action)) => return Ok(action),
+                Ok(None) => run.look_again().await?,
                 Err(error) => {
-                    self.say(key, view.uid(), vec![messages::failed(&error)]);
+                    run.report(vec![messages::failed(&error)]);
                     return Err(error);
                 }
             }
         }
-        Err(RollError::Contended { object: key.clone() })
+        Err(RollError::Contended { object: request.key })
     }
 }
 
-impl Roller {
-    /// Reads a workload that is not what the watch has shown.
-    async fn look_again(&self, key: &WorkloadRef, outdated: &str) -> Result<(), RollError> {
+/// One attempt to carry out a plan.
+struct Run<'a> {
+    roller: &'a Roller,
+    parts: &'a Parts,
+    key: &'a WorkloadRef,
+    view: &'a View,
+    digester: &'a Digester,
+    now: Time,
+}
+
+impl Run<'_> {
+    /// Does what is decided, as far as it may now. Returns `None` if the workload has changed since the decision.
+    async fn attempt(&self) -> Result<Option<Action>, RollError> {
+        let Self { parts, key, view, now, .. } = self;
+        if view.is_decided_now {
+            self.wake_triggers();
+        }
+        if let Some(UnacknowledgedRollout { why, changed, seen, .. }) = parts.index.take_acknowledged(key, view.uid()) {
+            self.report_rollout(&changed, &why, seen);
+        }
+        if view.observed().deleting {
+            parts.opt_out(key);
+            return Ok(Some(Action::Done));
+        }
+        let spec = match view.spec() {
+            Ok(spec) => spec,
+            Err(invalid) => return Ok(Some(self.finish(vec![messages::invalid(invalid)]))),
+        };
+        if let Some(other) = &view.observed().template_of {
+            return Ok(Some(self.finish(vec![messages::elsewhere(other)])));
+        }
+        match view.plan.verdict() {
+            // It is woken when what it uses was read, or when that is refused.
+            None => {
+                parts.queues.sources.add_all(view.plan.doubted.iter().cloned(), Priority::High, CONTENDED);
+                self.say(Vec::new());
+                Ok(Some(Action::Done))
+            }
+            Some(Verdict::Nothing) => Ok(Some(self.nothing_to_do())),
+            Some(Verdict::Note(content)) => {
+                match view.plan.contested_until.filter(|until| until > now && !view.plan.is_noted) {
+                    Some(until) => {
+                        self.finish(Vec::new());
+                        Ok(Some(self.at(until)))
+                    }
+                    None => self.note(content).await,
+                }
+            }
+            // Pods that are started later read what there is then.
+            Some(Verdict::Roll { content, .. }) if view.snapshot.pods.rollout.empty => self.note(content).await,
+            Some(Verdict::Roll { changed, content }) => self.roll_unless_blocked(spec, changed, content).await,
+        }
+    }
+
+    /// Reads a workload that has changed since its snapshot.
+    async fn look_again(&self) -> Result<(), RollError> {
+        let Self { roller, parts, key, view, .. } = self;
         let api: Api<Guarded<Workload>> =
-            NamespaceResourceScope::api(self.client.clone(), &key.kind, Some(&key.namespace));
+            NamespaceResourceScope::api(roller.client.clone(), &key.kind, Some(&key.namespace));
         let found = api.get_opt(&key.name).await;
-        let found = found.map_err(|source| RollError::Read { object: key.clone(), source: Box::new(source) })?;
+        let found = found.map_err(|source| RollError::Read { object: (*key).clone(), source: Box::new(source) })?;
         let work = match found {
             Some(Guarded(Ok(workload))) => {
-                self.parts.index.show_by(Shows::Answer(outdated), key.kind, workload, Time::now()).1
+                parts.index.show(Shows::Answer(&view.observed().version), key.kind, workload, Time::now()).1
             }
             // An object that cannot be decoded still exists: the watch has reported it, and its last known state stays.
             Some(Guarded(Err(_))) => return Ok(()),
-            None => self.parts.index.forget(key),
+            None => parts.index.forget(key),
         };
-        let others = work.workloads.into_iter().filter(|other| other != key);
-        self.parts.queues.sources.add_all(work.sources, Priority::High, CONTENDED);
-        self.parts.queues.triggers.add_all(work.triggers, Priority::Normal, CONTENDED);
-        self.parts.queues.workloads.add_all(others, Priority::Normal, CONTENDED);
+        let others = work.workloads.into_iter().filter(|other| other != *key);
+        parts.queues.sources.add_all(work.sources, Priority::High, CONTENDED);
+        parts.queues.triggers.add_all(work.triggers, Priority::Normal, CONTENDED);
+        parts.queues.workloads.add_all(others, Priority::Normal, CONTENDED);
         Ok(())
     }
 
-    /// A workload has opted out.
-    fn opt_out(&self, key: &WorkloadRef) {
-        let next = self.parts.budget().done(key);
-        self.parts.index.opt_out(key);
+    /// Reports that the pods run with the current content, or why a change is held back.
+    fn nothing_to_do(&self) -> Action {
+        self.release_slot();
+        let deferrals = &self.view.plan.deferral;
+        if deferrals.values().any(|deferral| matches!(deferral, Deferral::Awaited(_, None))) {
+            // It is woken when that was read.
+            return Action::Done;
+        }
+        if let Some((message, until)) = self.deferral_of_all() {
+            self.block(message, until);
+            return until.map_or(Action::Done, |until| self.at(until));
+        }
+        self.settled(Vec::new());
+        self.view.plan.again.map_or(Action::Done, |again| self.at(again))
+    }
+
+    async fn roll_unless_blocked(
+        &self,
+        spec: &WorkloadSpec,
+        changed: &[String],
+        content: &BTreeMap<String, Entry>,
+    ) -> Result<Option<Action>, RollError> {
+        let is_changed = |(name, _): &(&SourceName, _)| changed.contains(&name.to_string());
+        let changed: BTreeMap<_, _> = self.view.uses().iter().filter(is_changed).collect();
+        let why = because(changed.iter().map(|(name, used)| (*name, *used)));
+        let why = without(why, &self.late(content));
+        let changed: Vec<_> = changed.into_keys().cloned().collect();
+        match self.blocked(spec, &changed, &why) {
+            Some((message, until, action)) => {
+                self.release_slot();
+                self.block(message, until);
+                Ok(Some(action))
+            }
+            None => self.roll(spec, &changed, content, &why).await,
+        }
+    }
+
+    /// Returns why none of the changed sources rolls it, and until when at least.
+    fn deferral_of_all(&self) -> Option<(Statement, Option<Time>)> {
+        let deferral = || self.view.plan.deferral.iter().filter(|(_, deferral)| deferral.is_reported());
+        let until = deferral().filter_map(|(_, deferral)| deferral.until()).min();
+        let (_, first) = deferral().min_by_key(|(_, deferral)| deferral.until())?;
+        // A source that is held back for another reason is reported later.
+        let alike = deferral().filter(|(_, deferral)| discriminant(*deferral) == discriminant(first));
+        let changed = because(alike.filter_map(|(name, _)| Some((name, self.view.uses().get(name)?))));
+        Some((messages::deferral(first, &changed)?, until))
+    }
+
+    /// Returns why it may not be rolled now, until when, and when to look again. Returns `None` if it may be.
+    fn blocked(
+        &self,
+        spec: &WorkloadSpec,
+        changed: &[SourceName],
+        why: &str,
+    ) -> Option<(Statement, Option<Time>, Action)> {
+        let Self { roller, parts, key, view, now, digester } = self;
+        if let Some(hold) = Candidate::of(view, spec, &roller.pace, *now).blocked_by(*now) {
+            let message = messages::held(hold, why);
+            let until = hold.until();
+            return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
+        }
+        let turn = parts.index.wave_gate(key, spec.wave, changed, digester, (*now, roller.pace.rollout_timeout));
+        messages::not_its_wave(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
+    }
+
+    async fn roll(
+        &self,
+        spec: &WorkloadSpec,
+        changed: &[SourceName],
+        content: &BTreeMap<String, Entry>,
+        why: &str,
+    ) -> Result<Option<Action>, RollError> {
+        let Self { roller, parts, key, view, now, digester } = self;
+        let stamp = digester.next_stamp(view.uid(), content, view.observed().stamp.as_deref());
+        if let Err(spent) = parts.budget().take(key, &stamp, *now) {
+            let Spent { until, .. } = spent;
+            self.block(messages::spent(&spent, why), Some(until));
+            return Ok(Some(self.at(until)));
+        }
+        let tag = digester.tag(view.uid());
+        let record = Record::of_rollout(tag, content.clone(), (now.wall(), why), changed).text();
+        self.note_state(|state| state.record.writing(&record));
+        // To the second, as the tools write it whose annotations these are.
+        let time = whole_second(now.wall()).to_string();
+        let written = roller.writer.roll(self.decided(&record), &stamp, (&self.marks(spec), &time)).await;
+        let version = match written {
+            Ok(Written::Done(version)) => version,
+            other => {
+                // Whether it was done after all is not known if the answer is not; then its place is kept until the watch tells.
+                if other.as_ref().err().is_none_or(WriteError::is_refused) {
+                    let next = parts.budget().give_back(key);
+                    parts.queues.wake_next(next);
+                } else {
+                    let (version, why, changed) = (view.observed().version.clone(), why.to_owned(), changed.to_vec());
+                    let unacknowledged =
+                        UnacknowledgedRollout { version, stamp, why, changed, seen: view.plan.changed };
+                    self.note_state(|state| state.record.set_unacknowledged(Some(unacknowledged)));
+                }
+                parts.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "failed" });
+                return Ok(if other? == Written::Outdated { None } else { Some(Action::Done) });
+            }
+        };
+        parts.index.wrote(key, view.uid(), &version, record, Some((stamp, *now)));
+        self.settled(Vec::new());
+        self.report_rollout(changed, why, view.plan.changed);
+        Ok(Some(Action::Done))
+    }
+
+    /// Reports that it was rolled, why, and for which sources, of which the last changed when it was `seen` to.
+    fn report_rollout(&self, changed: &[SourceName], why: &str, seen: Option<Time>) {
+        let Self { parts, key, .. } = self;
+        parts.metrics.rolled(key.kind, "rolled");
+        if let Some(seen) = seen {
+            parts.metrics.delayed(Time::now().since(seen).as_secs_f64());
+        }
+        // Each is news, also if the one before was for the same.
+        self.say(Vec::new());
+        self.say(vec![messages::rolled(why)]);
+        for name in changed {
+            let source = name.of(&key.namespace);
+            let Some(uid) = parts.index.source_uid(&source) else { continue };
+            parts.announcer.publish(source.reference(&uid), &messages::rolled_user(key));
+        }
+    }
+
+    /// The Secrets that have not followed and are not waited for any longer.
+    fn late(&self, content: &BTreeMap<String, Entry>) -> Vec<String> {
+        let known = self.view.plan.record.as_ref().map(|record| &record.content);
+        let late = content.keys().filter(|text| !known.is_some_and(|known| known.contains_key(*text)));
+        late.filter_map(|text| Some(late_secret_of(text)?.to_string())).collect()
+    }
+
+    /// Records the content that its pods run with, and leaves the pods alone.
+    async fn note(&self, content: &BTreeMap<String, Entry>) -> Result<Option<Action>, RollError> {
+        let Self { roller, parts, key, view, digester, .. } = self;
+        let record = Record::of_content(digester.tag(view.uid()), content.clone(), view.plan.record.as_ref()).text();
+        self.note_state(|state| state.record.writing(&record));
+        match roller.writer.note(self.decided(&record)).await? {
+            Written::Done(version) => {
+                parts.index.wrote(key, view.uid(), &version, record, None);
+                Ok(Some(self.finish(Vec::new())))
+            }
+            Written::Outdated => Ok(None),
+            Written::Gone => Ok(Some(Action::Done)),
+        }
+    }
+
+    /// Annotations of others that tell when pods were restarted.
+    fn marks(&self, spec: &WorkloadSpec) -> Vec<&'static str> {
+        let in_vault = self.view.uses().keys().any(|source| source.kind.is_in_vault());
+        let marks = [(ZOPP_RESTARTED_AT, spec.zopp), (RESTARTED_AT, in_vault)];
+        marks.into_iter().filter(|(_, wanted)| *wanted).map(|(mark, _)| mark).collect()
+    }
+
+    fn decided<'a>(&'a self, record: &'a str) -> Decided<'a> {
+        Decided { key: self.key, uid: self.view.uid(), version: &self.view.observed().version, record }
+    }
+
+    /// Changes what is known of the workload.
+    fn note_state(&self, note: impl FnOnce(&mut WorkloadState)) {
+        self.parts.index.note(self.key, self.view.uid(), note);
+    }
+
+    /// It waits, and says why.
+    fn block(&self, message: Statement, until: Option<Time>) {
+        self.note_state(|state| state.health.wait(Some((self.now, until))));
+        self.parts.metrics.held(message.reason);
+        self.say(vec![message]);
+    }
+
+    /// There is nothing left to do. It leaves its place in the budget to the next one.
+    fn finish(&self, messages: Vec<Statement>) -> Action {
+        self.release_slot();
+        self.settled(messages);
+        Action::Done
+    }
+
+    /// It waits for nothing any more.
+    fn settled(&self, messages: Vec<Statement>) {
+        self.note_state(|state| state.health.wait(None));
+        self.parts.index.needs_no_turn(self.key);
+        self.say(messages);
+    }
+
+    /// Reports these messages, and with them the sources that may not be read and a contested record.
+    fn say(&self, mut messages: Vec<Statement>) {
+        messages.extend(self.view.plan.refused.iter().cloned());
+        messages.extend(self.view.plan.contested_until.map(|_| messages::record_contested()));
+        self.report(messages);
+    }
+
+    /// Reports each of these messages once, until it changes.
+    fn report(&self, messages: Vec<Statement>) {
+        let Self { parts, key, view, .. } = self;
+        let new = parts.index.report(key, view.uid(), messages, Time::now());
+        if !new.is_empty() {
+            self.wake_triggers();
+        }
+        for statement in &new {
+            parts.announcer.announce(*key, key.reference(view.uid()), statement);
+        }
+    }
+
+    /// Has its triggers report its state.
+    fn wake_triggers(&self) {
+        self.parts.queues.triggers.add_all(self.parts.index.triggers_of(self.key), Priority::Normal, WORKLOAD);
+    }
+
+    /// It leaves its place to the next one.
+    fn release_slot(&self) {
+        let next = self.parts.budget().release_slot(self.key, self.view.observed().stamp.as_deref());
         self.parts.queues.wake_next(next);
     }
 
-    /// Reports each of these once, until the statement changes.
-    fn say(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>) {
-        let new = self.parts.index.say(key, uid, messages, Time::now());
-        if !new.is_empty() {
-            self.tell(key);
-        }
-        for statement in &new {
-            self.parts.announcer.announce(key, key.reference(uid), statement);
-        }
-    }
-
-    /// Has those that ask for its rollouts told how it stands.
-    fn tell(&self, key: &WorkloadRef) {
-        self.parts.queues.triggers.add_all(self.parts.index.triggers_of(key), Priority::Normal, WORKLOAD);
+    /// A little late, so that it is time when it comes.
+    fn at(&self, until: Time) -> Action {
+        let rest = Duration::try_from(until.since(self.now)).unwrap_or_default();
+        Action::After(rest + Duration::from_millis(10))
     }
 }

@@ -1,13 +1,17 @@
-//! The record on a workload: the content that its pods run with.
+//! The record on a workload: the content that its pods run with, and what this process knows beyond the annotation.
+//!
+//! [`Record`] and [`Entry`] are the annotation. [`RecordState`] adds the writes of this process: a [`RevertGuard`] for a record that another client removed, and an
+//! [`UnacknowledgedRollout`] whose answer was lost.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use konverge_core::revert_backoff::RevertBackoff;
 use serde::{Deserialize, Serialize, de};
 
-use crate::vault::Version;
+use crate::{object::SourceName, time::Time, vault::Version};
 
-/// The content of the annotation [`RECORD`](crate::declarations::RECORD).
+/// The content of the annotation [`RECORD`](crate::annotations::RECORD).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
@@ -52,7 +56,35 @@ const ABSENT: &str = "absent";
 /// Stands before the number of a version and before its time, and in neither.
 const BEFORE_VERSION: char = '@';
 
+/// The prefix of an entry for a Secret that is waited for.
+const AWAITED: &str = "Awaited/";
+
+/// The same for one that had not followed when the workload was rolled all the same.
+const LATE: &str = "Late/";
+
+/// No pause is longer than this. A longer time without a revert ends the row.
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+
 impl Record {
+    /// Returns the record of a rollout for these sources.
+    pub fn of_rollout(
+        tag: String,
+        content: BTreeMap<String, Entry>,
+        (rolled, because): (Timestamp, &str),
+        changed: &[SourceName],
+    ) -> Self {
+        let record = Self { tag, content, rolled: Some(rolled), because: Some(because.to_owned()), also: Vec::new() };
+        let also = changed.iter().map(ToString::to_string).filter(|source| !record.is_for(source)).collect();
+        Self { also, ..record }
+    }
+
+    /// Returns the record of this content without a rollout: what is known of the last one is kept.
+    pub fn of_content(tag: String, content: BTreeMap<String, Entry>, before: Option<&Self>) -> Self {
+        let (rolled, because, also) =
+            before.map(|before| (before.rolled, before.because.clone(), before.also.clone())).unwrap_or_default();
+        Self { tag, content, rolled, because, also }
+    }
+
     /// Reads the annotation. Returns `None` if the text is no record, or has another tag.
     pub fn read(text: &str, tag: &str) -> Option<Self> {
         Self::of_any(text).filter(|record| record.tag == tag)
@@ -125,6 +157,219 @@ impl<'de> Deserialize<'de> for Entry {
     }
 }
 
+/// Returns the name of the entry of a Secret that is waited for.
+pub fn awaited(secret: &SourceName) -> String {
+    format!("{AWAITED}{}", secret.name)
+}
+
+/// Returns the name of the entry of a Secret that had not followed.
+pub fn late(secret: &SourceName) -> String {
+    format!("{LATE}{}", secret.name)
+}
+
+/// Returns the Secret that an entry is about, if it is one that is waited for.
+pub fn secret_of(text: &str) -> Option<SourceName> {
+    text.strip_prefix(AWAITED).or_else(|| text.strip_prefix(LATE)).map(SourceName::secret)
+}
+
+/// Returns whether an entry is only compared with: pods are not rolled for it by itself.
+pub fn is_for_comparison(text: &str) -> bool {
+    text.starts_with(AWAITED)
+}
+
+/// Returns the Secret of an entry that had not followed.
+pub fn late_secret_of(text: &str) -> Option<SourceName> {
+    text.strip_prefix(LATE).map(SourceName::secret)
+}
+
+/// The record of a workload: the annotation, and what this process knows beyond it.
+#[derive(Debug, Clone, Default)]
+pub struct RecordState {
+    /// The annotation, even if another client wrote it.
+    pub shown: Option<String>,
+    /// The record that stood there before somebody removed it or set it back.
+    pub revert_guard: Option<Box<RevertGuard>>,
+    /// Whether another leader wrote it, perhaps for content that is newer than what this process has read.
+    pub doubted: bool,
+    /// The record that this process writes at the moment, or wrote last.
+    written: Option<String>,
+    /// Whether this process has written since the workload was last shown.
+    written_since: bool,
+    /// A rollout whose answer was lost.
+    unacknowledged: Option<Box<UnacknowledgedRollout>>,
+}
+
+impl RecordState {
+    /// Returns the state of a workload that is shown with this annotation.
+    pub(crate) fn of(shown: Option<String>) -> Self {
+        Self { shown, ..Self::default() }
+    }
+
+    /// Takes over what is known of the same object in its version before.
+    pub(crate) fn carry_over(&mut self, before: &mut Self, is_older: bool, now: Time) {
+        self.doubted = before.doubted || ![&before.shown, &before.written].contains(&&self.shown);
+        // In a storage that was restored from a backup, the record of that time counts.
+        if !is_older {
+            self.revert_guard = before.revert_guard.take();
+            if self.shown != before.shown && (self.shown.is_none() || self.shown != before.written) {
+                let again =
+                    RevertGuard::of(before.shown.as_deref(), self.shown.as_deref(), self.revert_guard.as_deref(), now);
+                self.revert_guard = again.map(Box::new).or(self.revert_guard.take());
+            }
+        }
+        self.written = before.written.take();
+        self.unacknowledged = before.unacknowledged.take();
+    }
+
+    /// Notes that this record is about to be written. Its watch event is then not taken for a write of another leader.
+    pub(crate) fn writing(&mut self, record: &str) {
+        self.written = Some(record.to_owned());
+    }
+
+    /// Notes that this record was written.
+    pub(crate) fn wrote(&mut self, record: String) {
+        self.shown = Some(record);
+        self.written_since = true;
+    }
+
+    /// Returns whether the record is another one `now`, or was written by this process since it was shown.
+    pub(crate) fn differs(&self, now: &Self) -> bool {
+        self.written_since || self.shown != now.shown
+    }
+
+    /// Returns whether the answer to a rollout was lost.
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        self.unacknowledged.is_some()
+    }
+
+    /// Notes a rollout whose answer was lost, or that the answer to the last one came.
+    pub(crate) fn set_unacknowledged(&mut self, unacknowledged: Option<UnacknowledgedRollout>) {
+        self.unacknowledged = unacknowledged.map(Box::new);
+    }
+
+    /// Takes the rollout whose answer was lost, if the workload shows that it was done. A rollout that was not done is forgotten.
+    pub(crate) fn take_acknowledged(&mut self, version: &str, stamp: Option<&str>) -> Option<UnacknowledgedRollout> {
+        let outcome = self.unacknowledged.as_ref()?.outcome(version, stamp);
+        if outcome == Outcome::Unknown {
+            return None;
+        }
+        self.unacknowledged.take().filter(|_| outcome == Outcome::Done).map(|unacknowledged| *unacknowledged)
+    }
+
+    /// Returns the record with this tag, or the one that stood there before and says more; and whether it is the one that stands there.
+    pub fn own(&self, tag: &str) -> (Option<Record>, bool) {
+        let read = |text: &str| Record::read(text, tag);
+        let shown = self.shown.as_deref().and_then(read);
+        let revert_guard = self.revert_guard.as_ref().and_then(|revert_guard| read(revert_guard.record()));
+        match (shown, revert_guard) {
+            (Some(shown), Some(revert_guard)) if shown.rolled < revert_guard.rolled => (Some(revert_guard), false),
+            (None, Some(revert_guard)) => (Some(revert_guard), false),
+            (shown, _) => (shown, true),
+        }
+    }
+
+    /// Returns until when the record is not restored, if another client keeps removing it.
+    pub fn contested_until(&self, now: Time) -> Option<Time> {
+        self.revert_guard
+            .as_ref()
+            .filter(|revert_guard| revert_guard.is_contested(now))
+            .map(|revert_guard| revert_guard.until())
+    }
+}
+
+/// A record that another client has removed from a workload or set back, as a repository does that replaces whole objects. Judged by the reverted record, content
+/// that the pods have would be rolled once more, or be taken for new, at each round of such a tool. The earlier record stays in force and is restored: at once
+/// while that is rare, and with exponential backoff if it goes on.
+#[derive(Debug, Clone)]
+pub struct RevertGuard {
+    /// The record as it stood.
+    record: String,
+    /// The row of reverts.
+    contest: RevertBackoff,
+    /// When it was last.
+    last: Time,
+}
+
+impl RevertGuard {
+    /// Returns the guard of the record that `stood` there, if the one that is `shown` says less. `before` is the guard of an earlier revert.
+    pub(crate) fn of(stood: Option<&str>, shown: Option<&str>, before: Option<&Self>, now: Time) -> Option<Self> {
+        let stood = stood.filter(|stood| is_behind(shown, stood))?;
+        Some(Self::reverted(stood.to_owned(), before, now))
+    }
+
+    /// Returns the record as it stood.
+    pub(crate) fn record(&self) -> &str {
+        &self.record
+    }
+
+    /// Returns the guard of a record that was reverted now. `before` is the guard of an earlier revert.
+    fn reverted(record: String, before: Option<&Self>, now: Time) -> Self {
+        let row = before.map(|before| (before.contest, before.quiet(now)));
+        Self { record, contest: RevertBackoff::again(row, LONGEST_PAUSE), last: now }
+    }
+
+    /// Returns until when the record is not restored.
+    pub(crate) fn until(&self) -> Time {
+        self.last.later(SignedDuration::try_from(self.contest.pause()).unwrap_or(SignedDuration::MAX))
+    }
+
+    /// Returns whether another client keeps reverting it.
+    pub(crate) fn is_contested(&self, now: Time) -> bool {
+        self.contest.is_contested() && self.contest.goes_on(self.quiet(now))
+    }
+
+    /// Returns how long nothing was reverted.
+    fn quiet(&self, now: Time) -> Duration {
+        Duration::try_from(now.since(self.last)).unwrap_or_default()
+    }
+}
+
+/// Returns whether the shown annotation is behind the one that stood there, which another client has removed or set back by that.
+fn is_behind(shown: Option<&str>, stood: &str) -> bool {
+    let Some(stood) = Record::of_any(stood) else { return false };
+    let shown = shown.and_then(|shown| Record::read(shown, &stood.tag));
+    shown.is_none_or(|shown| shown.rolled < stood.rolled)
+}
+
+/// A rollout that was requested and of which the answer was lost: it may have been done, and only this process knows why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnacknowledgedRollout {
+    /// The only version of the workload on which it could be done.
+    pub version: String,
+    /// The stamp that the pod template was to get. It is none that stood there.
+    pub stamp: String,
+    /// Why it was to be rolled.
+    pub why: String,
+    /// For which sources.
+    pub changed: Vec<SourceName>,
+    /// When the last of those changed, as far as that was seen.
+    pub seen: Option<Time>,
+}
+
+/// The result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// It was not, or somebody has set the pod template back since.
+    Undone,
+    /// The event is from before the rollout.
+    Unknown,
+}
+
+impl UnacknowledgedRollout {
+    /// Returns the result, by the workload as it is shown.
+    pub fn outcome(&self, version: &str, stamp: Option<&str>) -> Outcome {
+        if stamp == Some(&self.stamp) {
+            Outcome::Done
+        } else if version == self.version {
+            Outcome::Unknown
+        } else {
+            Outcome::Undone
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +415,85 @@ mod tests {
             ("Vault/secret", false),
         ] {
             assert_eq!(record.is_for(source), expected, "{source}");
+        }
+    }
+
+    fn at(second: i64) -> Time {
+        Time::at(second)
+    }
+
+    #[test]
+    fn a_fight_ends_in_a_write_each_ten_minutes_and_is_forgotten_when_it_is_over() {
+        let mut guard: Option<RevertGuard> = None;
+        let mut now = 1000;
+        let mut pauses = Vec::new();
+        for _ in 0..16 {
+            guard = Some(RevertGuard::reverted("r".to_owned(), guard.as_ref(), at(now)));
+            let until = guard.as_ref().unwrap().until().wall().as_second();
+            pauses.push(until - now);
+            // It is written when the pause is over, and taken at once.
+            now = until;
+        }
+        assert!(guard.as_ref().unwrap().is_contested(at(now)));
+        assert_eq!(pauses, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600, 600]);
+        for (what, after, expected) in [("it goes on", 600, true), ("it was over", 601, false)] {
+            let again = RevertGuard::reverted("r".to_owned(), guard.as_ref(), at(now + after));
+            assert_eq!(again.is_contested(at(now + after)), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn for_ever_is_no_overflow() {
+        let guard = RevertGuard { last: Time::MAX, ..RevertGuard::reverted(String::new(), None, at(0)) };
+        assert_eq!(guard.until(), Time::MAX);
+        assert_eq!(RevertGuard::reverted(String::new(), Some(&guard), Time::MAX).until(), Time::MAX);
+    }
+
+    #[test]
+    fn what_tells_less_is_behind() {
+        let record = |tag: &str, rolled: Option<i64>| {
+            Record {
+                tag: tag.to_owned(),
+                content: BTreeMap::new(),
+                rolled: rolled.map(|second| at(second).wall()),
+                because: None,
+                also: Vec::new(),
+            }
+            .text()
+        };
+        let stood = record("t", Some(100));
+        for (what, shown, expected) in [
+            ("taken away", None, true),
+            ("no record", Some("x".to_owned()), true),
+            ("another's", Some(record("u", Some(200))), true),
+            ("from before its last rollout", Some(record("t", Some(99))), true),
+            ("from before it was ever rolled", Some(record("t", None)), true),
+            ("a note of the same", Some(record("t", Some(100))), false),
+            ("another rollout", Some(record("t", Some(101))), false),
+        ] {
+            assert_eq!(is_behind(shown.as_deref(), &stood), expected, "{what}");
+        }
+        assert!(!is_behind(None, "x"), "there was none");
+    }
+
+    #[test]
+    fn what_is_shown_tells_whether_it_was_done() {
+        let asked = UnacknowledgedRollout {
+            version: "5".to_owned(),
+            stamp: "new".to_owned(),
+            why: String::new(),
+            changed: Vec::new(),
+            seen: None,
+        };
+        for (what, version, stamp, expected) in [
+            ("from before", "5", None, Outcome::Unknown),
+            ("from before, with the stamp of an earlier one", "5", Some("old"), Outcome::Unknown),
+            ("it was done", "6", Some("new"), Outcome::Done),
+            ("and somebody has changed something else since", "7", Some("new"), Outcome::Done),
+            ("somebody else was quicker", "6", Some("old"), Outcome::Undone),
+            ("and there was no stamp", "6", None, Outcome::Undone),
+        ] {
+            assert_eq!(asked.outcome(version, stamp), expected, "{what}");
         }
     }
 }

@@ -23,21 +23,19 @@ use kube::{Client, core::PartialObjectMeta};
 use crate::{
     budget::Budget,
     config::{Config, PROGRAM, renamed_variables},
+    convert::TriggerResource,
     digest_key::Key,
-    follow::VaultSource,
     index::Index,
     messages,
     metrics::Metrics,
     object::SourceKind,
-    parts::Parts,
-    reader::Reader,
+    parts::{Parts, Queues},
+    reader::{Reader, VaultSource},
     reconcile::Roller,
-    spelling::TriggerResource,
     status_controller::StatusController,
     time::Time,
     vault_rollout::VaultRollout,
     vault_sync_status::VaultSyncStatus,
-    wakeups::Queues,
     watch::{Classes, Sources, Triggers, Workloads},
     writer::Writer,
 };
@@ -91,12 +89,12 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     // A standby has seen them, too.
     manager.task("all-seen", all_seen.clone().map(move |()| seen.set(true)).then(|()| pending()));
     let vault = vault.map(|vault| VaultSource::new(vault, Arc::clone(&parts)));
-    let asked = vault.as_ref().map(|vault| vault.watches().clone());
+    let watches = vault.as_ref().map(|vault| vault.watches().clone());
     // The metrics outlive the parts, which hold handles to them.
     let measured = Arc::downgrade(&parts);
     metrics.before_scrape(move || {
         if let Some(parts) = measured.upgrade() {
-            let questions = asked.as_ref().map_or(0, Watches::questions);
+            let questions = watches.as_ref().map_or(0, Watches::questions);
             parts.metrics.measure(&parts.index, questions, Time::now());
         }
     });
@@ -155,11 +153,11 @@ fn reach_vault(manager: &mut Manager, config: &Config) -> Result<Option<Vault>, 
         .warning("vault", move || login.login_failure().map_or(Ok(()), |failure| Err(in_one_line(&failure))));
     let closing = vault.clone();
     // A token that nobody needs any more is not left to its lease.
-    manager.afterwards(async move { closing.close().await });
+    manager.on_shutdown(async move { closing.close().await });
     Ok(Some(vault))
 }
 
-/// Watches objects that ask for rollouts of others, as soon as their kind is there. Returns what ends when all of them have been seen, or when
+/// Watches triggers, as soon as their kinds are installed. Returns a future that ends when all of them have been seen, or when
 /// it is known that there can be none.
 fn watch_triggers(
     informers: &mut Informers<'_>,
@@ -175,7 +173,7 @@ fn watch_triggers(
     let parts = Arc::clone(parts);
     async move {
         for (kind, watch) in watches {
-            // Where they are hidden, what they have asked for is kept.
+            // If they may not be listed, their recorded entries are kept.
             if watch.presence().await == Presence::Missing {
                 parts.no_triggers(kind);
             }
@@ -183,7 +181,7 @@ fn watch_triggers(
     }
 }
 
-/// Watches Secrets, `ConfigMaps`, each kind of workload, and the classes of the Secrets Store CSI driver. Returns what ends when all of them have
+/// Watches Secrets, `ConfigMaps`, each kind of workload, and the classes of the Secrets Store CSI driver. Returns a future that ends when all of them have
 /// been seen, or when it is known that there are none to be seen: Argo's kind and the classes need not be there.
 fn watch_all(
     informers: &mut Informers<'_>,

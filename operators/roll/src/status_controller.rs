@@ -1,4 +1,4 @@
-//! Telling objects that ask for rollouts how they stand, and taking off them what the original has left.
+//! Writes the status of triggers, and removes what the original operator has left on them.
 
 use std::{
     collections::HashMap,
@@ -18,10 +18,10 @@ use kube::{
 use serde_json::json;
 
 use crate::{
+    definition::Status,
     messages,
     parts::Parts,
     reasons,
-    status::Status,
     time::Time,
     trigger::{Leftovers, TriggerKind, TriggerRef, WatchedTrigger},
     trigger_status::{self, StatusUpdate},
@@ -38,7 +38,7 @@ const DEFINITION_AGAIN: Duration = Duration::from_mins(5);
 /// The pause after another writer was faster. The watch shows what it wrote, and mostly wakes the object before.
 const OUTDATED_AGAIN: Duration = Duration::from_secs(1);
 
-/// Tells objects how they stand.
+/// Writes the status of triggers.
 pub struct StatusController {
     client: Client,
     applier: Applier,
@@ -46,11 +46,11 @@ pub struct StatusController {
     parts: Arc<Parts>,
     /// Whether the time of the version is written in `spec.timeStamp`, as the original does.
     write_spec_timestamp: bool,
-    /// Which objects were freed of what the original leaves: their uids, and when.
+    /// The triggers from which the leftovers of the original were removed: their uids, and when.
     freed: Mutex<HashMap<TriggerRef, (String, Time)>>,
 }
 
-/// An object could not be told.
+/// A status could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// The API server did not take it.
@@ -123,14 +123,14 @@ impl Reconciler for StatusController {
 }
 
 impl StatusController {
-    /// Tells through this client.
+    /// Writes through this client.
     pub fn new(client: Client, parts: Arc<Parts>, write_spec_timestamp: bool) -> Self {
         let applier = Applier::new(client.clone(), FIELD_MANAGER);
         let writer = StatusWriter::new(applier.clone());
         Self { client, applier, writer, parts, write_spec_timestamp, freed: Mutex::default() }
     }
 
-    /// Tells one object how it stands.
+    /// Writes the status of one trigger.
     async fn report(&self, key: &TriggerRef) -> Result<Action, StatusError> {
         let Some(found) = self.parts.index.trigger(key) else {
             self.freed().remove(key);
@@ -146,10 +146,8 @@ impl StatusController {
         let digester = self.parts.key.digester().await;
         let now = Time::now();
         let target_statuses = self.parts.index.target_statuses(key, &digester, now);
-        let Some(told) = trigger_status::status_update(key, &shown, &target_statuses, now) else {
-            return Ok(free_again);
-        };
-        let StatusUpdate { status, news, again } = told;
+        let update = trigger_status::status_update(key, &shown, &target_statuses, now);
+        let Some(StatusUpdate { status, news, again }) = update else { return Ok(free_again) };
         if status != *shown.status {
             self.write(key, &shown, status).await?;
         }

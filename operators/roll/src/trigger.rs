@@ -1,4 +1,4 @@
-//! Objects that ask for rollouts of others: which workloads, for which secrets in Vault. Pure.
+//! Triggers: objects that request rollouts of workloads for secrets in Vault. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,21 +7,20 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use konverge_apply::events;
 use konverge_workload::{Keys, WorkloadKind};
 use kube::core::{ApiResource, GroupVersionKind, Selector, SelectorExt};
 
 use crate::{
-    declarations,
+    annotations::Rule,
+    definition::Status,
     object::{SourceName, WorkloadRef},
-    status::Status,
     vault::Version,
-    wait::WaitFor,
 };
 
-/// A kind of such objects.
+/// A kind of triggers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TriggerKind {
     /// `stable.example.com/v1`.
@@ -46,20 +45,33 @@ pub struct TriggerRef {
 pub struct TriggerSpec {
     /// The workloads that it names.
     pub targets: BTreeSet<WorkloadRef>,
-    /// And by labels.
+    /// The workloads that it selects by labels.
     pub choices: Vec<Choice>,
     /// The sources, each with the keys that count.
     pub sources: BTreeMap<SourceName, Keys>,
-    /// How often Vault is asked.
+    /// The poll interval.
     pub every: Duration,
     /// The version that the pods are taken to run with before anything was recorded.
     pub before: Before,
-    /// Whether nothing is to be rolled for its sake for the time being. Changes are remembered.
+    /// Whether it is suspended. Changes are recorded.
     pub suspended: bool,
-    /// Which Secret has to follow before anything is rolled.
+    /// The Secret that must change before a rollout.
     pub wait_for: Option<WaitFor>,
     /// Values that cannot be followed and do no harm. They are reported and ignored.
     pub notes: Vec<Arc<str>>,
+}
+
+/// The Secret that must change before a rollout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitFor {
+    /// The Secret.
+    pub secret: SourceName,
+    /// The keys of which a value must change.
+    pub keys: Keys,
+    /// The longest wait.
+    pub timeout: SignedDuration,
+    /// Whether the rollout waits for the Secret even after the timeout.
+    pub holds: bool,
 }
 
 /// Workloads of a namespace with certain labels.
@@ -84,7 +96,7 @@ pub enum Before {
     Other,
 }
 
-/// An object as a watch shows it.
+/// A trigger as a watch shows it.
 #[derive(Debug, Clone)]
 pub struct WatchedTrigger {
     /// Its uid.
@@ -122,12 +134,12 @@ pub struct Leftovers {
 }
 
 impl TriggerSpec {
-    /// Whether the workload has labels that are asked for.
+    /// Returns whether it selects a workload with these labels.
     pub fn chooses(&self, workload: &WorkloadRef, labels: &BTreeMap<String, String>) -> bool {
         self.choices.iter().any(|choice| choice.fits(workload) && choice.labels.matches(labels))
     }
 
-    /// Whether that Secret has to follow.
+    /// Returns whether it waits for this Secret.
     pub fn waits_for(&self, secret: &SourceName) -> bool {
         self.wait_for.as_ref().is_some_and(|wait| wait.secret == *secret)
     }
@@ -181,7 +193,7 @@ impl TriggerKind {
 
 impl TriggerRef {
     /// Returns the name that messages give as the cause.
-    pub fn rule(&self) -> declarations::Rule {
+    pub fn rule(&self) -> Rule {
         self.kind.name()
     }
 

@@ -1,4 +1,4 @@
-//! Which sources count for a workload, from what it asks for, what its pods use and what the sources ask for. Pure.
+//! The sources that count for a workload: by its spec, by what its pods use and by the specs of the sources. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use konverge_workload::{Keys, Need, References, Usage};
 use litemap::LiteMap;
 
 use crate::{
-    declarations::{ROLL_SELECTOR, ROLL_USERS, Rule, SourceSpec, WorkloadSpec},
+    annotations::{ROLL_SELECTOR, ROLL_USERS, Rule, SourceSpec, WorkloadSpec},
     object::SourceName,
 };
 
@@ -17,13 +17,25 @@ pub struct Use {
     pub keys: Keys,
     /// Whether its pods can do without.
     pub need: Need,
-    /// The annotation that asked first.
+    /// The annotation that requested it first.
     pub rule: Rule,
     /// Whether it is rolled for it, and does not only wait for it.
     pub counts: bool,
-    /// The keys that are waited for, if somebody does.
+    /// The keys that a trigger waits for, if one does.
     pub awaited: Option<Keys>,
 }
+
+/// The sources that a workload is rolled for, now and before.
+#[derive(Debug, Clone, Default)]
+pub struct Uses {
+    /// The sources that count now.
+    pub current: LiteMap<SourceName, Use>,
+    /// The key selections that counted before, by source. A record says that there was another one, and not which keys that were.
+    pub previous_selections: BTreeMap<SourceName, Vec<Keys>>,
+}
+
+/// The number of earlier key selections that the index remembers for each source.
+const REMEMBERED: usize = 4;
 
 /// How pods use a Secret that the Secrets Store CSI driver makes of what it mounts for them. It is there from when the first of them has started,
 /// so none has started without it; and they see all of it, whichever keys they name beside.
@@ -41,12 +53,12 @@ pub fn referenced(references: &References) -> LiteMap<SourceName, Usage> {
     all
 }
 
-/// Which sources a workload is rolled for. `asks_of` tells what a source asks for, `chosen` are those that choose the workload by its labels.
+/// Returns the sources that a workload is rolled for. `spec_of` returns the spec of a source, and `selecting` are the sources that select the workload by its labels.
 pub fn uses<'a>(
     spec: &WorkloadSpec,
     referenced: &LiteMap<SourceName, Usage>,
-    chosen: impl IntoIterator<Item = &'a SourceName>,
-    asks_of: impl Fn(&SourceName) -> Option<&'a SourceSpec>,
+    selecting: impl IntoIterator<Item = &'a SourceName>,
+    spec_of: impl Fn(&SourceName) -> Option<&'a SourceSpec>,
 ) -> BTreeMap<SourceName, Use> {
     let mut found = BTreeMap::new();
     if spec.never {
@@ -62,7 +74,7 @@ pub fn uses<'a>(
         found.insert(source.clone(), Use { keys, need: usage.need, rule: named.rule, counts: true, awaited: None });
     }
     for (source, usage) in referenced {
-        let of_source = asks_of(source);
+        let of_source = spec_of(source);
         let except = spec.except.contains(source);
         let rule = spec.all.get(&source.kind).copied().filter(|_| !except);
         let matching =
@@ -72,10 +84,10 @@ pub fn uses<'a>(
             add(&mut found, source, usage.clone(), rule);
         }
     }
-    for source in chosen {
+    for source in selecting {
         add(&mut found, source, usage(source), ROLL_SELECTOR);
     }
-    found.retain(|source, _| !asks_of(source).is_some_and(|spec| spec.ignored));
+    found.retain(|source, _| !spec_of(source).is_some_and(|spec| spec.ignored));
     found
 }
 
@@ -102,10 +114,35 @@ pub(crate) fn add_awaited(found: &mut BTreeMap<SourceName, Use>, source: SourceN
     });
 }
 
+impl Uses {
+    /// Replaces the sources that count. Key selections that count no more are remembered.
+    pub(crate) fn replace(&mut self, now: LiteMap<SourceName, Use>, record: Option<&str>) {
+        for (name, used) in std::mem::replace(&mut self.current, now) {
+            if self.current.get(&name).is_none_or(|now| now.keys != used.keys) {
+                self.remember(name, used.keys, record);
+            }
+        }
+    }
+
+    fn remember(&mut self, name: SourceName, keys: Keys, record: Option<&str>) {
+        let is_recorded = |name: &SourceName| record.is_some_and(|record| record.contains(&name.to_string()));
+        self.previous_selections.retain(|name, _| is_recorded(name));
+        if !is_recorded(&name) {
+            return;
+        }
+        let selections = self.previous_selections.entry(name).or_default();
+        selections.retain(|known| *known != keys);
+        if selections.len() == REMEMBERED {
+            selections.remove(0);
+        }
+        selections.push(keys);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::declarations::{Annotations, Others};
+    use crate::annotations::{Annotations, Others};
 
     fn annotations(pairs: &[(&str, &str)]) -> Annotations {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -1,4 +1,4 @@
-//! Secrets in Vault as sources: how they are named, and how each stands. Pure.
+//! Secrets in Vault as sources: their names, versions and states. Pure.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Version {
     }
 }
 
-/// How a secret in Vault stands.
+/// The state of a secret in Vault.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SecretState {
     /// Vault has not answered yet.
@@ -60,7 +60,7 @@ pub enum SecretState {
     Missing,
     /// Its newest version is deleted or destroyed.
     Deleted,
-    /// Vault does not tell. Its last known state still counts.
+    /// Its state cannot be read. The last known one still counts.
     Failing {
         /// One of [`reasons`].
         reason: &'static str,
@@ -70,6 +70,17 @@ pub enum SecretState {
 }
 
 impl SecretState {
+    /// Returns the state of a secret with versions.
+    pub fn of(state: &StateKey) -> Self {
+        match state {
+            StateKey { deleted: true, .. } | StateKey { destroyed: true, .. } => Self::Deleted,
+            StateKey { version: 0, .. } => Self::Missing,
+            StateKey { version, version_created, .. } => {
+                Self::Live(Version { number: *version, created: version_created.clone() })
+            }
+        }
+    }
+
     /// Returns the state that an error tells.
     pub fn failing(error: &VaultError) -> Self {
         Self::Failing { reason: reason(error), text: in_one_line(error).into() }
@@ -87,17 +98,6 @@ fn reason(error: &VaultError) -> &'static str {
             reasons::SECRET_NOT_FOUND
         }
         _ => reasons::VAULT_UNAVAILABLE,
-    }
-}
-
-/// How a secret with versions stands by its state.
-pub fn standing(state: &StateKey) -> SecretState {
-    match state {
-        StateKey { deleted: true, .. } | StateKey { destroyed: true, .. } => SecretState::Deleted,
-        StateKey { version: 0, .. } => SecretState::Missing,
-        StateKey { version, version_created, .. } => {
-            SecretState::Live(Version { number: *version, created: version_created.clone() })
-        }
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
             (state(2, false, true), SecretState::Deleted),
             (state(0, false, false), SecretState::Missing),
         ] {
-            assert_eq!(standing(&state), expected);
+            assert_eq!(SecretState::of(&state), expected);
         }
         let what = || "read it".to_owned();
         let address = || "v".into();

@@ -14,14 +14,12 @@ use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    declarations::object_name,
+    annotations::object_name,
+    convert::{self, Settings, TriggerResource},
+    definition::{self as fields, Status, WaitForSpec},
     object::WorkloadRef,
-    schema as fields,
-    spelling::{self, Settings, TriggerResource},
-    status::{self, Status},
     trigger::{Before, Choice, TriggerKind, TriggerSpec},
     vault,
-    wait::{WaitFor, WaitForSpec},
 };
 
 /// Workloads that are restarted when secrets in Vault change.
@@ -127,7 +125,7 @@ pub struct TargetSpec {
 pub fn definition() -> CustomResourceDefinition {
     let mut definition = VaultRollout::crd();
     // How each workload stands is recorded on the workload.
-    status::without(&mut definition, &["vault_sync", "baseline"]);
+    fields::without(&mut definition, &["vault_sync", "baseline"]);
     definition
 }
 
@@ -139,10 +137,10 @@ impl TriggerResource for VaultRollout {
         for (number, secret) in spec.vault_secrets.iter().enumerate() {
             let field = format!("spec.vaultSecrets[{number}]");
             let VaultSecretSpec { mount, path, mode, keys, engine_version } = secret;
-            let kind = spelling::source_kind(&field, *engine_version, mode.as_deref())?;
+            let kind = convert::source_kind(&field, *engine_version, mode.as_deref())?;
             let source =
                 vault::source(kind, mount, path).map_err(|cause| format!("{field}.mount and {field}.path: {cause}"))?;
-            let keys = spelling::keys(&field, keys.as_deref(), kind)?;
+            let keys = convert::keys(&field, keys.as_deref(), kind)?;
             // The same secret with other keys: both sets count.
             let keys = match sources.remove(&source) {
                 Some(known) => Keys::and(known, keys),
@@ -157,7 +155,7 @@ impl TriggerResource for VaultRollout {
         for (number, target) in spec.targets.iter().enumerate() {
             let field = format!("spec.targets[{number}]");
             let kind = target.kind.as_deref();
-            let kind = kind.map(|kind| spelling::workload_kind(&format!("{field}.kind"), kind)).transpose()?;
+            let kind = kind.map(|kind| convert::workload_kind(&format!("{field}.kind"), kind)).transpose()?;
             let namespace = object_name(target.namespace.as_deref().unwrap_or(home))
                 .map_err(|cause| format!("{field}.namespace: {cause}"))?;
             match (&target.name, &target.selector) {
@@ -182,11 +180,11 @@ impl TriggerResource for VaultRollout {
             targets,
             choices,
             sources,
-            every: spec.interval.as_deref().map_or(Ok(settings.every), spelling::interval)?,
+            every: spec.interval.as_deref().map_or(Ok(settings.every), convert::interval)?,
             // Never by the first sight of an object, whatever the operator is told for those of the original.
             before: Before::Adopted,
             suspended: spec.suspend,
-            wait_for: spec.wait_for.as_ref().map(WaitFor::read).transpose()?,
+            wait_for: spec.wait_for.as_ref().map(convert::wait_for).transpose()?,
             notes: Vec::new(),
         })
     }

@@ -18,14 +18,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    declarations::object_name,
+    annotations::object_name,
+    convert::{self, Settings, TriggerResource},
+    definition::{self as fields, Status, WaitForSpec},
     object::WorkloadRef,
-    schema as fields,
-    spelling::{self, Settings, TriggerResource},
-    status::{self, Status},
     trigger::{Before, Leftovers, TriggerKind, TriggerSpec},
     vault,
-    wait::{WaitFor, WaitForSpec},
 };
 
 /// The finalizer of kopf, the framework of the original.
@@ -92,11 +90,11 @@ pub struct VaultSyncStatusSpec {
 /// and what is not known is kept, so that each object that the original's definition has let in stays as it is.
 pub fn definition() -> CustomResourceDefinition {
     let mut definition = VaultSyncStatus::crd();
-    status::without(&mut definition, &["workloads", "inSyncWorkloads", "pendingWorkloads"]);
+    fields::without(&mut definition, &["workloads", "inSyncWorkloads", "pendingWorkloads"]);
     let schemas = definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(|schema| schema.required = None);
     for part in ["spec", "status"] {
-        status::parts(&mut definition, part).for_each(open);
+        fields::parts(&mut definition, part).for_each(open);
     }
     definition
 }
@@ -125,22 +123,22 @@ impl TriggerResource for VaultSyncStatus {
             namespace: object_name(namespace).map_err(|cause| format!("spec.deployNamespace: {cause}"))?,
             kind: match spec.deploy_kind.as_deref() {
                 None => WorkloadKind::Deployment,
-                Some(kind) => spelling::workload_kind("spec.deployKind", kind)?,
+                Some(kind) => convert::workload_kind("spec.deployKind", kind)?,
             },
             name: object_name(name).map_err(|cause| format!("spec.deployName: {cause}"))?,
         };
-        let kind = spelling::source_kind("spec", spec.engine_version, spec.mode.as_deref())?;
+        let kind = convert::source_kind("spec", spec.engine_version, spec.mode.as_deref())?;
         let source = vault::source(kind, engine, path)
             .map_err(|cause| format!("spec.secretEngine and spec.secretPath: {cause}"))?;
         let (before, notes) = before(spec.time_stamp.as_deref(), settings);
         Ok(TriggerSpec {
             targets: BTreeSet::from([target]),
             choices: Vec::new(),
-            sources: BTreeMap::from([(source, spelling::keys("spec", spec.keys.as_deref(), kind)?)]),
-            every: spec.interval.as_deref().map_or(Ok(settings.every), spelling::interval)?,
+            sources: BTreeMap::from([(source, convert::keys("spec", spec.keys.as_deref(), kind)?)]),
+            every: spec.interval.as_deref().map_or(Ok(settings.every), convert::interval)?,
             before,
             suspended: false,
-            wait_for: spec.wait_for.as_ref().map(WaitFor::read).transpose()?,
+            wait_for: spec.wait_for.as_ref().map(convert::wait_for).transpose()?,
             notes,
         })
     }

@@ -1,6 +1,4 @@
-//! From watches to the index, and from the index to work.
-//!
-//! Every workload, Secret and `ConfigMap` of the cluster passes through here, the latter two as metadata alone.
+//! The event handlers of the informers. Every workload, Secret and `ConfigMap` of the cluster passes through here, the latter two as metadata alone.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,94 +13,13 @@ use kube::{
 };
 
 use crate::{
-    budget,
-    index::{ClassRef, Shows, Work},
-    messages,
+    convert::{Settings, TriggerResource, watched},
+    index::ClassRef,
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
-    parts::Parts,
-    spelling::{Settings, TriggerResource, watched},
+    parts::{LISTED, OBJECT, Parts, origin_of},
     time::Time,
-    trigger::{TriggerKind, TriggerRef},
-    wakeups::{LISTED, OBJECT},
+    trigger::TriggerRef,
 };
-
-/// From what the watches show to the index, and from there to the queues.
-impl Parts {
-    /// No object of this kind requests rollouts.
-    pub(crate) fn no_triggers(&self, kind: TriggerKind) {
-        self.leave(self.index.retain_triggers(kind, &HashSet::new()), Priority::Normal, OBJECT);
-    }
-
-    /// Returns whether it is a workload that can be named.
-    fn show(&self, kind: WorkloadKind, workload: Workload, origin: Origin) -> bool {
-        let (shows, priority, reason) = told_by(origin);
-        let now = Time::now();
-        let (key, work) = self.index.show_by(shows, kind, workload, now);
-        if let Some(key) = &key
-            && let Some((stamp, rolled, progress)) = self.index.rollout(key)
-        {
-            let is_over = budget::is_over(progress);
-            let next = self.budget().seen(key, &stamp, (now.recorded(rolled), now), is_over);
-            self.queues.wake_next(next);
-        }
-        self.leave(work, priority, reason);
-        key.is_some()
-    }
-
-    fn forget(&self, key: &WorkloadRef) {
-        let work = self.index.forget(key);
-        self.drop_if_gone(key);
-        self.made_room(key);
-        self.leave(work, Priority::Normal, OBJECT);
-    }
-
-    fn made_room(&self, key: &WorkloadRef) {
-        let next = self.budget().done(key);
-        self.queues.wake_next(next);
-    }
-
-    /// On a standby, drops the key of a workload that is gone. Its place in the budget and in the waiting list is given up without a run. A
-    /// leader keeps the key, because a run may have taken a place meanwhile.
-    fn drop_if_gone(&self, key: &WorkloadRef) {
-        self.queues.workloads.remove_on_standby(key, || self.index.has(key));
-    }
-
-    /// The same for a source that no workload uses.
-    fn drop_if_unused(&self, key: &SourceRef) {
-        self.queues.sources.remove_on_standby(key, || self.index.is_used(key));
-    }
-
-    /// Queues what is to be done. A standby keeps only keys of what is there, also if the watch of another kind has removed it meanwhile: no
-    /// worker of its own has begun anything that would have to be ended.
-    fn leave(&self, work: Work, priority: Priority, reason: &'static str) {
-        for source in work.sources {
-            self.queues.sources.add(source.clone(), priority, reason);
-            self.drop_if_unused(&source);
-        }
-        for source in work.unused {
-            self.drop_if_unused(&source);
-        }
-        for workload in work.workloads {
-            self.queues.workloads.add(workload.clone(), priority, reason);
-            self.drop_if_gone(&workload);
-        }
-        for trigger in work.triggers {
-            self.queues.triggers.add(trigger.clone(), priority, reason);
-            self.queues.triggers.remove_on_standby(&trigger, || self.index.has_trigger(&trigger));
-        }
-        if let Some((source, uid, invalid)) = work.invalid {
-            self.source_announcer.announce(&source, source.reference(&uid), &messages::invalid(&invalid));
-        }
-    }
-}
-
-/// How what is seen there counts, and how soon and why it is worked on.
-fn told_by(origin: Origin) -> (Shows<'static>, Priority, &'static str) {
-    match origin {
-        Origin::List => (Shows::List, Priority::Low, LISTED),
-        Origin::Watch => (Shows::Event, Priority::Normal, OBJECT),
-    }
-}
 
 /// Handles the events of the workloads of one kind.
 pub struct Workloads {
@@ -123,7 +40,7 @@ impl EventHandler<Workload> for Workloads {
         self.parts.show(self.kind, workload, origin)
     }
 
-    /// It is there, and what was known of it stays.
+    /// The workload still exists, so its last known state stays.
     fn undecodable(&mut self, key: &WorkloadRef, object: Undecodable, _: Origin) {
         tracing::warn!(object = %key, "is not what its kind says, and is left alone: {}", object.error);
     }
@@ -136,8 +53,7 @@ impl EventHandler<Workload> for Workloads {
         let Self { parts, kind } = self;
         let (gone, work) = parts.index.retain(*kind, listed);
         for key in &gone {
-            parts.drop_if_gone(key);
-            parts.made_room(key);
+            parts.forget_key(key);
         }
         parts.leave(work, Priority::Normal, OBJECT);
     }
@@ -208,13 +124,13 @@ impl EventHandler<SecretProviderClass> for Classes {
     }
 
     fn apply(&mut self, _: &ClassRef, class: SecretProviderClass, origin: Origin) -> bool {
-        let (_, priority, reason) = told_by(origin);
+        let (_, priority, reason) = origin_of(origin);
         let (key, work) = self.parts.index.show_class(class);
         self.parts.leave(work, priority, reason);
         key.is_some()
     }
 
-    /// It is there, and what was known of it stays.
+    /// The class still exists, so its last known state stays.
     fn undecodable(&mut self, _: &ClassRef, _: Undecodable, _: Origin) {}
 
     fn delete(&mut self, key: &ClassRef) {
@@ -226,7 +142,7 @@ impl EventHandler<SecretProviderClass> for Classes {
     }
 }
 
-/// Handles the events of objects that ask for rollouts of others. An undecodable object is a trigger, too, and its status says so.
+/// Handles the events of triggers. An undecodable object is a trigger, too, and its status says so.
 pub struct Triggers {
     /// The shared parts.
     pub parts: Arc<Parts>,
@@ -243,8 +159,8 @@ impl<K: TriggerResource> EventHandler<Guarded<K>> for Triggers {
 
     fn apply(&mut self, _: &TriggerRef, object: Guarded<K>, origin: Origin) -> bool {
         let Some((key, trigger)) = watched(object, &self.settings) else { return false };
-        let (shows, priority, reason) = told_by(origin);
-        self.parts.leave(self.parts.index.show_trigger_by(shows, key, trigger), priority, reason);
+        let (shows, priority, reason) = origin_of(origin);
+        self.parts.leave(self.parts.index.show_trigger(shows, key, trigger), priority, reason);
         true
     }
 

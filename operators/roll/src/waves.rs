@@ -1,20 +1,24 @@
-//! The order of workloads that use the same: those of a smaller wave are rolled and ready before the next. Pure.
+//! The order of workloads that use the same source: the workloads of a smaller wave are rolled and ready before the next. Pure.
 //!
-//! Of a thousand that wait for a thousand others, each looking after each would be a million looks, and as many again whenever one has moved. So
-//! those of earlier waves are kept in a [`WaveQueue`] for all that wait for them, and only who has stirred is looked at again.
+//! If each of a thousand workloads looked after each of a thousand others, there would be a million looks, and as many again whenever one has changed. So
+//! the workloads of earlier waves are kept in a [`WaveQueue`] for all that wait for them, and only a workload that has changed is looked at again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use konverge_core::reverse_index::ReverseIndex;
 use konverge_workload::Progress;
 
-use crate::time::Time;
+use crate::{
+    object::{SourceName, WorkloadRef},
+    time::Time,
+};
 
 /// Another workload, of an earlier wave, that uses what changed.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     /// Whether its pods run with what there is, as far as its record says.
-    pub in_step: bool,
-    /// How its pods stand.
+    pub in_sync: bool,
+    /// The state of its pods.
     pub progress: Progress,
     /// Whether its time to become ready is over, or its time to be read and written if it is out of sync.
     pub overdue: bool,
@@ -43,7 +47,7 @@ impl<K: Ord> WaveGate<K> {
         }
     }
 
-    /// The same for who is in two lines.
+    /// Returns the gate of a workload that is in two queues.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -55,30 +59,30 @@ impl<K: Ord> WaveGate<K> {
     }
 }
 
-/// How one of an earlier wave stands in the way.
+/// Whether a workload of an earlier wave blocks the later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
+enum Blocks {
     /// It does not.
-    Aside,
-    /// It is first.
+    No,
+    /// It goes first.
     First,
-    /// It is first, and does not come to an end.
+    /// It goes first, and does not come to an end.
     Halting,
 }
 
 impl Peer {
-    fn stand(self) -> Stand {
-        match (self.in_step, self.progress) {
-            // Nobody looks after it, so nobody will say more.
-            (true, Progress::Ready | Progress::Unknown) => Stand::Aside,
-            (true, Progress::Failed) => Stand::Halting,
-            (true, Progress::Running | Progress::Unready) | (false, _) if self.overdue => Stand::Halting,
-            _ => Stand::First,
+    fn blocks(self) -> Blocks {
+        match (self.in_sync, self.progress) {
+            // No controller looks after it, so nothing will say more.
+            (true, Progress::Ready | Progress::Unknown) => Blocks::No,
+            (true, Progress::Failed) => Blocks::Halting,
+            (true, Progress::Running | Progress::Unready) | (false, _) if self.overdue => Blocks::Halting,
+            _ => Blocks::First,
         }
     }
 }
 
-/// The workloads of waves before one, as far as they stand in its way.
+/// The workloads of earlier waves that block a wave.
 #[derive(Debug)]
 pub struct WaveQueue<K> {
     /// Workloads that go first.
@@ -104,12 +108,12 @@ pub struct Looked<K> {
     pub key: K,
     /// The number of the change that called for it.
     pub change: u64,
-    /// How it stands. `None` if it is not of an earlier wave, or not any more.
+    /// The workload as a peer. `None` if it is not of an earlier wave, or not any more.
     pub peer: Option<Peer>,
 }
 
 impl<K: Ord + Clone> WaveQueue<K> {
-    /// Makes a line of all workloads that may be in it, of which nothing is known yet.
+    /// Makes a queue of all workloads that may be in it, of which nothing is known yet.
     pub fn of(all: impl IntoIterator<Item = K>) -> Self {
         let invalidated: BTreeMap<_, _> = all.into_iter().map(|key| (key, 0)).collect();
         let size = invalidated.len();
@@ -117,7 +121,7 @@ impl<K: Ord + Clone> WaveQueue<K> {
         Self { first, halting, due, until, invalidated, change: 0, size }
     }
 
-    /// Notes that a workload has changed. Returns whether the line is worth keeping: if as many have changed as there were, a new line takes no more looks.
+    /// Notes that a workload has changed. Returns whether the queue is worth keeping: if as many have changed as there were, a new queue takes no more looks.
     #[must_use]
     pub fn invalidate(&mut self, key: &K) -> bool {
         self.change += 1;
@@ -161,10 +165,10 @@ impl<K: Ord + Clone> WaveQueue<K> {
             self.until.insert(key.clone(), until);
             self.due.insert((until, key.clone()));
         }
-        match peer.stand() {
-            Stand::Aside => {}
-            Stand::First => drop(self.first.insert(key)),
-            Stand::Halting => drop(self.halting.insert(key)),
+        match peer.blocks() {
+            Blocks::No => {}
+            Blocks::First => drop(self.first.insert(key)),
+            Blocks::Halting => drop(self.halting.insert(key)),
         }
     }
 
@@ -186,6 +190,77 @@ impl<K: Ord + Clone> WaveQueue<K> {
     }
 }
 
+/// A queue: the workloads of a namespace that use a source and are of an earlier wave than this one. A secret in Vault may have users everywhere, but a
+/// workload waits for no other namespace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueRef<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) source: &'a SourceName,
+    pub(crate) wave: i32,
+}
+
+/// The queues, and the workloads that wait.
+#[derive(Default)]
+pub(crate) struct WaveQueues {
+    /// By namespace, source and wave.
+    queues: HashMap<String, BTreeMap<(SourceName, i32), WaveQueue<WorkloadRef>>>,
+    /// The workload that must move before another one may be rolled.
+    waiting: ReverseIndex<WorkloadRef, WorkloadRef>,
+}
+
+impl WaveQueues {
+    /// Returns whether there is no queue.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Drops all queues.
+    pub(crate) fn clear(&mut self) {
+        self.queues.clear();
+    }
+
+    /// Notes that a workload has changed in a way that may let others go on, or hold them up.
+    pub(crate) fn invalidate(&mut self, key: &WorkloadRef) {
+        let Some(queues) = self.queues.get_mut(&key.namespace) else { return };
+        queues.retain(|_, queue| queue.invalidate(key));
+        if queues.is_empty() {
+            self.queues.remove(&key.namespace);
+        }
+    }
+
+    /// Returns a queue, made of these workloads if it is new.
+    pub(crate) fn queue(
+        &mut self,
+        at: QueueRef<'_>,
+        users: impl FnOnce() -> Vec<WorkloadRef>,
+    ) -> &mut WaveQueue<WorkloadRef> {
+        let queues = self.queues.entry(at.namespace.to_owned()).or_default();
+        queues.entry((at.source.clone(), at.wave)).or_insert_with(|| WaveQueue::of(users()))
+    }
+
+    /// Notes the result of looking at workloads. Returns whose turn it is, or `None` if the queue has been dropped meanwhile.
+    pub(crate) fn settle(
+        &mut self,
+        at: QueueRef<'_>,
+        looked: Vec<Looked<WorkloadRef>>,
+        now: Time,
+    ) -> Option<WaveGate<WorkloadRef>> {
+        let queue = self.queues.get_mut(at.namespace)?.get_mut(&(at.source.clone(), at.wave))?;
+        queue.settle(looked, now);
+        Some(queue.gate())
+    }
+
+    /// Sets which workload another one waits for.
+    pub(crate) fn set_waiting(&mut self, key: &WorkloadRef, after: Option<&WorkloadRef>) {
+        self.waiting.set(key, after.map(|after| (after.clone(), ())));
+    }
+
+    /// Returns the workloads that wait for this one.
+    pub(crate) fn waiting_for(&self, key: &WorkloadRef) -> impl Iterator<Item = &WorkloadRef> {
+        self.waiting.referrers(key)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use Progress::{Failed, Ready, Running, Unknown, Unready};
@@ -193,8 +268,8 @@ mod tests {
 
     use super::*;
 
-    fn peer(in_step: bool, progress: Progress) -> Peer {
-        Peer { in_step, progress, overdue: false, until: None }
+    fn peer(in_sync: bool, progress: Progress) -> Peer {
+        Peer { in_sync, progress, overdue: false, until: None }
     }
 
     fn at(second: i64) -> Time {
@@ -286,7 +361,7 @@ mod tests {
     #[test]
     fn a_look_counts_unless_another_one_was_later_and_a_change_meanwhile_calls_for_one_more() {
         let mut line = WaveQueue::of(["a"]);
-        let looked = |(key, change), in_step| vec![Looked { key, change, peer: Some(peer(in_step, Ready)) }];
+        let looked = |(key, change), in_sync| vec![Looked { key, change, peer: Some(peer(in_sync, Ready)) }];
         let early = line.due(at(0))[0];
         assert!(line.invalidate(&"a"));
         let late = line.due(at(0))[0];
@@ -319,9 +394,9 @@ mod tests {
                 Some(Peer { overdue: now >= *end, until: Some(at(*end)), ..*peer })
             };
             let (mut line, mut now) = (WaveQueue::of(0..5), 0);
-            for (key, progress, in_step, time) in steps {
+            for (key, progress, in_sync, time) in steps {
                 match [Ready, Running, Unready, Failed, Unknown].get(progress) {
-                    Some(progress) => drop(peers.insert(key, (peer(in_step, *progress), now + time))),
+                    Some(progress) => drop(peers.insert(key, (peer(in_sync, *progress), now + time))),
                     None => drop(peers.remove(&key)),
                 }
                 if !line.invalidate(&key) {

@@ -12,7 +12,7 @@ use kube::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    declarations::{RECORD, STAMP},
+    annotations::{RECORD, STAMP},
     object::WorkloadRef,
     reasons,
 };

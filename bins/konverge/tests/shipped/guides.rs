@@ -249,7 +249,7 @@ fn argo_cd_ignores_exactly_the_annotations_that_roll_writes_on_pod_templates() {
     let ignored: Vec<String> =
         serde_json::from_value(spec["spec"]["ignoreDifferences"][0]["jqPathExpressions"].clone()).unwrap();
     let written = {
-        use konverge_roll::declarations::{RESTARTED_AT, STAMP, ZOPP_RESTARTED_AT};
+        use konverge_roll::annotations::{RESTARTED_AT, STAMP, ZOPP_RESTARTED_AT};
         [STAMP, RESTARTED_AT, ZOPP_RESTARTED_AT].map(|name| format!(".spec.template.metadata.annotations.\"{name}\""))
     };
     assert_eq!(ignored, written);

@@ -50,14 +50,15 @@ async fn f04_whatever_befalls_a_watch_each_change_is_one_rollout() {
         rotate(&view, round).await;
         are_rolled(&view, round).await;
         fired(&proxy, 2).await;
-        let asked = proxy.asked_since(begun);
+        operator.settled().await;
+        let asked = proxy.requests_since(begun);
         assert_eq!(asked.writes().len(), OBJECTS, "{rule}: {:#?}", asked.writes());
         // A list of one object compares the version of a watch with that of the collection; it is no list of what there is.
         let is_list = |asks: &&ApiRequest| {
             let begins = asks.parameter("continue").is_none() && asks.parameter("limit") != Some("1");
             asks.verb == Verb::List && KINDS.contains(&&*asks.resource) && begins
         };
-        let lists = asked.entries().iter().map(|entry| &entry.asks).filter(is_list).count();
+        let lists = asked.entries().iter().map(|entry| &entry.request).filter(is_list).count();
         assert!(lists <= most, "{rule}: {lists} lists");
         proxy.clear();
     }
@@ -102,7 +103,8 @@ async fn f11_told_to_slow_down_it_does_and_each_change_is_one_rollout() {
         assert!(f64::from(asked) <= most, "{rule}: {asked} requests in {:?}", since.elapsed());
         proxy.clear();
         are_rolled(&view, round).await;
-        let writes = proxy.asked_since(begun).writes();
+        operator.settled().await;
+        let writes = proxy.requests_since(begun).writes();
         assert_eq!(writes.len(), OBJECTS, "{rule}: {writes:#?}");
     }
     assert_eq!(operator.process.status(), None, "it has not ended");
@@ -121,8 +123,8 @@ async fn f11_told_to_slow_down_with_its_lease_it_keeps_it_and_each_change_is_one
     fired(&proxy, 3).await;
     let renewed = proxy.mark();
     let is_renewed = async || {
-        let asked = proxy.asked_since(renewed);
-        Ok(asked.entries().iter().any(|entry| entry.asks.resource == "leases" && entry.is_committed()))
+        let asked = proxy.requests_since(renewed);
+        Ok(asked.entries().iter().any(|entry| entry.request.resource == "leases" && entry.is_committed()))
     };
     until("the lease is renewed", is_renewed).await;
     rotate(&view, 3).await;
@@ -164,6 +166,7 @@ async fn f02_a_rollout_whose_answer_was_lost_is_told_once() {
         async |result: &str| operator.metric("konverge_roll_rollouts_total", &format!("result=\"{result}\"")).await;
     let all = f64::from(2 * u32::try_from(OBJECTS).unwrap());
     until("all are counted", async || Ok(counted("rolled").await > all - 0.5)).await;
+    operator.settled().await;
     assert!(counted("rolled").await < all + 0.5, "each once: {}", counted("rolled").await);
     assert!(counted("failed").await > 2.5, "no answer was lost: {}", counted("failed").await);
     for number in 0..OBJECTS {

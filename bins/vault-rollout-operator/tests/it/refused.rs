@@ -1,6 +1,9 @@
 //! A source that the operator may not read: its user is told, nothing is rolled, and it goes on by itself (A3).
 
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use std::path::Path;
+
+use k8s_openapi::api::{core::v1::Secret, rbac::v1::ClusterRole};
+use konverge_testkit::client_for;
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -21,6 +24,15 @@ async fn may(view: &View, role: &str, verbs: Value) {
     assert_eq!(role.rules.unwrap()[0].resources, Some(vec!["secrets".to_owned(), "configmaps".to_owned()]));
 }
 
+/// Waits until the API server refuses that this account reads a Secret. It heeds a role after a moment.
+async fn is_refused(view: &View, kubeconfig: &Path) {
+    let secrets = Api::<Secret>::namespaced(client_for(kubeconfig).await.unwrap(), &view.namespace);
+    until("the account may read no Secret", async || {
+        Ok(matches!(secrets.get("db").await, Err(kube::Error::Api(status)) if status.code == 403))
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_uses_what_may_not_be_read_is_told_and_rolled_when_it_may() {
     let stage = Stage::shared().await;
@@ -33,6 +45,7 @@ async fn who_uses_what_may_not_be_read_is_told_and_rolled_when_it_may() {
     let operator = stage.start_through(&kubeconfig, &view.namespace, &[]).await;
     view.rolled("known", 0).await;
     may(&view, &home, json!(["list", "watch"])).await;
+    is_refused(&view, &kubeconfig).await;
     view.secret("db", "2").await.unwrap();
     // A Secret that was not known before is in the same case.
     view.deployment("new", "db").await.unwrap();

@@ -12,7 +12,7 @@ use konverge_vault::{
     environment::{AuthMethod, Flags},
 };
 
-use crate::{spelling::Settings, time::span};
+use crate::{convert::Settings, time::span};
 
 /// Where the original reads its token.
 const ORIGINAL_TOKEN: &str = "/etc/config/VAULT_TOKEN";

@@ -11,7 +11,7 @@ use litemap::LiteMap;
 
 use crate::{
     object::{SourceName, WorkloadRef},
-    state::workload::Observed,
+    state::Observed,
     uses::MADE,
 };
 

@@ -10,7 +10,7 @@ use kube::core::{Selector, SelectorExt};
 
 use crate::{
     object::{SourceKind, SourceName, SourceRef, WorkloadRef},
-    state::source::{Doubt, SourceState},
+    state::{Doubt, SourceState},
 };
 
 /// The sources that somebody uses, or that have a spec of their own.

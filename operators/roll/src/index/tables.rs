@@ -6,22 +6,22 @@ use std::{
 };
 
 use super::{
+    Shows, Work,
     classes::{ClassRef, Classes},
     sources::Sources,
     triggers::Triggers,
-    wave_queues::{QueueRef, WaveQueues},
-    work::{Shows, Work},
     workloads::Workloads,
 };
 use crate::{
     breaker,
     object::{SourceName, SourceRef, WorkloadRef},
     plan::Plan,
-    state::{Pods, Read, Snapshot, SourceChange, WorkloadState, source::Doubt},
+    state::{Doubt, Pods, Read, Snapshot, SourceChange, WorkloadState},
     time::Time,
     trigger::{TriggerRef, TriggerSpec, WatchedTrigger},
-    trigger_status::state::Targets,
+    trigger_status::Targets,
     uses,
+    waves::{QueueRef, WaveQueues},
 };
 
 /// The tables. Each one keeps its own entries; the functions here keep them equal.
@@ -44,7 +44,7 @@ impl Tables {
         now: Time,
     ) -> Work {
         let mut work = Work::default();
-        let stands_otherwise = self.workloads.get(key).is_none_or(|before| before.stands_otherwise(&state));
+        let is_changed = self.workloads.get(key).is_none_or(|before| before.changes_status(&state));
         let before = self.workloads.get(key).filter(|before| before.observed.uid == state.observed.uid);
         // The answer to a write of ours may come before the event of what was there before.
         if before.is_some_and(|before| shows.is_outdated(&state.observed.version, &before.observed.version)) {
@@ -57,7 +57,7 @@ impl Tables {
         if let Some(labels) = labels.as_ref().filter(|labels| **labels != state.observed.labels) {
             work.triggers.extend(self.triggers.of_workload(key, labels).cloned());
         }
-        if stands_otherwise || labels.is_none_or(|labels| labels != state.observed.labels) {
+        if is_changed || labels.is_none_or(|labels| labels != state.observed.labels) {
             work.triggers.extend(self.triggers.of_workload(key, &state.observed.labels).cloned());
         }
         if let Some(before) = self.workloads.get_mut(key) {
@@ -68,7 +68,7 @@ impl Tables {
         self.set_named(key);
         self.invalidate_owners(owners, &mut work);
         self.update_uses(key, &mut work);
-        if stands_otherwise {
+        if is_changed {
             self.wake_later_waves(key, &mut work);
         }
         work
@@ -287,10 +287,9 @@ impl Tables {
         let selected = self.selected(&spec).filter(|(_, state)| !state.observed.says_never());
         workloads.extend(selected.map(|(workload, _)| workload));
         let workloads = workloads.into_iter().map(|workload| (workload.clone(), self.snapshot(workload))).collect();
-        let standing = |source: &SourceName| self.sources.get(&source.of("")).map(|known| known.standing.clone());
-        let standings = spec.sources.keys().map(|source| (source.clone(), standing(source).unwrap_or_default()));
-        let standings = standings.collect();
-        Some(Targets { spec, workloads, standings })
+        let state = |source: &SourceName| self.sources.get(&source.of("")).map(|known| known.secret.clone());
+        let secrets = spec.sources.keys().map(|source| (source.clone(), state(source).unwrap_or_default())).collect();
+        Some(Targets { spec, workloads, secrets })
     }
 
     /// Notes what follows from a plan. Returns whether it was not known until now what is to be done, or `None` if the workload has changed since the snapshot.
@@ -304,8 +303,8 @@ impl Tables {
             self.invalidate_users(source);
         }
         let before = &snapshot.workload;
-        let doubted = before.record.doubted && plan.verdict.is_none() && plan.doubted.is_empty();
-        let undecided = plan.verdict.is_none().then(|| before.health.undecided.unwrap_or(now));
+        let doubted = before.record.doubted && plan.compared.is_none();
+        let undecided = plan.verdict().is_none().then(|| before.health.undecided.unwrap_or(now));
         let is_decided_now = undecided.is_none() && before.health.undecided.is_some();
         if (doubted, undecided) != (before.record.doubted, before.health.undecided)
             && let Some(state) = self.workloads.get_mut(&snapshot.key)

@@ -9,24 +9,16 @@ mod unacknowledged;
 mod waiting;
 mod waves;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    decision::Verdict,
-    declarations::{IGNORE, ON_CHANGE, RECORD, ROLL_SELECTOR, ROLL_USERS},
-    digest::Digester,
+    annotations::{IGNORE, ON_CHANGE, RECORD, ROLL_SELECTOR, ROLL_USERS},
     messages,
-    object::SourceKind,
-    plan::View,
-    record::Record,
-    trigger_status::state::TargetState,
-    wait::Deferral,
-    waves::WaveGate,
+    plan::{Deferral, Verdict},
+    trigger_status::TargetState,
 };
 
 const BREAKER: breaker::Settings =
@@ -71,7 +63,7 @@ fn workload(name: &str, version: u64, annotations: &Value, secrets: &[&str]) -> 
 }
 
 fn show(index: &Index, name: &str, annotations: &Value, secrets: &[&str]) -> (Vec<String>, Vec<String>) {
-    shown(index.show(WorkloadKind::Deployment, workload(name, 1, annotations, secrets), now()).1)
+    shown(index.show(Shows::Event, WorkloadKind::Deployment, workload(name, 1, annotations, secrets), now()).1)
 }
 
 fn show_secret(index: &Index, name: &str, version: &str, annotations: &Value) -> (Vec<String>, Vec<String>) {
@@ -118,13 +110,13 @@ fn a_workload_is_read_for_once_and_woken_by_other_content_alone() {
     let index = index();
     let all = json!({ ON_CHANGE: "true" });
     assert_eq!(show(&index, "web", &all, &["db"]), (strings(&["web"]), strings(&["db"])));
-    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict, None, "not read yet");
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned(), None, "not read yet");
     assert_eq!(show(&index, "web", &all, &["db"]).1, ["db"], "asked for until it was read");
     assert_eq!(learn(&index, "db", "5", "x"), (strings(&["web"]), false));
     assert_eq!(show(&index, "web", &all, &["db"]).1, [""; 0]);
     assert_eq!(show(&index, "cart", &all, &["db"]), (strings(&["cart"]), strings(&["db"])), "it came after the read");
     assert_eq!(
-        index.view(&key("cart"), &digester(), now()).unwrap().plan.verdict,
+        index.view(&key("cart"), &digester(), now()).unwrap().plan.verdict().cloned(),
         None,
         "what was read may be outdated"
     );
@@ -135,7 +127,10 @@ fn a_workload_is_read_for_once_and_woken_by_other_content_alone() {
     assert_eq!(show_secret(&index, "db", "6", &json!({})), (vec![], strings(&["db"])));
     assert_eq!(learn(&index, "db", "6", "x"), (vec![], false), "only its metadata changed");
     assert_eq!(learn(&index, "db", "7", "y"), (strings(&["cart", "web"]), false));
-    assert!(matches!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict, Some(Verdict::Note(_))));
+    assert!(matches!(
+        index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned(),
+        Some(Verdict::Note(_))
+    ));
 }
 
 #[test]
@@ -169,7 +164,7 @@ fn what_is_gone_is_forgotten_and_another_of_its_name_is_another() {
     learn(&index, "db", "1", "x");
     let mut other = workload("web", 2, &all, &["db"]);
     other.metadata.uid = Some("other".to_owned());
-    index.show(WorkloadKind::Deployment, other, now());
+    index.show(Shows::Event, WorkloadKind::Deployment, other, now());
     assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().uid(), "other");
     let (gone, _) = index.retain(WorkloadKind::Deployment, &HashSet::new());
     assert_eq!(gone, [key("web")]);
@@ -183,7 +178,9 @@ fn record_of(value: &str) -> String {
     show(&elsewhere, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
     learn(&elsewhere, "db", "1", value);
     let view = elsewhere.view(&key("web"), &digester(), now()).unwrap();
-    let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+    let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
+        panic!("{:?}", view.plan.verdict().cloned())
+    };
     Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() }.text()
 }
 
@@ -191,7 +188,8 @@ fn record_of(value: &str) -> String {
 fn one_that_takes_no_part_any_more_is_looked_at_once_more() {
     let index = index();
     let woken = |version, annotations: &Value| {
-        let (_, work) = index.show(WorkloadKind::Deployment, workload("web", version, annotations, &["db"]), now());
+        let (_, work) =
+            index.show(Shows::Event, WorkloadKind::Deployment, workload("web", version, annotations, &["db"]), now());
         shown(work).0
     };
     assert_eq!(woken(1, &json!({ ON_CHANGE: "true" })), ["web"]);
@@ -203,9 +201,9 @@ fn one_that_takes_no_part_any_more_is_looked_at_once_more() {
 fn one_that_left_waits_no_more() {
     let index = index();
     show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
-    index.pending(&key("web"), "uid of web", Some((now(), None)));
+    index.note(&key("web"), "uid of web", |state| state.health.wait(Some((now(), None))));
     assert_eq!(index.waiting(), (Some(now()), 1));
-    index.show(WorkloadKind::Deployment, workload("web", 2, &json!({}), &["db"]), now());
+    index.show(Shows::Event, WorkloadKind::Deployment, workload("web", 2, &json!({}), &["db"]), now());
     index.opt_out(&key("web"));
     assert_eq!(index.waiting(), (None, 0));
 }

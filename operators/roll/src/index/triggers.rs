@@ -9,10 +9,10 @@ use std::{
 use konverge_core::reverse_index::ReverseIndex;
 use konverge_workload::{Need, Usage};
 
-use super::work::Shows;
+use super::Shows;
 use crate::{
     object::{SourceName, SourceRef, WorkloadRef},
-    state::workload::Observed,
+    state::Observed,
     trigger::{TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
     uses::{self, Use},
 };

@@ -9,9 +9,9 @@ use konverge_core::reverse_index::ReverseIndex;
 use konverge_workload::WorkloadKind;
 
 use crate::{
-    declarations::WorkloadSpec,
+    annotations::WorkloadSpec,
     object::WorkloadRef,
-    state::workload::{Observed, WorkloadState},
+    state::{Observed, WorkloadState},
 };
 
 /// The workloads.

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use konverge_kubectl::{Cluster, Difference, Failure, Fate};
+use konverge_kubectl::{Cluster, Difference, Failure, PlannedChange};
 use konverge_workload::Keys;
 
 use super::{
+    health::{named, short},
     look::{Look, look},
-    standing::{named, short},
 };
 use crate::{
-    decision::Verdict,
     messages,
     object::{SourceName, WorkloadRef},
-    plan::View,
+    plan::{Verdict, View},
     record::{Content, Entry},
     uses::Use,
 };
@@ -36,38 +35,38 @@ pub(super) async fn differences(cluster: &Cluster, key: &WorkloadRef) -> Result<
 fn difference(look: &Look, view: &View, source: &SourceName, used: &Use) -> Difference {
     let name = source.to_string();
     let recorded = view.plan.record.as_ref().and_then(|record| record.content.get(&name));
-    let now = match &view.plan.verdict {
+    let now = match view.plan.verdict() {
         Some(Verdict::Note(content) | Verdict::Roll { content, .. }) => content.get(&name),
         // Then they are the same.
         Some(Verdict::Nothing) => recorded,
         None => None,
     };
-    let is_changed = matches!(&view.plan.verdict, Some(Verdict::Roll { changed, .. }) if changed.contains(&name));
+    let is_changed = matches!(view.plan.verdict(), Some(Verdict::Roll { changed, .. }) if changed.contains(&name));
     let keys = match &used.keys {
         Keys::All => "all its keys count".to_owned(),
         Keys::Some(keys) => format!("only its {} {}", named(keys), if keys.len() == 1 { "counts" } else { "count" }),
     };
-    let (fate, note) = match (recorded, now) {
+    let (planned, note) = match (recorded, now) {
         _ if is_changed && view.snapshot.pods.rollout.empty => {
-            (Fate::Noted, "it has no pods that a restart would concern".to_owned())
+            (PlannedChange::Noted, "it has no pods that a restart would concern".to_owned())
         }
-        _ if is_changed => (Fate::Differs, format!("recorded {}, now {}", shown(recorded), shown(now))),
-        (None, now) => (Fate::Noted, format!("it is seen for the first time, now {}", shown(now))),
+        _ if is_changed => (PlannedChange::Differs, format!("recorded {}, now {}", shown(recorded), shown(now))),
+        (None, now) => (PlannedChange::Noted, format!("it is seen for the first time, now {}", shown(now))),
         (Some(recorded), Some(now)) if recorded.selection != now.selection => {
-            (Fate::Noted, "other keys of it count now".to_owned())
+            (PlannedChange::Noted, "other keys of it count now".to_owned())
         }
         (Some(recorded), Some(now)) if recorded.content != now.content => {
-            (Fate::Noted, format!("now {}", shown(Some(now))))
+            (PlannedChange::Noted, format!("now {}", shown(Some(now))))
         }
-        _ => (Fate::Same, shown(recorded)),
+        _ => (PlannedChange::Same, shown(recorded)),
     };
-    let gone = look.gone.contains(source) && matches!(fate, Fate::Same);
-    let (fate, note) = if gone && matches!(recorded.map(|entry| &entry.content), Some(Content::Digest(_))) {
-        (Fate::Left, "it is gone, and nothing restarts for that".to_owned())
+    let gone = look.gone.contains(source) && matches!(planned, PlannedChange::Same);
+    let (planned, note) = if gone && matches!(recorded.map(|entry| &entry.content), Some(Content::Digest(_))) {
+        (PlannedChange::Left, "it is gone, and nothing restarts for that".to_owned())
     } else {
-        (fate, note)
+        (planned, note)
     };
-    Difference { path: name, fate, note: Some(format!("{note}; {keys}")), keys: BTreeMap::new() }
+    Difference { path: name, planned, note: Some(format!("{note}; {keys}")), keys: BTreeMap::new() }
 }
 
 fn shown(entry: Option<&Entry>) -> String {

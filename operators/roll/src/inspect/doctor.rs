@@ -1,13 +1,13 @@
-//! The doctor's checks of roll: its settings, the key of digests, and whether an operator watches each object.
+//! The doctor's checks of roll: the permissions that its settings need, the settings, the key of digests, and whether an operator watches each object.
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::stored_key;
 use konverge_core::names::few;
-use konverge_kubectl::{Cluster, Failure, Finding, Installation, Installed, Objects, named};
+use konverge_kubectl::{Cluster, Failure, Finding, Installation, Installed, Objects, Permission, named};
 use kube::{Api, core::DynamicObject};
 
-use super::{What, standing};
-use crate::config::Config;
+use super::{What, health};
+use crate::{config::Config, trigger::TriggerKind};
 
 /// The flags of the operator that decide which workloads are rolled, and when.
 pub(super) fn settings(config: &Config) -> String {
@@ -49,7 +49,7 @@ pub(super) async fn key(cluster: &Cluster, installation: &Installation, config: 
     }
 }
 
-/// Whether somebody watches what asks.
+/// Returns whether an operator watches each object that has opted in.
 pub(super) fn watched(objects: &[Objects], operators: &[Installed<Config>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let configs = || operators.iter().map(|operator| &operator.config);
@@ -64,17 +64,16 @@ pub(super) fn watched(objects: &[Objects], operators: &[Installed<Config>]) -> V
         };
         is_kind && config.namespace.as_ref().is_none_or(|only| object.metadata.namespace.as_ref() == Some(only))
     };
-    let mut unseen = Vec::new();
-    let mut unheard = Vec::new();
-    let listens = |config: &Config| config.tools.reloader_annotations || config.tools.wave_annotations;
+    let (mut unseen, mut not_followed) = (Vec::new(), Vec::new());
+    let follows = |config: &Config| config.tools.reloader_annotations || config.tools.wave_annotations;
     for Objects { kind, found } in objects {
         let Some(what) = What::of(kind) else { continue };
         for object in found.iter().flatten() {
             if !configs().any(|config| sees(config, what, object)) {
                 unseen.push(named(kind, object));
             }
-            if matches!(what, What::Workload(_)) && standing::asks_otherwise(object) && !configs().any(listens) {
-                unheard.push(named(kind, object));
+            if matches!(what, What::Workload(_)) && health::requests_by_others(object) && !configs().any(follows) {
+                not_followed.push(named(kind, object));
             }
         }
     }
@@ -85,15 +84,106 @@ pub(super) fn watched(objects: &[Objects], operators: &[Installed<Config>]) -> V
         let text = format!("the operator does not watch these objects, which have opted in: {}", few(&unseen));
         Finding::wrong("watches", text, "see --kinds, --namespace and --vault-addr of the operator")
     });
-    if !unheard.is_empty() {
+    if !not_followed.is_empty() {
         findings.push(Finding::note(
             "settings",
             format!(
                 "these have annotations of Stakater Reloader or wave, which the operator does not follow: {}",
-                few(&unheard)
+                few(&not_followed)
             ),
             Some("give the operator --reloader-annotations or --wave-annotations"),
         ));
     }
     findings
+}
+
+/// Returns the permissions that an operator with these settings needs, as `deploy/rbac` grants them.
+pub(super) fn needed(config: &Config, home: &str) -> Vec<Permission> {
+    let mut needed = of_objects(config);
+    // If you create that Secret by hand, the operator needs no permission to create it.
+    needed.push(Permission::new("", "secrets", "get").on(&config.digest_key).within(Some(home)));
+    needed.extend(Permission::of_program(config, home));
+    needed
+}
+
+/// Returns every permission that an operator with these settings uses: the needed ones, and those that it can do without. `home` is its own
+/// namespace.
+pub fn used(config: &Config, home: &str) -> Vec<Permission> {
+    let classes = Permission::verbs("secrets-store.csi.x-k8s.io", "secretproviderclasses", ["list", "watch"]);
+    let mut used = needed(config, home);
+    used.extend(classes.map(|permission| permission.within(config.namespace.as_deref())));
+    // Once, to make the key of digests.
+    used.push(Permission::new("", "secrets", "create").within(Some(home)));
+    used
+}
+
+/// Where it looks at objects: workloads, what they use, and what asks for their rollouts. Without the classes of the Secrets Store CSI
+/// driver it does.
+fn of_objects(config: &Config) -> Vec<Permission> {
+    let mut needed = Vec::new();
+    for resource in ["secrets", "configmaps"] {
+        needed.extend(Permission::verbs("", resource, ["get", "list", "watch"]));
+    }
+    for kind in &config.kinds {
+        needed.extend(Permission::verbs(kind.group(), kind.plural(), ["get", "list", "watch", "patch"]));
+    }
+    for kind in TriggerKind::ALL.into_iter().filter(|_| config.vault.flags().is_some()) {
+        let (group, _) = kind.api_version().split_once('/').unwrap_or_default();
+        needed.extend(Permission::verbs(group, kind.plural(), ["list", "watch"]));
+        if kind == TriggerKind::VaultSyncStatus {
+            // The operator removes the finalizer and annotations of the original.
+            needed.extend(Permission::verbs(group, kind.plural(), ["get", "patch"]));
+        }
+        needed.push(Permission::new(group, kind.plural(), "patch").part("status"));
+    }
+    needed.into_iter().map(|permission| permission.within(config.namespace.as_deref())).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::config::PROGRAM;
+
+    #[test]
+    fn only_what_the_settings_need() {
+        let vault = "--vault-addr=https://vault:8200";
+        let cases = [
+            ("--leader-elect", "create leases in namespace home", true),
+            ("--leader-elect", "get leases vault-rollout-operator in namespace home", true),
+            ("--leader-elect", "patch leases vault-rollout-operator in namespace home", true),
+            ("--kinds=deployments", "get leases vault-rollout-operator in namespace home", false),
+            ("--kinds=deployments", "get secrets vault-rollout-operator-digest-key in namespace home", true),
+            ("--digest-key=other", "get secrets other in namespace home", true),
+            ("--kinds=deployments", "create secrets in namespace home", false),
+            ("--kinds=deployments", "list secrets", true),
+            ("--kinds=deployments", "patch secrets", false),
+            ("--kinds=deployments", "patch deployments", true),
+            ("--kinds=deployments", "patch statefulsets", false),
+            ("--namespace=shop", "get configmaps in namespace shop", true),
+            ("--namespace=shop", "create events in namespace shop", true),
+            ("--namespace=shop", "get configmaps", false),
+            ("--kinds=deployments", "list vaultsyncstatus", false),
+            (vault, "patch vaultsyncstatus", true),
+            (vault, "patch vaultsyncstatus/status", true),
+            (vault, "watch vaultrollouts", true),
+            (vault, "patch vaultrollouts/status", true),
+            (vault, "patch vaultrollouts", false),
+            ("--enable-metrics-auth", "create tokenreviews", true),
+            ("--enable-metrics-auth", "create subjectaccessreviews", true),
+            ("--leader-elect", "create tokenreviews", false),
+            ("--enable-metrics-auth --metrics-bind-address=0", "create tokenreviews", false),
+        ];
+        for (arguments, permission, expected) in cases {
+            let config = Config::try_parse_from([PROGRAM].into_iter().chain(arguments.split(' '))).unwrap();
+            let needed: Vec<_> = needed(&config, "home").iter().map(Permission::to_string).collect();
+            assert_eq!(
+                needed.iter().any(|known| known == permission),
+                expected,
+                "{arguments}: {permission}: {needed:?}"
+            );
+        }
+    }
 }

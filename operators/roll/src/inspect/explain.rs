@@ -11,17 +11,16 @@ use kube::{
 };
 
 use super::{
+    health::named,
     look::{Look, classes, look},
-    standing::named,
 };
 use crate::{
+    annotations::{Others, Rule, SourceSpec, WorkloadSpec},
     config::KINDS,
-    decision::Verdict,
-    declarations::{Others, Rule, SourceSpec, WorkloadSpec},
     hold::{BlockedBy, Candidate},
     messages::{self, because, second, template_elsewhere},
     object::{SourceKind, SourceName, WorkloadRef},
-    plan::View,
+    plan::{Verdict, View},
     record::Record,
     trigger::{TriggerRef, WatchedTrigger},
     uses::{self, Use},
@@ -48,7 +47,7 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
         return facts;
     }
     facts.extend(rolled_for(&look, view));
-    facts.extend(look.asking.iter().map(|(trigger, shown)| Fact::new("trigger", word_of(trigger, shown))));
+    facts.extend(look.triggers.iter().map(|(trigger, shown)| Fact::new("trigger", status_of(trigger, shown))));
     facts.push(Fact::new("last rolled", last(view, &look)));
     facts.push(Fact::new("now", now(view, &look)));
     if let Some(held) = held(view, &look) {
@@ -63,7 +62,7 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
 
 fn rolled_for(look: &Look, view: &View) -> Vec<Fact> {
     let mut facts: Vec<_> =
-        view.uses().iter().map(|(source, used)| Fact::new("rolled for", wish(source, used))).collect();
+        view.uses().iter().map(|(source, used)| Fact::new("rolled for", request(source, used))).collect();
     if facts.is_empty() {
         facts.push(Fact::new("rolled for", "nothing"));
     }
@@ -75,8 +74,8 @@ fn rolled_for(look: &Look, view: &View) -> Vec<Fact> {
     facts
 }
 
-/// An object that asks for rollouts of others, and what it says of itself.
-fn word_of(trigger: &TriggerRef, shown: &WatchedTrigger) -> String {
+/// Returns a trigger, and the message of its status.
+fn status_of(trigger: &TriggerRef, shown: &WatchedTrigger) -> String {
     let said = match shown.status.conditions.get(READY) {
         Some(ready) => format!("{}: {}", ready.reason, ready.message),
         None => "the operator has not seen it".to_owned(),
@@ -88,8 +87,8 @@ fn is_ready(shown: &WatchedTrigger) -> bool {
     shown.status.conditions.get(READY).is_some_and(|ready| ready.status == "True")
 }
 
-/// A source, what counts of it, and who asked.
-fn wish(source: &SourceName, used: &Use) -> String {
+/// Returns a source, the keys that count, and the request.
+fn request(source: &SourceName, used: &Use) -> String {
     let keys = match &used.keys {
         Keys::All => "all keys".to_owned(),
         Keys::Some(keys) => named(keys),
@@ -114,7 +113,7 @@ fn last(view: &View, look: &Look) -> String {
     }
 }
 
-/// Whether what there is is what its pods run with.
+/// Returns whether its pods run with the current content.
 fn now(view: &View, look: &Look) -> String {
     if let Err(invalid) = view.spec() {
         return messages::invalid(invalid).text;
@@ -122,9 +121,9 @@ fn now(view: &View, look: &Look) -> String {
     if let Some(failure) = &look.incomparable {
         return format!("not compared with what is recorded: {failure}");
     }
-    match &view.plan.verdict {
+    match view.plan.verdict() {
         None => "not compared with what is recorded".to_owned(),
-        Some(Verdict::Nothing) => match look.asking.iter().find(|(_, shown)| !is_ready(shown)) {
+        Some(Verdict::Nothing) => match look.triggers.iter().find(|(_, shown)| !is_ready(shown)) {
             // The content of Vault is known from triggers, and not read here.
             Some((trigger, _)) => {
                 format!("its pods are up to date as far as is known; {trigger} has no result yet, or waits: see above")
@@ -148,7 +147,7 @@ fn reason(view: &View, changed: &[String]) -> String {
 /// Returns why it is not rolled, as far as that is known without the operator.
 fn held(view: &View, look: &Look) -> Option<String> {
     let (Ok(spec), Some(Verdict::Roll { .. }), false) =
-        (view.spec(), &view.plan.verdict, view.snapshot.pods.rollout.empty)
+        (view.spec(), view.plan.verdict(), view.snapshot.pods.rollout.empty)
     else {
         return None;
     };
@@ -156,7 +155,7 @@ fn held(view: &View, look: &Look) -> Option<String> {
     let candidate =
         Candidate { changed: None, pending: None, ..Candidate::of(view, spec, &look.config.pace, look.now) };
     Some(match candidate.blocked_by(look.now) {
-        Some(BlockedBy::Asked) => "until it is resumed; kubectl konverge resume removes the annotation".to_owned(),
+        Some(BlockedBy::Annotation) => "until it is resumed; kubectl konverge resume removes the annotation".to_owned(),
         Some(BlockedBy::Paused) => "until its paused rollout is resumed: kubectl rollout resume".to_owned(),
         Some(BlockedBy::Interval(until)) => {
             format!("until {}: the minimum interval has not passed", second(until.wall()))

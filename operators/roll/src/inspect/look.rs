@@ -18,11 +18,11 @@ use kube::{Api, api::ListParams, core::NamespaceResourceScope};
 
 use super::{Roll, SOURCES, What, trigger};
 use crate::{
+    annotations::Others,
     breaker,
     config::Config,
-    declarations::Others,
     digest::{Digester, KeyDigests},
-    index::Index,
+    index::{Index, Shows},
     object::{SourceName, SourceRef, WorkloadRef},
     plan::View,
     reader::Reader,
@@ -44,10 +44,10 @@ pub(super) struct Look {
     pub(super) gone: BTreeSet<SourceName>,
     /// Why its content could not be compared with what is recorded.
     pub(super) incomparable: Option<Failure>,
-    /// Why it is not known which sources ask for their users, or which objects for others.
+    /// Why it is not known which sources or triggers request its rollouts.
     pub(super) unseen: Vec<String>,
-    /// The objects that ask for rollouts of it, and how they stand by their own word.
-    pub(super) asking: Vec<(TriggerRef, Arc<WatchedTrigger>)>,
+    /// The triggers that request its rollouts, with their status.
+    pub(super) triggers: Vec<(TriggerRef, Arc<WatchedTrigger>)>,
     /// When this was.
     pub(super) now: Time,
 }
@@ -62,7 +62,7 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     };
     let now = Time::now();
     let settings = breaker::Settings { changes: 0, ..config.pace.breaker() };
-    // Where the operator cannot be seen, all words count that it may have been told to understand.
+    // If the operator cannot be seen, the annotations of all tools count that its flags may let it follow.
     let others = known.map_or(Others::ALL, |operator| operator.config.others());
     let index = Index::new(others, settings);
     let mut unseen = Vec::new();
@@ -75,7 +75,7 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     let (triggers, hidden) = trigger::all(cluster, &key.namespace, &config).await;
     unseen.extend(hidden.iter().map(|failure| format!("which objects request its restart: {failure}")));
     for (trigger, shown) in triggers {
-        index.show_trigger(trigger, shown);
+        index.show_trigger(Shows::Event, trigger, shown);
     }
     let workload = workload(cluster, key).await?;
     let classes = if workload.references.secret_provider_classes.is_empty() {
@@ -87,7 +87,7 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         Ok(classes) => classes.into_iter().for_each(|class| drop(index.show_class(class))),
         Err(failure) => unseen.push(format!("which Secrets the driver of its volumes makes: {failure}")),
     }
-    let (_, work) = index.show(key.kind, workload, now);
+    let (_, work) = index.show(Shows::Event, key.kind, workload, now);
     let referenced = index.referenced(key);
 
     let (digester, (gone, incomparable)) = match digester(cluster, known, &config.digest_key).await {
@@ -98,9 +98,9 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         Err(failure) => (Digester::new([0; DIGEST_KEY_LENGTH]), (BTreeSet::new(), Some(failure))),
     };
     let view = index.view(key, &digester, now);
-    let asking = index.triggers_of(key).into_iter();
-    let asking = asking.filter_map(|trigger| Some((trigger.clone(), index.trigger(&trigger)?))).collect();
-    Ok(Look { config, operator, view, referenced, gone, incomparable, unseen, asking, now })
+    let triggers = index.triggers_of(key).into_iter();
+    let triggers = triggers.filter_map(|trigger| Some((trigger.clone(), index.trigger(&trigger)?))).collect();
+    Ok(Look { config, operator, view, referenced, gone, incomparable, unseen, triggers, now })
 }
 
 /// The classes of the Secrets Store CSI driver in a namespace; none where the cluster does not know such.

@@ -1,21 +1,21 @@
-//! Objects that ask for rollouts of others, as a person sees them: what they ask for, and how they stand by their own word.
+//! Triggers, as a person sees them: their specs, and their health by their own status.
 
 use std::time::Duration;
 
 use konverge_apply::conditions::READY;
 use konverge_core::names::few;
-use konverge_kubectl::{Cluster, Fact, Failure, Grade, Standing};
+use konverge_kubectl::{Cluster, Fact, Failure, Grade, ObjectHealth};
 use konverge_runtime::watch::Guarded;
 use konverge_workload::Keys;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 
-use super::{What, standing::named};
+use super::{What, health::named};
 use crate::{
     config::Config,
+    convert::{Settings, watched},
+    definition::{HELD, ROLLED_OUT},
     reasons,
-    spelling::{Settings, watched},
-    status::{HELD, ROLLED_OUT},
     trigger::{TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
     vault_rollout::VaultRollout,
     vault_sync_status::VaultSyncStatus,
@@ -36,7 +36,7 @@ where
     serde_json::from_value(serde_json::to_value(object).ok()?).ok()
 }
 
-/// All such objects that may be seen; those of one namespace where not more may be.
+/// Returns all triggers that the user may list, or those of one namespace if no others may be listed.
 pub(super) async fn all(
     cluster: &Cluster,
     namespace: &str,
@@ -58,10 +58,10 @@ pub(super) async fn all(
     (all, unseen)
 }
 
-/// How it stands, by its own status.
-pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Standing> {
+/// Returns the health of a trigger, by its own status.
+pub(super) fn health(kind: TriggerKind, object: &DynamicObject) -> Option<ObjectHealth> {
     let (_, shown) = read(kind, object, &DEFAULTS)?;
-    let pending = |message: &str| Standing::new("Pending", Grade::Waiting, message.to_owned());
+    let pending = |message: &str| ObjectHealth::new("Pending", Grade::Waiting, message.to_owned());
     let Some(ready) = shown.status.conditions.get(READY) else {
         return Some(pending("the operator has not seen it; it follows this kind only with an address of Vault"));
     };
@@ -69,13 +69,13 @@ pub(super) fn standing(kind: TriggerKind, object: &DynamicObject) -> Option<Stan
         return Some(pending("it has changed, and the operator has not handled the change yet"));
     }
     let grade = match (&*ready.status, &*ready.reason) {
-        ("True", _) => Grade::InStep,
+        ("True", _) => Grade::InSync,
         (_, reasons::SUSPENDED) => Grade::Paused,
         (_, reasons::ROLLOUT_PENDING | reasons::ROLLOUT_RUNNING) => Grade::Waiting,
         _ => Grade::Wrong,
     };
     let since = Some(ready.last_transition_time.0);
-    Some(Standing { since, ..Standing::new(&*ready.reason, grade, ready.message.clone()) })
+    Some(ObjectHealth { since, ..ObjectHealth::new(&*ready.reason, grade, ready.message.clone()) })
 }
 
 /// The settings of a plugin without an operator. The spec does not depend on them.
@@ -86,7 +86,7 @@ const DEFAULTS: Settings =
 pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
     let Some((_, shown)) = read(kind, object, &DEFAULTS) else { return Vec::new() };
     let mut facts = match &shown.spec {
-        Ok(spec) => asked(spec),
+        Ok(spec) => spec_facts(spec),
         Err(refusal) => vec![Fact::new("rolls", format!("no workload: {}", refusal.text))],
     };
     if let Some((in_sync, all)) = shown.status.in_sync_workloads.zip(shown.status.workloads) {
@@ -98,7 +98,7 @@ pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
     facts
 }
 
-fn asked(spec: &TriggerSpec) -> Vec<Fact> {
+fn spec_facts(spec: &TriggerSpec) -> Vec<Fact> {
     let mut facts: Vec<_> = spec
         .sources
         .iter()

@@ -51,7 +51,7 @@ fn target_statuses(state: TargetState) -> Vec<TargetStatus> {
     vec![TargetStatus { workload: workload(), source: source(), state }]
 }
 
-fn in_step(number: u64, rolled: Option<i64>, progress: Progress) -> TargetState {
+fn in_sync(number: u64, rolled: Option<i64>, progress: Progress) -> TargetState {
     let version = Version { number, created: format!("t{number}") };
     TargetState::InSync(InSync {
         uid: "w".to_owned(),
@@ -78,16 +78,16 @@ fn said(told: &StatusUpdate) -> (String, String, Option<String>, Vec<&'static st
 fn each_state_has_its_word() {
     let error = || Some(ERROR.to_owned());
     for (state, ready, reason, word, events) in [
-        (in_step(1, None, Progress::Ready), "True", reasons::IN_SYNC, Some(IN_SYNC.to_owned()), vec![]),
+        (in_sync(1, None, Progress::Ready), "True", reasons::IN_SYNC, Some(IN_SYNC.to_owned()), vec![]),
         (
-            in_step(2, Some(95), Progress::Running),
+            in_sync(2, Some(95), Progress::Running),
             "False",
             reasons::ROLLOUT_RUNNING,
             Some(SYNCED.to_owned()),
             vec![reasons::ROLLED_USER],
         ),
         (
-            in_step(2, Some(95), Progress::Failed),
+            in_sync(2, Some(95), Progress::Failed),
             "False",
             reasons::ROLLOUT_FAILED,
             Some(SYNCED.to_owned()),
@@ -136,9 +136,9 @@ fn rolled_for_something_else_since_it_is_as_well_as_its_pods_are() {
         (Progress::Running, ("True", reasons::IN_SYNC)),
         (Progress::Failed, ("False", reasons::ROLLOUT_FAILED)),
     ] {
-        let mut state = in_step(2, None, progress);
-        let TargetState::InSync(in_step) = &mut state else { panic!("{state:?}") };
-        in_step.since = Some("Secret/db changed (all)".to_owned());
+        let mut state = in_sync(2, None, progress);
+        let TargetState::InSync(in_sync) = &mut state else { panic!("{state:?}") };
+        in_sync.since = Some("Secret/db changed (all)".to_owned());
         let told = status_update(&key(), &shown(Status::default()), &target_statuses(state), Time::at(100)).unwrap();
         let ready = told.status.conditions.get(READY).unwrap();
         assert_eq!((&*ready.status, &*ready.reason), expected, "{progress:?}");
@@ -148,7 +148,7 @@ fn rolled_for_something_else_since_it_is_as_well_as_its_pods_are() {
 
 #[test]
 fn synced_becomes_already_in_sync_and_nothing_is_said_twice() {
-    let rolled = in_step(2, Some(100), Progress::Ready);
+    let rolled = in_sync(2, Some(100), Progress::Ready);
     let first =
         status_update(&key(), &shown(Status::default()), &target_statuses(rolled.clone()), Time::at(110)).unwrap();
     assert_eq!(said(&first).2.as_deref(), Some(SYNCED));
@@ -165,7 +165,7 @@ fn an_outage_keeps_what_the_pods_run_with_and_its_end_is_told() {
     let calm = status_update(
         &key(),
         &shown(Status::default()),
-        &target_statuses(in_step(3, None, Progress::Ready)),
+        &target_statuses(in_sync(3, None, Progress::Ready)),
         Time::at(100),
     )
     .unwrap();
@@ -179,7 +179,7 @@ fn an_outage_keeps_what_the_pods_run_with_and_its_end_is_told() {
     assert_eq!(out.status.baseline, calm.status.baseline);
     assert_eq!(out.status.baseline[0].version, 3);
     let deferral =
-        status_update(&key(), &shown(out.status), &target_statuses(in_step(3, None, Progress::Ready)), Time::at(120))
+        status_update(&key(), &shown(out.status), &target_statuses(in_sync(3, None, Progress::Ready)), Time::at(120))
             .unwrap();
     assert_eq!(said(&deferral).3, [reasons::IN_SYNC]);
 }
@@ -190,12 +190,12 @@ fn a_time_that_is_none_is_told_once_and_the_rest_goes_on() {
     let spec = shown.spec.clone().unwrap();
     shown.spec = Ok(Arc::new(TriggerSpec { notes: vec!["spec.timeStamp is none".into()], ..(*spec).clone() }));
     let told =
-        status_update(&key(), &shown, &target_statuses(in_step(1, None, Progress::Ready)), Time::at(100)).unwrap();
+        status_update(&key(), &shown, &target_statuses(in_sync(1, None, Progress::Ready)), Time::at(100)).unwrap();
     assert_eq!(said(&told).1, reasons::INVALID_TIMESTAMP);
     assert_eq!(said(&told).3, [reasons::INVALID_TIMESTAMP]);
     shown.status = Arc::new(told.status);
     assert_eq!(
-        status_update(&key(), &shown, &target_statuses(in_step(1, None, Progress::Ready)), Time::at(100)).unwrap().news,
+        status_update(&key(), &shown, &target_statuses(in_sync(1, None, Progress::Ready)), Time::at(100)).unwrap().news,
         []
     );
 }
@@ -220,7 +220,7 @@ fn of_ours() -> TriggerRef {
 
 fn held(until: i64) -> TargetState {
     let said = Statement::new(Severity::Notice, reasons::INTERVAL, "the minimum interval has not passed");
-    TargetState::PendingRollout(PendingRollout { said: Some(said), until: Some(Time::at(until)) })
+    TargetState::PendingRollout(PendingRollout { message: Some(said), until: Some(Time::at(until)) })
 }
 
 /// Each of these workloads with its state, in order.
@@ -237,7 +237,7 @@ fn condition(told: &StatusUpdate, kind: &str) -> Option<String> {
 
 #[test]
 fn r14_with_a_thousand_workloads_it_stays_small() {
-    let rolled = in_step(2, Some(95), Progress::Ready);
+    let rolled = in_sync(2, Some(95), Progress::Ready);
     let states = (0..1000).map(|number| if number % 2 == 0 { held(150) } else { rolled.clone() });
     let told = status_update(&of_ours(), &shown(Status::default()), &many(states), Time::at(100)).unwrap();
     assert_eq!(
@@ -254,7 +254,7 @@ fn r14_with_a_thousand_workloads_it_stays_small() {
 #[test]
 fn r21_conditions_tell_what_when_why_and_until_when() {
     for key in [key(), of_ours()] {
-        let both = many([held(150), in_step(2, Some(95), Progress::Ready)]);
+        let both = many([held(150), in_sync(2, Some(95), Progress::Ready)]);
         let told = status_update(&key, &shown(Status::default()), &both, Time::at(100)).unwrap();
         let expected = "RolloutTriggered: Deployment shop/web-0001 was rolled at 1970-01-01T00:01:35Z for version 2 of Vault/secret:app: why";
         assert_eq!(condition(&told, ROLLED_OUT).as_deref(), Some(expected));
@@ -262,14 +262,14 @@ fn r21_conditions_tell_what_when_why_and_until_when() {
         assert_eq!(condition(&told, HELD).as_deref(), Some(expected));
         assert_eq!(told.again, Some(Duration::from_secs(50)), "it may be another time then");
         // The last rollout stays reported after a rollout for another source. A hold that is over does not.
-        let later = many([in_step(2, Some(150), Progress::Ready), in_step(2, None, Progress::Ready)]);
+        let later = many([in_sync(2, Some(150), Progress::Ready), in_sync(2, None, Progress::Ready)]);
         let later = status_update(&key, &shown(told.status), &later, Time::at(160)).unwrap();
         assert_eq!(condition(&later, HELD), None);
         assert!(condition(&later, ROLLED_OUT).unwrap().contains("web-0000 was rolled at 1970-01-01T00:02:30Z"));
         let other = status_update(
             &key,
             &shown(later.status.clone()),
-            &many([in_step(2, None, Progress::Ready)]),
+            &many([in_sync(2, None, Progress::Ready)]),
             Time::at(170),
         )
         .unwrap();
@@ -291,7 +291,7 @@ fn nobody_to_roll_and_nobody_to_be_rolled_are_told() {
 #[test]
 fn all_secrets_of_a_workload_are_named_and_the_others_are_counted() {
     let other = vault::source(SourceKind::Vault, "secret", "db").unwrap();
-    let mut all = many([in_step(2, None, Progress::Ready), in_step(2, None, Progress::Ready)]);
+    let mut all = many([in_sync(2, None, Progress::Ready), in_sync(2, None, Progress::Ready)]);
     let second = TargetStatus { source: other, ..all[0].clone() };
     all.insert(1, second);
     let told = status_update(&of_ours(), &shown(Status::default()), &all, Time::at(100)).unwrap();

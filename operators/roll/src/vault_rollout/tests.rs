@@ -5,7 +5,7 @@ use konverge_workload::WorkloadKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{spelling::watched, vault_sync_status::VaultSyncStatus};
+use crate::{convert::watched, vault_sync_status::VaultSyncStatus};
 
 const SETTINGS: Settings =
     Settings { every: Duration::from_mins(1), restart_on_first_seen: true, allow_path: Vec::new() };

@@ -16,7 +16,7 @@ const SETTINGS: Settings =
 
 fn read(object: &Value, settings: &Settings) -> WatchedTrigger {
     let object: Guarded<VaultSyncStatus> = serde_json::from_value(object.clone()).unwrap();
-    spelling::watched(object, settings).unwrap().1
+    convert::watched(object, settings).unwrap().1
 }
 
 fn object(spec: &Value) -> Value {

@@ -15,14 +15,15 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    annotations::{ON_CHANGE, Others},
     breaker,
     budget::{Budget, Limits},
-    declarations::{ON_CHANGE, Others},
     digest_key::Key,
     index::Index,
-    metrics,
+    messages, metrics,
+    parts::Queues,
+    trigger::TriggerKind,
     vault_rollout::VaultRollout,
-    wakeups::Queues,
 };
 
 fn standby() -> Arc<Parts> {
@@ -46,7 +47,7 @@ fn standby() -> Arc<Parts> {
     })
 }
 
-/// How many workloads, sources and objects that ask for rollouts are queued.
+/// How many workloads, sources and triggers are queued.
 fn queued(parts: &Arc<Parts>) -> [usize; 3] {
     [
         parts.queues.workloads.snapshot().len(),

@@ -32,7 +32,7 @@ async fn told_of(world: &World, name: &str, field: &str, change: impl AsyncFn(u3
 #[tokio::test]
 async fn a_status_that_a_policy_changes_is_told_and_written_again_once_the_policy_is_gone() {
     let world = VaultWorld::new().await;
-    let _operator = world.in_step(VaultRollout, "one", &[]).await;
+    let _operator = world.in_sync(VaultRollout, "one", &[]).await;
     let replaced = Replaced {
         group: "konverge.dev",
         version: "*",
@@ -85,7 +85,7 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     control_plane.apply(DEFINITION).await.unwrap();
     control_plane.apply(&definition).await.unwrap();
     let world = VaultWorld::on(World::on(&control_plane).await, shared_vault().await).await;
-    let operator = world.in_step(VaultRollout, "one", &[]).await;
+    let operator = world.in_sync(VaultRollout, "one", &[]).await;
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
     world.world.ready("web").await;
@@ -94,6 +94,8 @@ async fn a_field_that_the_definition_does_not_declare_is_left_out_of_the_status(
     world.condition(VaultRollout, "one", "Ready", "InSync").await;
     assert_eq!(world.object_of(VaultRollout, "one").await["status"]["inSyncWorkloads"], json!(null));
     let version = async || world.object_of(VaultRollout, "one").await["metadata"]["resourceVersion"].clone();
+    // The last write of the status may still be under way.
+    world.settled(&operator).await;
     let before = version().await;
     world.settled(&operator).await;
     assert_eq!(version().await, before, "the status is written again and again");

@@ -15,7 +15,7 @@ fn constants(source: &str) -> BTreeSet<&str> {
 
 #[test]
 fn annotations_of_reloader_and_wave_are_on_their_migration_pages() {
-    let mut others = constants(include_str!("../../src/declarations/others.rs"));
+    let mut others = constants(include_str!("../../src/annotations/others.rs"));
     // The prefix of the annotations is not an annotation.
     others.retain(|name| !name.ends_with('/'));
     assert!(others.len() > 12, "{others:?}");

@@ -123,9 +123,16 @@ async fn every_kind_is_rolled_and_a_cron_job_with_its_next_run() {
     // The results of the controllers: a revision for each template, and the next Job.
     let revisions = Api::<ControllerRevision>::namespaced(world.client.clone(), &world.namespace);
     for kind in ["StatefulSet", "DaemonSet"] {
-        let all = revisions.list(&ListParams::default()).await.unwrap();
-        let owned = all.iter().filter(|revision| revision.owner_references().iter().any(|owner| owner.kind == kind));
-        assert_eq!(owned.count(), 2, "{kind}");
+        until(&format!("{kind} has two revisions"), async || {
+            let all = revisions.list(&ListParams::default()).await.unwrap();
+            let is_owned =
+                |revision: &&ControllerRevision| revision.owner_references().iter().any(|owner| owner.kind == kind);
+            match all.iter().filter(is_owned).count() {
+                2 => Ok(()),
+                other => Err(other.to_string()),
+            }
+        })
+        .await;
     }
     let due = json!({ "spec": { "schedule": "* * * * *", "suspend": false } });
     world.merge(WorkloadKind::CronJob, "app", due).await;

@@ -77,7 +77,7 @@ async fn heal(world: &World) {
 }
 
 /// A Deployment that uses a Secret with this value, an operator that has noted that, and who counts from then on.
-async fn in_step(value: &str) -> (World, Operator, Changes) {
+async fn in_sync(value: &str) -> (World, Operator, Changes) {
     let world = World::new().await;
     world.secret("db", value).await;
     world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
@@ -93,7 +93,7 @@ async fn noted(world: &World) -> Value {
 
 #[tokio::test]
 async fn who_resets_the_template_all_the_time_is_not_fought() {
-    let (world, operator, seen) = in_step("0").await;
+    let (world, operator, seen) = in_sync("0").await;
     let changes = async {
         for (times, value) in ["1", "2"].into_iter().enumerate() {
             world.ready("web").await;
@@ -117,7 +117,7 @@ async fn who_resets_the_template_all_the_time_is_not_fought() {
 
 #[tokio::test]
 async fn an_apply_of_the_manifest_leaves_the_stamp_and_a_replacement_takes_it_without_another_rollout() {
-    let (world, operator, seen) = in_step("0").await;
+    let (world, operator, seen) = in_sync("0").await;
     let apply = async || world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
     world.secret("db", "1").await;
     world.rolled("web", 1).await;
@@ -155,7 +155,7 @@ async fn replace(world: &World, of_pods: Value) {
 
 #[tokio::test]
 async fn a_manifest_with_an_old_stamp_rolls_nothing_however_often_it_replaces_what_there_is() {
-    let (world, operator, seen) = in_step("1").await;
+    let (world, operator, seen) = in_sync("1").await;
     world.secret("db", "2").await;
     seen.are(1, &world, &operator).await;
     let old = world.stamp(Deployment, "web").await.unwrap();
@@ -179,7 +179,7 @@ async fn a_manifest_with_an_old_stamp_rolls_nothing_however_often_it_replaces_wh
 
 #[tokio::test]
 async fn who_takes_the_record_again_and_again_is_told_once_and_contradicted_less_and_less() {
-    let (world, operator, seen) = in_step("1").await;
+    let (world, operator, seen) = in_sync("1").await;
     let take = async || {
         loop {
             if world.record(Deployment, "web").await.is_some() {
@@ -204,7 +204,7 @@ async fn who_takes_the_record_again_and_again_is_told_once_and_contradicted_less
 
 #[tokio::test]
 async fn content_that_comes_back_after_the_template_was_set_back_to_it_is_rolled() {
-    let (world, operator, seen) = in_step("1").await;
+    let (world, operator, seen) = in_sync("1").await;
     world.secret("db", "2").await;
     seen.are(1, &world, &operator).await;
     let old = world.stamp(Deployment, "web").await.unwrap();

@@ -53,12 +53,9 @@ async fn paused_is_remembered_and_without_pods_nothing_needs_to_be() {
     world.merge(Deployment, "asked", pause("true".into())).await;
     world.merge(Deployment, "empty", json!({ "spec": { "replicas": 0 } })).await;
     let before = world.noted(Deployment, "empty").await;
-    until("no pods are left", async || {
-        let object = world.api(Deployment).get("empty").await.unwrap();
-        let left = object.data["status"]["replicas"].as_i64().unwrap_or_default();
-        if left == 0 { Ok(()) } else { Err(left.to_string()) }
-    })
-    .await;
+    pods(&world, "empty", 0).await;
+    // The operator has seen that, too.
+    world.settled(&operator).await;
     world.secret("db", "2").await;
     for name in ["paused", "asked"] {
         world.event(name, "RolloutPaused").await;
@@ -69,6 +66,7 @@ async fn paused_is_remembered_and_without_pods_nothing_needs_to_be() {
         if now == before { Err(now.to_string()) } else { Ok(()) }
     })
     .await;
+    world.settled(&operator).await;
     for name in ["paused", "asked", "empty"] {
         assert_eq!(world.templates(name).await, 1, "{name}");
     }
@@ -114,6 +112,8 @@ async fn what_changed_while_there_were_no_pods_rolls_nothing_when_they_come_back
             world.secret("db", value).await;
             operator = world.operator(&NO_REST).await;
         } else {
+            // The operator has seen that there are no pods.
+            world.settled(&operator).await;
             world.secret("db", value).await;
         }
         noted = until("it is noted", async || {
@@ -171,7 +171,7 @@ async fn waves_go_in_order_and_halt() {
     world.secret("db", "1").await;
     world.workload(Deployment, "second", &["db"], json!({ ALL: "true", "roll.konverge.dev/wave": "2" })).await;
     world.workload(Deployment, "first", &["db"], json!({ ALL: "true", "roll.konverge.dev/wave": "1" })).await;
-    let _operator = world.operator(&NO_REST).await;
+    let operator = world.operator(&NO_REST).await;
     for name in ["first", "second"] {
         world.noted(Deployment, name).await;
         world.ready(name).await;
@@ -198,6 +198,7 @@ async fn waves_go_in_order_and_halt() {
     world.secret("db", "3").await;
     let told = world.event("second", "WaveHalted").await;
     assert!(told.contains("first") && told.contains("does not become ready"), "{told}");
+    world.settled(&operator).await;
     assert_eq!(world.templates("second").await, 2);
 }
 
@@ -434,6 +435,8 @@ async fn one_source_that_runs_away_or_is_forbidden_keeps_no_other_back() {
     world.secret("wild", "last").await;
     let told = world.event("web", "WaitingForQuiet").await;
     assert!(told.contains("Secret/wild") && told.contains("before the source is quiet"), "{told}");
+    // A rollout that was decided upon before may still be under way.
+    world.settled(&operator).await;
     let before = world.templates("web").await;
     world.secret("good", "1").await;
     world.rolled("web", before).await;
@@ -461,7 +464,7 @@ async fn one_whose_patch_is_refused_takes_no_place_from_others() {
         "--max-rollouts-per-minute",
         "1",
     ];
-    let _operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
+    let operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
     for name in ["barred", "free"] {
         world.noted(Deployment, name).await;
         world.ready(name).await;
@@ -472,5 +475,6 @@ async fn one_whose_patch_is_refused_takes_no_place_from_others() {
     world.event("barred", "WorkloadNotWritable").await;
     world.secret("free", "2").await;
     world.rolled("free", 1).await;
+    world.settled(&operator).await;
     assert_eq!(world.templates("barred").await, 1);
 }

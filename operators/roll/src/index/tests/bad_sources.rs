@@ -16,7 +16,9 @@ fn with_two_sources(record: bool) -> Index {
     if record {
         learn(&index, "bad", "1", "0");
         let view = index.view(&key("web"), &digester(), now()).unwrap();
-        let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+        let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
+            panic!("{:?}", view.plan.verdict().cloned())
+        };
         let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
         index.wrote(&key("web"), view.uid(), "2", record.text(), None);
     }
@@ -24,7 +26,7 @@ fn with_two_sources(record: bool) -> Index {
 }
 
 fn changed(view: &View) -> Vec<String> {
-    match &view.plan.verdict {
+    match view.plan.verdict() {
         Some(Verdict::Roll { changed, .. }) => changed.clone(),
         Some(Verdict::Nothing | Verdict::Note(_)) => Vec::new(),
         None => panic!("it is not known what to do"),
@@ -46,7 +48,7 @@ fn a_source_that_runs_away_keeps_no_other_back() {
     learn(&index, "good", "2", "y");
     assert_eq!((changed(&view(now())), &view(now()).plan.deferral), (strings(&["Secret/good"]), &deferral));
     // Its new record says nothing of a change of the other source.
-    let Some(Verdict::Roll { content, .. }) = view(now()).plan.verdict else { panic!() };
+    let Some(Verdict::Roll { content, .. }) = view(now()).plan.verdict().cloned() else { panic!() };
     let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), "uid of web", "3", record.text(), None);
     assert_eq!((changed(&view(now())), &view(now()).plan.deferral), (vec![], &deferral));
@@ -64,13 +66,15 @@ fn a_source_that_may_not_be_read_keeps_no_other_back() {
     for is_recorded in [true, false] {
         let index = with_two_sources(is_recorded);
         let view = || index.view(&key("web"), &digester(), now()).unwrap();
-        assert_eq!(view().plan.verdict.is_some(), is_recorded, "it is being read");
+        assert_eq!(view().plan.verdict().is_some(), is_recorded, "it is being read");
         let why = messages::refused(&SourceName::secret("bad"), &std::io::Error::other("no"));
         index.refuse(&secret("bad"), why.clone());
         // Somebody else begins to use it, so that what was read of it is in doubt.
         show(&index, "other", &json!({ ON_CHANGE: "true" }), &["bad"]);
         if !is_recorded {
-            let Some(Verdict::Note(content)) = view().plan.verdict else { panic!("{:?}", view().plan.verdict) };
+            let Some(Verdict::Note(content)) = view().plan.verdict().cloned() else {
+                panic!("{:?}", view().plan.verdict().cloned())
+            };
             assert_eq!(content.keys().collect::<Vec<_>>(), ["Secret/good"]);
             let record =
                 Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() };

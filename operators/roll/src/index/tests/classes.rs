@@ -22,7 +22,7 @@ fn used(index: &Index, name: &str) -> Vec<String> {
 fn what_the_driver_makes_counts_for_who_mounts_it_whichever_is_seen_first() {
     let show_class = |index: &Index, secrets: &[&str]| index.show_class(class(secrets)).1;
     let show_web = |index: &Index| {
-        drop(index.show(WorkloadKind::Deployment, mounting("web", &json!({ ON_CHANGE: "true" })), now()));
+        drop(index.show(Shows::Event, WorkloadKind::Deployment, mounting("web", &json!({ ON_CHANGE: "true" })), now()));
     };
     for class_first in [true, false] {
         let index = index();
@@ -51,7 +51,7 @@ fn what_the_driver_makes_counts_for_who_mounts_it_whichever_is_seen_first() {
 #[test]
 fn what_the_driver_makes_may_ask_for_its_users_and_leaves_no_trace_when_it_goes() {
     let index = index();
-    drop(index.show(WorkloadKind::Deployment, mounting("web", &json!({})), now()));
+    drop(index.show(Shows::Event, WorkloadKind::Deployment, mounting("web", &json!({})), now()));
     drop(index.show_class(class(&["db"])));
     show_secret(&index, "db", "1", &json!({ ROLL_USERS: "true" }));
     assert_eq!(used(&index, "web"), ["Secret/db"]);

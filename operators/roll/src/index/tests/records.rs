@@ -7,16 +7,18 @@ fn what_we_wrote_is_not_undone_by_an_older_event() {
     show(&index, "web", &all, &["db"]);
     learn(&index, "db", "1", "x");
     let view = index.view(&key("web"), &digester(), now()).unwrap();
-    let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+    let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
+        panic!("{:?}", view.plan.verdict().cloned())
+    };
     let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), view.uid(), "3", record.text(), None);
-    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict, Some(Verdict::Nothing));
-    index.show(WorkloadKind::Deployment, workload("web", 2, &all, &["db"]), now());
-    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict, Some(Verdict::Nothing));
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned(), Some(Verdict::Nothing));
+    index.show(Shows::Event, WorkloadKind::Deployment, workload("web", 2, &all, &["db"]), now());
+    assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned(), Some(Verdict::Nothing));
     // Somebody took it away.
-    index.show(WorkloadKind::Deployment, workload("web", 4, &all, &["db"]), now());
+    index.show(Shows::Event, WorkloadKind::Deployment, workload("web", 4, &all, &["db"]), now());
     let taken = index.view(&key("web"), &digester(), now()).unwrap();
-    assert!(matches!(taken.plan.verdict, Some(Verdict::Note(_))));
+    assert!(matches!(taken.plan.verdict().cloned(), Some(Verdict::Note(_))));
 }
 
 #[test]
@@ -24,11 +26,11 @@ fn what_another_has_rolled_for_is_read_again_before_it_is_rolled_back() {
     let index = index();
     let recorded = |version, value| {
         let annotations = json!({ ON_CHANGE: "true", RECORD: record_of(value) });
-        index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
+        index.show(Shows::Event, WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
         let view = index.view(&key("web"), &digester(), now()).unwrap();
-        (view.plan.verdict, view.plan.doubted)
+        (view.plan.verdict().cloned(), view.plan.doubted)
     };
-    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().plan.verdict;
+    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned();
     recorded(1, "x");
     learn(&index, "db", "1", "x");
     assert_eq!(verdict(), Some(Verdict::Nothing));
@@ -42,7 +44,7 @@ fn what_another_has_rolled_for_is_read_again_before_it_is_rolled_back() {
     assert_eq!(recorded(3, "x"), (None, vec![secret("db")]));
     assert_eq!(learn(&index, "db", "2", "y").0, ["web"]);
     assert!(matches!(verdict(), Some(Verdict::Roll { .. })));
-    index.writing(&key("web"), "uid of web", &record_of("y"));
+    index.note(&key("web"), "uid of web", |state| state.record.writing(&record_of("y")));
     assert_eq!(recorded(4, "y").0, Some(Verdict::Nothing));
     learn(&index, "db", "5", "z");
     assert!(matches!(verdict(), Some(Verdict::Roll { .. })), "without another read");
@@ -54,7 +56,7 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
     let all = json!({ ON_CHANGE: "true" });
     let shown = |shows, version, secret| {
         let workload = workload("web", version, &all, &[secret]);
-        index.show_by(shows, WorkloadKind::Deployment, workload, now());
+        index.show(shows, WorkloadKind::Deployment, workload, now());
         index.view(&key("web"), &digester(), now()).unwrap().observed().version.clone()
     };
     assert_eq!(shown(Shows::List, 1000, "db"), "1000");
@@ -72,11 +74,11 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
 
 #[test]
 fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
-    let verdict = |index: &Index| index.view(&key("web"), &digester(), now()).unwrap().plan.verdict.unwrap();
+    let verdict = |index: &Index| index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned().unwrap();
     let is_roll = |index: &Index| matches!(verdict(index), Verdict::Roll { changed, .. } if changed == ["Secret/db"]);
     let spec = |index: &Index, version, what: &str, record: &str| {
         let annotations = json!({ ON_CHANGE: what, RECORD: record });
-        index.show(WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
+        index.show(Shows::Event, WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
     };
     for (before, after) in
         [("secret/db:k", "secret/db:k,secret/db:l"), ("true", "secret/db:k"), ("secret/db:l", "true")]

@@ -9,7 +9,7 @@ fn show_with(index: &Index, version: u64, record: Option<&str>, shows: Shows<'_>
     if let Some(record) = record {
         annotations[RECORD] = record.into();
     }
-    drop(index.show_by(shows, WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now()));
+    drop(index.show(shows, WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now()));
 }
 
 /// A record of this content of the Secret.
@@ -27,7 +27,7 @@ fn record_of(value: &str, rolled: Option<i64>) -> String {
 }
 
 fn word(index: &Index) -> &'static str {
-    match index.view(&key("web"), &digester(), now()).unwrap().plan.verdict {
+    match index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned() {
         None => "unknown",
         Some(Verdict::Nothing) => "nothing",
         Some(Verdict::Note(_)) => "note",

@@ -16,10 +16,12 @@ fn a_deleted_source_changes_nothing_until_it_is_back() {
     show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
     learn(&index, "db", "1", "x");
     let view = index.view(&key("web"), &digester(), now()).unwrap();
-    let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+    let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
+        panic!("{:?}", view.plan.verdict().cloned())
+    };
     let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), view.uid(), "2", record.text(), None);
-    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().plan.verdict.unwrap();
+    let verdict = || index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned().unwrap();
     index.forget_source(&secret("db"), now());
     assert_eq!(verdict(), Verdict::Nothing);
     assert_eq!(show_secret(&index, "db", "9", &json!({})).1, ["db"]);
@@ -81,8 +83,9 @@ fn what_was_read_while_a_list_was_on_its_way_is_not_taken_for_gone() {
     learn(&index, "db", "1", "x");
     assert_eq!(there.len(), 0);
     assert_eq!(index.retain_sources(there), Work::default());
-    let is_noted =
-        |name| matches!(index.view(&key(name), &digester(), now()).unwrap().plan.verdict, Some(Verdict::Note(_)));
+    let is_noted = |name| {
+        matches!(index.view(&key(name), &digester(), now()).unwrap().plan.verdict().cloned(), Some(Verdict::Note(_)))
+    };
     assert!(is_noted("web"));
     assert_eq!(show_secret(&index, "db", "2", &json!({})).1, ["db"], "it is followed");
 

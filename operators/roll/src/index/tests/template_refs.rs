@@ -13,7 +13,7 @@ fn rollout(of: &str, replicas: u32, annotations: &Value) -> Workload {
 }
 
 /// A Deployment with a template and without pods.
-fn lender(name: &str) -> Workload {
+fn template_owner(name: &str) -> Workload {
     let object = workload(name, 1, &json!({ ON_CHANGE: "true" }), &["db"]);
     let rollout = konverge_workload::Rollout { progress: Progress::Ready, paused: false, empty: true };
     Workload { rollout, ..object }
@@ -23,13 +23,13 @@ fn lender(name: &str) -> Workload {
 fn the_deployment_whose_template_it_is_stands_as_the_rollout_does() {
     for rollout_first in [true, false] {
         let index = index();
-        let show = |kind, workload| shown(index.show(kind, workload, now()).1).0;
+        let show = |kind, workload| shown(index.show(Shows::Event, kind, workload, now()).1).0;
         let is_empty = || index.view(&key("web"), &digester(), now()).unwrap().snapshot.pods.rollout.empty;
         if rollout_first {
             show(ROLLOUT, rollout("web", 1, &json!({})));
-            show(WorkloadKind::Deployment, lender("web"));
+            show(WorkloadKind::Deployment, template_owner("web"));
         } else {
-            show(WorkloadKind::Deployment, lender("web"));
+            show(WorkloadKind::Deployment, template_owner("web"));
             assert!(is_empty(), "nobody runs it");
             assert_eq!(show(ROLLOUT, rollout("web", 1, &json!({}))), ["web"], "it is looked at again");
         }
@@ -50,10 +50,10 @@ fn a_rollout_without_a_template_is_rolled_for_nothing_and_says_so_if_it_asks() {
     let index = index();
     let canary = WorkloadRef { namespace: "shop".to_owned(), kind: ROLLOUT, name: "canary".to_owned() };
     let view = || index.view(&canary, &digester(), now());
-    drop(index.show(ROLLOUT, rollout("web", 1, &json!({})), now()));
+    drop(index.show(Shows::Event, ROLLOUT, rollout("web", 1, &json!({})), now()));
     assert!(view().is_none(), "it asks for nothing");
     for spec in ["true", "secret/db"] {
-        let work = index.show(ROLLOUT, rollout("web", 1, &json!({ ON_CHANGE: spec })), now()).1;
+        let work = index.show(Shows::Event, ROLLOUT, rollout("web", 1, &json!({ ON_CHANGE: spec })), now()).1;
         assert!(work.workloads.contains(&canary), "{spec}");
         let view = view().unwrap();
         assert_eq!(

@@ -6,32 +6,30 @@ fn a_rollout_whose_answer_was_lost_is_told_once_when_it_is_shown() {
     let shown = |version: u64, stamp: Option<&str>| {
         let mut object = workload("web", version, &json!({ ON_CHANGE: "true" }), &["db"]);
         // As it comes from the API server.
-        object
-            .template_annotations
-            .extend(stamp.map(|stamp| (crate::declarations::STAMP.to_owned(), stamp.to_owned())));
-        index.show(WorkloadKind::Deployment, object, now());
+        object.template_annotations.extend(stamp.map(|stamp| (crate::annotations::STAMP.to_owned(), stamp.to_owned())));
+        index.show(Shows::Event, WorkloadKind::Deployment, object, now());
     };
-    let heard = || index.take_acknowledged(&key("web"), "uid of web").map(|unacknowledged| unacknowledged.why);
+    let acknowledged = || index.take_acknowledged(&key("web"), "uid of web").map(|unacknowledged| unacknowledged.why);
     let lost = |version: &str, why: &str| {
         let (version, stamp, why) = (version.to_owned(), "stamp".to_owned(), why.to_owned());
         let unacknowledged = UnacknowledgedRollout { version, stamp, why, changed: Vec::new(), seen: None };
-        index.set_unacknowledged(&key("web"), "uid of web", unacknowledged);
+        index.note(&key("web"), "uid of web", |state| state.record.set_unacknowledged(Some(unacknowledged)));
     };
     shown(1, None);
     lost("1", "lost");
-    assert_eq!(heard(), None, "it is not shown yet");
+    assert_eq!(acknowledged(), None, "it is not shown yet");
     shown(2, Some("stamp"));
-    assert_eq!((heard(), heard()), (Some("lost".to_owned()), None), "once");
+    assert_eq!((acknowledged(), acknowledged()), (Some("lost".to_owned()), None), "once");
 
     // It was never done, and the next one is answered.
     shown(3, None);
     lost("3", "never done");
     shown(4, None);
-    assert_eq!(heard(), None);
+    assert_eq!(acknowledged(), None);
     shown(5, Some("stamp"));
-    assert_eq!(heard(), None, "that one has been told of by who was answered");
+    assert_eq!(acknowledged(), None, "that one has been told of by who was answered");
     shown(6, None);
     lost("6", "done at the second attempt");
     index.wrote(&key("web"), "uid of web", "7", String::new(), Some(("stamp".to_owned(), now())));
-    assert_eq!(heard(), None, "as that was");
+    assert_eq!(acknowledged(), None, "as that was");
 }

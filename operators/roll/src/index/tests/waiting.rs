@@ -7,9 +7,9 @@ use super::{
     *,
 };
 use crate::{
-    trigger::{TriggerRef, TriggerSpec, WatchedTrigger},
+    plan::Deferral,
+    trigger::{TriggerRef, TriggerSpec, WaitFor, WatchedTrigger},
     vault::SecretState,
-    wait::{Deferral, WaitFor},
 };
 
 const TIMEOUT: i64 = 300;
@@ -30,7 +30,7 @@ fn waiting(holds: bool) -> WatchedTrigger {
 fn settled(annotations: &Value, shown: WatchedTrigger) -> Index {
     let index = index();
     show(&index, "web", annotations, &["db"]);
-    index.show_trigger(trigger("shop"), shown);
+    index.show_trigger(Shows::Event, trigger("shop"), shown);
     learn(&index, "db", "1", "one");
     learn_vault(&index, 1);
     note(&index);
@@ -40,7 +40,7 @@ fn settled(annotations: &Value, shown: WatchedTrigger) -> Index {
 /// Returns the verdict at a time, and why the source is held back.
 fn seen(index: &Index, second: i64) -> (Option<Verdict>, Option<Deferral>) {
     let view = index.view(&key("web"), &digester(), at(second)).unwrap();
-    (view.plan.verdict, view.plan.deferral.get(&source()).cloned())
+    (view.plan.verdict().cloned(), view.plan.deferral.get(&source()).cloned())
 }
 
 fn awaited(until: i64) -> Deferral {
@@ -93,7 +93,9 @@ fn r17_a_change_of_the_secret_that_nothing_in_vault_goes_with_counts_no_more() {
     learn_vault(&index, 1);
     assert!(matches!(seen(&index, 1120).0, Some(Verdict::Note(_))));
     let view = index.view(&key("web"), &digester(), at(1120)).unwrap();
-    let Some(Verdict::Note(content)) = view.plan.verdict.clone() else { panic!("{:?}", view.plan.verdict) };
+    let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
+        panic!("{:?}", view.plan.verdict().cloned())
+    };
     let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), view.uid(), "9", record.text(), None);
     learn_vault(&index, 2);
@@ -107,8 +109,8 @@ fn r17_after_the_deadline_it_rolls_and_once_more_when_the_secret_follows() {
     let end = 1000 + TIMEOUT;
     assert_eq!(seen(&index, end - 1).0, Some(Verdict::Nothing));
     let view = index.view(&key("web"), &digester(), at(end)).unwrap();
-    let Some(Verdict::Roll { changed: for_what, content }) = view.plan.verdict.clone() else {
-        panic!("{:?}", view.plan.verdict)
+    let Some(Verdict::Roll { changed: for_what, content }) = view.plan.verdict().cloned() else {
+        panic!("{:?}", view.plan.verdict().cloned())
     };
     assert_eq!(for_what, [VAULT]);
     assert_eq!(content.keys().collect::<Vec<_>>(), ["Late/db", VAULT]);
@@ -148,7 +150,7 @@ fn r17_who_is_rolled_for_the_secret_too_is_rolled_for_both() {
 fn r17_one_who_does_not_wait_is_not_kept_waiting() {
     let index = settled(&json!({}), waiting(false));
     let other = TriggerRef { name: "other".to_owned(), ..trigger("shop") };
-    index.show_trigger(other.clone(), asking(1, 60));
+    index.show_trigger(Shows::Event, other.clone(), asking(1, 60));
     learn_vault(&index, 2);
     assert_eq!(changed(seen(&index, 1000).0), [VAULT]);
     index.forget_trigger(&other);

@@ -6,12 +6,9 @@ use super::{
     *,
 };
 use crate::{
-    index::wave_queues::QueueRef,
-    plan,
-    status::{Baseline, Status},
-    trigger::Before,
+    definition::{Baseline, Status},
+    trigger::{Before, WaitFor},
     vault::SecretState,
-    wait::WaitFor,
 };
 
 #[test]
@@ -31,21 +28,21 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
         let seen = if progress == "ready" { 2 } else { 1 };
         object["status"] =
             json!({ "observedGeneration": seen, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 });
-        index.show(WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), now());
+        index.show(Shows::Event, WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), now());
     };
     shown(1, "ready");
     learn(&index, "db", "1", "x");
-    let standing = || {
+    let progress = || {
         let rollout_timeout = SignedDuration::from_mins(10);
         let at = QueueRef { namespace: "shop", source: &SourceName::secret("db"), wave: 1 };
         let snapshot = index.lock().peer(&key("web"), at).unwrap();
         let peer = plan::peer(&snapshot, &digester(), now(), rollout_timeout);
-        (peer.in_step, peer.progress)
+        (peer.in_sync, peer.progress)
     };
     let write = |version: &str, stamped: bool| {
         let view = index.view(&key("web"), &digester(), now()).unwrap();
-        let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.plan.verdict.clone() else {
-            panic!("{:?}", view.plan.verdict)
+        let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.plan.verdict().cloned() else {
+            panic!("{:?}", view.plan.verdict().cloned())
         };
         let record = Record {
             tag: digester().tag(view.uid()),
@@ -57,18 +54,18 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
         index.wrote(&key("web"), view.uid(), version, record.text(), stamped.then(|| ("stamp".to_owned(), now())));
     };
     write("2", false);
-    assert_eq!(standing(), (true, Progress::Ready), "only noted");
+    assert_eq!(progress(), (true, Progress::Ready), "only noted");
     learn(&index, "db", "2", "y");
-    assert_eq!(standing(), (false, Progress::Ready));
+    assert_eq!(progress(), (false, Progress::Ready));
     write("3", true);
-    assert_eq!(standing(), (true, Progress::Running));
+    assert_eq!(progress(), (true, Progress::Running));
     shown(3, "ready");
-    assert_eq!(standing(), (true, Progress::Ready), "as one whose next run has it");
+    assert_eq!(progress(), (true, Progress::Ready), "as one whose next run has it");
     learn(&index, "db", "3", "z");
     // The watch was quicker than the answer.
     shown(4, "ready");
     write("4", true);
-    assert_eq!(standing(), (true, Progress::Ready), "what is shown is so");
+    assert_eq!(progress(), (true, Progress::Ready), "what is shown is so");
 }
 
 #[test]
@@ -76,7 +73,8 @@ fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwi
     let index = index();
     let shown_as = |name: &str, version: u64, wave: &str, more: &str| {
         let annotations = json!({ ON_CHANGE: "true", "roll.konverge.dev/wave": wave, "example.com/more": more });
-        let work = index.show(WorkloadKind::Deployment, workload(name, version, &annotations, &["db"]), now()).1;
+        let work =
+            index.show(Shows::Event, WorkloadKind::Deployment, workload(name, version, &annotations, &["db"]), now()).1;
         let mut others = shown(work).0;
         others.retain(|other| other != name);
         others
@@ -115,7 +113,7 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
             "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
             "status": { "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": available },
         });
-        index.show(WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), at(minutes));
+        index.show(Shows::Event, WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), at(minutes));
         index.view(&key("web"), &digester(), at(minutes)).unwrap()
     };
     let turn = |index: &Index, minutes| {
@@ -145,16 +143,16 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
     learn(&index, "db", "2", "y");
     assert_eq!(turn(&index, 50), after(), "it may be held back by the budget");
     let refused = || vec![messages::ran_away(&SourceName::secret("db"))];
-    index.say(&key("web"), "uid of web", refused(), at(50));
-    index.say(&key("web"), "uid of web", refused(), at(55));
+    index.report(&key("web"), "uid of web", refused(), at(50));
+    index.report(&key("web"), "uid of web", refused(), at(55));
     shown(&index, 7, 1, &record_of("x"), 56);
     assert_eq!((turn(&index, 59), turn(&index, 61)), (after(), halted()));
-    index.say(&key("web"), "uid of web", Vec::new(), at(62));
+    index.report(&key("web"), "uid of web", Vec::new(), at(62));
     assert_eq!(turn(&index, 63), after());
 
     // It cannot be read.
     let index = crate::index::tests::index();
-    assert_eq!(shown(&index, 1, 1, "", 0).plan.verdict, None);
+    assert_eq!(shown(&index, 1, 1, "", 0).plan.verdict().cloned(), None);
     index.view(&key("web"), &digester(), at(5));
     assert_eq!((turn(&index, 9), turn(&index, 11)), (after(), halted()));
 }
@@ -177,7 +175,7 @@ fn what_an_object_notes_counts_for_who_waits() {
     show(&index, "web", &json!({}), &[]);
     let mut spec = asking(1, 60);
     Arc::make_mut(spec.spec.as_mut().unwrap()).before = Before::Other;
-    index.show_trigger(trigger("shop"), spec);
+    index.show_trigger(Shows::Event, trigger("shop"), spec);
     learn_vault(&index, 1);
     let turn = || index.wave_gate(&key("late"), 1, &[source()], &digester(), (now(), SignedDuration::from_mins(10)));
     assert_eq!(turn(), WaveGate::After(key("web")), "it is to be rolled");
@@ -203,7 +201,7 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
             let mut object = workload(name, version(), &annotations, &["db", "api"][..=usize::from(lot < 6)]);
             object.rollout.progress = [Progress::Ready, Progress::Running, Progress::Unready, Progress::Failed]
                 [usize::try_from(number / 8 % 4).unwrap()];
-            index.show(WorkloadKind::Deployment, object, at);
+            index.show(Shows::Event, WorkloadKind::Deployment, object, at);
         }
         1 => {
             index.reading(&secret(secret_name));
@@ -214,7 +212,7 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
             let why = messages::refused(&SourceName::secret(secret_name), &std::io::Error::other(number.to_string()));
             index.refuse(&secret(secret_name), why);
         }
-        3 => drop(index.say(
+        3 => drop(index.report(
             &key(name),
             &format!("uid of {name}"),
             if lot < 4 { vec![messages::ran_away(&SourceName::secret("db"))] } else { vec![] },
@@ -222,7 +220,7 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
         )),
         4 => {
             let Some(view) = index.view(&key(name), &digester(), at) else { return };
-            let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.plan.verdict.clone() else {
+            let Some(Verdict::Note(content) | Verdict::Roll { content, .. }) = view.plan.verdict().cloned() else {
                 return;
             };
             let is_rolled = lot < 4;
@@ -252,7 +250,7 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
                 holds: lot % 4 == 3,
             };
             spec.wait_for = (lot > 5).then_some(wait_for);
-            drop(index.show_trigger(trigger("shop"), shown));
+            drop(index.show_trigger(Shows::Event, trigger("shop"), shown));
         }
         7 if lot == 0 => drop(index.learn_vault(&source().of("shop"), SecretState::Missing, None, at)),
         7 => drop(learn_vault(index, number % 5 + 1)),

@@ -124,7 +124,7 @@ async fn r14_r6_labels_choose_and_who_gets_them_later_is_not_rolled_for_that() {
 #[tokio::test]
 async fn suspended_is_remembered_and_rolled_once_afterwards() {
     let world = VaultWorld::new().await;
-    let operator = world.in_step(VaultRollout, "one", &[]).await;
+    let operator = world.in_sync(VaultRollout, "one", &[]).await;
     let suspend = async |value: bool| {
         let spec = json!({
             "vaultSecrets": [{ "mount": "secret", "path": world.path("app") }],
@@ -150,7 +150,7 @@ async fn suspended_is_remembered_and_rolled_once_afterwards() {
 #[tokio::test]
 async fn r1_no_error_of_vault_rolls_anything_and_what_was_missed_is_rolled_once() {
     let world = VaultWorld::new().await;
-    let operator = world.in_step(VaultRollout, "one", &[]).await;
+    let operator = world.in_sync(VaultRollout, "one", &[]).await;
     world.vault_does("DELETE", "data", "app", Value::Null).await;
     says(&world, "one", "SecretDeleted").await;
     world.vault_does("DELETE", "metadata", "app", Value::Null).await;

@@ -98,6 +98,7 @@ async fn a18_r22_what_cannot_be_followed_is_told_and_asks_vault_for_nothing() {
     let never = json!({ "metadata": { "annotations": { "roll.konverge.dev/on-change": "false" } } });
     world.world.merge(Deployment, "nobody", never).await;
     world.says("nobody", "WorkloadOptedOut").await;
+    world.settled(&operator).await;
     for name in ["web", "nobody"] {
         assert_eq!(world.world.templates(name).await, 1, "{name}");
     }

@@ -49,7 +49,7 @@ async fn hold_up(world: &VaultWorld, held: &str, arguments: &[&str]) {
     shows(3).await;
     until("the late write is refused", async || {
         let journal = proxy.journal();
-        let refused = journal.iter().any(|entry| entry.code == Some(409) && entry.asks.to_string().contains(held));
+        let refused = journal.iter().any(|entry| entry.code == Some(409) && entry.request.to_string().contains(held));
         if refused { Ok(()) } else { Err(format!("{journal:?}")) }
     })
     .await;

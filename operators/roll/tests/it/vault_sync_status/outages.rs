@@ -26,7 +26,7 @@ const BACK_WITHIN: Duration = Duration::from_secs(10);
 #[tokio::test]
 async fn r1_a3_no_error_of_vault_rolls_anything_and_all_goes_on_by_itself() {
     let world = VaultWorld::with(Arc::new(new_vault().await)).await;
-    let operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
+    let operator = world.in_sync(VaultSyncStatus, "vss", &[]).await;
 
     world.vault.policy("rollout", r#"path "nowhere/*" { capabilities = ["read"] }"#).await.unwrap();
     let told = world.says("vss", "PermissionDenied").await;
@@ -111,7 +111,7 @@ async fn a3_what_is_no_answer_of_vault_rolls_nothing_and_all_goes_on_by_itself()
 #[tokio::test]
 async fn a20_after_a_sealed_vault_a_change_is_rolled_within_seconds() {
     let world = VaultWorld::with(Arc::new(new_vault().await)).await;
-    let _operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
+    let _operator = world.in_sync(VaultSyncStatus, "vss", &[]).await;
     world.vault.seal().await.unwrap();
     world.says("vss", "VaultUnavailable").await;
     sleep(AWAY).await;

@@ -14,7 +14,7 @@ use crate::world::{ALL, SOON, until};
 /// A world in which the pods of `web` run with the first version of `app`.
 async fn settled(arguments: &[&str]) -> (VaultWorld, crate::world::Operator) {
     let world = VaultWorld::new().await;
-    let operator = world.in_step(VaultSyncStatus, "vss", arguments).await;
+    let operator = world.in_sync(VaultSyncStatus, "vss", arguments).await;
     world.world.ready("web").await;
     (world, operator)
 }
@@ -44,6 +44,8 @@ async fn a1_a2_first_sight_rolls_nothing_and_a_new_version_once() {
 async fn ten_looks_at_what_does_not_change_roll_nothing_and_write_nothing() {
     let (world, operator) = settled(&[]).await;
     world.is("vss", "Already in Sync").await;
+    // The last write of the status may still be under way.
+    world.settled(&operator).await;
     let versions = async || {
         let web = world.world.api(Deployment).get_metadata("web").await.unwrap();
         let object = world.api().get_metadata("vss").await.unwrap();
@@ -156,6 +158,8 @@ async fn f25_a_secret_that_is_written_again_and_again_is_told_on_who_asks_for_it
     }
     let told = world.world.event("vss", "RunawaySource").await;
     assert!(told.contains(&world.path("app")) && told.contains("until it is quiet"), "{told}");
+    // A rollout that was decided upon before may still be under way.
+    world.settled(&operator).await;
     let templates = world.world.templates("web").await;
     assert!(templates <= 4, "{templates}");
     world.write("app", "once more").await;
@@ -201,6 +205,7 @@ async fn a14_r12_the_same_content_again_rolls_by_version_and_not_by_content() {
         world.world.rolled(name, 1).await;
     }
     world.world.rolled("web", 2).await;
+    world.settled(&operator).await;
     assert_eq!(world.world.templates("key").await, 1, "a key that is not meant");
     let record = world.world.record(Deployment, "content").await.unwrap().to_string();
     assert!(record.contains("VaultContent/secret:"), "{record}");

@@ -100,7 +100,7 @@ async fn a17_r6_the_time_of_the_original_is_the_baseline_once_and_the_dummy_is_n
 #[tokio::test]
 async fn a5_r5_who_sets_the_time_back_restarts_nothing_and_it_is_not_written() {
     let world = VaultWorld::new().await;
-    let operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
+    let operator = world.in_sync(VaultSyncStatus, "vss", &[]).await;
     world.write("app", "2").await;
     world.world.rolled("web", 1).await;
     world.says("vss", "InSync").await;
@@ -115,7 +115,7 @@ async fn a5_r5_who_sets_the_time_back_restarts_nothing_and_it_is_not_written() {
 #[tokio::test]
 async fn the_time_is_written_for_those_who_want_it() {
     let world = VaultWorld::new().await;
-    let operator = world.in_step(VaultSyncStatus, "vss", &["--write-spec-timestamp"]).await;
+    let operator = world.in_sync(VaultSyncStatus, "vss", &["--write-spec-timestamp"]).await;
     let written = |object: &serde_json::Value| {
         (object["spec"]["timeStamp"].clone(), object["status"]["baseline"][0]["created"].clone())
     };

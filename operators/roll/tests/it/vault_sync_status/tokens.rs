@@ -15,7 +15,7 @@ use crate::world::{control_plane, until};
 #[tokio::test]
 async fn r4_a_token_that_is_replaced_counts_at_once() {
     let world = VaultWorld::new().await;
-    let operator = world.in_step(VaultSyncStatus, "vss", &[]).await;
+    let operator = world.in_sync(VaultSyncStatus, "vss", &[]).await;
 
     let token = std::fs::read_to_string(world.token_file()).unwrap();
     world.vault.request("POST", "auth/token/revoke", &json!({ "token": token })).await.unwrap();

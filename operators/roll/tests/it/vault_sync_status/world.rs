@@ -169,7 +169,7 @@ impl VaultWorld {
     }
 
     /// Has the pods of the Deployment `web` run with the first version of the secret `app`, and an object of this kind say so.
-    pub(crate) async fn in_step(&self, kind: TriggerKind, name: &str, arguments: &[&str]) -> Operator {
+    pub(crate) async fn in_sync(&self, kind: TriggerKind, name: &str, arguments: &[&str]) -> Operator {
         self.write("app", "1").await;
         self.world.workload(Deployment, "web", &[], json!({})).await;
         self.ask(kind, name).await;

@@ -1,31 +1,28 @@
-//! How an object stands, by what is on it. Pure.
+//! The health of an object, by its annotations alone. Pure.
 //!
 //! The current content is not read: `why` and `diff` do that.
 
 use std::collections::BTreeSet;
 
 use konverge_apply::Statement;
-use konverge_kubectl::{Grade, Place, Standing};
+use konverge_kubectl::{Grade, ObjectHealth, Place};
 use kube::{ResourceExt, core::DynamicObject};
 
 use crate::{
-    declarations::{Annotations, Invalid, ON_CHANGE, Others, PAUSE, RECORD, SourceSpec, WorkloadSpec},
+    annotations::{Annotations, Invalid, ON_CHANGE, Others, PAUSE, RECORD, SourceSpec, WorkloadSpec},
     messages,
     record::{Content, Record},
 };
-
-/// All words that are ever understood.
-const ALL: Others = Others::ALL;
 
 /// Returns the record on an object, even if another object owns it. Only the key of digests tells whether it is its own.
 pub(super) fn recorded(annotations: &Annotations) -> Option<Record> {
     Record::of_any(annotations.get(RECORD)?)
 }
 
-/// Whether a workload asks in others' words alone, which the operator may have been told to understand.
-pub(super) fn asks_otherwise(object: &DynamicObject) -> bool {
-    let ask = |others| read(object, others).is_ok_and(|asks| asks.requests_rollouts());
-    !ask(Others::default()) && ask(ALL)
+/// Returns whether a workload requests rollouts only by annotations of other tools, which the operator follows if its flags say so.
+pub(super) fn requests_by_others(object: &DynamicObject) -> bool {
+    let requests = |others| read(object, others).is_ok_and(|spec| spec.requests_rollouts());
+    !requests(Others::default()) && requests(Others::ALL)
 }
 
 fn read(object: &DynamicObject, others: Others) -> Result<WorkloadSpec, Invalid> {
@@ -33,8 +30,8 @@ fn read(object: &DynamicObject, others: Others) -> Result<WorkloadSpec, Invalid>
     WorkloadSpec::read(object.annotations(), &Annotations::new(), namespace, others)
 }
 
-/// How a workload stands; nothing if it does not ask and nothing is recorded of it.
-pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
+/// Returns the health of a workload. Returns `None` if it requests nothing and has no record.
+pub(super) fn of_workload(object: &DynamicObject) -> Option<ObjectHealth> {
     let record = recorded(object.annotations());
     let paths = record.iter().flat_map(|record| &record.content);
     let paths = paths.map(|(source, entry)| Place {
@@ -46,58 +43,60 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<Standing> {
         }),
     });
     let paths = paths.collect();
-    let standing =
-        |state: &str, grade, message: &str| Standing { paths, ..Standing::new(state, grade, message.to_owned()) };
-    let asks = match read(object, Others::default()) {
-        Ok(asks) => asks,
+    let health = |state: &str, grade, message: &str| ObjectHealth {
+        paths,
+        ..ObjectHealth::new(state, grade, message.to_owned())
+    };
+    let spec = match read(object, Others::default()) {
+        Ok(spec) => spec,
         Err(invalid) => {
             let Statement { reason, text, .. } = messages::invalid(&invalid);
-            return Some(standing(reason, Grade::Wrong, &text));
+            return Some(health(reason, Grade::Wrong, &text));
         }
     };
-    if asks.never {
+    if spec.never {
         let text = format!("{ON_CHANGE} is false: nothing restarts it");
-        return Some(standing("Never", Grade::InStep, &text));
+        return Some(health("Never", Grade::InSync, &text));
     }
     Some(match record {
-        None if asks_otherwise(object) => standing(
+        None if requests_by_others(object) => health(
             "Pending",
             Grade::Waiting,
             "it has annotations of Stakater Reloader or wave, which the operator follows only with --reloader-annotations or \
              --wave-annotations",
         ),
-        None if !asks.requests_rollouts() => return None,
-        None => standing("Pending", Grade::Waiting, "the operator has not seen it yet"),
-        Some(_) if asks.paused => {
+        None if !spec.requests_rollouts() => return None,
+        None => health("Pending", Grade::Waiting, "the operator has not seen it yet"),
+        Some(_) if spec.paused => {
             let text = format!("{PAUSE} is set; changes meanwhile cause one rollout once it is removed");
-            standing("Paused", Grade::Paused, &text)
+            health("Paused", Grade::Paused, &text)
         }
         Some(Record { rolled: Some(rolled), because, .. }) => {
             let because = because.unwrap_or_else(|| "the cause is not recorded".to_owned());
-            Standing { since: Some(rolled), ..standing("RolledOut", Grade::InStep, &because) }
+            ObjectHealth { since: Some(rolled), ..health("RolledOut", Grade::InSync, &because) }
         }
-        Some(_) => standing(
+        Some(_) => health(
             "Noted",
-            Grade::InStep,
+            Grade::InSync,
             "the baseline is recorded: the content that its pods use; it has never been restarted",
         ),
     })
 }
 
 /// Returns the state of a source. Returns `None` if it has no spec.
-pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
-    let asks = match SourceSpec::read(object.annotations(), Others::default()) {
-        Ok(asks) => asks,
+pub(super) fn of_source(object: &DynamicObject) -> Option<ObjectHealth> {
+    let spec = match SourceSpec::read(object.annotations(), Others::default()) {
+        Ok(spec) => spec,
         Err(invalid) => {
             let Statement { reason, text, .. } = messages::invalid(&invalid);
-            return Some(Standing::new(reason, Grade::Wrong, text));
+            return Some(ObjectHealth::new(reason, Grade::Wrong, text));
         }
     };
-    if asks.ignored {
+    if spec.ignored {
         let text = "no workload restarts for it";
-        return Some(Standing::new("Ignored", Grade::InStep, text.to_owned()));
+        return Some(ObjectHealth::new("Ignored", Grade::InSync, text.to_owned()));
     }
-    let whom = match (asks.users, &asks.selector) {
+    let whom = match (spec.users, &spec.selector) {
         (false, None) => return None,
         (true, None) => "workloads that use it restart when its content changes",
         (false, Some(_)) => "workloads with the labels that it names restart when its content changes",
@@ -105,7 +104,7 @@ pub(super) fn of_source(object: &DynamicObject) -> Option<Standing> {
             "workloads that use it, and those with the labels that it names, restart when its content changes"
         }
     };
-    Some(Standing::new("Asks", Grade::InStep, whom.to_owned()))
+    Some(ObjectHealth::new("Asks", Grade::InSync, whom.to_owned()))
 }
 
 /// Names some keys of a source.
@@ -126,7 +125,7 @@ mod tests {
     use kube::core::ApiResource;
 
     use super::*;
-    use crate::declarations::{IGNORE, ROLL_SELECTOR, ROLL_USERS};
+    use crate::annotations::{IGNORE, ROLL_SELECTOR, ROLL_USERS};
 
     fn object(resource: &ApiResource, annotations: &[(&str, &str)]) -> DynamicObject {
         let mut object = DynamicObject::new("a", resource);
@@ -158,16 +157,16 @@ mod tests {
             (&[asks], Some(("Pending", Grade::Waiting))),
             (&[asks, (RECORD, "{}")], Some(("Pending", Grade::Waiting))),
             (&[reloader], Some(("Pending", Grade::Waiting))),
-            (&[reloader, (RECORD, &noted)], Some(("Noted", Grade::InStep))),
-            (&[asks, (RECORD, &noted)], Some(("Noted", Grade::InStep))),
+            (&[reloader, (RECORD, &noted)], Some(("Noted", Grade::InSync))),
+            (&[asks, (RECORD, &noted)], Some(("Noted", Grade::InSync))),
             // A source asks for it.
-            (&[(RECORD, &noted)], Some(("Noted", Grade::InStep))),
-            (&[asks, (RECORD, &rolled)], Some(("RolledOut", Grade::InStep))),
+            (&[(RECORD, &noted)], Some(("Noted", Grade::InSync))),
+            (&[asks, (RECORD, &rolled)], Some(("RolledOut", Grade::InSync))),
             (&[asks, paused, (RECORD, &rolled)], Some(("Paused", Grade::Paused))),
             (&[asks, paused], Some(("Pending", Grade::Waiting))),
             (&[(ON_CHANGE, "db")], Some(("InvalidAnnotation", Grade::Wrong))),
             (&[asks, (PAUSE, "yes"), (RECORD, &rolled)], Some(("InvalidAnnotation", Grade::Wrong))),
-            (&[(ON_CHANGE, "false")], Some(("Never", Grade::InStep))),
+            (&[(ON_CHANGE, "false")], Some(("Never", Grade::InSync))),
         ] {
             let found = of_workload(&object(&WorkloadKind::Deployment.resource(), annotations));
             assert_eq!(found.as_ref().map(|found| (&*found.state, found.grade)), expected, "{annotations:?}");
@@ -185,10 +184,10 @@ mod tests {
         for (annotations, expected) in [
             (&[][..], None),
             (&[(ROLL_USERS, "false")], None),
-            (&[(ROLL_USERS, "true")], Some(("Asks", Grade::InStep))),
-            (&[(ROLL_SELECTOR, "app=web")], Some(("Asks", Grade::InStep))),
+            (&[(ROLL_USERS, "true")], Some(("Asks", Grade::InSync))),
+            (&[(ROLL_SELECTOR, "app=web")], Some(("Asks", Grade::InSync))),
             (&[(ROLL_SELECTOR, "app in web")], Some(("InvalidAnnotation", Grade::Wrong))),
-            (&[(ROLL_USERS, "true"), (IGNORE, "true")], Some(("Ignored", Grade::InStep))),
+            (&[(ROLL_USERS, "true"), (IGNORE, "true")], Some(("Ignored", Grade::InSync))),
         ] {
             let found = of_source(&object(&resource, annotations));
             assert_eq!(found.as_ref().map(|found| (&*found.state, found.grade)), expected, "{annotations:?}");

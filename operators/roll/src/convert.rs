@@ -1,4 +1,4 @@
-//! The conversion that both kinds of triggers share. Each error names the field that it is about.
+//! The conversion of specs that both kinds of triggers share. Each error names its field.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,18 +15,22 @@ use kube::{
 };
 
 use crate::{
-    object::SourceKind,
+    annotations::object_name,
+    definition::{Status, WaitForSpec},
+    object::{SourceKind, SourceName},
     reasons,
-    status::Status,
     time::span_of_field,
-    trigger::{Leftovers, Refusal, TriggerKind, TriggerRef, TriggerSpec, WatchedTrigger},
+    trigger::{Leftovers, Refusal, TriggerKind, TriggerRef, TriggerSpec, WaitFor, WatchedTrigger},
     vault,
 };
+
+/// The default of `spec.waitFor.timeout`: longer than the interval of tools that sync Secrets.
+const TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 
 /// The settings of the platform.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How often Vault is asked for an object that does not say.
+    /// The poll interval of an object without one.
     pub every: Duration,
     /// Whether a workload of which nothing was noted is restarted once, as with the original.
     pub restart_on_first_seen: bool,
@@ -134,7 +138,62 @@ pub(crate) fn keys(fields: &str, keys: Option<&[String]>, kind: SourceKind) -> R
     }
 }
 
-/// How often Vault is asked.
+/// Returns the poll interval.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     span_of_field("spec.interval", text, "30s").map(SignedDuration::unsigned_abs)
+}
+
+/// Returns the Secret to wait for.
+pub(crate) fn wait_for(spec: &WaitForSpec) -> Result<WaitFor, String> {
+    let secret = object_name(&spec.secret).map_err(|cause| format!("spec.waitFor.secret: {cause}"))?;
+    let timeout = match &spec.timeout {
+        None => TIMEOUT,
+        Some(text) => span_of_field("spec.waitFor.timeout", text, "90s")?,
+    };
+    let holds = match spec.on_timeout.as_deref() {
+        None | Some("Roll") => false,
+        Some("Hold") => true,
+        Some(other) => return Err(format!("spec.waitFor.onTimeout: {other:?} is neither Roll nor Hold")),
+    };
+    let keys = keys("spec.waitFor", spec.keys.as_deref(), SourceKind::Secret)?;
+    Ok(WaitFor { secret: SourceName::secret(secret), keys, timeout, holds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(timeout: Option<&str>, on_timeout: Option<&str>) -> Result<WaitFor, String> {
+        wait_for(&WaitForSpec {
+            secret: "db".to_owned(),
+            keys: None,
+            timeout: timeout.map(str::to_owned),
+            on_timeout: on_timeout.map(str::to_owned),
+        })
+    }
+
+    #[test]
+    fn a_timeout_is_a_second_or_more_and_is_refused_in_its_own_words() {
+        for (text, expected) in [
+            (None, TIMEOUT),
+            (Some("1s"), SignedDuration::from_secs(1)),
+            (Some(" 1m30s "), SignedDuration::from_secs(90)),
+        ] {
+            assert_eq!(read(text, None).unwrap().timeout, expected, "{text:?}");
+        }
+        for text in ["0s", "0.5s", "999ms", "-1m", "soon", "", "5"] {
+            let cause = read(Some(text), None).unwrap_err();
+            assert_eq!(
+                cause,
+                format!("spec.waitFor.timeout: {text:?} is no span of time of a second or more, such as 90s or 5m")
+            );
+        }
+    }
+
+    #[test]
+    fn what_follows_the_timeout_is_one_of_two() {
+        let holds = |text| read(None, text).map(|wait| wait.holds);
+        assert_eq!([None, Some("Roll"), Some("Hold")].map(holds), [Ok(false), Ok(false), Ok(true)]);
+        assert!(holds(Some("Wait")).unwrap_err().contains("spec.waitFor.onTimeout"));
+    }
 }

@@ -60,7 +60,7 @@ pub(crate) const EVERY_NAMESPACE: &str = "*";
 /// The annotations of an object.
 pub type Annotations = BTreeMap<String, String>;
 
-/// The annotation that asked.
+/// The annotation that requests a rollout, or the kind of the trigger that does.
 pub type Rule = &'static str;
 
 /// The tools whose annotations are understood beside our own and those of zopp.
@@ -120,7 +120,7 @@ pub struct SourceSpec {
     pub selector: Option<Selector>,
     /// Roll the workloads that use it and search for marked sources.
     pub matches: bool,
-    /// Nobody.
+    /// Roll no workload.
     pub ignored: bool,
 }
 
@@ -162,12 +162,12 @@ impl WorkloadSpec {
         Ok(spec)
     }
 
-    /// Whether an object of `namespace` may have a workload of namespace `own` rolled.
+    /// Returns whether a trigger of `namespace` may have a workload of namespace `own` rolled.
     pub fn allows(&self, own: &str, namespace: &str) -> bool {
         own == namespace || self.allowed.contains(namespace) || self.allowed.contains(EVERY_NAMESPACE)
     }
 
-    /// Whether it asks to be rolled for anything.
+    /// Returns whether it requests rollouts for anything.
     pub fn requests_rollouts(&self) -> bool {
         !self.never && (!self.all.is_empty() || !self.named.is_empty() || !self.matching.is_empty())
     }
@@ -207,7 +207,7 @@ impl SourceSpec {
         Ok(spec)
     }
 
-    /// Whether it says anything at all.
+    /// Returns whether it requests nothing.
     pub fn is_silent(&self) -> bool {
         *self == Self::default()
     }

@@ -10,9 +10,9 @@ fn entry(selection: &str, content: Option<&str>) -> Entry {
     Entry { selection: selection.to_owned(), content, version: None }
 }
 
-fn now(sources: &[(&str, &str, Option<&str>, Need)]) -> BTreeMap<String, Now> {
+fn now(sources: &[(&str, &str, Option<&str>, Need)]) -> BTreeMap<String, CurrentEntry> {
     let source = |&(name, selection, content, need): &(&str, &str, Option<&str>, Need)| {
-        (name.to_owned(), Now { entry: entry(selection, content), need, is_news: false, counts: true })
+        (name.to_owned(), CurrentEntry { entry: entry(selection, content), need, is_news: false, counts: true })
     };
     sources.iter().map(source).collect()
 }
@@ -22,7 +22,7 @@ fn record(sources: &[(&str, &str, Option<&str>)]) -> Record {
     Record { tag: TAG.to_owned(), content: content.collect(), rolled: None, because: None, also: Vec::new() }
 }
 
-fn decided(record: Option<&Record>, is_stamped: bool, now: &BTreeMap<String, Now>) -> Verdict {
+fn decided(record: Option<&Record>, is_stamped: bool, now: &BTreeMap<String, CurrentEntry>) -> Verdict {
     decide(RecordedState { record, is_noted: true, is_stamped }, now)
 }
 
@@ -77,9 +77,9 @@ fn a_record_that_was_taken_away_counts_and_is_written_again() {
     for (digest, is_noted, expected) in
         [("1", true, "nothing"), ("1", false, "note"), ("2", true, "roll db"), ("2", false, "roll db")]
     {
-        let standing = RecordedState { record: Some(&before), is_noted, is_stamped: true };
+        let recorded = RecordedState { record: Some(&before), is_noted, is_stamped: true };
         let db = now(&[("db", "all", Some(digest), Need::Required)]);
-        assert_eq!(word(&decide(standing, &db)), expected, "{digest} {is_noted}");
+        assert_eq!(word(&decide(recorded, &db)), expected, "{digest} {is_noted}");
     }
 }
 
@@ -175,7 +175,7 @@ proptest! {
                 let seen: BTreeMap<_, _> = (0..2).map(|source| {
                     let digest = there[source].map(|content| content.to_string());
                     let entry = entry("all", digest.as_deref());
-                    (NAMES[source].to_owned(), Now { entry, need: Need::Required, is_news: false, counts: true })
+                    (NAMES[source].to_owned(), CurrentEntry { entry, need: Need::Required, is_news: false, counts: true })
                 }).collect();
                 let differs = (0..2).any(|source| there[source].is_some_and(|content| pods[source] != Some(content)));
                 match decide(RecordedState { record: kept.as_ref(), is_noted, is_stamped }, &seen) {
@@ -224,7 +224,7 @@ fn an_older_version_is_passed_over_and_a_newer_one_with_the_same_content_is_note
     for (number, digest, expected) in
         [(2, "2", "nothing"), (3, "3", "nothing"), (4, "3", "note"), (4, "4", "roll vault"), (3, "other", "roll vault")]
     {
-        let now = Now { entry: at(number, digest), need: Need::Required, is_news: false, counts: true };
+        let now = CurrentEntry { entry: at(number, digest), need: Need::Required, is_news: false, counts: true };
         let sources = BTreeMap::from([("vault".to_owned(), now)]);
         assert_eq!(word(&decided(Some(&before), false, &sources)), expected, "{number} {digest}");
     }
