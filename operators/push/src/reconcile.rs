@@ -373,8 +373,8 @@ impl Pusher {
         Ok(Some(binding))
     }
 
-    /// Reads the location of an object that has only one, while its Secret is still on its way from the API server, if the run will need that in
-    /// any case or probably, because a Secret of the object has just changed.
+    /// Reads the only location of an object while its Secret is on its way from the API server. It reads if the run needs that in any case, or
+    /// probably, because a Secret of the object has just changed.
     async fn read_speculatively(&self, run: &SyncRun<'_>, binding: &Binding) -> Option<SpeculativeRead> {
         let SyncRun { push, prepared, verify, .. } = run;
         let mut locations = prepared.locations.values();
