@@ -113,7 +113,12 @@ impl Build {
             build.args(["--target", target]);
             static_c(&mut build, target)?;
             // Two clones give the same bytes.
-            build.env("CARGO_ENCODED_RUSTFLAGS", remapped().join("\u{1f}"));
+            let mut flags = remapped();
+            if self.profile == "release" {
+                // Cargo keeps the symbols of a package that has its own level of optimisation, whatever the profile says.
+                flags.push("-Cstrip=symbols".to_owned());
+            }
+            build.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
         }
         commit.tell(&mut build);
         let next = "A target needs `rustup target add TARGET`. C for this machine's architecture needs musl-gcc (Debian: musl-tools), or the compiler that CC_TARGET names.";
