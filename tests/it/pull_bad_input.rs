@@ -61,7 +61,7 @@ impl Scene {
     }
 
     /// Creates an environment that the operator may read, with one key, and a Secret in sync with it.
-    async fn in_step(&self) -> String {
+    async fn in_sync(&self) -> String {
         let environment = self.stage.environment(&self.name).await.unwrap();
         self.stage.user.set(&environment, "A", b"1").await.unwrap();
         self.bind("bad", &environment).await;

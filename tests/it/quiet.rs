@@ -10,7 +10,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 
-use crate::recorder::{Asked, Recorder};
+use crate::recorder::{ReceivedRequest, Recorder};
 
 const SOON: Duration = Duration::from_mins(1);
 
@@ -85,8 +85,8 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing_or_spare() 
     told(3.0).await;
 
     let collection = format!("/api/v1/namespaces/{namespace}/secrets");
-    let about_secrets: Vec<Asked> =
-        recorder.asked().into_iter().filter(|asked| asked.path.contains("/secrets")).collect();
+    let about_secrets: Vec<ReceivedRequest> =
+        recorder.requests().into_iter().filter(|asked| asked.path.contains("/secrets")).collect();
     let (whole, named): (Vec<_>, Vec<_>) = about_secrets.into_iter().partition(|asked| asked.path == collection);
     assert!(whole.len() >= 2, "a list and a watch: {whole:?}");
     for asked in &whole {

@@ -18,7 +18,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 /// A request as it came.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     /// Without the query.
     pub(crate) path: String,
@@ -29,7 +29,7 @@ pub(crate) struct Asked {
 /// The proxy; it ends when it is dropped.
 pub(crate) struct Recorder {
     kubeconfig: PathBuf,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     task: JoinHandle<()>,
 }
 
@@ -40,8 +40,8 @@ impl Recorder {
         let upstream = konverge_testkit::client_for(kubeconfig).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let router = Router::new().fallback(pass_on).with_state((upstream, Arc::clone(&asked)));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let router = Router::new().fallback(pass_on).with_state((upstream, Arc::clone(&requests)));
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         let content = json!({
             "apiVersion": "v1",
@@ -56,7 +56,7 @@ impl Recorder {
         });
         let kubeconfig = folder.join("recorded-kubeconfig");
         std::fs::write(&kubeconfig, content.to_string()).unwrap();
-        Self { kubeconfig, asked, task }
+        Self { kubeconfig, requests, task }
     }
 
     /// Leads to the proxy.
@@ -65,8 +65,8 @@ impl Recorder {
     }
 
     /// All that was asked so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -76,13 +76,17 @@ impl Drop for Recorder {
     }
 }
 
-type Shared = (Client, Arc<Mutex<Vec<Asked>>>);
+type Shared = (Client, Arc<Mutex<Vec<ReceivedRequest>>>);
 
-async fn pass_on(State((upstream, asked)): State<Shared>, request: Request<Body>) -> Response {
+async fn pass_on(State((upstream, requests)): State<Shared>, request: Request<Body>) -> Response {
     let (mut parts, body) = request.into_parts();
     let accept = parts.headers.get(header::ACCEPT).map(|value| value.to_str().unwrap().to_owned());
     let path = parts.uri.path().to_owned();
-    asked.lock().unwrap().push(Asked { method: parts.method.clone(), path, accept: accept.unwrap_or_default() });
+    requests.lock().unwrap().push(ReceivedRequest {
+        method: parts.method.clone(),
+        path,
+        accept: accept.unwrap_or_default(),
+    });
     parts.headers.remove(header::HOST);
     let Ok(body) = to_bytes(body, usize::MAX).await else { return StatusCode::BAD_REQUEST.into_response() };
     match upstream.send(Request::from_parts(parts, body.to_vec().into())).await {

@@ -66,7 +66,7 @@ impl Reconciler<ConfigMapSync> for Sync {
         let label = [("configmapsync.example.io/synced-to", target)];
         patch_labels::<ConfigMapSync, _>(client(), Namespaced(&namespace), &name, &label).await?;
 
-        let message = format!("in step with namespace {target}");
+        let message = format!("in sync with namespace {target}");
         let mut conditions = sync.status.clone().unwrap_or_default().conditions;
         let generation = sync.metadata.generation;
         upsert_condition(&mut conditions, make_condition("Ready", "True", "ConfigMapSynced", &message, generation));

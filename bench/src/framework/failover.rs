@@ -44,7 +44,7 @@ pub(crate) async fn measure(field: &Field, report: &mut Report) -> Result<()> {
     let (standby_user, standby_kubeconfig) = field.account(&namespace, "standby").await?;
     let log = field.plane.audit_log()?.from_now()?;
     let mut leader = Operator::start(field, &leader_kubeconfig, &arguments).await?;
-    leads(field, &namespace).await?;
+    wait_for_leader(field, &namespace).await?;
     let _standby = Operator::start(field, &standby_kubeconfig, &arguments).await?;
 
     let syncs = Syncs::new(&field.client, &namespace);
@@ -94,7 +94,7 @@ pub(crate) async fn measure(field: &Field, report: &mut Report) -> Result<()> {
 }
 
 /// Waits until somebody leads.
-async fn leads(field: &Field, namespace: &str) -> Result<()> {
+async fn wait_for_leader(field: &Field, namespace: &str) -> Result<()> {
     let leases = Api::<Lease>::namespaced(field.client.clone(), namespace);
     let held = || async {
         let lease = leases.get_opt("configmapsync-operator-leader").await.ok().flatten()?;

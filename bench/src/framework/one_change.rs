@@ -23,7 +23,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 /// Requests of all changes, by what they were for.
 #[derive(Debug, Default)]
-struct Asked {
+struct RequestCounts {
     child_writes: u32,
     status_writes: u32,
     other_writes: u32,
@@ -50,7 +50,7 @@ pub(crate) async fn measure(field: &Field, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn ours(field: &Field) -> Result<Asked> {
+async fn ours(field: &Field) -> Result<RequestCounts> {
     let namespace = field.plane.namespace("one-change").await?;
     Operator::install(field, &namespace).await?;
     let (user, kubeconfig) = field.account(&namespace, "konverge").await?;
@@ -58,10 +58,10 @@ async fn ours(field: &Field) -> Result<Asked> {
     let syncs = begin(field, &namespace).await?;
     let (log, before) = (field.plane.audit_log()?.from_now()?, operator.runs().await?);
     change(&syncs).await?;
-    Ok(Asked { runs: operator.runs().await? - before, ..count(&log, &user)? })
+    Ok(RequestCounts { runs: operator.runs().await? - before, ..count(&log, &user)? })
 }
 
-async fn koprs(field: &Field) -> Result<Asked> {
+async fn koprs(field: &Field) -> Result<RequestCounts> {
     let namespace = field.plane.namespace("one-change-koprs").await?;
     let (user, kubeconfig) = field.account(&namespace, "koprs").await?;
     let mut peer = field.peer_as(&kubeconfig, Framework::Koprs, Work::Sync, &namespace, Duration::ZERO, usize::MAX)?;
@@ -71,7 +71,7 @@ async fn koprs(field: &Field) -> Result<Asked> {
     change(&syncs).await?;
     peer.look()?;
     let runs = u32::try_from(peer.runs.len() - before).context("some runs")?;
-    Ok(Asked { runs: f64::from(runs), ..count(&log, &user)? })
+    Ok(RequestCounts { runs: f64::from(runs), ..count(&log, &user)? })
 }
 
 /// One object, in sync.
@@ -91,21 +91,21 @@ async fn change(syncs: &Syncs) -> Result<()> {
     Ok(())
 }
 
-fn count(log: &AuditLog, user: &str) -> Result<Asked> {
-    let mut asked = Asked::default();
+fn count(log: &AuditLog, user: &str) -> Result<RequestCounts> {
+    let mut counts = RequestCounts::default();
     // A watch is no request for a change; it comes and goes by the clock.
     for entry in log.entries_of(user)?.iter().filter(|entry| entry.verb != "watch") {
-        *counter(&mut asked, entry) += 1;
+        *counter(&mut counts, entry) += 1;
     }
-    Ok(asked)
+    Ok(counts)
 }
 
-fn counter<'a>(asked: &'a mut Asked, entry: &AuditEntry) -> &'a mut u32 {
+fn counter<'a>(counts: &'a mut RequestCounts, entry: &AuditEntry) -> &'a mut u32 {
     match (entry.is_mutating(), entry.object_ref.resource.as_str(), entry.object_ref.subresource.as_str()) {
-        (false, ..) => &mut asked.reads,
-        (true, "events", _) => &mut asked.events,
-        (true, _, "status") => &mut asked.status_writes,
-        (true, "configmaps", _) => &mut asked.child_writes,
-        (true, ..) => &mut asked.other_writes,
+        (false, ..) => &mut counts.reads,
+        (true, "events", _) => &mut counts.events,
+        (true, _, "status") => &mut counts.status_writes,
+        (true, "configmaps", _) => &mut counts.child_writes,
+        (true, ..) => &mut counts.other_writes,
     }
 }

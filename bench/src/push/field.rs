@@ -86,7 +86,7 @@ impl Field {
     }
 
     /// Waits until all is in Vault and noted on the Secrets.
-    pub(crate) async fn in_step(&mut self) -> Result<()> {
+    pub(crate) async fn in_sync(&mut self) -> Result<()> {
         let all = f64::from(self.bindings);
         let operator = self.stage.operator();
         let synced = async || {
@@ -99,7 +99,7 @@ impl Field {
             tokio::time::sleep(LOOK).await;
             (self.noted().await.ok()? == usize::from(self.bindings)).then_some(())
         };
-        eventually(LIMIT, noted).await.context("not all Secrets say that they are in step")
+        eventually(LIMIT, noted).await.context("not all Secrets say that they are in sync")
     }
 
     /// Returns how many Secrets say that they are in sync.

@@ -54,7 +54,7 @@ pub(crate) async fn turn(field: &mut Field) -> Result<Turn> {
     let (began, at) = (Instant::now(), Timestamp::now());
     field.start()?.ready().await?;
     let until_ready = began.elapsed().as_secs_f64();
-    field.in_step().await?;
+    field.in_sync().await?;
     let noted = began.elapsed().as_secs_f64();
     let times: Vec<Timestamp> = field.versions().await?.iter().map(written).collect::<Result<_>>()?;
     let (first, last) = times.iter().min().zip(times.iter().max()).context("there is nothing to push")?;

@@ -29,7 +29,7 @@ const BOUND: f64 = 2.0;
 
 pub(crate) async fn measure(field: &mut Field, changes: usize, report: &mut Report) -> Result<()> {
     field.start()?.ready().await?;
-    field.in_step().await?;
+    field.in_sync().await?;
     let watcher = Watcher::start(field.client.clone(), &field.namespace);
     let (mut ours, mut bare, mut blind) = (Vec::new(), Vec::new(), Vec::new());
     let mut numbers = (0..field.bindings).cycle();

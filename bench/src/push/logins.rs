@@ -25,7 +25,7 @@ pub(crate) async fn measure(field: &mut Field, report: &mut Report) -> Result<()
     let [lease, life] = [LEASE, LIFE].map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
     field.stage.log_in_by_app_role(lease, life).await?;
     field.start()?.ready().await?;
-    field.in_step().await?;
+    field.in_sync().await?;
     let before = logins(field).await?;
     let began = Instant::now();
     let mut changes = 0_u64;

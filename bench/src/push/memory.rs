@@ -26,6 +26,6 @@ impl Subject for Field {
     async fn start_anew(&mut self) -> Result<()> {
         self.stage.operator().process().kill();
         self.start()?.ready().await?;
-        self.in_step().await
+        self.in_sync().await
     }
 }

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 type Answered = HashMap<(usize, i64), Instant>;
 
 /// An event: the number of the environment, its version, and when it came.
-type Told = (usize, i64, Instant);
+type Delivery = (usize, i64, Instant);
 
 pub(crate) async fn measure(scale: &ZoppScale, database: Database, report: &mut Report) -> Result<()> {
     let writer = Site::ours(database).await?;
@@ -102,7 +102,7 @@ async fn watch(
     mut stream: impl Stream<Item = Result<WatchEvent, FetchError>> + Unpin,
     environment: usize,
     expected: usize,
-) -> Result<Vec<Told>> {
+) -> Result<Vec<Delivery>> {
     let mut told = Vec::with_capacity(expected);
     for next in (1..).take(expected) {
         let event = timeout(PATIENCE, stream.next()).await.context("an event did not come")?;

@@ -44,7 +44,7 @@ impl From<Undecodable> for Unjudged {
 
 /// The question or the answer as it is sent.
 #[derive(Deserialize)]
-struct Asked {
+struct ReviewRequest {
     #[serde(rename = "apiVersion", default)]
     api_version: String,
     #[serde(default)]
@@ -54,7 +54,7 @@ struct Asked {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct ReviewResponse<'a> {
     api_version: &'a str,
     kind: &'static str,
     response: Response<'a>,
@@ -90,7 +90,7 @@ impl<J: Judge> Endpoint for Admission<J> {
 
     fn answer(self: Arc<Self>, body: Bytes) -> BoxFuture<'static, Result<Bytes, Failure>> {
         Box::pin(async move {
-            let question: Asked = serde_json::from_slice(&body).map_err(|error| not_json(&error))?;
+            let question: ReviewRequest = serde_json::from_slice(&body).map_err(|error| not_json(&error))?;
             drop(body);
             if question.kind != KIND || !question.api_version.starts_with(GROUP) {
                 let got = format!("{} of {}", question.kind, question.api_version);
@@ -140,7 +140,7 @@ fn refused(why: impl Into<String>) -> Judgement {
 fn answer(version: &str, uid: &str, judgement: &Judgement) -> Result<Bytes, Failure> {
     let patch = judgement.patch.as_ref().filter(|_| judgement.verdict.is_allowed());
     let patch = patch.map(serde_json::to_vec).transpose().map_err(Failure::Answer)?;
-    write(&Answer {
+    write(&ReviewResponse {
         api_version: version,
         kind: KIND,
         response: Response {

@@ -102,7 +102,7 @@ impl Webhook {
         let rule = RuleWithOperations {
             api_groups: Some(vec![kind.group.clone()]),
             api_versions: Some(vec![kind.version.clone()]),
-            operations: Some(words([Operation::Create, Operation::Update])),
+            operations: Some(operation_names([Operation::Create, Operation::Update])),
             resources: Some(vec![plural.clone()]),
             scope: None,
         };
@@ -134,7 +134,7 @@ impl Webhook {
 
     /// Sets the operations that call it, instead of creates and updates.
     pub fn operations(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
-        let operations = words(operations);
+        let operations = operation_names(operations);
         for rule in &mut self.requests.rules {
             rule.operations = Some(operations.clone());
         }
@@ -240,7 +240,7 @@ impl Webhook {
     }
 }
 
-fn words(operations: impl IntoIterator<Item = Operation>) -> Vec<String> {
+fn operation_names(operations: impl IntoIterator<Item = Operation>) -> Vec<String> {
     operations.into_iter().map(|operation| operation.to_string()).collect()
 }
 

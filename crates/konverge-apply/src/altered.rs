@@ -4,7 +4,7 @@
 //! change of meaning: the server fills in defaults, leaves out zeros, and writes quantities, durations and times in its own
 //! spelling.
 
-mod spelling;
+mod semantic_equality;
 
 use std::{collections::BTreeSet, fmt};
 
@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 
 use crate::{
     difference::joined,
-    in_step::{
+    in_sync::{
         ITEM, KEYED, MEMBER, METADATA_UNOWNED, ROOT_UNOWNED, applied_fields, has_keys, is_empty, is_item, parsed,
     },
 };
 
-use self::spelling::is_spelled_alike;
+use self::semantic_equality::is_semantically_equal;
 
 /// A field that the API server stored with another value than was sent. Never contains a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Comparison<'_> {
             (wanted, Value::Null) if is_empty(wanted) => {}
             (Value::Object(wanted), Value::Object(stored)) => self.members(place, wanted, stored, fields, &[]),
             (Value::Array(wanted), Value::Array(stored)) => self.items(place, wanted, stored, fields),
-            (wanted, stored) if is_spelled_alike(wanted, stored) => {}
+            (wanted, stored) if is_semantically_equal(wanted, stored) => {}
             _ => self.report(place),
         }
     }
@@ -140,7 +140,7 @@ impl Comparison<'_> {
             let keys = entry.and_then(|(name, _)| parsed(name, KEYED));
             let found = match &keys {
                 Some(keys) => stored.iter().find(|stored| has_keys(stored, keys, false)),
-                None => stored.iter().find(|stored| is_spelled_alike(item, stored)),
+                None => stored.iter().find(|stored| is_semantically_equal(item, stored)),
             };
             let (Some((name, below)), Some(found)) = (entry, found) else {
                 self.report(&place);

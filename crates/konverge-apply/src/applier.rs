@@ -19,11 +19,11 @@ use crate::{
     call::{Answer, send, send_with_body, still_there},
     difference::{Difference, differences},
     error::ApplyError,
-    in_step::{applied_entries, is_in_step},
+    in_sync::{applied_entries, is_in_sync},
     object::{Target, Writable, json as to_json, metadata_string},
     own_part::is_own_part_same,
     undeclared::Undeclared,
-    witness::{Witness, Writing},
+    write_observer::{WriteObserver, Writing},
 };
 
 use self::memory::Memory;
@@ -109,7 +109,7 @@ const NO_VERSION: &str = "1";
 ///
 /// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the fields that the desired object has; fields that it
 /// owned before and that nobody else owns are removed; fields of others stay. Repeating an apply changes nothing and is mostly decided
-/// without a request, see [`is_in_step`]. An object that the caller has seen and that was deleted meanwhile is not made again, and another
+/// without a request, see [`is_in_sync`]. An object that the caller has seen and that was deleted meanwhile is not made again, and another
 /// of its name is not touched. A write names the version that the caller has seen. If the object has changed since but the manager's part
 /// of it has not, the write is sent again. Else it fails with [`ApplyError::OutOfDate`], so a late write does not bring back what a newer
 /// one replaced. An object that the API server stored with other values than were sent does not count as in sync: it is
@@ -123,7 +123,7 @@ pub struct Applier {
     manager: Arc<str>,
     memory: Arc<Memory>,
     undeclared: Arc<Undeclared>,
-    witness: Option<Arc<dyn Witness>>,
+    write_observer: Option<Arc<dyn WriteObserver>>,
     force: bool,
     exact: bool,
     dry_run: bool,
@@ -137,7 +137,7 @@ impl Applier {
             manager: manager.into(),
             memory: Arc::default(),
             undeclared: Arc::default(),
-            witness: None,
+            write_observer: None,
             force: true,
             exact: false,
             dry_run: false,
@@ -170,10 +170,10 @@ impl Applier {
         Self { manager: manager.into(), memory: Arc::default(), ..self }
     }
 
-    /// Tells `witness` of every write.
+    /// Tells `write_observer` of every write.
     #[must_use]
-    pub fn with_witness(self, witness: Arc<dyn Witness>) -> Self {
-        Self { witness: Some(witness), ..self }
+    pub fn with_write_observer(self, write_observer: Arc<dyn WriteObserver>) -> Self {
+        Self { write_observer: Some(write_observer), ..self }
     }
 
     /// The field manager.
@@ -259,7 +259,7 @@ impl Applier {
         };
         let uid = seen.and_then(|seen| metadata_string(seen, "uid"));
         if let Some(seen) = seen
-            && (is_in_step(wanted, seen, &self.manager)
+            && (is_in_sync(wanted, seen, &self.manager)
                 || uid.is_some_and(|uid| self.memory.is_repeated(uid, wanted, seen)))
         {
             return Ok(None);
@@ -326,7 +326,7 @@ impl Applier {
                 }
                 (Err(ApplyError::Refused { code: 409, .. }), Some(seen)) if required.is_some() => {
                     let current = self.read(target, uid, as_seen).await?;
-                    if is_in_step(wanted, &current, &self.manager) {
+                    if is_in_sync(wanted, &current, &self.manager) {
                         return Ok(Sent { object: current, code: StatusCode::OK, writing: None });
                     }
                     let is_read = matches!(before, Some(Cow::Owned(_)));
@@ -396,8 +396,8 @@ impl Applier {
 
     /// Tells the witness that a write begins.
     pub(crate) fn begin(&self, target: &Target) -> Option<Box<dyn Writing>> {
-        let witness = self.witness.as_ref().filter(|_| !self.dry_run)?;
-        Some(witness.begin(&target.object, &target.api_version))
+        let write_observer = self.write_observer.as_ref().filter(|_| !self.dry_run)?;
+        Some(write_observer.begin(&target.object, &target.api_version))
     }
 }
 

@@ -76,7 +76,7 @@ pub fn reference(kind: &GroupVersionKind, namespace: &str, name: &str, uid: &str
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Fate {
+struct ResultLabels {
     result: &'static str,
 }
 
@@ -84,7 +84,7 @@ struct Fate {
 #[derive(Clone)]
 pub struct EventSink {
     sender: mpsc::Sender<Notice>,
-    fates: Family<Fate, Counter>,
+    results: Family<ResultLabels, Counter>,
 }
 
 impl EventSink {
@@ -115,28 +115,28 @@ impl EventSink {
         Stop: Future<Output = ()> + Send,
     {
         let (sender, receiver) = mpsc::channel(CAPACITY);
-        let fates = Family::<Fate, Counter>::default();
-        (Self { sender, fates: fates.clone() }, write(recorder, receiver, fates, stop))
+        let results = Family::<ResultLabels, Counter>::default();
+        (Self { sender, results: results.clone() }, write(recorder, receiver, results, stop))
     }
 
     /// A sink whose events the test receives.
     #[cfg(test)]
     pub(crate) fn captured() -> (Self, mpsc::Receiver<Notice>) {
         let (sender, receiver) = mpsc::channel(CAPACITY);
-        (Self { sender, fates: Family::default() }, receiver)
+        (Self { sender, results: Family::default() }, receiver)
     }
 
     /// Leaves an event. Returns at once; the event is lost when too many wait already.
     pub fn send(&self, notice: Notice) {
         if self.sender.try_send(notice).is_err() {
-            count(&self.fates, "dropped");
+            count(&self.results, "dropped");
         }
     }
 
     /// Adds `konverge_events_total{result}`: `published`, `limited` (one object said too much), `dropped` (the queue was full),
     /// `forbidden`, `failed` and `dry-run`.
     pub fn register(&self, registry: &mut Registry) {
-        register(self.fates.clone(), registry);
+        register(self.results.clone(), registry);
     }
 
     /// Adds the same series without a sink, for lists of what there will be.
@@ -145,14 +145,14 @@ impl EventSink {
     }
 }
 
-fn register(fates: Family<Fate, Counter>, registry: &mut Registry) {
-    registry.register("konverge_events", "Kubernetes events by what became of them", fates);
+fn register(results: Family<ResultLabels, Counter>, registry: &mut Registry) {
+    registry.register("konverge_events", "Kubernetes events by what became of them", results);
 }
 
 async fn write(
     mut recorder: Option<Recorder>,
     mut receiver: mpsc::Receiver<Notice>,
-    fates: Family<Fate, Counter>,
+    results: Family<ResultLabels, Counter>,
     stop: impl Future<Output = ()> + Send,
 ) {
     let mut buckets = Buckets::default();
@@ -171,25 +171,25 @@ async fn write(
         let notice = match buckets.take(&notice.regarding, Instant::now()) {
             Verdict::Allowed => notice,
             Verdict::FirstRefused => {
-                count(&fates, "limited");
+                count(&results, "limited");
                 limited(notice)
             }
             Verdict::Refused => {
-                count(&fates, "limited");
+                count(&results, "limited");
                 continue;
             }
         };
         let Some(recorder) = &mut recorder else {
-            count(&fates, "dry-run");
+            count(&results, "dry-run");
             let Notice { regarding, reason, note, .. } = notice;
             let (kind, name) = (regarding.kind.unwrap_or_default(), regarding.name.unwrap_or_default());
             tracing::info!(kind, name, reason, note, "dry run: would tell an event");
             continue;
         };
         match recorder.publish(&notice).await {
-            Ok(()) => count(&fates, "published"),
+            Ok(()) => count(&results, "published"),
             Err(kube::Error::Api(status)) if status.code == 403 => {
-                count(&fates, "forbidden");
+                count(&results, "forbidden");
                 if !std::mem::replace(&mut told_forbidden, true) {
                     tracing::warn!(
                         cause = status.message,
@@ -198,7 +198,7 @@ async fn write(
                 }
             }
             Err(error) => {
-                count(&fates, "failed");
+                count(&results, "failed");
                 tracing::debug!(
                     error = %in_one_line(&error),
                     reason = notice.reason,
@@ -219,6 +219,6 @@ fn limited(notice: Notice) -> Notice {
     Notice { kind: EventType::Warning, reason: reasons::EVENTS_LIMITED, action: "Report", note, ..notice }
 }
 
-fn count(fates: &Family<Fate, Counter>, result: &'static str) {
-    fates.get_or_create(&Fate { result }).inc();
+fn count(results: &Family<ResultLabels, Counter>, result: &'static str) {
+    results.get_or_create(&ResultLabels { result }).inc();
 }

@@ -16,7 +16,7 @@ use crate::{
     error::ApplyError,
     object::{Target, Writable},
     object_name::ObjectName,
-    witness::Writing,
+    write_observer::Writing,
 };
 
 impl Applier {
@@ -136,7 +136,7 @@ impl Applier {
                 let after =
                     as_seen::<K>(&answer.success(&target.object)?.body).map_err(|source| target.unreadable(source))?;
                 if let Some(writing) = writing {
-                    witness(writing, &after, uid);
+                    write_observer(writing, &after, uid);
                 }
                 serde_json::from_value(after).map(Some).map_err(|source| target.unreadable(source))
             }
@@ -145,7 +145,7 @@ impl Applier {
 }
 
 /// An object that was only kept by the finalizer is gone when the answer comes, which shows its last state.
-fn witness(writing: Box<dyn Writing>, after: &Value, uid: Option<&str>) {
+fn write_observer(writing: Box<dyn Writing>, after: &Value, uid: Option<&str>) {
     let metadata = |field: &str| after.get("metadata").and_then(|metadata| metadata.get(field));
     let is_kept = metadata("finalizers").and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
         || metadata("deletionGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|grace| grace > 0);

@@ -39,27 +39,27 @@ pub(crate) const SELF: &str = ".";
 /// that is owned as a whole, it cannot be told, and asking is right.
 ///
 /// Assumes that the server spells values as the desired object does: a quantity of `0.5` comes back as `500m` and counts as out of sync.
-pub fn is_in_step(desired: &Value, observed: &Value, manager: &str) -> bool {
-    is_in_step_of(desired, observed, manager, None)
+pub fn is_in_sync(desired: &Value, observed: &Value, manager: &str) -> bool {
+    is_in_sync_of(desired, observed, manager, None)
 }
 
 /// The same for a status that is written through the subresource; `desired` has nothing but `apiVersion` and `status`.
-pub(crate) fn is_status_in_step(desired: &Value, observed: &Value, manager: &str) -> bool {
-    is_in_step_of(desired, observed, manager, Some("status"))
+pub(crate) fn is_status_in_sync(desired: &Value, observed: &Value, manager: &str) -> bool {
+    is_in_sync_of(desired, observed, manager, Some("status"))
 }
 
-fn is_in_step_of(desired: &Value, observed: &Value, manager: &str, subresource: Option<&str>) -> bool {
+fn is_in_sync_of(desired: &Value, observed: &Value, manager: &str, subresource: Option<&str>) -> bool {
     let Some(fields) = applied_fields(observed, manager, desired.get("apiVersion"), subresource) else { return false };
     let (Some(desired), Some(observed)) = (desired.as_object(), observed.as_object()) else { return false };
     if subresource.is_some() {
-        return members_in_step(fields, desired, Some(observed), &["apiVersion", "kind", "metadata"]);
+        return members_in_sync(fields, desired, Some(observed), &["apiVersion", "kind", "metadata"]);
     }
     let none = Map::new();
     let metadata_fields = fields.get("f:metadata").and_then(Value::as_object).unwrap_or(&none);
     let metadata = desired.get("metadata").and_then(Value::as_object).unwrap_or(&none);
     let seen = observed.get("metadata").and_then(Value::as_object);
-    members_in_step(fields, desired, Some(observed), &ROOT_UNOWNED)
-        && members_in_step(metadata_fields, metadata, seen, &METADATA_UNOWNED)
+    members_in_sync(fields, desired, Some(observed), &ROOT_UNOWNED)
+        && members_in_sync(metadata_fields, metadata, seen, &METADATA_UNOWNED)
 }
 
 /// The fields that the manager has applied in this version; nothing if there are none, or also some in another version.
@@ -94,7 +94,7 @@ pub(crate) fn applied_entries<'a>(
 }
 
 /// A map whose members are owned one by one: exactly those that are wanted, each with the wanted value.
-fn members_in_step(
+fn members_in_sync(
     fields: &Map<String, Value>,
     desired: &Map<String, Value>,
     observed: Option<&Map<String, Value>>,
@@ -103,7 +103,7 @@ fn members_in_step(
     let is_wanted = |name: &str| !unowned.contains(&name) && desired.get(name).is_some_and(|value| !value.is_null());
     let all_wanted_are_there = desired.iter().filter(|(name, _)| is_wanted(name)).all(|(name, value)| {
         match fields.get(&format!("{MEMBER}{name}")) {
-            Some(below) => field_in_step(below, value, observed.and_then(|observed| observed.get(name))),
+            Some(below) => field_in_sync(below, value, observed.and_then(|observed| observed.get(name))),
             // A list that is merged item by item and has none leaves no trace.
             None => value.as_array().is_some_and(Vec::is_empty),
         }
@@ -114,20 +114,20 @@ fn members_in_step(
 }
 
 /// A field with its set of fields below it.
-fn field_in_step(fields: &Value, desired: &Value, observed: Option<&Value>) -> bool {
+fn field_in_sync(fields: &Value, desired: &Value, observed: Option<&Value>) -> bool {
     let Some(fields) = fields.as_object() else { return false };
     if fields.keys().all(|field| field == SELF) {
         return is_same(desired, observed.unwrap_or(&Value::Null));
     }
     match desired {
-        Value::Object(members) => members_in_step(fields, members, observed.and_then(Value::as_object), &[]),
-        Value::Array(items) => items_in_step(fields, items, observed.and_then(Value::as_array)),
+        Value::Object(members) => members_in_sync(fields, members, observed.and_then(Value::as_object), &[]),
+        Value::Array(items) => items_in_sync(fields, items, observed.and_then(Value::as_array)),
         _ => false,
     }
 }
 
 /// A list whose items are owned one by one: exactly those that are wanted, in the wanted order.
-fn items_in_step(fields: &Map<String, Value>, desired: &[Value], observed: Option<&Vec<Value>>) -> bool {
+fn items_in_sync(fields: &Map<String, Value>, desired: &[Value], observed: Option<&Vec<Value>>) -> bool {
     let observed = observed.map(Vec::as_slice).unwrap_or_default();
     let mut owned: Vec<(&String, &Value)> = fields.iter().filter(|(field, _)| *field != SELF).collect();
     if owned.len() != desired.len() {
@@ -144,7 +144,7 @@ fn items_in_step(fields: &Map<String, Value>, desired: &[Value], observed: Optio
         let place = observed.iter().position(|seen| has_keys(seen, &keys, false));
         let in_order = place > last_place;
         last_place = place;
-        in_order && place.is_some_and(|place| field_in_step(below, item, observed.get(place)))
+        in_order && place.is_some_and(|place| field_in_sync(below, item, observed.get(place)))
     })
 }
 

@@ -1,13 +1,13 @@
 //! Writing to the cluster so that a repetition, a crash or a second writer does no harm.
 //!
-//! Begin with [`applier`], server-side apply of any object, and [`in_step`], which finds without a request that an object is in sync. The
+//! Begin with [`applier`], server-side apply of any object, and [`in_sync`], which finds without a request that an object is in sync. The
 //! module [`desired`] has the children of an owner, with [`owners`] and [`mod@readiness`]. The modules [`status`] and [`conditions`]
 //! report in the object itself, and [`events`] to people, without ever holding up the work; [`announce`] reports each thing once. The
 //! small writes are [`delete`], [`metadata`] and the finalizers of [`Applier`]. The module [`read`] has the few questions that no cache
 //! answers, and [`error`] says what a refusal means for the next attempt.
 //!
 //! For Secrets whose values must leave no copies behind there is [`secret`], with [`field_ownership`] for keys that an older program
-//! wrote; a key that replicas share is a [`stored_key`]. Jobs that write outside the cluster keep a [`ledger`]. A cache that wants to know of our own writes is a [`witness`].
+//! wrote; a key that replicas share is a [`stored_key`]. Jobs that write outside the cluster keep a [`ledger`]. A cache that wants to know of our own writes is a [`write_observer`].
 //!
 //! Every write is for exactly the object that the caller saw, and carries its uid, its resource version or a test of the replaced
 //! value. If the object is another one meanwhile, the write fails with [`ApplyError::Gone`] or [`ApplyError::OutOfDate`]. Nothing here
@@ -27,7 +27,7 @@ pub mod error;
 pub mod events;
 pub mod field_ownership;
 mod finalizers;
-pub mod in_step;
+pub mod in_sync;
 pub mod ledger;
 pub mod metadata;
 mod object;
@@ -40,7 +40,7 @@ pub mod secret;
 pub mod status;
 pub mod stored_key;
 mod undeclared;
-pub mod witness;
+pub mod write_observer;
 
 pub use altered::AlteredField;
 pub use announce::{Announcer, Severity, Statement};
@@ -57,4 +57,4 @@ pub use owners::{Owner, OwnerKey, controller_ref, owner_ref};
 pub use readiness::{Readiness, readiness};
 pub use secret::{Outcome, SecretApplier, SecretTarget};
 pub use status::StatusWriter;
-pub use witness::{Witness, Writing};
+pub use write_observer::{WriteObserver, Writing};

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::in_step::{ITEM, KEYED, MEMBER, SELF, applied_entries, has_keys, parsed};
+use crate::in_sync::{ITEM, KEYED, MEMBER, SELF, applied_entries, has_keys, parsed};
 
 /// Whether the manager owns the same fields with the same values in both objects, so that no apply of it changed anything in between. The status
 /// is left out.

@@ -13,7 +13,7 @@ use crate::{
     applier::{Applier, altered_error, as_seen, without_nulls},
     call::Answer,
     error::ApplyError,
-    in_step::is_status_in_step,
+    in_sync::is_status_in_sync,
     object::{Target, Writable, json as to_json, metadata_string},
 };
 
@@ -114,7 +114,7 @@ impl StatusWriter {
             }
         }
         status = body(&target, &own);
-        if is_status_in_step(&status, &observed, manager) {
+        if is_status_in_sync(&status, &observed, manager) {
             return Ok(None);
         }
         let depends = if own.is_list_atomic { Depends::OnAll } else { Depends::OnOwnPart };
@@ -144,14 +144,14 @@ impl StatusWriter {
             let answer = match self.applier.exchange(target, request, &body, uid).await {
                 // Each time there is one field less, so this ends.
                 Err(refusal) if self.applier.undeclared().learn(target, &refusal, &mut body) => {
-                    if is_status_in_step(&body, &before, self.applier.manager()) {
+                    if is_status_in_sync(&body, &before, self.applier.manager()) {
                         return Ok(Sent { after: before.into_owned(), is_change: false });
                     }
                     continue;
                 }
                 Err(ApplyError::Refused { code: 409, .. }) if version.is_some() => {
                     let current = self.applier.read(target, uid, as_seen::<K>).await?;
-                    if is_status_in_step(&body, &current, self.applier.manager()) {
+                    if is_status_in_sync(&body, &current, self.applier.manager()) {
                         // The answer to the first write may have been lost.
                         return Ok(Sent { after: current, is_change: true });
                     }
@@ -297,7 +297,7 @@ fn to_write(target: &Target, mut status: Value, observed: &Value, manager: &str)
         "status": status,
     });
     // Others may have more in it, which the comparison of the whole cannot allow for.
-    (!is_status_in_step(&body, observed, manager)).then_some(body)
+    (!is_status_in_sync(&body, observed, manager)).then_some(body)
 }
 
 /// Gives each condition the time of the observed one of its type, unless its status changed: that is what the time means.

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::object_name::ObjectName;
 
-/// One who wants to know of every write of an [`Applier`](crate::Applier), such as a cache. Called on the way of the write, so
+/// An observer of every write of an [`Applier`](crate::Applier), such as a cache. Called on the way of the write, so
 /// nothing in it may wait. Not called in dry runs.
-pub trait Witness: Send + Sync {
+pub trait WriteObserver: Send + Sync {
     /// A request that may change this object is about to be sent. `api_version` is such as `apps/v1`.
     fn begin(&self, object: &ObjectName, api_version: &str) -> Box<dyn Writing>;
 }

@@ -11,7 +11,6 @@
 pub mod api_server;
 pub mod backoff;
 pub mod claims;
-pub mod contest;
 pub mod digest;
 pub mod error;
 pub mod http_status;
@@ -19,6 +18,7 @@ pub mod names;
 pub mod outage;
 pub mod reasons;
 pub mod reverse_index;
+pub mod revert_backoff;
 mod secret;
 mod with;
 

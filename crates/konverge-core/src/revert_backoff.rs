@@ -5,35 +5,35 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 
-/// So often it is written again at once: somebody may have replaced the object by hand.
+/// The number of reverts after which the value is restored at once: a person may have replaced the object by hand.
 const AT_ONCE: u32 = 3;
 
-/// Of a row in which the same thing was undone: how often that was.
+/// How often another actor reverted the same write in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contest {
+pub struct RevertBackoff {
     times: u32,
     longest: Duration,
 }
 
-impl Contest {
-    /// It was undone once more, so long after it was undone last. No pause is to be longer than `longest`, and who has let it be for so much
-    /// longer than the pause has ended the row.
+impl RevertBackoff {
+    /// Counts a revert that came this long after the last one. No pause is longer than `longest`. An actor that waits `longest` more than
+    /// the pause starts a new row.
     pub fn again(before: Option<(Self, Duration)>, longest: Duration) -> Self {
         let goes_on = before.filter(|(before, quiet)| before.goes_on(*quiet));
         Self { times: goes_on.map_or(1, |(before, _)| before.times.saturating_add(1)), longest }
     }
 
-    /// Whether the row goes on after so long without anything.
+    /// Whether a revert now, after `quiet` without one, belongs to the same row.
     pub fn goes_on(self, quiet: Duration) -> bool {
         quiet <= self.pause().saturating_add(self.longest)
     }
 
-    /// Whether it is no accident any more.
-    pub fn is_fought(self) -> bool {
+    /// Whether the reverts are too many to be an accident.
+    pub fn is_contested(self) -> bool {
         self.times > AT_ONCE
     }
 
-    /// How long it is left as it is. Each pause is twice as long as the one before.
+    /// Returns how long the operator leaves the revert in place. Each pause is twice as long as the one before.
     pub fn pause(self) -> Duration {
         let pauses = self.times.saturating_sub(AT_ONCE);
         let backoff = Backoff { cap: self.longest, ..Backoff::default() };
@@ -47,20 +47,20 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_secs(300);
 
-    fn after(times: u32) -> Contest {
-        Contest { times, longest: LONGEST }
+    fn after(times: u32) -> RevertBackoff {
+        RevertBackoff { times, longest: LONGEST }
     }
 
     #[test]
     fn a_row_ends_in_an_answer_each_longest_pause() {
-        let mut contest = None;
+        let mut backoff = None;
         let mut pauses = Vec::new();
         for _ in 0..14 {
             // It is written when the pause is over, and undone at once.
-            let now = Contest::again(contest.map(|before: Contest| (before, before.pause())), LONGEST);
+            let now = RevertBackoff::again(backoff.map(|before: RevertBackoff| (before, before.pause())), LONGEST);
             pauses.push(now.pause().as_secs());
-            assert_eq!(now.is_fought(), pauses.len() > 3, "{now:?}");
-            contest = Some(now);
+            assert_eq!(now.is_contested(), pauses.len() > 3, "{now:?}");
+            backoff = Some(now);
         }
         assert_eq!(pauses, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
     }
@@ -76,16 +76,16 @@ mod tests {
             ("as soon as it can be", 20, 300, 21),
             ("when it was quiet for as long again", 20, 601, 1),
         ] {
-            let again = Contest::again(Some((after(times), Duration::from_secs(quiet))), LONGEST);
+            let again = RevertBackoff::again(Some((after(times), Duration::from_secs(quiet))), LONGEST);
             assert_eq!(again.times, expected, "{what}");
         }
     }
 
     #[test]
     fn for_ever_is_no_overflow_and_a_short_interval_is_kept_to() {
-        let last = Contest { times: u32::MAX, longest: Duration::MAX };
+        let last = RevertBackoff { times: u32::MAX, longest: Duration::MAX };
         assert!(last.goes_on(Duration::MAX));
-        assert_eq!(Contest::again(Some((last, Duration::ZERO)), LONGEST).times, u32::MAX);
-        assert_eq!(Contest { times: 9, longest: Duration::from_secs(2) }.pause(), Duration::from_secs(2));
+        assert_eq!(RevertBackoff::again(Some((last, Duration::ZERO)), LONGEST).times, u32::MAX);
+        assert_eq!(RevertBackoff { times: 9, longest: Duration::from_secs(2) }.pause(), Duration::from_secs(2));
     }
 }

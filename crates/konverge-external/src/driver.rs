@@ -101,7 +101,7 @@ impl Options {
     }
 
     /// Whether replicas that stand by are to ask.
-    pub fn asks_on_standbys(&self) -> bool {
+    pub fn polls_on_standbys(&self) -> bool {
         self.on_standbys && self.memory.is_none()
     }
 

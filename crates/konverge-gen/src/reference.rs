@@ -111,9 +111,9 @@ fn of_type(registry: &Registry, kind: &str) -> BTreeSet<String> {
 }
 
 /// A table of words with a fixed meaning, such as the reasons of conditions and events.
-pub fn words(title: &str, words: &[(&str, &str)]) -> String {
+pub fn glossary(title: &str, terms: &[(&str, &str)]) -> String {
     let mut page = format!("| {title} | Meaning |\n|---|---|\n");
-    for (word, meaning) in words {
+    for (word, meaning) in terms {
         row(&mut page, &[&code(word), meaning]);
     }
     page

@@ -27,7 +27,7 @@ pub(crate) enum Misuse {
     Flags { name: &'static str, said: String },
     /// No misuse: what the line asks for is told instead of running.
     #[error("{said}")]
-    Asked { said: String },
+    HelpOrVersion { said: String },
 }
 
 /// The jobs of these command lines.
@@ -55,7 +55,7 @@ pub(crate) fn read(jobs: &[Job], lines: &[String]) -> Result<Vec<Chosen>, Misuse
 fn told(name: &'static str, error: &clap::Error) -> Misuse {
     let said = error.to_string();
     if !error.use_stderr() {
-        return Misuse::Asked { said };
+        return Misuse::HelpOrVersion { said };
     }
     let said = said.strip_prefix("error: ").unwrap_or(&said);
     let help = format!("try 'konverge run --job \"{name} --help\"'");
@@ -100,7 +100,7 @@ mod tests {
         Job { name, about: "says its value", ready: Box::new(ready) }
     }
 
-    fn asked(lines: &[&str]) -> Result<Vec<(&'static str, String)>, String> {
+    fn parsed(lines: &[&str]) -> Result<Vec<(&'static str, String)>, String> {
         let jobs = ["pull", "push", "roll"].map(echo);
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         let chosen = read(&jobs, &lines).map_err(|misuse| misuse.to_string())?;
@@ -111,7 +111,7 @@ mod tests {
     fn lines_are_split_as_a_shell_does_it() {
         let lines = ["roll", "pull --value 'a  b'", r#"  push  --value="$HOME c" "#];
         let expected = [("roll", "default"), ("pull", "a  b"), ("push", "$HOME c")];
-        assert_eq!(asked(&lines).unwrap(), expected.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(parsed(&lines).unwrap(), expected.map(|(name, value)| (name, value.to_owned())));
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             ),
             (&["roll --value"], &["job roll: a value is required for '--value <VALUE>'"]),
         ] {
-            let told = asked(lines).unwrap_err();
+            let told = parsed(lines).unwrap_err();
             assert!(parts.iter().all(|part| told.contains(part)), "{lines:?}: {told}");
             assert!(!told.contains("hunter2"), "{told}");
         }
@@ -139,7 +139,7 @@ mod tests {
         let jobs = [echo("pull")];
         for (line, part) in [("pull --help", "--value <VALUE>"), ("pull --version", "1.2.3")] {
             match read(&jobs, &[line.to_owned()]).map(drop) {
-                Err(Misuse::Asked { said }) => assert!(said.contains(part), "{said}"),
+                Err(Misuse::HelpOrVersion { said }) => assert!(said.contains(part), "{said}"),
                 other => panic!("{other:?}"),
             }
         }

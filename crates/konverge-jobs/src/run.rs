@@ -4,7 +4,7 @@ use std::{error::Error, fmt::Write, process::ExitCode};
 
 use clap::{Args, Command, FromArgMatches};
 use konverge_runtime::{
-    Together,
+    ManagerGroup,
     http_server::{BindError, Listen},
     manager::RunError,
     telemetry::{self, JOB, LogFormat, TelemetryError},
@@ -90,7 +90,7 @@ impl Run {
     pub async fn run(self, jobs: &[Job]) -> ExitCode {
         match lines::read(jobs, &self.jobs) {
             Ok(chosen) => telemetry::exit_code(PROGRAM, self.start(chosen).await),
-            Err(Misuse::Asked { said }) => {
+            Err(Misuse::HelpOrVersion { said }) => {
                 print!("{said}");
                 ExitCode::SUCCESS
             }
@@ -105,8 +105,8 @@ impl Run {
         let filter = telemetry::init(self.log_format)?;
         let names: Vec<_> = chosen.iter().map(|(name, _)| *name).collect();
         tracing::info!(version = env!("CARGO_PKG_VERSION"), jobs = names.join(","), "starting");
-        let mut together = Together::listen(self.bind_address).await?;
-        together.log_filter(filter);
+        let mut group = ManagerGroup::listen(self.bind_address).await?;
+        group.log_filter(filter);
         for (name, ready) in chosen {
             let span = tracing::info_span!(target: JOB, "job", %name);
             let manager = async {
@@ -114,9 +114,9 @@ impl Run {
                 ready.manager.await
             };
             let manager = manager.instrument(span).await.map_err(|source| StartError::Job { name, source })?;
-            together.job(name, manager);
+            group.job(name, manager);
         }
-        Ok(together.run().await?)
+        Ok(group.run().await?)
     }
 }
 

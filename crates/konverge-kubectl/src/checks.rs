@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::{Cluster, Finding, Installation, words::age};
+use crate::{Cluster, Finding, Installation, text::age};
 
 impl Installation {
     /// That it would not start with its arguments, and why.

@@ -18,7 +18,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{Failure, Kind, Shown, arguments::Connection, target::One};
+use crate::{Detail, Failure, Kind, arguments::Connection, target::One};
 
 /// Objects in one answer.
 const PAGE: u32 = 500;
@@ -82,16 +82,16 @@ impl Cluster {
     pub(crate) async fn get(&self, one: &One) -> Result<DynamicObject, Failure> {
         let api = self.api(&one.kind, Some(&self.namespace));
         let found = async {
-            match one.kind.shown {
-                Shown::Metadata => api
+            match one.kind.detail {
+                Detail::Metadata => api
                     .get_metadata_opt(&one.name)
                     .await
                     .map(|found| found.map(|object| with_metadata(&one.kind, object))),
-                Shown::Whole => api.get_opt(&one.name).await,
+                Detail::Whole => api.get_opt(&one.name).await,
             }
         };
         let place = one.kind.place(&self.namespace);
-        let found = asked(format!("get {one}{place}"), found).await?;
+        let found = request(format!("get {one}{place}"), found).await?;
         let next = if one.kind.is_namespaced { "; name another one with -n" } else { "" };
         found.ok_or_else(|| Failure::Failed(format!("there is no {one}{place}{next}")))
     }
@@ -114,13 +114,13 @@ impl Cluster {
             ListParams { label_selector: selector.map(str::to_owned), ..ListParams::default() }.limit(PAGE);
         loop {
             let page = async {
-                match kind.shown {
-                    Shown::Metadata => {
+                match kind.detail {
+                    Detail::Metadata => {
                         let page = api.list_metadata(&parameters).await?;
                         let objects = page.items.into_iter().map(|object| with_metadata(kind, object));
                         Ok((objects.collect::<Vec<_>>(), page.metadata.continue_))
                     }
-                    Shown::Whole => api.list(&parameters).await.map(|page| (page.items, page.metadata.continue_)),
+                    Detail::Whole => api.list(&parameters).await.map(|page| (page.items, page.metadata.continue_)),
                 }
             };
             match page.await {
@@ -148,7 +148,7 @@ impl Cluster {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.api(&one.kind, Some(&self.namespace));
         let patched = async { api.patch_metadata(&one.name, &parameters, &Patch::Merge(&patch)).await };
-        asked(format!("annotate {one}{}", one.kind.place(&self.namespace)), patched).await.map(drop)
+        request(format!("annotate {one}{}", one.kind.place(&self.namespace)), patched).await.map(drop)
     }
 
     /// The object as it is and as it becomes; nothing when it is gone. A watch that cannot continue ends with an error.
@@ -183,16 +183,17 @@ impl Cluster {
         config: watcher::Config,
     ) -> BoxStream<'static, Result<Option<DynamicObject>, watcher::Error>> {
         let kind = kind.clone();
-        match kind.shown {
-            Shown::Metadata => {
+        match kind.detail {
+            Detail::Metadata => {
                 let api: Api<PartialObjectMeta<DynamicObject>> =
                     DynamicResourceScope::api(self.client.clone(), &kind.resource, namespace);
-                let told = move |event| told(event).map(|object| object.map(|object| with_metadata(&kind, object)));
-                watcher::watcher(api, config).filter_map(move |event| ready(event.map(&told).transpose())).boxed()
+                let observed =
+                    move |event| observed(event).map(|object| object.map(|object| with_metadata(&kind, object)));
+                watcher::watcher(api, config).filter_map(move |event| ready(event.map(&observed).transpose())).boxed()
             }
-            Shown::Whole => {
+            Detail::Whole => {
                 let api = self.api(&kind, namespace);
-                watcher::watcher(api, config).filter_map(|event| ready(event.map(told).transpose())).boxed()
+                watcher::watcher(api, config).filter_map(|event| ready(event.map(observed).transpose())).boxed()
             }
         }
     }
@@ -204,7 +205,7 @@ pub(crate) fn of_namespace(namespace: Option<&str>) -> String {
 }
 
 #[allow(clippy::option_option, reason = "an event that tells nothing, an object that is gone, and an object")]
-fn told<K>(event: watcher::Event<K>) -> Option<Option<K>> {
+fn observed<K>(event: watcher::Event<K>) -> Option<Option<K>> {
     match event {
         watcher::Event::Apply(object) | watcher::Event::InitApply(object) => Some(Some(object)),
         watcher::Event::Delete(_) => Some(None),
@@ -223,7 +224,7 @@ fn with_metadata(kind: &Kind, object: PartialObjectMeta<DynamicObject>) -> Dynam
 }
 
 /// The response of the API server to a request.
-pub(crate) async fn asked<T>(
+pub(crate) async fn request<T>(
     act: impl fmt::Display,
     call: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Failure> {

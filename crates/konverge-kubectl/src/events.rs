@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::ListParams, core::DynamicObject};
 use serde::Serialize;
 
-use crate::{Cluster, Failure, cluster::asked};
+use crate::{Cluster, Failure, cluster::request};
 
 /// The number of events that are shown: the newest ones.
 const SHOWN: usize = 10;
@@ -37,7 +37,7 @@ pub(crate) async fn of(cluster: &Cluster, operator: &str, object: &DynamicObject
     let parameters = ListParams::default().fields(&format!("involvedObject.uid={uid}")).limit(AT_MOST);
     let api = Api::<Event>::namespaced(cluster.client.clone(), namespace);
     let act = format!("list events in namespace {namespace}");
-    let events = asked(act, async { api.list(&parameters).await }).await?;
+    let events = request(act, async { api.list(&parameters).await }).await?;
     let ours = events.items.into_iter().filter(|event| event.reporting_component.as_deref() == Some(operator));
     Ok(once(ours.filter_map(said)))
 }

@@ -9,7 +9,7 @@ use kube::{Api, api::ListParams, core::NamespaceResourceScope};
 
 use crate::{
     Cluster, Failure, Job,
-    cluster::{asked, of_namespace},
+    cluster::{of_namespace, request},
 };
 
 /// The name of the program that runs several jobs, and of the chart.
@@ -80,7 +80,7 @@ impl Cluster {
         let list = async |namespace: Option<&str>| {
             let api: Api<Deployment> = NamespaceResourceScope::api(self.client.clone(), &(), namespace);
             let act = format!("list deployments{}", of_namespace(namespace));
-            asked(act, async { api.list(&parameters).await }).await
+            request(act, async { api.list(&parameters).await }).await
         };
         let found = match list(None).await {
             Err(Failure::Forbidden(_)) => list(Some(&self.namespace)).await?,
@@ -93,7 +93,7 @@ impl Cluster {
     pub async fn leaders(&self, lease: &str, now: Timestamp) -> Result<Vec<Leader>, Failure> {
         let parameters = ListParams::default().fields(&format!("metadata.name={lease}"));
         let api = Api::<Lease>::all(self.client.clone());
-        let found = asked("list leases", async { api.list(&parameters).await }).await?;
+        let found = request("list leases", async { api.list(&parameters).await }).await?;
         Ok(found.items.into_iter().map(|lease| Leader::of(lease, now)).collect())
     }
 }

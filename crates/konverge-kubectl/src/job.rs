@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Cluster, Failure, Kind};
 
-/// One thing that an operator does for objects that ask for it. Objects of a kind that is [`Metadata`](crate::Shown::Metadata) come
+/// One thing that an operator does for objects that have opted in. Objects of a kind that is [`Metadata`](crate::Detail::Metadata) come
 /// with their metadata alone.
 #[async_trait]
 pub trait Job: Send + Sync {
@@ -20,14 +20,14 @@ pub trait Job: Send + Sync {
     /// The operator's name in events, and in the label `app.kubernetes.io/name` of its Deployment.
     fn operator(&self) -> &'static str;
 
-    /// The kinds of objects that can ask.
+    /// The kinds of objects that can opt in.
     fn kinds(&self) -> Vec<Kind>;
 
-    /// How an object stands; nothing if it does not ask and nothing is left to be done for it. Pure.
-    fn standing(&self, kind: &Kind, object: &DynamicObject) -> Option<Standing>;
+    /// Returns the health of an object; `None` if it has not opted in and nothing is left to be done for it. Pure.
+    fn health(&self, kind: &Kind, object: &DynamicObject) -> Option<ObjectHealth>;
 
-    /// How an object of this kind that does not ask would do so: a command, and what it means.
-    fn how_to_ask(&self, kind: &Kind, name: &str) -> String;
+    /// Returns the command by which an object of this kind opts in, and what it means.
+    fn how_to_opt_in(&self, kind: &Kind, name: &str) -> String;
 
     /// Returns an object's spec, and whether the operator allows it, as far as the plugin can tell.
     async fn explain(&self, cluster: &Cluster, kind: &Kind, object: &DynamicObject) -> Vec<Fact>;
@@ -41,16 +41,20 @@ pub trait Job: Send + Sync {
     ) -> Result<Vec<Difference>, Failure>;
 
     /// Returns the annotation that requests it and its value (`null` removes it), or an error with the alternative.
-    fn ask(&self, object: &DynamicObject, wish: &Wish) -> Result<(&'static str, Value), Failure>;
+    fn annotation_for(
+        &self,
+        object: &DynamicObject,
+        action: &RequestedAction,
+    ) -> Result<(&'static str, Value), Failure>;
 
-    /// Whether the operator answers [`Wish::Sync`], so that one can wait for it.
-    fn does_answer(&self) -> bool {
+    /// Whether the operator answers [`RequestedAction::Sync`], so that one can wait for it.
+    fn acknowledges(&self) -> bool {
         true
     }
 
-    /// Whether the operator has answered [`Wish::Sync`]: a run that began after it had seen the wish has ended.
+    /// Whether the operator has answered [`RequestedAction::Sync`]: a run that began after it had seen the request has ended.
     /// Never, for a job that gives no answers.
-    fn is_answered(&self, object: &DynamicObject, token: &str) -> bool {
+    fn is_acknowledged(&self, object: &DynamicObject, token: &str) -> bool {
         let _ = (object, token);
         false
     }
@@ -99,10 +103,10 @@ pub struct Leftover {
     pub error: Option<String>,
 }
 
-/// How an object stands.
+/// The health of an object: its state, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
+pub struct ObjectHealth {
     /// In one word: `Synced`, or the reason why not.
     pub state: String,
     /// How bad that is.
@@ -117,8 +121,8 @@ pub struct Standing {
     pub paths: Vec<Place>,
 }
 
-impl Standing {
-    /// Since when and with what outside of the cluster is said beside: `Standing { since, ..Standing::new(…) }`.
+impl ObjectHealth {
+    /// Since when and with what outside of the cluster is said beside: `ObjectHealth { since, ..ObjectHealth::new(…) }`.
     pub fn new(state: impl Into<String>, grade: Grade, message: impl Into<Option<String>>) -> Self {
         Self { state: state.into(), grade, since: None, message: message.into(), paths: Vec::new() }
     }
@@ -129,7 +133,8 @@ impl Standing {
 #[serde(rename_all = "camelCase")]
 pub enum Grade {
     /// All is as the object asks.
-    InStep,
+    #[serde(rename = "inStep")]
+    InSync,
     /// Nothing is done, because somebody wants it so.
     Paused,
     /// The operator has still to do or to say something.
@@ -170,7 +175,7 @@ impl Fact {
 
 /// The action that a person requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum RequestedAction {
     /// To be worked on now. The text is one that was never there before.
     Sync(String),
     /// To be left alone.
@@ -183,7 +188,7 @@ pub enum Wish {
     Release,
 }
 
-impl Wish {
+impl RequestedAction {
     /// The verb of the plugin.
     pub fn verb(&self) -> &'static str {
         match self {
@@ -208,7 +213,8 @@ pub struct Difference {
     /// Where.
     pub path: String,
     /// The planned change.
-    pub fate: Fate,
+    #[serde(rename = "fate")]
+    pub planned: PlannedChange,
     /// Why, where that needs a word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -219,7 +225,7 @@ pub struct Difference {
 /// The planned change of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Fate {
+pub enum PlannedChange {
     /// It holds what it should.
     Same,
     /// It would be created.

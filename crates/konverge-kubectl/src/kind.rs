@@ -9,15 +9,15 @@ pub struct Kind {
     pub resource: ApiResource,
     /// The names that kubectl accepts, such as `deploy`.
     pub short: &'static [&'static str],
-    /// The API resource.
-    pub shown: Shown,
+    /// How much of its objects is read.
+    pub detail: Detail,
     /// Whether its objects have a namespace.
     pub is_namespaced: bool,
 }
 
-/// How much of an object is read to tell how it stands.
+/// How much of an object is read to tell its health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum Detail {
     /// Its metadata. For whatever holds more than the plugin should see, and whatever is large.
     Metadata,
     /// All of it, since its state stands in its status.
@@ -26,8 +26,8 @@ pub enum Shown {
 
 impl Kind {
     /// Returns a kind whose objects have a namespace, without short names.
-    pub fn namespaced(resource: ApiResource, shown: Shown) -> Self {
-        Self { resource, short: &[], shown, is_namespaced: true }
+    pub fn namespaced(resource: ApiResource, detail: Detail) -> Self {
+        Self { resource, short: &[], detail, is_namespaced: true }
     }
 
     /// As people write it: `deployment`.

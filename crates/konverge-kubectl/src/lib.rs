@@ -33,8 +33,8 @@ mod operator;
 mod output;
 mod permission;
 mod target;
+mod text;
 mod verbs;
-mod words;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -44,13 +44,14 @@ pub use cluster::Cluster;
 pub use failure::Failure;
 pub use installation::{Installation, Leader};
 pub use job::{
-    Change, Conversion, Difference, Fact, Fate, Finding, Grade, Job, Leftover, Place, Standing, Verdict, Wish,
+    Change, Conversion, Difference, Fact, Finding, Grade, Job, Leftover, ObjectHealth, Place, PlannedChange,
+    RequestedAction, Verdict,
 };
-pub use kind::{Kind, Shown};
+pub use kind::{Detail, Kind};
 pub use migrate::{Migrate, Migrated, Migration, annotations};
 pub use operator::{Examined, Found, Installed, Objects, Operator, in_sync, named, operator_of};
 pub use permission::Permission;
-pub use words::{age, when};
+pub use text::{age, when};
 
 use arguments::Arguments;
 

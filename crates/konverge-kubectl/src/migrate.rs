@@ -13,7 +13,7 @@ use crate::{
     arguments::{Connection, Form},
     exit_code,
     output::print,
-    words::{harmless, wrapped},
+    text::{harmless, wrapped},
 };
 
 /// Where a sentence begins, and where lines end.
@@ -116,7 +116,7 @@ impl Migrate {
         for error in &report.errors {
             eprintln!("warning: {error}");
         }
-        print(self.output, &report, || words(&report))?;
+        print(self.output, &report, || render(&report))?;
         if !report.errors.is_empty() && report.objects.is_empty() {
             return Err(Failure::Forbidden("nothing was found, but not every kind could be listed".to_owned()));
         }
@@ -130,7 +130,7 @@ fn row(migration: &dyn Migration, kind: &Kind, object: &DynamicObject) -> Option
     Some(Row { kind: kind.singular(), namespace, name: object.name_any(), migrated })
 }
 
-fn words(report: &Report) -> String {
+fn render(report: &Report) -> String {
     let mut text = String::new();
     for Row { kind, namespace, name, migrated: Migrated { becomes, lost } } in &report.objects {
         text.push_str(&format!("{kind}/{name} in namespace {namespace}\n"));
@@ -188,7 +188,7 @@ mod tests {
         let report =
             |objects| Report { tool: "reloader", page: "docs/migrate/reloader.md", objects, errors: Vec::new() };
         assert_eq!(
-            words(&report(vec![row("web", &["a pattern"]), row("api", &[])])),
+            render(&report(vec![row("web", &["a pattern"]), row("api", &[])])),
             "deployment/web in namespace shop\n  becomes  followed\n  LOST     a pattern\n\n\
              deployment/api in namespace shop\n  becomes  followed\n\n\
              2 objects use reloader. 1 of them loses a feature. Nothing was written. docs/migrate/reloader.md has the steps.\n"
@@ -199,9 +199,9 @@ mod tests {
             (vec![row("api", &[]), row("web", &[])], "2 objects use reloader. None of them loses a feature."),
             (vec![row("api", &["x"]), row("web", &["x"])], "2 objects use reloader. 2 of them lose a feature."),
         ] {
-            assert!(words(&report(objects)).contains(expected), "{expected}");
+            assert!(render(&report(objects)).contains(expected), "{expected}");
         }
-        assert!(words(&report(Vec::new())).starts_with("No object uses reloader."));
+        assert!(render(&report(Vec::new())).starts_with("No object uses reloader."));
     }
 
     #[test]

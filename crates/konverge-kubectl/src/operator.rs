@@ -170,7 +170,7 @@ async fn objects(job: &impl Job, cluster: &Cluster, namespace: Option<&str>) -> 
     let mut objects = Vec::new();
     for kind in job.kinds() {
         let found = cluster.list(&kind, namespace).await.map(|mut found| {
-            found.retain(|object| job.standing(&kind, object).is_some());
+            found.retain(|object| job.health(&kind, object).is_some());
             found
         });
         objects.push(Objects { kind, found });
@@ -186,14 +186,14 @@ pub fn in_sync(job: &impl Job, objects: &[Objects]) -> Vec<Finding> {
     let mut others: BTreeMap<String, (Grade, Vec<String>)> = BTreeMap::new();
     for Objects { kind, found } in objects {
         for object in found.iter().flatten() {
-            let Some(standing) = job.standing(kind, object) else { continue };
+            let Some(health) = job.health(kind, object) else { continue };
             all += 1;
-            if standing.grade == Grade::InStep {
+            if health.grade == Grade::InSync {
                 good += 1;
                 continue;
             }
-            let (worst, names) = others.entry(standing.state).or_insert((standing.grade, Vec::new()));
-            *worst = (*worst).max(standing.grade);
+            let (worst, names) = others.entry(health.state).or_insert((health.grade, Vec::new()));
+            *worst = (*worst).max(health.grade);
             names.push(named(kind, object));
         }
     }

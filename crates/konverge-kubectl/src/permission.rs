@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 use konverge_jobs::Settings;
 use kube::{Api, api::PostParams};
 
-use crate::{Cluster, Failure, Finding, Installation, cluster::asked, cluster::of_namespace};
+use crate::{Cluster, Failure, Finding, Installation, cluster::of_namespace, cluster::request};
 
 /// The order of the verbs of a rule.
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
@@ -236,7 +236,7 @@ impl Cluster {
         let api = Api::<SubjectAccessReview>::all(self.client.clone());
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let act = format!("ask what {user} may do");
-        let answer = asked(act, async { api.create(&PostParams::default(), &review).await }).await?;
+        let answer = request(act, async { api.create(&PostParams::default(), &review).await }).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 }

@@ -85,11 +85,11 @@ mod tests {
     use kube::core::{ApiResource, GroupVersionKind};
 
     use super::*;
-    use crate::Shown;
+    use crate::Detail;
 
     fn kind(group: &str, name: &str, plural: &str, short: &'static [&'static str]) -> Kind {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", name), plural);
-        Kind { short, ..Kind::namespaced(resource, Shown::Metadata) }
+        Kind { short, ..Kind::namespaced(resource, Detail::Metadata) }
     }
 
     fn parse(text: &str) -> Result<(String, Option<String>), String> {

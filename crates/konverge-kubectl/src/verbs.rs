@@ -1,6 +1,6 @@
 //! The verbs, one file each.
 
-mod ask;
+mod action;
 mod convert;
 mod diff;
 mod doctor;
@@ -11,7 +11,7 @@ mod why;
 use kube::core::DynamicObject;
 
 use crate::{
-    Cluster, Examined, Failure, Standing, Wish,
+    Cluster, Examined, Failure, ObjectHealth, RequestedAction,
     arguments::{Arguments, Form, Object, Verb},
     target::{One, Target, kinds},
 };
@@ -51,15 +51,21 @@ pub(crate) async fn run(jobs: &[Box<dyn Examined>], arguments: Arguments) -> Res
         Verb::Why(object) => why::run(jobs, &one(&object)?, &cluster().await?, output).await,
         Verb::Diff(object) => diff::run(jobs, &one(&object)?, &cluster().await?, output).await,
         Verb::Sync { object, wait, timeout } => {
-            ask::sync(jobs, &one(&object)?, &cluster().await?, wait.then_some(timeout), output).await
+            action::sync(jobs, &one(&object)?, &cluster().await?, wait.then_some(timeout), output).await
         }
-        Verb::Pause(object) => ask::wish(jobs, &one(&object)?, &cluster().await?, &Wish::Pause, output).await,
-        Verb::Resume(object) => ask::wish(jobs, &one(&object)?, &cluster().await?, &Wish::Resume, output).await,
+        Verb::Pause(object) => {
+            action::run(jobs, &one(&object)?, &cluster().await?, &RequestedAction::Pause, output).await
+        }
+        Verb::Resume(object) => {
+            action::run(jobs, &one(&object)?, &cluster().await?, &RequestedAction::Resume, output).await
+        }
         Verb::Adopt { target, id } => {
             let one = Target::parse(&all, &[target])?.one()?;
-            ask::wish(jobs, &one, &cluster().await?, &Wish::Adopt(id), output).await
+            action::run(jobs, &one, &cluster().await?, &RequestedAction::Adopt(id), output).await
         }
-        Verb::Release(object) => ask::wish(jobs, &one(&object)?, &cluster().await?, &Wish::Release, output).await,
+        Verb::Release(object) => {
+            action::run(jobs, &one(&object)?, &cluster().await?, &RequestedAction::Release, output).await
+        }
         Verb::Convert(object) => convert::run(jobs, &one(&object)?, &cluster().await?, output).await,
         Verb::Leftovers { ids, delete } => leftovers::run(jobs, &cluster().await?, &ids, delete, output).await,
         Verb::Doctor => doctor::run(jobs, &cluster().await?, connection.namespace.as_deref(), output).await,
@@ -71,9 +77,9 @@ fn concerned<'a>(
     jobs: &'a [Box<dyn Examined>],
     one: &One,
     object: &DynamicObject,
-) -> Vec<(&'a dyn Examined, Standing)> {
+) -> Vec<(&'a dyn Examined, ObjectHealth)> {
     let of_kind = jobs.iter().filter(|job| job.kinds().iter().any(|kind| kind.is(&one.kind)));
-    of_kind.filter_map(|job| Some((&**job, job.standing(&one.kind, object)?))).collect()
+    of_kind.filter_map(|job| Some((&**job, job.health(&one.kind, object)?))).collect()
 }
 
 /// The same, and it has to concern one at least.
@@ -82,7 +88,7 @@ fn asking<'a>(
     cluster: &Cluster,
     one: &One,
     object: &DynamicObject,
-) -> Result<Vec<(&'a dyn Examined, Standing)>, Failure> {
+) -> Result<Vec<(&'a dyn Examined, ObjectHealth)>, Failure> {
     let concerned = concerned(jobs, one, object);
     if concerned.is_empty() {
         return Err(Failure::Failed(format!(

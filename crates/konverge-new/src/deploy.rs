@@ -11,7 +11,7 @@ use konverge::{
     generate::{Access, Files},
 };
 
-use crate::words::Names;
+use crate::substitution::Names;
 
 /// The files cannot be generated.
 #[derive(Debug, thiserror::Error)]

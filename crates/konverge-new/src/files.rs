@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::{manifest, words::Names};
+use crate::{manifest, substitution::Names};
 
 /// Its manifest.
 pub const MANIFEST: &str = include_str!("../template/Cargo.toml");

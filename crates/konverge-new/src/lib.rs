@@ -1,7 +1,7 @@
 //! Makes the crate of an operator: what `konverge new` does.
 //!
 //! The new crate is that in `template/`, under other names. The template is a member of this workspace, compiled, linted and tested
-//! like any other. The module [`names`] says which names are good, [`words`] puts them in, and [`manifest`] makes a `Cargo.toml`
+//! like any other. The module [`names`] says which names are good, [`substitution`] puts them in, and [`manifest`] makes a `Cargo.toml`
 //! that stands alone. Then [`deploy`] generates what the new crate would generate of itself, and [`files`] is all of it together.
 //! Only [`New::write`] writes.
 //!
@@ -13,7 +13,7 @@ pub mod files;
 pub mod manifest;
 pub mod names;
 mod new;
-pub mod words;
+pub mod substitution;
 
 pub use new::{New, NewError};
 

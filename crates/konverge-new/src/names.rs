@@ -2,7 +2,7 @@
 
 use konverge::core::names::is_label;
 
-use crate::{files::SOURCES, words::words};
+use crate::{files::SOURCES, substitution::identifiers};
 
 /// Names that Rust or cargo keeps for itself. A crate of such a name cannot be built.
 const RESERVED: &str = "abstract alloc as async await become box break const continue core crate do dyn else enum examples extern false \
@@ -92,7 +92,7 @@ fn is_taken(kind: &str) -> bool {
     let names = [kind.to_owned(), format!("{kind}Spec"), format!("{kind}Status")];
     let is_name = |word: &str| names.iter().any(|name| name == word);
     // The kind that the template has is free: it is what gives way.
-    SOURCES.iter().flat_map(|source| words(source)).any(|word| is_name(word) && !word.starts_with("Greeting"))
+    SOURCES.iter().flat_map(|source| identifiers(source)).any(|word| is_name(word) && !word.starts_with("Greeting"))
         || STANDARD.split(' ').any(is_name)
 }
 

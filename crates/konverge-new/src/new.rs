@@ -15,7 +15,7 @@ use crate::{
     deploy::{self, DeployError},
     files,
     names::{BadName, check_group, check_kind, check_name},
-    words::Names,
+    substitution::Names,
 };
 
 /// The operator that is to be made.

@@ -42,7 +42,7 @@ impl Names {
 }
 
 /// The words of a source: runs of letters, digits and `_`.
-pub fn words(text: &str) -> impl Iterator<Item = &str> {
+pub fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty())
 }
 
@@ -67,6 +67,6 @@ mod tests {
 
     #[test]
     fn words_of_a_source() {
-        assert_eq!(words("a::b_c(<D1>, \"e\")").collect::<Vec<_>>(), ["a", "b_c", "D1", "e"]);
+        assert_eq!(identifiers("a::b_c(<D1>, \"e\")").collect::<Vec<_>>(), ["a", "b_c", "D1", "e"]);
     }
 }

@@ -274,12 +274,12 @@ impl<R: Remote> Collection<R> {
         let not_before = Instant::now().checked_sub(self.interval / 10);
         if let Err(failure) = self.list(scope, not_before).await {
             tracing::warn!(collection = R::NOUN, scope, "cannot list: {failure}");
-            self.tell_stale(scope);
+            self.report_stale(scope);
         }
     }
 
     /// Wakes the objects of a scope whose list has become too old, once.
-    fn tell_stale(&self, name: &str) {
+    fn report_stale(&self, name: &str) {
         let oldest = self.oldest();
         let mut state = self.state();
         let State { scopes, relations, wakers, .. } = &mut *state;

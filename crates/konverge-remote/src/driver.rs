@@ -15,7 +15,7 @@ use crate::{
     binding::{Binding, DeletionPolicy},
     collection::{Collection, Counts},
     failure::Failure,
-    ledger::{Ledger, News},
+    ledger::{Ledger, ObjectEvent},
     mark::Mark,
     memory::{LeftBehind, Memory, Unsettled, lock},
     plan::{Facts, Step, hand_over, plan},
@@ -62,7 +62,7 @@ impl Settings {
 /// The item of an object that is as desired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Standing<I> {
+pub struct SyncedItem<I> {
     /// The item as the server showed it last. Put its id into the status.
     pub item: Arc<I>,
     /// Whether it was made for the object or adopted.
@@ -185,7 +185,7 @@ impl<R: Remote> Remotes<R> {
         ledger: &impl Ledger,
         binding: &Binding,
         desired: &R::Desired,
-    ) -> Result<Standing<R::Item>, Failure> {
+    ) -> Result<SyncedItem<R::Item>, Failure> {
         let mut run = Run::new(self.begun()?, ledger, binding);
         let is_void = lock(&self.0.memory).is_intent_void(&run.mark);
         if is_void && run.forget_intent() && !ledger.is_dry_run() {
@@ -198,7 +198,7 @@ impl<R: Remote> Remotes<R> {
                 Step::InSync(item, origin) => {
                     run.holds(R::id(&item));
                     run.begun.collection.drift_settled(&binding.scope, R::id(&item));
-                    return Ok(Standing { item, origin });
+                    return Ok(SyncedItem { item, origin });
                 }
                 Step::Wait(reason, message) => return Err(Failure::after(LOOK_WHILE_DELETING, reason, message)),
                 Step::Refuse(failure) => return Err(failure),
@@ -209,7 +209,7 @@ impl<R: Remote> Remotes<R> {
                 }
                 Step::Create => {
                     let item = Arc::new(self.create(&mut run, desired).await?);
-                    return Ok(Standing { item, origin: Origin::Made });
+                    return Ok(SyncedItem { item, origin: Origin::Made });
                 }
                 Step::Update(item, differing) => self.update(&run, &item, differing, desired).await?,
                 Step::Refresh | Step::Confirm(_) | Step::Delete(_) | Step::Unmark(_) | Step::Release(_) => break,
@@ -255,7 +255,7 @@ impl<R: Remote> Remotes<R> {
                 run.ledger.check_lease()?;
                 let collection = &run.begun.collection;
                 let after = collection.remote.unmark(&binding.scope, &item).await?;
-                run.tell("HandedOver", format!("handed the {} {} ({}) over", R::NOUN, R::name(&item), R::id(&item)));
+                run.publish("HandedOver", format!("handed the {} {} ({}) over", R::NOUN, R::name(&item), R::id(&item)));
                 collection.saw(&binding.scope, after, &run.subject);
                 Ok(Finalized::Done)
             }
@@ -456,7 +456,7 @@ impl<R: Remote> Remotes<R> {
                 if let Some(id) = &former {
                     collection.drift_settled(scope, id);
                 }
-                run.tell("Created", format!("created the {} {} ({})", R::NOUN, R::name(&item), R::id(&item)));
+                run.publish("Created", format!("created the {} {} ({})", R::NOUN, R::name(&item), R::id(&item)));
                 Ok(item)
             }
             Err(failure) => {
@@ -485,13 +485,13 @@ impl<R: Remote> Remotes<R> {
         let (collection, scope, fields) = (&run.begun.collection, &run.binding.scope, differing.join(", "));
         let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
         // An edit of the object is no contest, however often it comes.
-        let contest = if collection.is_drifted(scope, id) {
-            let contest = lock(&self.0.memory).contest(scope, id, &differing).ok_or_else(|| {
+        let backoff = if collection.is_drifted(scope, id) {
+            let backoff = lock(&self.0.memory).backoff(scope, id, &differing).ok_or_else(|| {
                 let message =
                     format!("{fields} of the {noun} {name} ({id}) was set back again and again; stop the other client");
                 Failure::refused("Contested", message)
             })?;
-            Some(contest)
+            Some(backoff)
         } else {
             None
         };
@@ -500,11 +500,11 @@ impl<R: Remote> Remotes<R> {
         let mark = run.mark_of(run.record.part(&run.key()).map_or(Origin::Made, |entry| entry.origin));
         let after = collection.remote.update(scope, item, desired, &mark).await?;
         collection.wrote(scope, R::id(&after), Some(Arc::new(after.clone())), &run.subject);
-        if let Some(contest) = contest {
-            lock(&self.0.memory).wrote(scope, id, differing, contest);
+        if let Some(backoff) = backoff {
+            lock(&self.0.memory).wrote(scope, id, differing, backoff);
         }
         collection.count(|counts| counts.updated += 1);
-        run.tell("Updated", format!("updated the {noun} {name} ({id}), which differed in {fields}"));
+        run.publish("Updated", format!("updated the {noun} {name} ({id}), which differed in {fields}"));
         let left = R::differences(&after, desired, &mark)?;
         if left.is_empty() {
             return Ok(());
@@ -522,7 +522,7 @@ impl<R: Remote> Remotes<R> {
             Deletion::Gone => {
                 collection.wrote(scope, id, None, &run.subject);
                 collection.count(|counts| counts.deleted += 1);
-                run.tell("Deleted", format!("deleted the {noun} {name} ({id})"));
+                run.publish("Deleted", format!("deleted the {noun} {name} ({id})"));
                 Ok(Finalized::Done)
             }
             Deletion::Begun => {
@@ -537,7 +537,7 @@ impl<R: Remote> Remotes<R> {
     }
 
     fn leave(&self, ledger: &impl Ledger, item: String) {
-        ledger.tell(News { reason: "LeftBehind", message: format!("left behind {item}") });
+        ledger.publish(ObjectEvent { reason: "LeftBehind", message: format!("left behind {item}") });
         lock(&self.0.memory).leave(LeftBehind { subject: ledger.subject(), item });
     }
 }

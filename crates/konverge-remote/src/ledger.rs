@@ -34,13 +34,13 @@ pub trait Ledger: Send + Sync {
     fn is_dry_run(&self) -> bool;
 
     /// Tells the readers of the object's events.
-    fn tell(&self, news: News);
+    fn publish(&self, event: ObjectEvent);
 }
 
 /// Something worth an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct News {
+pub struct ObjectEvent {
     /// `Created`, `Updated`, `Adopted`, `Deleted`, `HandedOver` or `LeftBehind`.
     pub reason: &'static str,
     /// The message.

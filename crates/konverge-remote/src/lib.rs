@@ -51,9 +51,9 @@ mod run;
 
 pub use binding::{Adoption, Binding, DeletionPolicy};
 pub use collection::Items;
-pub use driver::{Figures, Finalized, Remotes, Settings, Standing};
+pub use driver::{Figures, Finalized, Remotes, Settings, SyncedItem};
 pub use failure::Failure;
-pub use ledger::{Ledger, News};
+pub use ledger::{Ledger, ObjectEvent};
 pub use mark::Mark;
 pub use memory::LeftBehind;
 pub use plan::{Facts, Step, hand_over, plan};

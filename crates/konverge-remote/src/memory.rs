@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use konverge_core::contest::Contest;
+use konverge_core::revert_backoff::RevertBackoff;
 use tokio::time::Instant;
 
 use crate::{mark::Mark, relations::Subject};
 
 /// The longest pause between two writes that another client undoes.
-const LONGEST_CONTEST: Duration = Duration::from_secs(300);
+const LONGEST_REVERT_BACKOFF: Duration = Duration::from_secs(300);
 /// How many items that were left behind are remembered.
 const LEFT_BEHIND: usize = 1000;
 
@@ -34,7 +34,7 @@ pub(crate) struct Memory {
     /// Objects that bear the intent of a create that the server refused, because it could not be taken back.
     void: HashSet<Mark>,
     /// By scope and id: the fields that were written last, and how often they were undone.
-    contests: HashMap<(String, String), (Vec<&'static str>, Contest, Instant)>,
+    reverts: HashMap<(String, String), (Vec<&'static str>, RevertBackoff, Instant)>,
     left: VecDeque<LeftBehind>,
 }
 
@@ -65,18 +65,18 @@ impl Memory {
     }
 
     /// Returns how often these fields will have been written in a row; `None` if others set them back so often that the write has to wait.
-    pub(crate) fn contest(&mut self, scope: &str, id: &str, differing: &[&'static str]) -> Option<Contest> {
-        self.contests.retain(|_, (_, contest, at)| contest.goes_on(at.elapsed()));
-        let before = self.contests.get(&(scope.to_owned(), id.to_owned()));
+    pub(crate) fn backoff(&mut self, scope: &str, id: &str, differing: &[&'static str]) -> Option<RevertBackoff> {
+        self.reverts.retain(|_, (_, backoff, at)| backoff.goes_on(at.elapsed()));
+        let before = self.reverts.get(&(scope.to_owned(), id.to_owned()));
         let before = before.filter(|(fields, _, _)| fields == differing);
-        let before = before.map(|(_, contest, at)| (*contest, at.elapsed()));
-        let must_wait = before.is_some_and(|(contest, quiet)| quiet < contest.pause());
-        (!must_wait).then(|| Contest::again(before, LONGEST_CONTEST))
+        let before = before.map(|(_, backoff, at)| (*backoff, at.elapsed()));
+        let must_wait = before.is_some_and(|(backoff, quiet)| quiet < backoff.pause());
+        (!must_wait).then(|| RevertBackoff::again(before, LONGEST_REVERT_BACKOFF))
     }
 
     /// Remembers that these fields of an item were written.
-    pub(crate) fn wrote(&mut self, scope: &str, id: &str, fields: Vec<&'static str>, contest: Contest) {
-        self.contests.insert((scope.to_owned(), id.to_owned()), (fields, contest, Instant::now()));
+    pub(crate) fn wrote(&mut self, scope: &str, id: &str, fields: Vec<&'static str>, backoff: RevertBackoff) {
+        self.reverts.insert((scope.to_owned(), id.to_owned()), (fields, backoff, Instant::now()));
     }
 
     /// Remembers an item that stays, and forgets the oldest one if there are too many.

@@ -93,7 +93,7 @@ pub fn plan<R: Remote>(facts: &Facts<'_, R>) -> Step<R::Item> {
         (Some(item), Some(desired)) => facts.keep(item, desired),
         (Some(item), None) => facts.remove(item),
         (None, Some(_)) => facts.make(),
-        (None, None) => facts.be_sure(|| Step::Release(None)),
+        (None, None) => facts.confirm_absence(|| Step::Release(None)),
     }
 }
 
@@ -151,7 +151,7 @@ impl<'a, R: Remote> Facts<'a, R> {
     }
 
     /// Why the item must not be touched: it bears the mark of somebody else.
-    fn stranger(&self, item: &R::Item) -> Option<Failure> {
+    fn foreign_owner(&self, item: &R::Item) -> Option<Failure> {
         let mark = R::mark(item).filter(|mark| !mark.is_of_same_object(self.mark))?;
         let whose = if mark.cluster() == self.mark.cluster() {
             format!("belongs to the object with the uid {}", mark.uid())
@@ -177,7 +177,7 @@ impl<'a, R: Remote> Facts<'a, R> {
 
     /// Decides about an item that is there.
     fn keep(&self, item: &Arc<R::Item>, desired: &R::Desired) -> Step<R::Item> {
-        if let Some(failure) = self.stranger(item) {
+        if let Some(failure) = self.foreign_owner(item) {
             return Step::Refuse(failure);
         }
         // An item with our mark is ours, even if an older object wants one of its name.
@@ -226,7 +226,7 @@ impl<'a, R: Remote> Facts<'a, R> {
 
     /// Decides where the list shows no item of the object.
     fn make(&self) -> Step<R::Item> {
-        self.be_sure(|| {
+        self.confirm_absence(|| {
             let gone = self.known_id().or_else(|| self.entry.and_then(|entry| entry.replaces.as_deref()));
             let intent = Entry {
                 origin: Origin::Made,
@@ -261,12 +261,12 @@ impl<'a, R: Remote> Facts<'a, R> {
                         format!("the {noun} {name} ({id}) is there already; choose another name, or let it be adopted");
                     Failure::refused("NameTaken", message)
                 };
-                Some(Step::Refuse(self.stranger(item).unwrap_or_else(taken)))
+                Some(Step::Refuse(self.foreign_owner(item).unwrap_or_else(taken)))
             }
             (Adoption::Never, _) | (Adoption::ByName, []) => None,
             (Adoption::ById(id), []) => refuse("NotFound", format!("there is no {noun} with the id {id} to adopt")),
             (Adoption::ByName | Adoption::ById(_), [item]) => {
-                if let Some(failure) = self.stranger(item) {
+                if let Some(failure) = self.foreign_owner(item) {
                     return Some(Step::Refuse(failure));
                 }
                 Some(Step::Record(Entry {
@@ -285,7 +285,7 @@ impl<'a, R: Remote> Facts<'a, R> {
     }
 
     /// Goes on only if a list that is new enough, and the server itself, say that there is no item of the object.
-    fn be_sure(&self, go_on: impl FnOnce() -> Step<R::Item>) -> Step<R::Item> {
+    fn confirm_absence(&self, go_on: impl FnOnce() -> Step<R::Item>) -> Step<R::Item> {
         let may_exist = self.entry.is_some() || self.is_held || self.status_id().is_some();
         if may_exist && !self.is_fresh {
             return Step::Refresh;
@@ -299,7 +299,7 @@ impl<'a, R: Remote> Facts<'a, R> {
     /// Decides about the item of an object that is being deleted.
     fn remove(&self, item: &Arc<R::Item>) -> Step<R::Item> {
         let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
-        if self.stranger(item).is_some() {
+        if self.foreign_owner(item).is_some() {
             return Step::Release(None);
         }
         match self.origin(item) {

@@ -8,7 +8,7 @@ use crate::{
     binding::{Binding, DeletionPolicy},
     collection::{Collection, Items},
     failure::Failure,
-    ledger::{Ledger, News},
+    ledger::{Ledger, ObjectEvent},
     mark::Mark,
     plan::{Facts, Step},
     record::{Entry, Origin, Record},
@@ -116,7 +116,7 @@ impl<'a, R: Remote, L: Ledger> Run<'a, R, L> {
         self.is_own_intent = is_intent;
         self.has_foreign_record = false;
         if let Some(message) = adopted {
-            self.tell("Adopted", message);
+            self.publish("Adopted", message);
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl<'a, R: Remote, L: Ledger> Run<'a, R, L> {
         self.begun.collection.relations(|relations| relations.hold(&self.binding.scope, id, &self.subject));
     }
 
-    pub(crate) fn tell(&self, reason: &'static str, message: String) {
-        self.ledger.tell(News { reason, message });
+    pub(crate) fn publish(&self, reason: &'static str, message: String) {
+        self.ledger.publish(ObjectEvent { reason, message });
     }
 }

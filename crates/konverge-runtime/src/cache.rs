@@ -16,7 +16,7 @@ pub(crate) mod metrics;
 mod objects;
 mod state;
 mod store;
-mod unshown;
+mod unobserved_writes;
 
 use std::{
     any::{Any, TypeId},

@@ -53,7 +53,7 @@ konverge_core::with!(ClientOptions);
 impl ClientOptions {
     /// The same API server for calls that must be over soon or not be made at all, such as renewing a lease.
     #[must_use]
-    pub fn impatient(&self) -> Self {
+    pub fn fail_fast(&self) -> Self {
         Self { call_timeout: Duration::from_secs(5), retry: false, ..self.clone() }
     }
 }

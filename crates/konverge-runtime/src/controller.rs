@@ -48,19 +48,19 @@ pub trait Reconciler: Send + Sync + 'static {
     /// One run. It may be dropped at any await when it takes too long, so every write in it must be safe to repeat.
     fn reconcile(&self, request: Request<Self::Key>) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
-    /// Called after a run that could not report itself. Its work is dropped after [`LAST_WORDS`], and its failures are not reported.
-    fn dropped(&self, key: &Self::Key, why: &Dropped) -> impl Future<Output = ()> + Send {
+    /// Called after a run that could not report itself. Its work is dropped after [`ABORT_REPORT_LIMIT`], and its failures are not reported.
+    fn on_abort(&self, key: &Self::Key, why: &Aborted) -> impl Future<Output = ()> + Send {
         let _ = (key, why);
         std::future::ready(())
     }
 }
 
 /// How long [`Reconciler::dropped`] may take.
-pub const LAST_WORDS: Duration = Duration::from_secs(10);
+pub const ABORT_REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a run ended without a result. It gets no further variant, so that a controller is known to word each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Dropped {
+pub enum Aborted {
     /// It took longer than this.
     TimedOut(Duration),
     /// It panicked, and said this.
@@ -233,23 +233,23 @@ impl<R: Reconciler> Controller<R> {
         let (completion, result) = match ended {
             Ok(Ok(Ok(Action::Done))) => (Completion::Done, RunResult::Success),
             Ok(Ok(Ok(Action::After(pause)))) => {
-                (Completion::DoneUntil(stretched(pause, rand::random())), RunResult::RequeueAfter)
+                (Completion::DoneUntil(jittered(pause, rand::random())), RunResult::RequeueAfter)
             }
             Ok(Ok(Ok(Action::AfterAtSamePriority(pause)))) => {
-                (Completion::Again(stretched(pause, rand::random())), RunResult::RequeueAfter)
+                (Completion::Again(jittered(pause, rand::random())), RunResult::RequeueAfter)
             }
             Ok(Ok(Err(error))) => self.failed(&key, &error),
             Ok(Err(panic)) => {
                 let pause = self.pause(&key);
                 let cause = panic_text(&*panic).to_owned();
                 tracing::error!(cause, retry_after = ?pause, "the reconciler panicked: please report this");
-                self.last_words(&key, Dropped::Panicked(cause)).await;
+                self.report_abort(&key, Aborted::Panicked(cause)).await;
                 (Completion::Abandoned(pause), RunResult::Panicked)
             }
             Err(_elapsed) => {
                 let pause = self.pause(&key);
                 tracing::warn!(limit = ?self.time_limit, retry_after = ?pause, "gave up a run that took too long");
-                self.last_words(&key, Dropped::TimedOut(self.time_limit)).await;
+                self.report_abort(&key, Aborted::TimedOut(self.time_limit)).await;
                 (Completion::Abandoned(pause), RunResult::TimedOut)
             }
         };
@@ -262,9 +262,9 @@ impl<R: Reconciler> Controller<R> {
         completion
     }
 
-    async fn last_words(&self, key: &R::Key, why: Dropped) {
-        let words = AssertUnwindSafe(self.reconciler.dropped(key, &why)).catch_unwind();
-        if !matches!(tokio::time::timeout(LAST_WORDS, words).await, Ok(Ok(()))) {
+    async fn report_abort(&self, key: &R::Key, why: Aborted) {
+        let report = AssertUnwindSafe(self.reconciler.on_abort(key, &why)).catch_unwind();
+        if !matches!(tokio::time::timeout(ABORT_REPORT_LIMIT, report).await, Ok(Ok(()))) {
             tracing::warn!(?why, "could not report the end of the run");
         }
     }
@@ -276,8 +276,8 @@ impl<R: Reconciler> Controller<R> {
                 tracing::warn!(error = %in_one_line(error), reason, endpoint, "failed; waits until the endpoint answers again");
                 return (Completion::Unavailable(endpoint), RunResult::Error { reason, permanent: false });
             }
-            (_, Some(pause)) | (ErrorClass::After(pause), None) => stretched(pause, rand::random()),
-            (ErrorClass::Permanent, None) => stretched(self.permanent_retry, rand::random()),
+            (_, Some(pause)) | (ErrorClass::After(pause), None) => jittered(pause, rand::random()),
+            (ErrorClass::Permanent, None) => jittered(self.permanent_retry, rand::random()),
             (ErrorClass::Refused, None) => {
                 let backoff = Backoff { cap: REFUSED_AT_MOST, ..self.backoff };
                 backoff.late_delay(self.queue.level_after_failure(key), rand::random())
@@ -300,7 +300,7 @@ const JITTER: f64 = 0.1;
 const LATEST: Duration = Duration::from_secs(600);
 
 /// The pause, longer by a part that `random`, a number from 0 to 1, chooses.
-fn stretched(pause: Duration, random: f64) -> Duration {
+fn jittered(pause: Duration, random: f64) -> Duration {
     pause.saturating_add(pause.mul_f64(JITTER * random.clamp(0.0, 1.0)).min(LATEST))
 }
 

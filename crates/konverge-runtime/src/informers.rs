@@ -5,7 +5,7 @@ use kube::{Client, Resource, core::ApiResource};
 use crate::{
     Manager,
     object::Object,
-    watch::{self, EventHandler, Guarded, WatchHealth, WatchOptions, handle_events, once_allowed},
+    watch::{self, EventHandler, Guarded, WatchHealth, WatchOptions, handle_events, watch_when_available},
 };
 
 /// Starts watches as tasks of a manager. Each watch and its check are called after the plural of the kind, such as `secrets-watch`.
@@ -47,8 +47,10 @@ impl<'a> Informers<'a> {
     {
         let (follow, health) = self.follow::<E, K, H>(kind, handler);
         let (resource, options) = (ApiResource::erase::<E>(kind), self.options.clone());
-        self.manager
-            .task(task_name::<E>(kind), once_allowed(self.client.clone(), resource, options, health.clone(), follow));
+        self.manager.task(
+            task_name::<E>(kind),
+            watch_when_available(self.client.clone(), resource, options, health.clone(), follow),
+        );
         health
     }
 

@@ -152,15 +152,15 @@ pub struct Elector {
 impl Elector {
     /// Asks for the lease of this name in the namespace that the program is in, with a client of its own whose calls are short.
     pub async fn build(options: &ClientOptions, metrics: &Metrics, name: &str) -> Result<Self, ClientError> {
-        let options = options.impatient();
+        let options = options.fail_fast();
         // Separate, so that the future of a program contains the construction of one client and not of two.
-        let impatient = Box::pin(client::build(&options, metrics.client())).await?;
-        let lease = LeaseOptions::new(impatient.default_namespace(), name);
-        Ok(Self::new(impatient, lease))
+        let fail_fast = Box::pin(client::build(&options, metrics.client())).await?;
+        let lease = LeaseOptions::new(fail_fast.default_namespace(), name);
+        Ok(Self::new(fail_fast, lease))
     }
 
     /// `client` should be one whose calls are short and not repeated behind the elector's back
-    /// ([`ClientOptions::impatient`](crate::client::ClientOptions::impatient)).
+    /// ([`ClientOptions::fail_fast`](crate::client::ClientOptions::fail_fast)).
     pub fn new(client: Client, options: LeaseOptions) -> Self {
         let LeaseOptions { namespace, name, identity, timings } = options;
         Self {
@@ -190,7 +190,7 @@ impl Elector {
     /// Cancel `release` only when all work has stopped. A release that fails is logged: the lease then runs out by itself.
     pub async fn run(mut self, release: CancellationToken) -> Result<(), LeaseLost> {
         tracing::info!(lease = self.object.name(), identity = self.election.identity(), "asking for the lease");
-        self.metrics.leads(self.object.name(), false);
+        self.metrics.set_leader(self.object.name(), false);
         loop {
             let pause = tokio::select! {
                 biased;
@@ -278,13 +278,13 @@ impl Elector {
         let until = self.election.leads_until();
         if self.leads_until.send_replace(until).is_none() {
             tracing::info!(lease = self.object.name(), "leading");
-            self.metrics.leads(self.object.name(), true);
+            self.metrics.set_leader(self.object.name(), true);
         }
     }
 
     fn lost(&self) -> LeaseLost {
         self.leads_until.send_replace(None);
-        self.metrics.leads(self.object.name(), false);
+        self.metrics.set_leader(self.object.name(), false);
         LeaseLost {
             namespace: self.object.namespace().to_owned(),
             name: self.object.name().to_owned(),
@@ -294,7 +294,7 @@ impl Elector {
 
     async fn release(&mut self) {
         self.leads_until.send_replace(None);
-        self.metrics.leads(self.object.name(), false);
+        self.metrics.set_leader(self.object.name(), false);
         let patience = Instant::now() + self.timings.retry_period;
         // A call may have been cut off, so that the version is unknown: then look first.
         if self.election.leads_until().is_some()

@@ -34,7 +34,7 @@ pub use informers::Informers;
 pub use lease::LeaseOptions;
 pub use manager::Manager;
 #[cfg(feature = "serve")]
-pub use manager::Together;
+pub use manager::ManagerGroup;
 pub use metrics::Metrics;
 pub use queue::{Priority, Queue, Request};
 // Its type is a part of this API.

@@ -6,19 +6,19 @@
 //!
 //! Stopping, on SIGTERM, SIGINT, [`Manager::shutdown`] or a failure: readiness fails, the queues close, and runs in flight end. Then the tasks are told to stop, and end. The lease
 //! is released after that. The servers that others call end next ([`Manager::server_task`]), and the server for health last. All of it within the grace period, after which what is
-//! left is dropped. A second signal drops everything at once. The work registered with [`afterwards`](Manager::afterwards) is done in any case.
+//! left is dropped. A second signal drops everything at once. The work registered with [`on_shutdown`](Manager::on_shutdown) is done in any case.
 //!
-//! Several such programs are one process [`Together`].
+//! Several such programs are one process [`ManagerGroup`].
 
 mod error;
+#[cfg(feature = "serve")]
+mod group;
 mod running;
 #[cfg_attr(not(feature = "serve"), path = "manager/no_servers.rs")]
 mod servers;
 #[cfg(feature = "serve")]
 mod serving;
 mod signals;
-#[cfg(feature = "serve")]
-mod together;
 
 use std::{borrow::Cow, panic::AssertUnwindSafe, pin::Pin, time::Duration};
 
@@ -35,10 +35,10 @@ use crate::{
 };
 
 pub use error::RunError;
+#[cfg(feature = "serve")]
+pub use group::ManagerGroup;
 use running::Running;
 use servers::Servers;
-#[cfg(feature = "serve")]
-pub use together::Together;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
 
@@ -58,7 +58,7 @@ pub struct Manager {
     tasks: Tasks,
     controllers: Vec<ControllerTask>,
     electors: Electors,
-    afterwards: Vec<LastTask>,
+    on_shutdown: Vec<LastTask>,
 }
 
 /// The tasks of a program, by the replicas that run them and by what they wait for at the end.
@@ -117,7 +117,7 @@ impl Manager {
             tasks: Tasks::default(),
             controllers: Vec::new(),
             electors: Electors::default(),
-            afterwards: Vec::new(),
+            on_shutdown: Vec::new(),
         }
     }
 
@@ -236,16 +236,16 @@ impl Manager {
 
     /// Does this when all else has ended, however it ended: for what is needed until then and not to be left behind, such as a login.
     /// It has to end by itself.
-    pub fn afterwards(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        self.afterwards.push(Box::pin(task));
+    pub fn on_shutdown(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.on_shutdown.push(Box::pin(task));
     }
 
     /// Runs the program until it is told to stop or something fails.
     pub async fn run(mut self) -> Result<(), RunError> {
-        let afterwards = std::mem::take(&mut self.afterwards);
+        let on_shutdown = std::mem::take(&mut self.on_shutdown);
         let shutdown = self.shutdown.clone();
-        let ended = signals::obeyed(&shutdown, self.run_until_shutdown()).await;
-        for task in afterwards {
+        let ended = signals::run_until_signal(&shutdown, self.run_until_shutdown()).await;
+        for task in on_shutdown {
             task.await;
         }
         ended
@@ -270,7 +270,7 @@ impl Manager {
             tasks,
             controllers,
             electors,
-            afterwards: _,
+            on_shutdown: _,
         } = self;
         let stop_lease = CancellationToken::new();
         let stop_server = CancellationToken::new();

@@ -213,7 +213,7 @@ mod tests {
             runs.started("pull");
             runs.finished("pull", result, Duration::from_secs(1), None);
         }
-        metrics.leases().leads("pull-leader", true);
+        metrics.leases().set_leader("pull-leader", true);
         metrics.leases().slow_path("pull-leader");
         let server = tower::service_fn(async |_: http::Request<()>| Ok::<_, tower::BoxError>(http::Response::new(())));
         let request = http::Request::get("http://here/api/v1/namespaces/there/pods/that").body(()).unwrap();

@@ -60,8 +60,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 
     /// Sets the least time between the beginnings of two runs of one key, for every reason of the second. The default is zero.
     #[must_use]
-    pub fn with_rest(self, rest: Duration) -> Self {
-        self.state().rest(rest);
+    pub fn with_min_interval(self, min_interval: Duration) -> Self {
+        self.state().set_min_interval(min_interval);
         self
     }
 
@@ -207,8 +207,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     }
 
     /// Whether at least `many` keys of more than [`Priority::Low`] are due or worked on.
-    pub fn is_crowded(&self, many: usize) -> bool {
-        self.state().is_crowded(Instant::now(), many)
+    pub fn is_depth_at_least(&self, many: usize) -> bool {
+        self.state().is_depth_at_least(Instant::now(), many)
     }
 
     /// Whether no key is due.

@@ -10,8 +10,8 @@ mod handler;
 mod initial_list;
 mod list_watch;
 mod namespace;
-mod once_allowed;
 mod selector;
+mod watch_when_available;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -32,8 +32,8 @@ pub use kube::runtime::watcher::Event;
 pub(crate) use list_watch::Observed;
 use list_watch::list_watch;
 pub use namespace::{NamespaceError, namespace};
-pub(crate) use once_allowed::once_allowed;
 pub use selector::{SelectorError, label_selector};
+pub(crate) use watch_when_available::watch_when_available;
 
 use crate::object::{Object, Scope};
 
@@ -251,16 +251,17 @@ pub(crate) fn observe<K: Object>(
     let served_as = served_as::<K>(kind);
     let kind = K::kind(kind).into_owned();
     let options = options.clone();
-    let manner = Manner { list: options.initial_list, backoff: options.backoff, optional: options.optional };
+    let stream_options =
+        StreamOptions { list: options.initial_list, backoff: options.backoff, optional: options.optional };
     let begin = move |list: InitialList| {
         let served_as = served_as.clone();
         list_watch(api.clone(), &options, list).map_err(move |error| explained(error, &served_as)).boxed()
     };
-    (never_ending(begin, manner, health.clone(), &kind), health)
+    (never_ending(begin, stream_options, health.clone(), &kind), health)
 }
 
 /// How [`never_ending`] begins, and what it does when something fails.
-struct Manner {
+struct StreamOptions {
     list: InitialList,
     backoff: Backoff,
     optional: bool,
@@ -292,7 +293,7 @@ impl<Begin: Fn(InitialList) -> S, S> Progress<Begin, S> {
 
 fn never_ending<T, Begin, S>(
     begin: Begin,
-    manner: Manner,
+    stream_options: StreamOptions,
     health: WatchHealth,
     kind: &str,
 ) -> impl Stream<Item = Observed<T>> + Send + use<T, Begin, S>
@@ -301,7 +302,7 @@ where
     Begin: Fn(InitialList) -> S + Send,
     S: Stream<Item = Result<Observed<T>, watcher::Error>> + Send + Unpin,
 {
-    let (Manner { list, backoff, optional }, kind) = (manner, kind.to_owned());
+    let (StreamOptions { list, backoff, optional }, kind) = (stream_options, kind.to_owned());
     let events = begin(list);
     let progress = Progress { begin, list, is_listing: false, events, failures: 0, is_missing: false };
     stream::unfold(progress, move |mut progress| {
@@ -330,7 +331,7 @@ where
                             tracing::info!(kind, "{}; watching it once it is", in_one_line(&error));
                         }
                         health.set_missing();
-                        tokio::time::sleep(once_allowed::EVERY_UNKNOWN).await;
+                        tokio::time::sleep(watch_when_available::EVERY_UNKNOWN).await;
                         progress.begin_anew();
                     }
                     Some(Err(error)) => {

@@ -219,13 +219,13 @@ impl<'a, S: Scenario> CrashTest<'a, S> {
         });
         let mut runs = std::pin::pin!(runs.buffered(self.at_once.max(1)));
         while let Some((point, plan, ended)) = runs.try_next().await? {
-            let (is_befallen, faults) = match ended {
-                Ok(outcome) => (outcome.is_befallen(), reference.differences(&outcome)),
+            let (has_faults, faults) = match ended {
+                Ok(outcome) => (outcome.has_faults(), reference.differences(&outcome)),
                 Err(why) => (true, vec![why]),
             };
             if !faults.is_empty() {
                 report.wrong(self.finding(&reference, point, &plan, faults)?);
-            } else if is_befallen {
+            } else if has_faults {
                 report.survived();
             } else {
                 report.missed(point);
@@ -259,7 +259,7 @@ impl<'a, S: Scenario> CrashTest<'a, S> {
         let mut attempt = 1;
         loop {
             match self.outcome(plan.clone()).await? {
-                Ok(outcome) if !outcome.is_befallen() && attempt < ATTEMPTS => attempt += 1,
+                Ok(outcome) if !outcome.has_faults() && attempt < ATTEMPTS => attempt += 1,
                 ended => return Ok(ended),
             }
         }

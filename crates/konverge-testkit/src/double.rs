@@ -59,7 +59,7 @@ pub struct ApiDouble(Arc<Mutex<State>>);
 struct State {
     script: script::Script,
     requests: Vec<RecordedRequest>,
-    surprises: Vec<String>,
+    unexpected_requests: Vec<String>,
 }
 
 /// The request differs from the expected one.
@@ -89,7 +89,7 @@ impl ApiDouble {
     pub fn finish(&self) -> Result<(), Unfinished> {
         let state = self.state();
         let unmet = state.script.unmet().into_iter().map(|unmet| format!("never met: {unmet}"));
-        let faults: Vec<String> = state.surprises.iter().cloned().chain(unmet).collect();
+        let faults: Vec<String> = state.unexpected_requests.iter().cloned().chain(unmet).collect();
         if faults.is_empty() { Ok(()) } else { Err(Unfinished(faults)) }
     }
 
@@ -111,8 +111,8 @@ impl State {
     fn meet(&mut self, request: RecordedRequest) -> Result<Answer, String> {
         let answer = self.script.answer(&request);
         self.requests.push(request);
-        if let Err(surprise) = &answer {
-            self.surprises.push(surprise.clone());
+        if let Err(unexpected_request) = &answer {
+            self.unexpected_requests.push(unexpected_request.clone());
         }
         answer
     }

@@ -1,9 +1,8 @@
 //! A proxy in front of the real API server that does what networks and servers do on bad days, as a small file with a seed says.
 //!
-//! Read in this order: [`Plan`], what goes wrong and when; [`FaultProxy`], what a test starts; [`Asked`] and
+//! Read in this order: [`Plan`], what goes wrong and when; [`FaultProxy`], what a test starts; [`RequestLog`] and
 //! [`JournalEntry`], what it can prove.
 
-mod asked;
 mod control;
 mod decide;
 mod exchange;
@@ -11,6 +10,7 @@ mod frame;
 mod journal;
 mod plan;
 mod reply;
+mod request_log;
 mod server;
 mod stream;
 mod unobserved;
@@ -32,14 +32,14 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::{control::Control, journal::Journal, upstream::Upstream};
 pub use self::{
-    asked::Asked,
     journal::{JournalEntry, Reached},
     plan::{Action, EventKind, Phase, Plan, PlanError, Rule, StatusAnswer, Trigger},
+    request_log::RequestLog,
     unsteady::UNSTEADY,
     values::{Probability, Span},
 };
-use self::{control::Control, journal::Journal, upstream::Upstream};
 use crate::{
     control_plane::credentials,
     guard::RunDirectory,
@@ -200,14 +200,14 @@ impl FaultProxy {
         self.proxy.journal.entries()
     }
 
-    /// Where the journal ends now, for [`asked_since`](Self::asked_since).
+    /// Where the journal ends now, for [`requests_since`](Self::requests_since).
     pub fn mark(&self) -> usize {
         self.journal().len()
     }
 
     /// Returns the requests since the mark.
-    pub fn asked_since(&self, mark: usize) -> Asked {
-        Asked(self.journal().into_iter().skip(mark).collect())
+    pub fn requests_since(&self, mark: usize) -> RequestLog {
+        RequestLog(self.journal().into_iter().skip(mark).collect())
     }
 }
 

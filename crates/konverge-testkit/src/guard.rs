@@ -74,13 +74,13 @@ impl RunDirectory {
 
     /// From now on the process is killed when we end.
     pub(crate) fn watch(&self, pid: u32) -> io::Result<()> {
-        self.0.tell("watch", pid)
+        self.0.send("watch", pid)
     }
 
     /// The process has ended; its number may belong to another one soon.
     pub(crate) fn forget(&self, pid: u32) {
         // When the guard is gone there is nobody left to mislead.
-        let _ = self.0.tell("forget", pid);
+        let _ = self.0.send("forget", pid);
     }
 }
 
@@ -91,7 +91,7 @@ fn start_guard(folder: &Path) -> io::Result<Child> {
 }
 
 impl Inner {
-    fn tell(&self, word: &str, pid: u32) -> io::Result<()> {
+    fn send(&self, word: &str, pid: u32) -> io::Result<()> {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         match input.as_mut() {
             Some(input) => writeln!(input, "{word} {pid}"),

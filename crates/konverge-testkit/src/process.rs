@@ -281,7 +281,7 @@ impl Process {
 
     /// SIGSTOP: it does nothing until it is woken, and does not know of it. All its threads sleep when this returns: the signal alone
     /// reaches one of them, and on a busy machine the others go on until that one has its turn.
-    pub fn put_to_sleep(&self) -> io::Result<()> {
+    pub fn suspend(&self) -> io::Result<()> {
         let pid = self.running()?;
         kill_process(pid, Signal::STOP)?;
         waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;

@@ -120,7 +120,7 @@ impl<K: Object> Children<K> {
             ));
         }
         let (context, tolerates_unready) = (self.context.clone(), self.tolerates_unready);
-        let report = self.bring().await?;
+        let report = self.reconcile().await?;
         let is_tolerated = |child: &ChildReport| !child.is_awaited && (tolerates_unready || child.tolerates_unready);
         context.said().unready_children = unready(&report, is_tolerated);
         Ok(report)
@@ -131,10 +131,10 @@ impl<K: Object> Children<K> {
     where
         K: Writable,
     {
-        Self { wanted: Vec::new(), ..self }.bring().await
+        Self { wanted: Vec::new(), ..self }.reconcile().await
     }
 
-    async fn bring(self) -> Result<SetReport, Error>
+    async fn reconcile(self) -> Result<SetReport, Error>
     where
         K: Writable,
     {

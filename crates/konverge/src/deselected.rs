@@ -69,7 +69,7 @@ pub(crate) enum Found<K> {
 
 /// The decision about an object that is not in the cache and has the finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum ReleaseDecision {
     /// It is cleaned up and released.
     Release,
     /// Another shard has it, or the cache has yet to show it.
@@ -78,11 +78,11 @@ enum Fate {
     Report,
 }
 
-fn fate(matches_the_author: bool, deleted_at: Option<Timestamp>, now: Timestamp) -> Fate {
+fn decide_release(matches_the_author: bool, deleted_at: Option<Timestamp>, now: Timestamp) -> ReleaseDecision {
     match deleted_at {
-        _ if !matches_the_author => Fate::Release,
-        Some(deleted_at) if now.duration_since(deleted_at) > PATIENCE => Fate::Report,
-        _ => Fate::Leave,
+        _ if !matches_the_author => ReleaseDecision::Release,
+        Some(deleted_at) if now.duration_since(deleted_at) > PATIENCE => ReleaseDecision::Report,
+        _ => ReleaseDecision::Leave,
     }
 }
 
@@ -189,11 +189,11 @@ impl<K: Object> Deselected<K> {
             for (key, object) in held {
                 let matches = matching.as_ref().is_none_or(|matching| matching.contains(&key));
                 let deleted_at = object.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-                match fate(matches, deleted_at, Timestamp::now()) {
-                    Fate::Release if deleted_at.is_some() => releasable.push(key),
-                    Fate::Release => live.push(key),
-                    Fate::Report => self.report(&object),
-                    Fate::Leave => {}
+                match decide_release(matches, deleted_at, Timestamp::now()) {
+                    ReleaseDecision::Release if deleted_at.is_some() => releasable.push(key),
+                    ReleaseDecision::Release => live.push(key),
+                    ReleaseDecision::Report => self.report(&object),
+                    ReleaseDecision::Leave => {}
                 }
             }
         }
@@ -315,16 +315,20 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1);
         let minutes_ago = |minutes| Some(now - SignedDuration::from_mins(minutes));
         for (matches_the_author, deleted_at, expected) in [
-            (false, None, Fate::Release),
-            (false, minutes_ago(0), Fate::Release),
-            (false, minutes_ago(59), Fate::Release),
-            (true, None, Fate::Leave),
-            (true, minutes_ago(10), Fate::Leave),
-            (true, minutes_ago(11), Fate::Report),
+            (false, None, ReleaseDecision::Release),
+            (false, minutes_ago(0), ReleaseDecision::Release),
+            (false, minutes_ago(59), ReleaseDecision::Release),
+            (true, None, ReleaseDecision::Leave),
+            (true, minutes_ago(10), ReleaseDecision::Leave),
+            (true, minutes_ago(11), ReleaseDecision::Report),
             // The clock of the API server may be ahead.
-            (true, minutes_ago(-5), Fate::Leave),
+            (true, minutes_ago(-5), ReleaseDecision::Leave),
         ] {
-            assert_eq!(fate(matches_the_author, deleted_at, now), expected, "{matches_the_author} {deleted_at:?}");
+            assert_eq!(
+                decide_release(matches_the_author, deleted_at, now),
+                expected,
+                "{matches_the_author} {deleted_at:?}"
+            );
         }
     }
 }

@@ -95,7 +95,7 @@ mod watch;
 mod watched;
 #[cfg(feature = "admission")]
 mod webhooks;
-mod witness;
+mod write_observer;
 
 pub mod prelude;
 #[cfg(feature = "testing")]

@@ -156,7 +156,7 @@ impl Operator {
         self,
         arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
     ) -> std::process::ExitCode {
-        cli::obey(self, arguments)
+        cli::execute(self, arguments)
     }
 
     /// Returns all generated files: `crds.yaml`, `role.yaml` for a service account in `namespace`, `others.yaml` with further objects of

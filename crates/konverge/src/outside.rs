@@ -25,7 +25,7 @@ pub(crate) fn trigger<K: Object, S: Source, Keys: IntoIterator<Item = ObjectKey>
     options: Options,
     map: impl Fn(&Change<S::Item>, &Store<K>) -> Keys + Send + Sync + 'static,
 ) -> Trigger<K> {
-    let on_standbys = options.asks_on_standbys();
+    let on_standbys = options.polls_on_standbys();
     let stream = move |setup: &mut Setup, store: Store<K>| {
         let metrics = setup.series.outside.get_or_insert_with(|| setup.metrics.register(Metrics::register));
         let options = options.metrics(metrics).shutdown(setup.manager.stop_tasks());

@@ -25,7 +25,7 @@ use crate::{
     owner_keys::{self, OwnerKeys},
     setup::{Setup, both},
     watch::Watch,
-    witness::Stores,
+    write_observer::Stores,
 };
 
 /// A kind that children can have: every typed kind.

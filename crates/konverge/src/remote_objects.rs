@@ -16,7 +16,8 @@ use konverge_core::{
 };
 use konverge_gen::Access;
 use konverge_remote::{
-    Binding, Failure, Finalized, Interest, Ledger, News, Record, Remote, Remotes, Settings, Standing, Step, Subject,
+    Binding, Failure, Finalized, Interest, Ledger, ObjectEvent, Record, Remote, Remotes, Settings, Step, Subject,
+    SyncedItem,
 };
 use konverge_runtime::{
     cache::Store,
@@ -145,7 +146,7 @@ impl<K: Object + Writable> Context<K> {
 impl<K: Object + Writable, R: Remote> RemoteObject<'_, K, R> {
     /// Makes the item as desired. Put the id of the answer into the status, also if a later step of the run fails. No call is made for an item
     /// that is in sync, so the run can end with [`Action::Done`](konverge_runtime::Action::Done).
-    pub async fn apply(&self, binding: &Binding, desired: &R::Desired) -> Result<Standing<R::Item>, Error> {
+    pub async fn apply(&self, binding: &Binding, desired: &R::Desired) -> Result<SyncedItem<R::Item>, Error> {
         let ledger = self.ledger().await?;
         Ok(self.remotes.apply(&ledger, binding, desired).await?)
     }
@@ -259,7 +260,7 @@ impl<K: Object + Writable> Ledger for ObjectLedger<'_, K> {
         self.context.applier().is_dry_run()
     }
 
-    fn tell(&self, News { reason, message, .. }: News) {
+    fn publish(&self, ObjectEvent { reason, message, .. }: ObjectEvent) {
         let kind = if reason == "LeftBehind" { EventType::Warning } else { EventType::Normal };
         self.context.event(kind, reason, "Reconcile", message);
     }

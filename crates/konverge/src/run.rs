@@ -1,7 +1,7 @@
 //! A controller at work: what wakes it, and what happens around the author's code in each run.
 
 mod failure;
-mod told;
+mod undecodable_reports;
 mod waker;
 
 use std::{
@@ -18,7 +18,7 @@ use konverge_core::{error::in_one_line, reasons};
 use konverge_runtime::{
     Action, Priority, Queue, Reconciler, Request,
     cache::{Cache, Caching, Selection},
-    controller::{self, Dropped},
+    controller::{self, Aborted},
     lease::{Elector, Leadership},
     object::{Object, ObjectKey},
     queue::PERIODIC,
@@ -45,10 +45,10 @@ use crate::{
     start_error::StartError,
     wakes::{BeginWatch, Wake, Wakes, Watched},
     watch::Watch,
-    witness::Stores,
+    write_observer::Stores,
 };
 use failure::{Failure, RunError};
-use told::Told;
+use undecodable_reports::UndecodableReports;
 use waker::Waker;
 
 /// A controller whose caches and queue are made, before anything runs.
@@ -141,14 +141,14 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
         waker.follow_trigger(trigger, setup);
     }
 
-    let applier_past_cache = writes.applier.clone().with_witness(Arc::new(stores.clone()));
+    let applier_past_cache = writes.applier.clone().with_write_observer(Arc::new(stores.clone()));
     stores.add(&kind, cache.store.clone(), subscriber);
     let former_children = inventory.as_ref().map(|inventory| inventory.children.clone());
     let shared = Arc::new(Shared {
         name,
         kind,
         cache,
-        applier: writes.applier.with_witness(Arc::new(stores)),
+        applier: writes.applier.with_write_observer(Arc::new(stores)),
         applier_past_cache,
         events: setup.events.clone(),
         report,
@@ -160,7 +160,15 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     });
     let standard = shared.report.as_ref().map(|report| report.standard);
     crate::metrics::measure(&setup.metrics, &setup.series.objects, &shared.name, &shared.cache.store, standard);
-    let engine = Engine { shared, reconciler, only, retry, told: Told::default(), deselected, escaped };
+    let engine = Engine {
+        shared,
+        reconciler,
+        only,
+        retry,
+        undecodable_reports: UndecodableReports::default(),
+        deselected,
+        escaped,
+    };
     let synced = join_all(synced).map(|_all| ()).boxed();
     Ok(Prepared { engine, waker, inventory, leading, synced, elector: writes.elector, how })
 }
@@ -194,7 +202,7 @@ impl<K: Object + Writable> Base<K> {
         let selection = setup.narrowed(of_the_author.clone());
         let cache = setup.caches.cache_as::<K>(kind, &selection, caching);
         let queue = Queue::new(&name, setup.metrics.queues())
-            .with_rest(rest)
+            .with_min_interval(rest)
             .with_namespaces(|key: &ObjectKey| key.namespace.as_deref().unwrap_or_default());
         setup.show_queue(&queue);
         Self { name, cache, queue, of_the_author, selection, leading: Leading::default() }
@@ -317,7 +325,7 @@ pub(crate) struct Engine<K: Object, R> {
     reconciler: R,
     only: Option<Only<K>>,
     retry: Option<Retry<K>>,
-    told: Told,
+    undecodable_reports: UndecodableReports,
     /// None if no object can leave the selection with our finalizer.
     deselected: Option<Arc<Deselected<K>>>,
     /// None without a finalizer.
@@ -331,12 +339,12 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
     async fn reconcile(&self, request: Request<ObjectKey>) -> Result<Action, Self::Error> {
         if let Some(undecodable) = self.shared.cache.store.why_undecodable(&request.key) {
             // The cached object is an old one, and gives no reason for a run.
-            if let Some(notice) = self.told.notice::<K>(&self.shared.kind, &request.key, &undecodable) {
+            if let Some(notice) = self.undecodable_reports.notice::<K>(&self.shared.kind, &request.key, &undecodable) {
                 self.shared.events.send(notice);
             }
             return Ok(Action::Done);
         }
-        self.told.forget(&request.key);
+        self.undecodable_reports.forget(&request.key);
         // First, because only what left before the look is known to be gone if the look does not find it.
         let left: Vec<_> = self.escaped.iter().flat_map(|escaped| escaped.of(&request.key)).collect();
         let cached = self.shared.cache.store.get(&request.key);
@@ -383,11 +391,11 @@ impl<K: Object + Writable, R: Reconcile<K>> Reconciler for Engine<K, R> {
         Ok(action)
     }
 
-    async fn dropped(&self, key: &ObjectKey, why: &Dropped) {
+    async fn on_abort(&self, key: &ObjectKey, why: &Aborted) {
         let Some(object) = self.shared.cache.store.get(key) else { return };
         let (reason, message) = match why {
-            Dropped::TimedOut(limit) => (reasons::TIMED_OUT, format!("took longer than {limit:?}")),
-            Dropped::Panicked(cause) => (reasons::PANICKED, format!("a bug in the operator: {cause}")),
+            Aborted::TimedOut(limit) => (reasons::TIMED_OUT, format!("took longer than {limit:?}")),
+            Aborted::Panicked(cause) => (reasons::PANICKED, format!("a bug in the operator: {cause}")),
         };
         let failure = Failure { reason, message, is_stalled: false, is_told_again: false };
         let context = Context::new(Arc::clone(&self.shared), object, 1, [].into());
@@ -490,7 +498,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
                 let context = Context::gone(Arc::clone(&self.shared), Arc::clone(&object), request);
                 let released = self.release(context.clone()).await;
                 if !matches!(released, Ok(Action::Done)) {
-                    self.tell_successor(request, cached, &context, released.as_ref().err()).await?;
+                    self.report_to_successor(request, cached, &context, released.as_ref().err()).await?;
                     return released;
                 }
             }
@@ -500,7 +508,7 @@ impl<K: Object + Writable, R: Reconcile<K>> Engine<K, R> {
     }
 
     /// Reports on the object that has the name now that it waits for the cleanup after a former one.
-    async fn tell_successor(
+    async fn report_to_successor(
         &self,
         request: &Request<ObjectKey>,
         successor: Option<&Arc<K>>,

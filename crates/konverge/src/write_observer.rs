@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use konverge_apply::{ObjectName, witness};
+use konverge_apply::{ObjectName, write_observer};
 use konverge_runtime::{
     cache::{Store, Subscriber, Writing},
     object::{Object, ObjectKey},
@@ -37,18 +37,18 @@ fn id<K: Object>(kind: &K::DynamicType) -> (String, String) {
 
 trait AnyStore: Send + Sync {
     /// Begins a write. The subscriber of the cache hears of it only if `is_told`.
-    fn begin(&self, key: ObjectKey, is_told: bool) -> Box<dyn witness::Writing>;
+    fn begin(&self, key: ObjectKey, is_told: bool) -> Box<dyn write_observer::Writing>;
 }
 
 impl<K: Object> AnyStore for (Store<K>, Subscriber) {
-    fn begin(&self, key: ObjectKey, is_told: bool) -> Box<dyn witness::Writing> {
+    fn begin(&self, key: ObjectKey, is_told: bool) -> Box<dyn write_observer::Writing> {
         Box::new(Guard(self.0.writing(key, Some(self.1).filter(|_| !is_told))))
     }
 }
 
 struct Guard<K: Object>(Writing<K>);
 
-impl<K: Object> witness::Writing for Guard<K> {
+impl<K: Object> write_observer::Writing for Guard<K> {
     fn wrote(self: Box<Self>, object: &Value) {
         // Not understood, it is dropped, and the watch is believed.
         if let Ok(object) = K::deserialize(object) {
@@ -62,9 +62,9 @@ impl<K: Object> witness::Writing for Guard<K> {
 }
 
 /// A write to a kind that any number of caches hold.
-struct All(Vec<Box<dyn witness::Writing>>);
+struct All(Vec<Box<dyn write_observer::Writing>>);
 
-impl witness::Writing for All {
+impl write_observer::Writing for All {
     fn wrote(self: Box<Self>, object: &Value) {
         self.0.into_iter().for_each(|writing| writing.wrote(object));
     }
@@ -74,8 +74,8 @@ impl witness::Writing for All {
     }
 }
 
-impl witness::Witness for Stores {
-    fn begin(&self, object: &ObjectName, api_version: &str) -> Box<dyn witness::Writing> {
+impl write_observer::WriteObserver for Stores {
+    fn begin(&self, object: &ObjectName, api_version: &str) -> Box<dyn write_observer::Writing> {
         let key = ObjectKey { namespace: object.namespace.clone(), name: object.name.clone() };
         let id = (api_version.to_owned(), object.kind.clone());
         let stores = self.by_kind.get(&id).map_or(&[][..], Vec::as_slice);
@@ -89,7 +89,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use k8s_openapi::api::core::v1::ConfigMap;
-    use konverge_apply::witness::Witness;
+    use konverge_apply::write_observer::WriteObserver;
     use serde_json::json;
 
     use super::*;

@@ -27,12 +27,12 @@ pub struct Listed {
     pub tag: String,
     /// The bucket.
     #[serde(flatten)]
-    pub shown: Shown,
+    pub observed: ObservedBucket,
 }
 
 /// A bucket as the cloud shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Shown {
+pub struct ObservedBucket {
     /// The id that the cloud gave it.
     pub id: String,
     /// Its name.

@@ -10,7 +10,7 @@ use cloud::Cloud;
 use konverge::{
     clap,
     prelude::*,
-    remote::{Binding, DeletionPolicy as Fate, Interest, Remotes, Settings},
+    remote::{Binding, DeletionPolicy as RemotePolicy, Interest, Remotes, Settings},
 };
 
 /// Keeps the object until the bucket is gone. It is set right before the first call that creates something.
@@ -92,8 +92,8 @@ fn binding(bucket: &Bucket) -> Binding {
     Binding::new(&bucket.spec.bucket_name).with(|binding| {
         binding.id = bucket.status.as_ref().and_then(|status| status.id.clone());
         binding.deletion = match bucket.spec.deletion_policy {
-            DeletionPolicy::Delete => Fate::Delete,
-            DeletionPolicy::Orphan => Fate::Orphan,
+            DeletionPolicy::Delete => RemotePolicy::Delete,
+            DeletionPolicy::Orphan => RemotePolicy::Orphan,
         };
     })
 }
@@ -104,8 +104,8 @@ impl Reconcile<Bucket> for Buckets {
     type Error = Error;
 
     async fn apply(&self, bucket: Arc<Bucket>, context: Context<Bucket>) -> Result<Action, Error> {
-        let standing = context.remote(&self.0).apply(&binding(&bucket), &bucket.spec).await?;
-        context.status(|status| status.id = Some(standing.item.shown.id.clone()));
+        let synced = context.remote(&self.0).apply(&binding(&bucket), &bucket.spec).await?;
+        context.status(|status| status.id = Some(synced.item.observed.id.clone()));
         Ok(Action::Done)
     }
 

@@ -44,21 +44,21 @@ impl Remote for Cloud {
 
     async fn update(&self, _account: &str, item: &Listed, spec: &BucketSpec, _: &Mark) -> Result<Listed, Failure> {
         let mut after = item.clone();
-        after.shown.settings = wanted(spec);
-        self.update(&item.shown.id, &after.shown.settings).await?;
+        after.observed.settings = wanted(spec);
+        self.update(&item.observed.id, &after.observed.settings).await?;
         Ok(after)
     }
 
     async fn delete(&self, _account: &str, item: &Listed) -> Result<Deletion, Failure> {
-        Ok(if self.delete(&item.shown.id).await? { Deletion::Gone } else { Deletion::Begun })
+        Ok(if self.delete(&item.observed.id).await? { Deletion::Gone } else { Deletion::Begun })
     }
 
     fn id(item: &Listed) -> &str {
-        &item.shown.id
+        &item.observed.id
     }
 
     fn name(item: &Listed) -> &str {
-        &item.shown.name
+        &item.observed.name
     }
 
     fn mark(item: &Listed) -> Option<Mark> {
@@ -66,13 +66,13 @@ impl Remote for Cloud {
     }
 
     fn life(item: &Listed) -> Life {
-        if item.shown.phase == Phase::Deleting { Life::Deleting } else { Life::Active }
+        if item.observed.phase == Phase::Deleting { Life::Deleting } else { Life::Active }
     }
 
     fn differences(item: &Listed, spec: &BucketSpec, _: &Mark) -> Result<Vec<&'static str>, Failure> {
-        let (is, wanted, name) = (&item.shown.settings, wanted(spec), &spec.bucket_name);
-        if item.shown.name != *name {
-            let is = &item.shown.name;
+        let (is, wanted, name) = (&item.observed.settings, wanted(spec), &spec.bucket_name);
+        if item.observed.name != *name {
+            let is = &item.observed.name;
             let message = format!("spec.bucketName cannot change from {is} to {name}; create another Bucket");
             return Err(Failure::permanent("BucketRenamed", message));
         }
@@ -85,7 +85,7 @@ impl Remote for Cloud {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeletionPolicy, cloud::Shown};
+    use crate::{DeletionPolicy, cloud::ObservedBucket};
 
     #[test]
     fn a_bucket_differs_in_its_settings_and_never_changes_its_name() {
@@ -98,7 +98,7 @@ mod tests {
         let mark = Mark::new("cluster", "uid", "");
         let listed = |name: &str, versioning, retention_days| Listed {
             tag: mark.to_string(),
-            shown: Shown {
+            observed: ObservedBucket {
                 id: "b-1".to_owned(),
                 name: name.to_owned(),
                 settings: Settings { versioning, retention_days },

@@ -28,7 +28,7 @@ pub(crate) struct Answer {
 }
 
 /// The request.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestDescription<'a> {
     pub(crate) method: &'a Method,
     pub(crate) address: &'a Arc<str>,
     pub(crate) route: &'static str,
@@ -50,12 +50,15 @@ impl Answer {
     }
 
     /// The JSON of a success, or the cause of the failure and whether the request took effect.
-    pub(crate) fn result<'a, T: Deserialize<'a>>(&'a self, asked: &Asked<'_>) -> Result<T, (Effect, Cause)> {
+    pub(crate) fn result<'a, T: Deserialize<'a>>(
+        &'a self,
+        description: &RequestDescription<'_>,
+    ) -> Result<T, (Effect, Cause)> {
         // A GET changes nothing, whatever its answer is.
-        let unknown = if *asked.method == Method::GET { Effect::None } else { Effect::Unknown };
+        let unknown = if *description.method == Method::GET { Effect::None } else { Effect::Unknown };
         let status = self.status.as_u16();
         let foreign = |why: &str| Cause::Foreign {
-            address: Arc::clone(asked.address),
+            address: Arc::clone(description.address),
             status,
             why: why.to_owned(),
             retry_after: self.pause(),
@@ -70,7 +73,9 @@ impl Answer {
         let Some(message) = self.message() else {
             return Err(match status {
                 429 => (Effect::None, Cause::Limited { retry_after: self.pause() }),
-                404 if self.body.trim_ascii() == UNMATCHED => (Effect::None, Cause::Unsupported { route: asked.route }),
+                404 if self.body.trim_ascii() == UNMATCHED => {
+                    (Effect::None, Cause::Unsupported { route: description.route })
+                }
                 300..=399 => (unknown, foreign("a redirect, which is not followed")),
                 _ => (unknown, foreign("not an error in the form of the API")),
             });
@@ -79,9 +84,9 @@ impl Answer {
             401 => (Effect::None, Cause::Unauthenticated { message }),
             403 => (Effect::None, Cause::Forbidden { message }),
             // A POST answers so for an object that its body or path refers to.
-            404 if *asked.method == Method::POST => (Effect::None, Cause::Invalid { status, message }),
+            404 if *description.method == Method::POST => (Effect::None, Cause::Invalid { status, message }),
             404 => (Effect::None, Cause::Absent { message }),
-            400 if *asked.method == Method::DELETE => (Effect::None, refused_deletion(message)),
+            400 if *description.method == Method::DELETE => (Effect::None, refused_deletion(message)),
             409 => (Effect::None, Cause::Exists { message }),
             429 => (Effect::None, Cause::Limited { retry_after: self.pause() }),
             400..=499 => (Effect::None, Cause::Invalid { status, message }),
@@ -139,8 +144,8 @@ mod tests {
     }
 
     fn judged(method: &Method, status: u16, body: &str) -> (&'static str, Effect) {
-        let asked = Asked { method, address: &"http://oz".into(), route: "/groups" };
-        let (effect, cause) = answer(status, body).result::<Value>(&asked).unwrap_err();
+        let description = RequestDescription { method, address: &"http://oz".into(), route: "/groups" };
+        let (effect, cause) = answer(status, body).result::<Value>(&description).unwrap_err();
         let error = OpenZroError { what: "x".to_owned(), effect, cause };
         (error.reason(), error.effect())
     }

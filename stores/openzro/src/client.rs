@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::{
-    answer::{Answer, Asked},
+    answer::{Answer, RequestDescription},
     config::{CallObserver, CallRecord, OpenZroConfig},
     error::{Cause, Effect, OpenZroError},
     object::{Fields, Object, unreadable},
@@ -315,8 +315,8 @@ impl OpenZro {
 
     /// Reads the JSON of a success.
     fn json<'a, T: Deserialize<'a>>(&self, call: &Call, answer: &'a Answer) -> Result<T, OpenZroError> {
-        let asked = Asked { method: &call.method, address: &self.0.address, route: call.route };
-        answer.result(&asked).map_err(|(effect, cause)| OpenZroError { what: call.what.clone(), effect, cause })
+        let description = RequestDescription { method: &call.method, address: &self.0.address, route: call.route };
+        answer.result(&description).map_err(|(effect, cause)| OpenZroError { what: call.what.clone(), effect, cause })
     }
 
     /// Sends it within the limits.

@@ -29,7 +29,7 @@ pub(crate) struct Answer {
 
 /// The request, as errors describe it.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RequestDescription {
     /// In words, such as `read secret/data/a`.
     pub(crate) what: String,
     pub(crate) address: Arc<str>,
@@ -106,13 +106,13 @@ impl Answer {
     }
 
     /// The error that it is; for any status but a success.
-    pub(crate) fn error(&self, asked: &Asked) -> VaultError {
-        let (what, address) = (asked.what.clone(), Arc::clone(&asked.address));
+    pub(crate) fn error(&self, description: &RequestDescription) -> VaultError {
+        let (what, address) = (description.what.clone(), Arc::clone(&description.address));
         let cause = self.cause();
         let status = self.status.as_u16();
         match status {
             _ if self.is_too_large() => VaultError::TooLarge { what, status, cause },
-            401 | 403 => VaultError::Denied { what, capability: asked.capability, cause },
+            401 | 403 => VaultError::Denied { what, capability: description.capability, cause },
             429 => VaultError::Limited { what, retry_after: self.retry_after },
             501 => VaultError::Sealed { what, address },
             503 if self.retry_after.is_none() && (cause.is_empty() || cause.contains("sealed")) => {
@@ -141,10 +141,10 @@ impl Answer {
     }
 
     /// Reads the body of a success. Nothing of it is in the error.
-    pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self, asked: &Asked) -> Result<T, VaultError> {
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self, description: &RequestDescription) -> Result<T, VaultError> {
         serde_json::from_slice(&self.body).map_err(|error| VaultError::Garbage {
-            what: asked.what.clone(),
-            address: Arc::clone(&asked.address),
+            what: description.what.clone(),
+            address: Arc::clone(&description.address),
             cause: format!("its JSON is not as expected at line {} column {}", error.line(), error.column()),
         })
     }
@@ -170,8 +170,8 @@ mod tests {
         Answer { status, body: body.as_bytes().to_vec().into(), retry_after: None, date: None }
     }
 
-    fn asked() -> Asked {
-        Asked { what: "read kv/data/a".to_owned(), address: "http://vault".into(), capability: "read" }
+    fn description() -> RequestDescription {
+        RequestDescription { what: "read kv/data/a".to_owned(), address: "http://vault".into(), capability: "read" }
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
             ),
             (307, "", "InvalidAnswer", transient),
         ] {
-            let error = answer(status, body).error(&asked());
+            let error = answer(status, body).error(&description());
             assert_eq!((error.reason(), error.class()), (reason, class), "{status} {body}: {error}");
         }
     }
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_not_told() {
-        let error = answer(200, r#"{"errors":"hunter2"}"#).parse::<Errors>(&asked()).err().unwrap().to_string();
+        let error = answer(200, r#"{"errors":"hunter2"}"#).parse::<Errors>(&description()).err().unwrap().to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }
 }

@@ -96,7 +96,7 @@ impl Vault {
         let route = "sys/health?standbyok=true&perfstandbyok=true&sealedcode=200&uninitcode=200".to_owned();
         let call = Call::new(Method::GET, route, "ask for its health".to_owned(), "nothing");
         let answer = self.shared.transport.send_always(&call).await?;
-        let health: Health = self.succeeded(&call, answer)?.parse(&self.shared.transport.asked(&call))?;
+        let health: Health = self.succeeded(&call, answer)?.parse(&self.shared.transport.describe(&call))?;
         if health.initialized && !health.sealed {
             self.shared.transport.serves();
         }
@@ -142,7 +142,7 @@ impl Vault {
 
     /// Reads the body of a success.
     pub(crate) fn parse<'a, T: Deserialize<'a>>(&self, call: &Call, answer: &'a Answer) -> Result<T, VaultError> {
-        answer.parse(&self.shared.transport.asked(call))
+        answer.parse(&self.shared.transport.describe(call))
     }
 
     /// Sends it as the bearer of the token. Any status is an answer.
@@ -154,7 +154,7 @@ impl Vault {
 
     /// The answer, if it is a success.
     pub(crate) fn succeeded(&self, call: &Call, answer: Answer) -> Result<Answer, VaultError> {
-        if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.shared.transport.asked(call))) }
+        if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.shared.transport.describe(call))) }
     }
 
     async fn ask_before(&self, call: &Call, deadline: Instant) -> Result<Answer, VaultError> {
@@ -165,7 +165,7 @@ impl Vault {
             let answer =
                 self.shared.transport.send(call, Some(&token.header), self.namespace.as_ref(), deadline).await?;
             if answer.is_denied() {
-                if !doubted && session.doubt(&token, answer.is_invalid_token()).await == Verdict::Changed {
+                if !doubted && session.check_token(&token, answer.is_invalid_token()).await == Verdict::Changed {
                     doubted = true;
                     continue;
                 }

@@ -67,7 +67,7 @@ pub use konverge_endpoint::{Credential, Limits, TlsSettings};
 pub use kv::{Deletion, Expected, Found, Metadata, Secret, VersionRecord, VersionState};
 pub use login::{Login, SERVICE_ACCOUNT_TOKEN};
 pub use mount::{KvVersion, Location, Mount};
-pub use ownership::{InvalidOwner, Owner, Standing};
+pub use ownership::{InvalidOwner, Owner, Ownership};
 pub use path::{PathError, PathFault, SecretPath};
 pub use session::LoginCounts;
 pub use watch::{Known, Seen, StateKey, Watch, Watches};

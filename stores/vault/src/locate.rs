@@ -11,7 +11,7 @@ use crate::{
     client::Vault,
     error::VaultError,
     mount::{KvVersion, Location, Mount},
-    mounts::Told,
+    mounts::MountLookup,
     path::{SecretPath, escaped},
 };
 
@@ -49,8 +49,8 @@ impl Vault {
             None => self.ask_for_mount(path).await?,
         };
         match told {
-            Told::Mount(mount) => Ok(mount.location(path)?),
-            Told::Nothing => {
+            MountLookup::Mount(mount) => Ok(mount.location(path)?),
+            MountLookup::Nothing => {
                 let location = claimed.map_or_else(|| Mount::guess(path), Mount::clone).unverified(path)?;
                 location.ok_or_else(|| VaultError::UnknownMount { what: format!("use {path}") })
             }
@@ -61,14 +61,14 @@ impl Vault {
         self.mounts().forget(self.namespace(), mount);
     }
 
-    async fn ask_for_mount(&self, path: &SecretPath) -> Result<Told, VaultError> {
+    async fn ask_for_mount(&self, path: &SecretPath) -> Result<MountLookup, VaultError> {
         // A route that the official command line uses as well; it needs no more than access to anything in the mount.
         let route = format!("sys/internal/ui/mounts/{}", escaped(path.as_str()));
         let call = Call::new(Method::GET, route, format!("find the mount of {path}"), "anything");
         let answer = self.ask(&call).await?;
         if answer.is_denied() {
             self.mounts().deny(self.namespace(), path, Instant::now());
-            return Ok(Told::Nothing);
+            return Ok(MountLookup::Nothing);
         }
         let answer = self.succeeded(&call, answer)?;
         let Described { path: mount, kind, options } = self.parse::<Answered>(&call, &answer)?.data;
@@ -79,6 +79,6 @@ impl Vault {
         let version = if version == Some("2") { KvVersion::Two } else { KvVersion::One };
         let mount = Mount::new(mount, version);
         self.mounts().keep(self.namespace(), &mount, Instant::now() + KNOWN_FOR);
-        Ok(Told::Mount(mount))
+        Ok(MountLookup::Mount(mount))
     }
 }

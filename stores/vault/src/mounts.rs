@@ -19,7 +19,7 @@ type Place = (Option<Vec<u8>>, String);
 
 /// Vault's response to the question which engine serves a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum MountLookup {
     /// It is this.
     Mount(Mount),
     /// The token may not ask, or there is none.
@@ -43,16 +43,16 @@ struct Inner {
 
 impl Mounts {
     /// Returns the engine that Vault has named for the path, or `None` if Vault must be asked.
-    pub(crate) fn find(&self, namespace: Option<&HeaderValue>, path: &SecretPath, now: Instant) -> Option<Told> {
+    pub(crate) fn find(&self, namespace: Option<&HeaderValue>, path: &SecretPath, now: Instant) -> Option<MountLookup> {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // No engine is mounted beneath another, so there is one at most.
         let found = inner.known.iter().find(|((place, _), (mount, until))| {
             *until > now && place.as_deref() == namespace.map(HeaderValue::as_bytes) && mount.holds(path)
         });
-        let found = found.map(|(_, (mount, _))| Told::Mount(mount.clone()));
+        let found = found.map(|(_, (mount, _))| MountLookup::Mount(mount.clone()));
         found.or_else(|| {
             let denied = inner.denied.get(&place(namespace, path.as_str()));
-            denied.is_some_and(|until| *until > now).then_some(Told::Nothing)
+            denied.is_some_and(|until| *until > now).then_some(MountLookup::Nothing)
         })
     }
 

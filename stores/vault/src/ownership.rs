@@ -20,7 +20,7 @@ pub struct Owner {
 
 /// The owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum Ownership {
     /// It carries no mark.
     Unowned,
     /// It is the asker's.
@@ -60,19 +60,19 @@ impl Owner {
     }
 
     /// Returns the owner of the secret with this custom metadata.
-    pub fn standing(&self, custom_metadata: &BTreeMap<String, String>) -> Standing {
+    pub fn ownership(&self, custom_metadata: &BTreeMap<String, String>) -> Ownership {
         let noted = |part| custom_metadata.get(&self.key(part));
-        let Some(name) = noted("owner") else { return Standing::Unowned };
+        let Some(name) = noted("owner") else { return Ownership::Unowned };
         if *name != self.name {
-            return Standing::Foreign(name.clone());
+            return Ownership::Foreign(name.clone());
         }
         if let Some(instance) = noted("instance")
             && *instance != self.instance
             && instance != Self::SOME_INSTANCE
         {
-            return Standing::Foreign(format!("{name} of the installation {instance}"));
+            return Ownership::Foreign(format!("{name} of the installation {instance}"));
         }
-        if noted("uid").is_none_or(|uid| *uid == self.uid) { Standing::Ours } else { Standing::Predecessor }
+        if noted("uid").is_none_or(|uid| *uid == self.uid) { Ownership::Ours } else { Ownership::Predecessor }
     }
 
     fn key(&self, part: &str) -> String {
@@ -90,24 +90,24 @@ mod tests {
     }
 
     #[test]
-    fn standings() {
+    fn ownerships() {
         let us = owner("c/shop/Secret/db", "1", "a");
         for (noted, expected) in [
-            (Some(owner("c/shop/Secret/db", "1", "a")), Standing::Ours),
-            (Some(owner("c/shop/Secret/db", "2", "a")), Standing::Predecessor),
+            (Some(owner("c/shop/Secret/db", "1", "a")), Ownership::Ours),
+            (Some(owner("c/shop/Secret/db", "2", "a")), Ownership::Predecessor),
             (
                 Some(owner("c/shop/Secret/db", "1", "b")),
-                Standing::Foreign("c/shop/Secret/db of the installation b".to_owned()),
+                Ownership::Foreign("c/shop/Secret/db of the installation b".to_owned()),
             ),
-            (Some(owner("c/shop/Secret/db", "1", Owner::SOME_INSTANCE)), Standing::Ours),
-            (Some(owner("d/shop/Secret/db", "1", "a")), Standing::Foreign("d/shop/Secret/db".to_owned())),
-            (None, Standing::Unowned),
+            (Some(owner("c/shop/Secret/db", "1", Owner::SOME_INSTANCE)), Ownership::Ours),
+            (Some(owner("d/shop/Secret/db", "1", "a")), Ownership::Foreign("d/shop/Secret/db".to_owned())),
+            (None, Ownership::Unowned),
         ] {
             let mark = noted.map(|owner| owner.mark().unwrap()).unwrap_or_default();
             let metadata: BTreeMap<_, _> = mark.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-            assert_eq!(us.standing(&metadata), expected, "{metadata:?}");
+            assert_eq!(us.ownership(&metadata), expected, "{metadata:?}");
         }
-        assert_eq!(us.standing(&BTreeMap::from([("managed-by".to_owned(), "me".to_owned())])), Standing::Unowned);
+        assert_eq!(us.ownership(&BTreeMap::from([("managed-by".to_owned(), "me".to_owned())])), Ownership::Unowned);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! A task of its own logs in, renews and logs in again; callers take what it has. So however many want a token, or lose it, at
 //! once, there is one login.
 
-mod doubt;
 mod driver;
+mod token_check;
 
 use std::sync::{
     Arc,
@@ -42,7 +42,7 @@ enum Request {
     /// Somebody needs a token.
     Wanted,
     /// Something was refused to a token.
-    Doubt { generation: u64, invalid: bool, verdict: oneshot::Sender<Verdict> },
+    CheckToken { generation: u64, invalid: bool, verdict: oneshot::Sender<Verdict> },
     /// Nobody needs one any more.
     Close(oneshot::Sender<()>),
 }
@@ -111,9 +111,9 @@ impl Session {
     }
 
     /// Something was refused to the token: is it the token? `invalid` if Vault said so.
-    pub(crate) async fn doubt(&self, token: &Token, invalid: bool) -> Verdict {
+    pub(crate) async fn check_token(&self, token: &Token, invalid: bool) -> Verdict {
         let (verdict, answer) = oneshot::channel();
-        let request = Request::Doubt { generation: token.generation, invalid, verdict };
+        let request = Request::CheckToken { generation: token.generation, invalid, verdict };
         let _ = self.requests.send(request).await;
         answer.await.unwrap_or(Verdict::Stands)
     }

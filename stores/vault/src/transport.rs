@@ -12,7 +12,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use crate::{
-    answer::{Answer, Asked},
+    answer::{Answer, RequestDescription},
     call::Call,
     config::VaultConfig,
     error::VaultError,
@@ -55,8 +55,8 @@ impl Transport {
         self.gate.limits()
     }
 
-    pub(crate) fn asked(&self, call: &Call) -> Asked {
-        Asked { what: call.what.clone(), address: Arc::clone(&self.address), capability: call.capability }
+    pub(crate) fn describe(&self, call: &Call) -> RequestDescription {
+        RequestDescription { what: call.what.clone(), address: Arc::clone(&self.address), capability: call.capability }
     }
 
     pub(crate) fn too_late(&self, call: &Call) -> VaultError {

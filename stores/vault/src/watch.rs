@@ -6,7 +6,7 @@
 mod driver;
 mod folder;
 mod key;
-mod look;
+mod poll;
 mod schedule;
 
 use std::{

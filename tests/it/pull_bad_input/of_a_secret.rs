@@ -11,7 +11,7 @@ use super::{SOON, Scene, is, on_stage};
 #[test]
 fn missing_or_empty_annotations() {
     on_stage("annotations", async |scene: Scene| {
-        let environment = scene.in_step().await;
+        let environment = scene.in_sync().await;
         let annotations = json!({ "zopp.dev/sync": "true", "zopp.dev/workspace": "acme", "zopp.dev/project": "" });
         let manifest = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "bad", "annotations": annotations }
@@ -28,7 +28,7 @@ fn missing_or_empty_annotations() {
 #[test]
 fn an_environment_that_does_not_exist() {
     on_stage("absent", async |scene: Scene| {
-        scene.in_step().await;
+        scene.in_sync().await;
         scene.bind("bad", "acme/backend/nowhere").await;
         scene.told("EnvironmentNotFound", &["acme/backend/nowhere", "annotations"]).await;
         scene.counted("EnvironmentNotFound").await;
@@ -44,7 +44,7 @@ fn an_environment_that_does_not_exist() {
 #[test]
 fn an_environment_that_is_not_permitted() {
     on_stage("denied", async |scene: Scene| {
-        scene.in_step().await;
+        scene.in_sync().await;
         let path = "acme/backend/vault";
         scene.stage.user.create_environment(path).await.unwrap();
         scene.stage.user.set(path, "V", b"1").await.unwrap();
@@ -63,7 +63,7 @@ fn an_environment_that_is_not_permitted() {
 #[test]
 fn a_key_name_that_kubernetes_does_not_allow() {
     on_stage("names", async |scene: Scene| {
-        let environment = scene.in_step().await;
+        let environment = scene.in_sync().await;
         scene.stage.user.set(&environment, "not/allowed", b"x").await.unwrap();
         scene.stage.user.set(&environment, "B", b"2").await.unwrap();
         scene.holds("bad", &[("A", "1"), ("B", "2")]).await;
@@ -76,7 +76,7 @@ fn a_key_name_that_kubernetes_does_not_allow() {
 #[test]
 fn more_than_a_secret_may_hold() {
     on_stage("large", async |scene: Scene| {
-        let environment = scene.in_step().await;
+        let environment = scene.in_sync().await;
         scene.stage.user.set(&environment, "LARGE", &vec![b'x'; (1 << 20) + 1]).await.unwrap();
         scene.told("TooLarge", &["1048576", "data stays"]).await;
         scene.counted("TooLarge").await;
@@ -90,7 +90,7 @@ fn more_than_a_secret_may_hold() {
 #[test]
 fn an_immutable_secret() {
     on_stage("immutable", async |scene: Scene| {
-        let environment = scene.in_step().await;
+        let environment = scene.in_sync().await;
         scene.merge("bad", json!({ "immutable": true })).await;
         scene.stage.user.set(&environment, "A", b"2").await.unwrap();
         scene.told("Immutable", &["immutable", "create it again"]).await;
@@ -103,7 +103,7 @@ fn an_immutable_secret() {
 #[test]
 fn a_secret_deleted_and_made_again() {
     on_stage("again", async |scene: Scene| {
-        let environment = scene.in_step().await;
+        let environment = scene.in_sync().await;
         for round in 0..3 {
             scene.secrets().delete("bad", &DeleteParams::default()).await.unwrap();
             scene.bind("bad", &environment).await;
@@ -118,7 +118,7 @@ fn a_secret_deleted_and_made_again() {
 #[test]
 fn the_annotation_removed_and_put_back() {
     on_stage("removed", async |scene: Scene| {
-        let environment = scene.in_step().await;
+        let environment = scene.in_sync().await;
         let told = async || scene.events("bad", "Synced").await.iter().map(|(_, count)| count).sum::<i32>();
         eventually(SOON, async || (told().await == 1).then_some(())).await.unwrap();
         scene.operator.metric_becomes("konverge_pull_streams", "", is(2)).await.unwrap();

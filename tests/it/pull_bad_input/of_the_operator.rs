@@ -55,7 +55,7 @@ impl Scene {
 #[test]
 fn wrong_or_truncated_credentials() {
     on_stage("credentials", async |mut scene: Scene| {
-        let environment = scene.in_step().await;
+        let environment = scene.in_sync().await;
         let whole = std::fs::read_to_string(scene.stage.credentials()).unwrap();
         let key =
             serde_json::from_str::<Value>(&whole).unwrap()["principals"][0]["private_key"].as_str().unwrap().to_owned();
@@ -83,7 +83,7 @@ fn wrong_or_truncated_credentials() {
 #[test]
 fn a_server_address_without_scheme() {
     on_stage("scheme", async |mut scene: Scene| {
-        let environment = scene.in_step().await;
+        let environment = scene.in_sync().await;
         let url = scene.stage.server.url();
         let address = url.strip_prefix("http://").unwrap();
         let parts = [address, "no scheme", &format!("http://{address}"), &format!("https://{address}")];
@@ -95,7 +95,7 @@ fn a_server_address_without_scheme() {
 /// Both Secrets, with data of ours, now looked after by an operator that talks to `server`: each keeps its data and is told one of
 /// `reasons`; one is told the first of them, with `parts`. No Secret can follow its environment where the server is the trouble.
 async fn keeps_its_data(scene: Scene, server: &str, arguments: &[&str], reasons: &[&'static str], parts: &[&str]) {
-    let environment = scene.in_step().await;
+    let environment = scene.in_sync().await;
     let namespace = scene.namespace.clone();
     let arguments = [&["--namespace", &namespace], arguments].concat();
     let Scene { stage, operator, watcher, good, name, .. } = scene;

@@ -55,9 +55,9 @@ async fn throttled_for_a_moment(scene: &Scene) {
         "- { when: { resources: [leases.coordination.k8s.io], times: 2 }, then: { status: { code: 429, retry_after: 1 } } }",
     );
     let is_renewed = || {
-        let asked = scene.proxy.asked_since(0);
+        let asked = scene.proxy.requests_since(0);
         let mut entries = asked.entries().iter().rev().take_while(|entry| entry.faults.is_empty());
-        let renewed = entries.any(|entry| entry.asks.resource == "leases" && entry.told == Some(200));
+        let renewed = entries.any(|entry| entry.request.resource == "leases" && entry.client_code == Some(200));
         std::future::ready((renewed && scene.proxy.fired() == [2]).then_some(()))
     };
     eventually(LIMIT, is_renewed).await.unwrap();
@@ -111,7 +111,7 @@ async fn takes_over(scene: &mut Scene, round: usize, ends: Ends, standby: Standb
         None => scene.replica(&name, LEASE).await,
     };
     // There is always something to write, until the next leader has written.
-    while next.proxy.asked_since(mark).writes().is_empty() {
+    while next.proxy.requests_since(mark).writes().is_empty() {
         assert!(ended.elapsed() <= TAKEOVER, "nobody took over within {TAKEOVER:?}");
         values += 1;
         scene.set_value(&format!("{round} {values}")).await;
@@ -121,14 +121,14 @@ async fn takes_over(scene: &mut Scene, round: usize, ends: Ends, standby: Standb
     let mut old_operator = std::mem::replace(&mut scene.operator, next.operator);
     scene.set_value("last").await;
     scene.holds("backend", &[("A", "last")]).await;
-    assert_eq!(old.asked_since(of_old).writes(), [""; 0], "the old leader wrote beside the new one");
+    assert_eq!(old.requests_since(of_old).writes(), [""; 0], "the old leader wrote beside the new one");
     // One for each value at most, and one whose answer the old leader did not see.
-    let writes = [old.asked_since(old_mark).writes(), scene.writes(mark)].concat();
+    let writes = [old.requests_since(old_mark).writes(), scene.writes(mark)].concat();
     assert!(writes.len() <= values + 2, "{} writes for {values} values", writes.len());
     let most_lists = usize::from(standby == Standby::Cold);
-    let asked = scene.proxy.asked_since(mark);
+    let asked = scene.proxy.requests_since(mark);
     // Each program asks once whether the cluster has objects of a kind that it does not support.
-    let unsupported = asked.entries().iter().filter(|entry| entry.asks.resource == "zoppsecretsyncs").count();
+    let unsupported = asked.entries().iter().filter(|entry| entry.request.resource == "zoppsecretsyncs").count();
     assert!(asked.lists() - unsupported <= most_lists, "a standby knows all Secrets");
     // Unless it was killed, it has ended by itself.
     if old_operator.process().pid().is_some() {

@@ -67,7 +67,7 @@ fn storms_leave_no_memory_and_no_connections_behind() {
         assert!(after.memory <= MEMORY_AT_MOST, "{after:?}");
         assert_eq!(scene.writes(begun), [""; 0]);
         let journal = scene.proxy.journal();
-        assert!(!journal.iter().any(|entry| entry.asks.name.starts_with("stranger")), "one was even read");
+        assert!(!journal.iter().any(|entry| entry.request.name.starts_with("stranger")), "one was even read");
         // Nobody else on the stage is to list them.
         scene
             .secrets()

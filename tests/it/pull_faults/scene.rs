@@ -111,7 +111,7 @@ impl Scene {
 
     /// How often Secrets were written since the mark.
     pub(super) fn writes(&self, mark: usize) -> Vec<String> {
-        self.proxy.asked_since(mark).writes()
+        self.proxy.requests_since(mark).writes()
     }
 
     /// The invariants after every bad day.
@@ -124,7 +124,7 @@ impl Scene {
             "what is not the operator's was touched"
         );
         let journal = self.proxy.journal();
-        assert!(!journal.iter().any(|entry| entry.asks.name == "foreign"), "it was even read");
+        assert!(!journal.iter().any(|entry| entry.request.name == "foreign"), "it was even read");
     }
 }
 

@@ -29,9 +29,9 @@ fn a_secret_that_was_made_anew_and_not_bound_is_left_alone() {
         scene.set_value("1").await;
         // It writes what it believes to be its Secret.
         let tried = || {
-            let asked = scene.proxy.asked_since(begun);
+            let asked = scene.proxy.requests_since(begun);
             let is_answered = |entry: &konverge_testkit::fault_proxy::JournalEntry| {
-                entry.asks.name == "backend" && entry.asks.is_mutating() && entry.told.is_some()
+                entry.request.name == "backend" && entry.request.is_mutating() && entry.client_code.is_some()
             };
             std::future::ready(asked.entries().iter().any(is_answered).then_some(()))
         };

@@ -34,7 +34,7 @@ fn whatever_befalls_a_watch_the_next_secret_is_filled() {
             scene.holds(&name, &[("A", "0")]).await;
             // All others are in sync.
             assert_eq!(scene.writes(begun).len(), 1, "{rule}: {:#?}", scene.writes(begun));
-            let lists = scene.proxy.asked_since(begun).lists();
+            let lists = scene.proxy.requests_since(begun).lists();
             assert!(lists <= most_lists, "{rule}: {lists} lists");
             scene.proxy.clear();
         }
@@ -74,7 +74,7 @@ fn lists_that_fail_begin_anew() {
             assert!(eventually(LIMIT, is_over).await.is_ok(), "{rule}: {:?}", scene.proxy.fired());
             scene.holds(&name, &[("A", "0")]).await;
             assert_eq!(scene.writes(begun).len(), 1, "{rule}: {:#?}", scene.writes(begun));
-            let (lists, most) = (scene.proxy.asked_since(begun).lists(), usize::try_from(times).unwrap() + 2);
+            let (lists, most) = (scene.proxy.requests_since(begun).lists(), usize::try_from(times).unwrap() + 2);
             assert!(lists <= most, "{rule}: {lists} lists");
         }
         scene.end().await;

@@ -7,7 +7,7 @@ mod asking;
 mod bad_input;
 mod charted;
 mod doctoring;
-mod looking;
 mod openzro;
 mod rolling;
 mod stage;
+mod status_why_diff;

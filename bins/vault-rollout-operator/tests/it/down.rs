@@ -98,14 +98,14 @@ async fn what_changes_and_comes_back_while_it_is_down_is_no_change() {
     let begun = scene.proxy.mark();
     scene.starts("").await;
     until("it has read the Secret", async || {
-        let asked = scene.proxy.asked_since(begun);
+        let asked = scene.proxy.requests_since(begun);
         let is_read = |entry: &konverge_testkit::fault_proxy::JournalEntry| {
-            entry.asks.resource == "secrets" && entry.asks.name == "db" && entry.told == Some(200)
+            entry.request.resource == "secrets" && entry.request.name == "db" && entry.client_code == Some(200)
         };
         Ok(asked.entries().iter().any(is_read))
     })
     .await;
     settled(&scene.address).await;
     assert_eq!(scene.seen().await.unwrap(), before);
-    assert_eq!(scene.proxy.asked_since(begun).writes(), [""; 0]);
+    assert_eq!(scene.proxy.requests_since(begun).writes(), [""; 0]);
 }

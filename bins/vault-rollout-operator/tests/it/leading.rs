@@ -147,7 +147,7 @@ async fn f16_ten_failovers_under_load_lose_no_change_and_roll_each_once() {
         match end {
             End::Told => drop(leader.process.terminate(Duration::from_secs(30)).await.unwrap()),
             End::Killed => leader.process.kill(),
-            End::Asleep => leader.process.put_to_sleep().unwrap(),
+            End::Asleep => leader.process.suspend().unwrap(),
         }
         let taken = || async { holder().await.filter(|now| *now != before) };
         eventually(TAKEOVER, taken).await.unwrap_or_else(|_| panic!("nobody took over from one that was {end:?}"));

@@ -47,7 +47,7 @@ async fn f32_with_few_open_files_and_many_workers_all_is_rolled_once_and_soon() 
     let mut operator = stage.start_as(spec.args(["--workers", WORKERS]).open_files(OPEN_FILES), address).await;
     rolled(&view, 0).await;
     for_each(async |name| {
-        until(&format!("{name} is in step"), async || Ok(view.says(VaultRollout, name, "InSync").await?.is_some()))
+        until(&format!("{name} is in sync"), async || Ok(view.says(VaultRollout, name, "InSync").await?.is_some()))
             .await;
     })
     .await;

@@ -47,10 +47,10 @@ impl World {
         self.vault.server.unseal().await.unwrap();
     }
 
-    async fn in_step(&self, rollouts: usize) {
+    async fn in_sync(&self, rollouts: usize) {
         for (kind, name) in ASKED {
             self.view.rolled(name, rollouts).await;
-            let what = format!("{name} is in step");
+            let what = format!("{name} is in sync");
             until(&what, async || Ok(self.view.says(kind, name, "InSync").await?.is_some())).await;
         }
     }
@@ -86,14 +86,14 @@ async fn a3_f35_a_vault_that_cannot_prove_its_name_rolls_nothing_and_all_goes_on
     std::fs::create_dir(&folder).unwrap();
     let authorities = folder.join("ca.crt");
     let mut world = World::new(stage, &authorities).await;
-    world.in_step(0).await;
+    world.in_sync(0).await;
     let process = world.operator.process.pid();
 
     world.vault.server.rotate_authority().unwrap();
     world.restart_vault().await;
     world.is_not_trusted(0, "invalid peer certificate").await;
     std::fs::write(&authorities, world.vault.server.authority().unwrap()).unwrap();
-    world.in_step(1).await;
+    world.in_sync(1).await;
 
     for (rollouts, (says, part)) in
         [(Certificate::Expired, "expired"), (Certificate::OfAnother, "not valid for name")].into_iter().enumerate()
@@ -103,9 +103,9 @@ async fn a3_f35_a_vault_that_cannot_prove_its_name_rolls_nothing_and_all_goes_on
         world.is_not_trusted(rollouts + 1, part).await;
         world.vault.server.certify(Certificate::Good).unwrap();
         world.restart_vault().await;
-        world.in_step(rollouts + 2).await;
+        world.in_sync(rollouts + 2).await;
     }
     assert_eq!((world.operator.process.status(), world.operator.process.pid()), (None, process), "it has not ended");
     world.operator.settled().await;
-    world.in_step(3).await;
+    world.in_sync(3).await;
 }

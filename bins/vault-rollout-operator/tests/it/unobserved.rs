@@ -102,10 +102,11 @@ async fn a_workload_that_is_made_anew_unseen_is_not_taken_for_the_old_one() {
         let new = scene.seen().await.unwrap();
         assert!(new.content.is_some() && new.stamp.is_some(), "it came with all of it: {new:?}");
         scene.view.secret("db", if asks { "3" } else { "4" }).await.unwrap();
-        let is_refused =
-            |entry: &JournalEntry| entry.asks.name == "web" && entry.asks.is_mutating() && entry.told == Some(409);
+        let is_refused = |entry: &JournalEntry| {
+            entry.request.name == "web" && entry.request.is_mutating() && entry.client_code == Some(409)
+        };
         until("it tried to write what it believed to be its Deployment", async || {
-            Ok(scene.proxy.asked_since(begun).entries().iter().any(is_refused))
+            Ok(scene.proxy.requests_since(begun).entries().iter().any(is_refused))
         })
         .await;
         scene.shows().await;

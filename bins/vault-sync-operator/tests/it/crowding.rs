@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     stage::{Result, SOON, Stage, View, until},
 };
 
@@ -45,11 +45,11 @@ async fn w18_as_many_are_worked_on_as_there_are_workers_and_a_slow_path_delays_n
     let crowd = Arc::new(Mutex::new(Crowd::default()));
     let (gate, opened) = watch::channel(Gate::Closed);
     let seen = Arc::clone(&crowd);
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let (seen, mut opened) = (Arc::clone(&seen), opened.clone());
         async move {
             if !asked.is_about_a_secret() {
-                return Fate::Passes;
+                return FrontAction::Passes;
             }
             {
                 let mut crowd = seen.lock().unwrap();
@@ -63,7 +63,7 @@ async fn w18_as_many_are_worked_on_as_there_are_workers_and_a_slow_path_delays_n
             };
             opened.wait_for(may_pass).await.unwrap();
             seen.lock().unwrap().waiting.remove(&asked.path);
-            Fate::Passes
+            FrontAction::Passes
         }
         .boxed()
     };
@@ -78,7 +78,7 @@ async fn w18_as_many_are_worked_on_as_there_are_workers_and_a_slow_path_delays_n
     let slow = eventually(SOON, full).await.expect("all workers wait for Vault at the same time");
     gate.send(Gate::OpenBut(slow.clone())).unwrap();
     let name = slow.rsplit('/').next().unwrap().to_owned();
-    until("all others are in step", async || {
+    until("all others are in sync", async || {
         for other in names(OBJECTS).filter(|other| *other != name) {
             if !view.is_synced("Secret", &other, &[&view.path(&other)]).await? {
                 return Ok(false);
@@ -90,7 +90,7 @@ async fn w18_as_many_are_worked_on_as_there_are_workers_and_a_slow_path_delays_n
     assert_eq!(crowd.lock().unwrap().waiting, [slow].into(), "this one alone waits still");
     assert_eq!(view.read(&view.path(&name)).await.unwrap(), None);
     gate.send(Gate::Open).unwrap();
-    until("the slow one is in step, too", async || view.is_synced("Secret", &name, &[&view.path(&name)]).await).await;
+    until("the slow one is in sync, too", async || view.is_synced("Secret", &name, &[&view.path(&name)]).await).await;
     assert_eq!(crowd.lock().unwrap().most, WORKERS, "no more than there are workers");
 }
 
@@ -130,7 +130,7 @@ async fn x1_killed_in_the_midst_of_a_first_sync_it_writes_each_path_once() {
             let view = &view;
             async move {
                 let path = view.path(&name);
-                until(&format!("{name} is in step"), async || view.is_synced("Secret", &name, &[&path]).await).await;
+                until(&format!("{name} is in sync"), async || view.is_synced("Secret", &name, &[&path]).await).await;
                 Ok(view.versions(&path).await? == (1, true) && view.holds(&path, "n", &name).await?)
             }
         })

@@ -61,7 +61,7 @@ fn container(stage: &Stage) -> (Vec<String>, String) {
 async fn holds(view: &View, value: &str) {
     let (whole, used) = (view.path("whole"), view.path("app/db"));
     for (kind, name, path) in [("Secret", "db", &whole), ("Deployment", "app", &used)] {
-        until(&format!("{kind} of {} is in step with {value}", view.namespace), async || {
+        until(&format!("{kind} of {} is in sync with {value}", view.namespace), async || {
             Ok(view.holds(path, "password", value).await? && view.is_synced(kind, name, &[path]).await?)
         })
         .await;

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     stage::{SOON, Stage, View, until},
 };
 
@@ -60,7 +60,7 @@ async fn make(view: &View, count: usize, value: &str) {
     }
     for name in names(count) {
         let path = view.path(&name);
-        until(&format!("{name} is in step"), async || view.is_synced("Secret", &name, &[&path]).await).await;
+        until(&format!("{name} is in sync"), async || view.is_synced("Secret", &name, &[&path]).await).await;
     }
 }
 
@@ -78,16 +78,16 @@ async fn f13_cut_off_from_the_api_server_it_stops_before_another_may_lead() {
     let view = stage.view(&namespace).await;
     let (is_slow, slow) = watch::channel(false);
     // The requests that reached Vault, and their times.
-    let reached = Arc::new(Mutex::new(Vec::<(Timestamp, Asked)>::new()));
+    let reached = Arc::new(Mutex::new(Vec::<(Timestamp, FrontRequest)>::new()));
     let told = Arc::clone(&reached);
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let (slow, told) = (*slow.borrow(), Arc::clone(&told));
         async move {
             if slow && asked.is_write() {
                 sleep(SLOW).await;
                 told.lock().unwrap().push((Timestamp::now(), asked));
             }
-            Fate::Passes
+            FrontAction::Passes
         }
         .boxed()
     };
@@ -131,7 +131,7 @@ async fn f13_cut_off_from_the_api_server_it_stops_before_another_may_lead() {
 struct Slept {
     view: View,
     /// Its writes after it resumed.
-    written: Vec<Asked>,
+    written: Vec<FrontRequest>,
     _standby: Process,
 }
 
@@ -144,9 +144,9 @@ async fn sleeps(name: &str, begin: impl AsyncFn(&View), done: impl AsyncFn(&View
     // From when on reads wait, and whether they may go on.
     let (phase, phases) = watch::channel((false, true));
     let (asks, mut asked) = mpsc::unbounded_channel();
-    let written = Arc::new(Mutex::new(Vec::<Asked>::new()));
+    let written = Arc::new(Mutex::new(Vec::<FrontRequest>::new()));
     let told = Arc::clone(&written);
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let (mut phases, asks, told) = (phases.clone(), asks.clone(), Arc::clone(&told));
         async move {
             if phases.borrow().0 && asked.is_write() {
@@ -155,7 +155,7 @@ async fn sleeps(name: &str, begin: impl AsyncFn(&View), done: impl AsyncFn(&View
                 asks.send(asked.path).unwrap();
                 phases.wait_for(|(_, may_go_on)| *may_go_on).await.unwrap();
             }
-            Fate::Passes
+            FrontAction::Passes
         }
         .boxed()
     };
@@ -169,7 +169,7 @@ async fn sleeps(name: &str, begin: impl AsyncFn(&View), done: impl AsyncFn(&View
     while looked.len() < FEW {
         looked.insert(tokio::time::timeout(SOON, asked.recv()).await.unwrap().unwrap());
     }
-    leader.put_to_sleep().unwrap();
+    leader.suspend().unwrap();
     phase.send((true, true)).unwrap();
     let standby = start(stage, &kubeconfig, &namespace, stage.server.address()).await;
     done(&view).await;

@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     stage::{Stage, until},
 };
 
@@ -18,9 +18,9 @@ async fn an_engine_that_vault_does_not_tell_is_what_the_object_says() {
     let namespace = stage.plane.namespace("engines").await.unwrap();
     let view = stage.view(&namespace).await;
     stage.server.mount_kv(ENGINE, 2).await.unwrap();
-    let decide = |asked: Asked| {
+    let decide = |asked: FrontRequest| {
         let is_denied = asked.path.starts_with("sys/internal/ui/mounts/");
-        async move { if is_denied { Fate::Answered(403, "") } else { Fate::Passes } }.boxed()
+        async move { if is_denied { FrontAction::Answered(403, "") } else { FrontAction::Passes } }.boxed()
     };
     let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
     let _operator = stage.start_at(&namespace, &vault, |spec| spec).await;
@@ -44,7 +44,7 @@ async fn an_engine_that_vault_does_not_tell_is_what_the_object_says() {
     let parameters = PatchParams::apply("user").force();
     view.api("VaultPush").patch("pushed", &parameters, &Patch::Apply(&object)).await.unwrap();
     for (kind, name, path) in [("Secret", "told", &told), ("VaultPush", "pushed", &pushed)] {
-        until("it is in step", async || view.is_synced(kind, name, &[path]).await).await;
+        until("it is in sync", async || view.is_synced(kind, name, &[path]).await).await;
         assert!(view.holds(path, "n", "1").await.unwrap(), "{path}");
         assert_eq!(view.versions(path).await.unwrap(), (1, true), "{path}");
         let record = view.record(kind, name).await.unwrap().unwrap();

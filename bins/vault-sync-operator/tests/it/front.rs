@@ -11,13 +11,13 @@ use tokio::{
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct FrontRequest {
     pub(crate) method: String,
     /// Behind `/v1/`, with its query.
     pub(crate) path: String,
 }
 
-impl Asked {
+impl FrontRequest {
     /// Whether it is one about a secret, as opposed to health, tokens and mounts.
     pub(crate) fn is_about_a_secret(&self) -> bool {
         ["secret/", "old/"].iter().any(|mount| self.path.starts_with(mount))
@@ -30,7 +30,7 @@ impl Asked {
 }
 
 /// The outcome of a request.
-pub(crate) enum Fate {
+pub(crate) enum FrontAction {
     /// It reaches Vault, and the answer comes back.
     Passes,
     /// It does not reach Vault, and the connection ends.
@@ -42,7 +42,7 @@ pub(crate) enum Fate {
 }
 
 /// Decides what becomes of a request. It may wait before.
-pub(crate) type Decide = Box<dyn Fn(Asked) -> BoxFuture<'static, Fate> + Send + Sync>;
+pub(crate) type Decide = Box<dyn Fn(FrontRequest) -> BoxFuture<'static, FrontAction> + Send + Sync>;
 
 /// Serves in front of a Vault as long as the test runs. Gives the address.
 pub(crate) async fn serve(server: &VaultServer, decide: Decide) -> io::Result<String> {
@@ -61,18 +61,18 @@ pub(crate) async fn serve(server: &VaultServer, decide: Decide) -> io::Result<St
 /// One request and its answer; then the connection ends.
 async fn pass_on(mut client: TcpStream, server: &str, decide: &Decide) -> io::Result<()> {
     let (asked, request) = read_request(&mut client).await?;
-    let fate = decide(asked).await;
-    match fate {
-        Fate::Vanishes => Ok(()),
-        Fate::Answered(status, headers) => {
+    let action = decide(asked).await;
+    match action {
+        FrontAction::Vanishes => Ok(()),
+        FrontAction::Answered(status, headers) => {
             let answer = format!("HTTP/1.1 {status} x\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n");
             client.write_all(answer.as_bytes()).await
         }
-        Fate::Passes => {
+        FrontAction::Passes => {
             let answer = answer(server, &request).await?;
             client.write_all(&answer).await
         }
-        Fate::AnswerVanishes(then) => {
+        FrontAction::AnswerVanishes(then) => {
             answer(server, &request).await?;
             then();
             Ok(())
@@ -89,7 +89,7 @@ async fn answer(server: &str, request: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a request, and asks for the connection to be closed after its answer.
-async fn read_request(client: &mut TcpStream) -> io::Result<(Asked, Vec<u8>)> {
+async fn read_request(client: &mut TcpStream) -> io::Result<(FrontRequest, Vec<u8>)> {
     let mut read = Vec::new();
     loop {
         if let Some(end) = read.windows(4).position(|part| part == b"\r\n\r\n") {
@@ -105,7 +105,7 @@ async fn read_request(client: &mut TcpStream) -> io::Result<(Asked, Vec<u8>)> {
             body.extend(rest);
             let mut words = head.split(' ');
             let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            let asked = Asked { method: method.to_owned(), path: path.trim_start_matches("/v1/").to_owned() };
+            let asked = FrontRequest { method: method.to_owned(), path: path.trim_start_matches("/v1/").to_owned() };
             return Ok((asked, [head.as_bytes(), b"\r\nConnection: close\r\n\r\n", &body].concat()));
         }
         if client.read_buf(&mut read).await? == 0 {

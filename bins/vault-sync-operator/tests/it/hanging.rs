@@ -5,7 +5,7 @@ use futures::FutureExt;
 use tokio::sync::watch;
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     stage::{Stage, until},
 };
 
@@ -18,11 +18,11 @@ async fn f19_a_vault_that_never_answers_keeps_no_object_and_loses_no_change() {
     let namespace = stage.plane.namespace("hung").await.unwrap();
     let view = stage.view(&namespace).await;
     let (hangs, hung) = watch::channel(false);
-    let decide = move |_: Asked| {
+    let decide = move |_: FrontRequest| {
         let mut hung = hung.clone();
         async move {
             hung.wait_for(|hung| !hung).await.unwrap();
-            Fate::Passes
+            FrontAction::Passes
         }
         .boxed()
     };
@@ -31,7 +31,7 @@ async fn f19_a_vault_that_never_answers_keeps_no_object_and_loses_no_change() {
     let [kept, gone] = ["kept", "gone"].map(|name| (name, view.path(name)));
     for (name, path) in [&kept, &gone] {
         view.secret(name, &[("n", "1")], Some(path)).await.unwrap();
-        until("it is in step", async || view.is_synced("Secret", name, &[path]).await).await;
+        until("it is in sync", async || view.is_synced("Secret", name, &[path]).await).await;
     }
 
     hangs.send(true).unwrap();

@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     stage::{Result, SOON, Stage, View, until},
 };
 
@@ -74,7 +74,7 @@ async fn folder(server: &VaultServer, view: &View) -> Vec<String> {
 }
 
 /// All but `gone` are there, written once and noted; of that nothing is left, and of all nothing in the journal.
-async fn is_in_step(stage: &Stage, view: &View, home: &str, gone: &str) -> Result<bool> {
+async fn is_in_sync(stage: &Stage, view: &View, home: &str, gone: &str) -> Result<bool> {
     for name in names() {
         let path = view.path(&name);
         if name == gone {
@@ -101,7 +101,7 @@ async fn befall(stage: &'static Stage, fault: Fault, nth: usize) -> Result<()> {
     let (befallen, mut told) = mpsc::unbounded_channel();
     let (writes, process) = (Arc::new(std::sync::Mutex::new(0)), Arc::new(std::sync::Mutex::new(None::<Process>)));
     let killed = Arc::clone(&process);
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let is_it = asked.is_write() && {
             let mut writes = writes.lock().unwrap();
             *writes += 1;
@@ -113,15 +113,15 @@ async fn befall(stage: &'static Stage, fault: Fault, nth: usize) -> Result<()> {
             killed.lock().unwrap().as_mut().unwrap().kill();
             befallen.send(asked.path).unwrap();
         };
-        let fate = match fault {
-            _ if !is_it => Fate::Passes,
+        let action = match fault {
+            _ if !is_it => FrontAction::Passes,
             Fault::KillBefore => {
                 kill();
-                Fate::Vanishes
+                FrontAction::Vanishes
             }
-            Fault::KillAfter => Fate::AnswerVanishes(Box::new(kill)),
+            Fault::KillAfter => FrontAction::AnswerVanishes(Box::new(kill)),
         };
-        std::future::ready(fate).boxed()
+        std::future::ready(action).boxed()
     };
     let vault = front::serve(&stage.server, Box::new(decide)).await?;
     let (spec, ..) = stage.operator(&kubeconfig, &namespace, &vault);
@@ -138,8 +138,8 @@ async fn befall(stage: &'static Stage, fault: Fault, nth: usize) -> Result<()> {
     }
     view.delete("Secret", &gone).await?;
     process.lock().unwrap().as_mut().unwrap().start_again()?;
-    let in_step = || async { is_in_step(stage, &view, &home, &gone).await.unwrap_or(false).then_some(()) };
-    let ended = eventually(SOON, in_step).await;
+    let in_sync = || async { is_in_sync(stage, &view, &home, &gone).await.unwrap_or(false).then_some(()) };
+    let ended = eventually(SOON, in_sync).await;
     drop(process.lock().unwrap().take());
     match ended {
         Ok(()) => Ok(()),
@@ -186,18 +186,18 @@ async fn what_was_begun_for_an_object_that_went_keeps_nobody_else_from_its_path(
     let process = Arc::new(std::sync::Mutex::new(None::<Process>));
     let (killed, over) = (Arc::clone(&process), Arc::new(AtomicBool::new(false)));
     // Killed when the first mark is there: what was written is there, and is somebody's.
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let is_mark = asked.is_write() && asked.path.starts_with("secret/metadata/");
-        let fate = if is_mark && !over.swap(true, Ordering::SeqCst) {
+        let action = if is_mark && !over.swap(true, Ordering::SeqCst) {
             let (killed, befallen) = (Arc::clone(&killed), befallen.clone());
-            Fate::AnswerVanishes(Box::new(move || {
+            FrontAction::AnswerVanishes(Box::new(move || {
                 killed.lock().unwrap().as_mut().unwrap().kill();
                 befallen.send(asked.path).unwrap();
             }))
         } else {
-            Fate::Passes
+            FrontAction::Passes
         };
-        std::future::ready(fate).boxed()
+        std::future::ready(action).boxed()
     };
     let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
     let (spec, ..) = stage.operator(proxy.kubeconfig(), &namespace, &vault);
@@ -232,14 +232,14 @@ async fn what_was_begun_for_an_object_that_went_keeps_nobody_else_from_its_path(
 }
 
 /// Runs until all is in sync, with this installation.
-async fn in_step(stage: &Stage, kubeconfig: &Path, view: &View) -> Process {
+async fn in_sync(stage: &Stage, kubeconfig: &Path, view: &View) -> Process {
     let (spec, health, _) = stage.operator(kubeconfig, &view.namespace, stage.server.address());
     let mut process = Process::start(stage.plane.run_directory(), spec).unwrap();
     let is_ready = || async { http_get(&health, "/readyz").await.is_ok_and(|(code, _)| code == 200) };
     process.ready("become ready", SOON, is_ready).await.unwrap();
     for name in names() {
         let path = view.path(&name);
-        until(&format!("{name} is in step"), async || view.is_synced("Secret", &name, &[&path]).await).await;
+        until(&format!("{name} is in sync"), async || view.is_synced("Secret", &name, &[&path]).await).await;
     }
     process
 }
@@ -257,7 +257,7 @@ async fn without_the_permission_each_object_is_written_on_first() {
     let namespace = stage.plane.namespace("refused").await.unwrap();
     let view = stage.view(&namespace).await;
     make(&view).await.unwrap();
-    let _process = in_step(stage, &kubeconfig, &view).await;
+    let _process = in_sync(stage, &kubeconfig, &view).await;
     for name in names() {
         assert_eq!(view.versions(&view.path(&name)).await.unwrap(), (1, true), "{name}");
     }
@@ -271,9 +271,9 @@ async fn an_uninstall_leaves_nothing_in_the_journal() {
     let view = stage.view(&namespace).await;
     make(&view).await.unwrap();
     // No answer of Vault to a write comes, so that none of it is noted on its object.
-    let decide = |asked: Asked| {
-        let fate = if asked.is_write() { Fate::Vanishes } else { Fate::Passes };
-        std::future::ready(fate).boxed()
+    let decide = |asked: FrontRequest| {
+        let action = if asked.is_write() { FrontAction::Vanishes } else { FrontAction::Passes };
+        std::future::ready(action).boxed()
     };
     let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
     let (spec, ..) = stage.operator(&kubeconfig, &namespace, &vault);

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
-    front::{self, Asked, Fate},
-    parting,
+    front::{self, FrontAction, FrontRequest},
+    network_faults,
     stage::{SOON, Stage, View, until},
 };
 
@@ -39,7 +39,7 @@ async fn what_is_multiplied_in_templates_and_lists_is_not_made_and_a_neighbour_n
     let neighbour = view.path("neighbour");
     view.secret("neighbour", &[("n", "0")], Some(&neighbour)).await.unwrap();
     let operator = stage.start(&namespace, |spec| spec).await;
-    until("the neighbour is in step", async || view.is_synced("Secret", "neighbour", &[&neighbour]).await).await;
+    until("the neighbour is in sync", async || view.is_synced("Secret", "neighbour", &[&neighbour]).await).await;
     let before = operator.process.resident().unwrap();
 
     view.secret("small", &[("k", "v")], None).await.unwrap();
@@ -103,7 +103,7 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
     let view = stage.view(&namespace).await;
     let names = large_secrets(&view).await;
     let proxy = FaultProxy::start(stage.plane.run_directory(), stage.kubeconfig()).await.unwrap();
-    let operator = parting::start(stage, &namespace, &proxy, stage.server.address()).await;
+    let operator = network_faults::start(stage, &namespace, &proxy, stage.server.address()).await;
     // A Secret that cannot be read yet does not delay others.
     let last = &names[SECRETS - 1];
     let refused = format!("rules: [{{ when: {{ verbs: [get], name: {last} }}, then: {{ status: {{ code: 403 }} }} }}]");
@@ -134,7 +134,7 @@ async fn large_secrets_with_paths_of_their_own_are_written_one_after_another() {
     .await;
     until("the last one is refused", async || Ok(proxy.fired()[0] > 0)).await;
     proxy.clear();
-    until("all are in step", async || view.is_synced("VaultPush", "all", &paths).await).await;
+    until("all are in sync", async || view.is_synced("VaultPush", "all", &paths).await).await;
     for (name, path) in names.iter().zip(&paths) {
         assert_eq!(view.read(path).await.unwrap().unwrap()["n"], *name);
         assert_eq!(view.versions(path).await.unwrap().0, 1, "{path}");
@@ -185,7 +185,7 @@ async fn of_large_objects_few_are_worked_on_at_once_and_small_ones_wait_for_none
     let (now, most, passed) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counts = [Arc::clone(&now), Arc::clone(&most), Arc::clone(&passed)];
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let [now, most, passed] = counts.clone();
         async move {
             let is_data = asked.is_write() && asked.path.contains("/data/");
@@ -201,7 +201,7 @@ async fn of_large_objects_few_are_worked_on_at_once_and_small_ones_wait_for_none
             } else if is_data {
                 passed.fetch_add(1, Ordering::SeqCst);
             }
-            Fate::Passes
+            FrontAction::Passes
         }
         .boxed()
     };
@@ -215,7 +215,7 @@ async fn of_large_objects_few_are_worked_on_at_once_and_small_ones_wait_for_none
     view.secret("small", &[("k", "v")], Some(&view.path("small"))).await.unwrap();
     for name in names.iter().map(String::as_str).chain(["small"]) {
         let path = view.path(name);
-        until(&format!("{name} is in step"), async || view.is_synced("Secret", name, &[&path]).await).await;
+        until(&format!("{name} is in sync"), async || view.is_synced("Secret", name, &[&path]).await).await;
         assert_eq!(view.versions(&path).await.unwrap(), (1, true), "{path}");
     }
     assert_eq!(most.load(Ordering::SeqCst), FEW);
@@ -234,15 +234,15 @@ async fn what_was_begun_of_a_large_object_is_cleared_with_it_also_if_that_was_on
     let (befallen, mut told) = mpsc::unbounded_channel();
     let process = Arc::new(Mutex::new(None::<Process>));
     let killed = Arc::clone(&process);
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let (killed, befallen) = (Arc::clone(&killed), befallen.clone());
         let kill = move || {
             killed.lock().unwrap().as_mut().unwrap().kill();
             befallen.send(()).unwrap();
         };
         let is_it = asked.is_write() && asked.method != "DELETE" && asked.path == last;
-        let fate = if is_it { Fate::AnswerVanishes(Box::new(kill)) } else { Fate::Passes };
-        std::future::ready(fate).boxed()
+        let action = if is_it { FrontAction::AnswerVanishes(Box::new(kill)) } else { FrontAction::Passes };
+        std::future::ready(action).boxed()
     };
     let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
     let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, &vault);

@@ -18,7 +18,7 @@ mod life;
 mod lives;
 mod memory;
 mod narrow;
-mod parting;
+mod network_faults;
 mod pushes;
 mod racing;
 mod refusing;

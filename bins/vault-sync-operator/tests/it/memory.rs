@@ -20,7 +20,7 @@ async fn w14_thousands_of_foreign_secrets_take_no_memory() {
     let path = view.path("db");
     view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
     let before = stage.start(&namespace, |spec| spec).await;
-    until("it is in step", async || view.is_synced("Secret", "db", &[&path]).await).await;
+    until("it is in sync", async || view.is_synced("Secret", "db", &[&path]).await).await;
     let without = before.process.resident().unwrap();
     create_foreign_secrets(&view.client, &namespace, FOREIGN, AT_ONCE).await.unwrap();
     // Once a later object is in Vault, the earlier one has been seen.

@@ -15,7 +15,7 @@ const WORKERS: &str = "64";
 const OBJECTS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f32_with_few_open_files_and_many_workers_all_is_in_step_soon() {
+async fn f32_with_few_open_files_and_many_workers_all_is_in_sync_soon() {
     let stage = Stage::shared().await;
     let namespace = stage.plane.namespace("narrow").await.unwrap();
     let view = stage.view(&namespace).await;
@@ -25,7 +25,7 @@ async fn f32_with_few_open_files_and_many_workers_all_is_in_step_soon() {
         .await;
     for name in names(OBJECTS) {
         let path = view.path(&name);
-        until(&format!("{name} is in step"), async || view.is_synced("Secret", &name, &[&path]).await).await;
+        until(&format!("{name} is in sync"), async || view.is_synced("Secret", &name, &[&path]).await).await;
         assert_eq!(view.versions(&path).await.unwrap(), (1, true), "{path}");
     }
     let scraped = http_get(&operator.metrics, "/metrics").await.unwrap().1;

@@ -14,14 +14,14 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     stage::{Stage, View, until},
 };
 
 /// A way to Vault on which somebody writes to the path before as many of the operator's writes there as are left.
 async fn raced(stage: &Stage, view: &Arc<View>, path: &str, left: &Arc<AtomicUsize>) -> String {
     let (rival, left, raced) = (Arc::clone(view), Arc::clone(left), path.to_owned());
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let (rival, left, raced) = (Arc::clone(&rival), Arc::clone(&left), raced.clone());
         async move {
             let is_raced = asked.is_write()
@@ -30,7 +30,7 @@ async fn raced(stage: &Stage, view: &Arc<View>, path: &str, left: &Arc<AtomicUsi
             if is_raced {
                 rival.write(&raced, "by", "hand").await.unwrap();
             }
-            Fate::Passes
+            FrontAction::Passes
         }
         .boxed()
     };
@@ -55,7 +55,7 @@ async fn who_was_faster_once_is_replaced_and_nothing_is_said_of_a_conflict() {
     let vault = raced(stage, &view, &path, &faster).await;
     let _operator = stage.start_at(&namespace, &vault, |spec| spec).await;
     view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
-    until("it is in step", async || view.is_synced("Secret", "db", &[&path]).await).await;
+    until("it is in sync", async || view.is_synced("Secret", "db", &[&path]).await).await;
     faster.store(1, Ordering::SeqCst);
     let log = stage.plane.audit_log().unwrap();
     log.catch_up(&view.client).await.unwrap();
@@ -73,7 +73,7 @@ async fn who_was_faster_once_is_replaced_and_nothing_is_said_of_a_conflict() {
     let written = entries.iter().filter(|entry| {
         entry.is_mutating() && entry.object_ref.namespace == namespace && entry.object_ref.resource == "secrets"
     });
-    assert_eq!(written.count(), 1, "the record is written once, when it is in step");
+    assert_eq!(written.count(), 1, "the record is written once, when it is in sync");
     assert!(!is_conflict_told(&view, &namespace).await);
     // Somebody who is always faster is told of.
     faster.store(usize::MAX, Ordering::SeqCst);
@@ -102,7 +102,7 @@ async fn a_merge_is_tried_eight_times_in_one_go_before_its_secret_is_read_again(
     });
     let parameters = PatchParams::apply("user").force();
     view.api("VaultPush").patch("push", &parameters, &Patch::Apply(&object)).await.unwrap();
-    until("it is in step", async || view.is_synced("VaultPush", "push", &[&path]).await).await;
+    until("it is in sync", async || view.is_synced("VaultPush", "push", &[&path]).await).await;
     let log = stage.plane.audit_log().unwrap();
     for (value, rivals, runs) in [("1", 7, 1), ("2", 8, 2)] {
         log.catch_up(&view.client).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_merge_is_tried_eight_times_in_one_go_before_its_secret_is_read_again(
         })
         .await;
         assert_eq!(faster.load(Ordering::SeqCst), 0, "they were faster");
-        until("it is in step", async || view.is_synced("VaultPush", "push", &[&path]).await).await;
+        until("it is in sync", async || view.is_synced("VaultPush", "push", &[&path]).await).await;
         log.catch_up(&view.client).await.unwrap();
         let entries = log.entries_of(&stage.account()).unwrap();
         let reads = entries.iter().filter(|entry| {

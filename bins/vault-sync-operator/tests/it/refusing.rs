@@ -9,7 +9,7 @@ use futures::FutureExt;
 use konverge_testkit::http_get;
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     stage::{Result, Running, Stage, View, until},
 };
 
@@ -36,19 +36,19 @@ struct Sky {
 async fn stands_before(stage: &Stage, health_too: bool) -> (String, Arc<Mutex<Sky>>) {
     let sky = Arc::new(Mutex::new(Sky::default()));
     let seen = Arc::clone(&sky);
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let mut sky = seen.lock().unwrap();
         if asked.is_about_a_secret() {
             sky.asked.push(Instant::now());
         }
-        let fate = match &mut sky.weather {
+        let action = match &mut sky.weather {
             Some((status, headers, times)) if *times > 0 && (health_too || asked.is_about_a_secret()) => {
                 *times -= 1;
-                Fate::Answered(*status, headers)
+                FrontAction::Answered(*status, headers)
             }
-            _ => Fate::Passes,
+            _ => FrontAction::Passes,
         };
-        std::future::ready(fate).boxed()
+        std::future::ready(action).boxed()
     };
     (front::serve(&stage.server, Box::new(decide)).await.unwrap(), sky)
 }
@@ -64,10 +64,10 @@ async fn rotate(view: &View, round: usize) {
 }
 
 /// All hold this round, which each was told of with one version.
-async fn in_step(view: &View, round: usize) {
+async fn in_sync(view: &View, round: usize) {
     for name in names() {
         let path = view.path(&name);
-        until(&format!("{name} is in step with round {round}"), async || {
+        until(&format!("{name} is in sync with round {round}"), async || {
             Ok(view.holds(&path, "n", &round.to_string()).await? && view.is_synced("Secret", &name, &[&path]).await?)
         })
         .await;
@@ -87,7 +87,7 @@ async fn x4_whatever_vault_answers_for_a_while_nothing_is_lost_and_readiness_say
     let (vault, sky) = stands_before(stage, true).await;
     let operator = stage.start_at(&namespace, &vault, |spec| spec).await;
     rotate(&view, 1).await;
-    in_step(&view, 1).await;
+    in_sync(&view, 1).await;
     let pid = operator.process.pid();
     for (round, (status, headers, told)) in (2..).zip(WEATHERS) {
         sky.lock().unwrap().weather = Some((status, headers, usize::MAX));
@@ -105,7 +105,7 @@ async fn x4_whatever_vault_answers_for_a_while_nothing_is_lost_and_readiness_say
         })
         .await;
         sky.lock().unwrap().weather = None;
-        in_step(&view, round).await;
+        in_sync(&view, round).await;
         until("it is ready", async || Ok(readiness(&operator).await?.0 == 200)).await;
     }
     assert_eq!(operator.process.pid(), pid);
@@ -123,7 +123,7 @@ async fn x4_who_is_told_to_come_back_later_does_so_with_everything() {
     let (vault, sky) = stands_before(stage, false).await;
     let operator = stage.start_at(&namespace, &vault, |spec| spec.args(["-zap-log-level", "debug"])).await;
     rotate(&view, 1).await;
-    in_step(&view, 1).await;
+    in_sync(&view, 1).await;
     {
         let mut sky = sky.lock().unwrap();
         sky.asked.clear();
@@ -137,7 +137,7 @@ async fn x4_who_is_told_to_come_back_later_does_so_with_everything() {
     .await;
     // All others want something now, and none of them asks.
     rotate(&view, 2).await;
-    in_step(&view, 2).await;
+    in_sync(&view, 2).await;
     let asked = sky.lock().unwrap().asked.clone();
     let early: Vec<_> = asked[1..].iter().map(|at| *at - asked[0]).filter(|after| *after < PAUSE).collect();
     assert!(early.is_empty() && asked.len() > OBJECTS, "asked again after {early:?}");

@@ -116,12 +116,12 @@ async fn live(view: &View) {
         view.secret("db", &[("password", value)], Some(&whole)).await.unwrap();
         for kind in WORKLOADS {
             let path = format!("{}/db", view.path(kind));
-            until(&format!("{kind} is in step"), async || {
+            until(&format!("{kind} is in sync"), async || {
                 Ok(view.holds(&path, "password", value).await? && view.is_synced(kind, "app", &[&path]).await?)
             })
             .await;
         }
-        until("the VaultPush is in step", async || {
+        until("the VaultPush is in sync", async || {
             let is_synced = view.is_synced("VaultPush", "declared", &[&declared]).await?;
             Ok(is_synced && view.holds(&declared, "password", value).await?)
         })
@@ -159,7 +159,7 @@ async fn w20_metrics_are_for_those_who_may_get_them_and_no_token_goes_in_the_cle
     let operator = stage.start(&namespace, |spec| tls.of(spec)).await;
     let path = view.path("db");
     view.secret("db", &[("password", VALUES[0])], Some(&path)).await.unwrap();
-    until("db is in step", async || view.is_synced("Secret", "db", &[&path]).await).await;
+    until("db is in sync", async || view.is_synced("Secret", "db", &[&path]).await).await;
     let (reader, stranger) = (
         token(&stage, "reader", Some("vault-sync-operator-metrics-reader")).await,
         token(&stage, "stranger", None).await,

@@ -50,7 +50,7 @@ impl Installation {
         let (view, whole) = (&self.view, self.view.path("whole"));
         let operator = self.start(arguments);
         view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
-        until("it is in step", async || view.is_synced("Secret", "db", &[&whole]).await).await;
+        until("it is in sync", async || view.is_synced("Secret", "db", &[&whole]).await).await;
         operator
     }
 
@@ -79,7 +79,7 @@ async fn drained_objects_can_be_deleted_without_the_operator_and_vault_stays() {
     view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
     view.deployment("app", "db", &view.path("app")).await.unwrap();
     view.vault_push("declared", "db", &declared).await.unwrap();
-    until("all are in step", async || {
+    until("all are in sync", async || {
         Ok(view.is_synced("Secret", "db", &[&whole]).await?
             && view.is_synced("Deployment", "app", &[&app]).await?
             && view.is_synced("VaultPush", "declared", &[&declared]).await?)
@@ -162,7 +162,7 @@ async fn under_the_originals_role_all_is_drained_that_was_written_on() {
     let mut operator = installed.start(&[]);
     view.secret("db", &[("n", "1")], Some(&whole)).await.unwrap();
     view.deployment("app", "db", &view.path("app")).await.unwrap();
-    until("all are in step", async || {
+    until("all are in sync", async || {
         Ok(view.is_synced("Secret", "db", &[&whole]).await? && view.is_synced("Deployment", "app", &[&app]).await?)
     })
     .await;
@@ -221,7 +221,7 @@ async fn one_object_that_cannot_be_released_keeps_no_other_from_it() {
     view.secret("a-stubborn", &[("n", "1")], Some(&stubborn)).await.unwrap();
     view.secret("b-willing", &[("n", "1")], Some(&willing)).await.unwrap();
     view.vault_push("declared", "a-stubborn", &declared).await.unwrap();
-    until("all are in step", async || {
+    until("all are in sync", async || {
         Ok(view.is_synced("Secret", "a-stubborn", &[&stubborn]).await?
             && view.is_synced("Secret", "b-willing", &[&willing]).await?
             && view.is_synced("VaultPush", "declared", &[&declared]).await?)

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    front::{self, Asked, Fate},
+    front::{self, FrontAction, FrontRequest},
     lives::{Forms, Life, Plain, Pushes},
     stage::{Result, Stage, View},
 };
@@ -55,20 +55,20 @@ async fn live(stage: &'static Stage, life: impl Life, fault: Option<(Fault, usiz
             process.start_again().unwrap();
         }
     };
-    let decide = move |asked: Asked| {
+    let decide = move |asked: FrontRequest| {
         let number = if asked.is_write() { counted.fetch_add(1, Ordering::SeqCst) + 1 } else { 0 };
         let fault = fault.filter(|(_, nth)| *nth == number).map(|(fault, _)| fault);
         reached.fetch_or(fault.is_some(), Ordering::SeqCst);
-        let fate = match fault {
-            None => Fate::Passes,
+        let action = match fault {
+            None => FrontAction::Passes,
             Some(Fault::KillBefore) => {
                 kill();
-                Fate::Vanishes
+                FrontAction::Vanishes
             }
-            Some(Fault::KillAfter) => Fate::AnswerVanishes(Box::new(kill.clone())),
-            Some(Fault::ReplyLost) => Fate::AnswerVanishes(Box::new(|| ())),
+            Some(Fault::KillAfter) => FrontAction::AnswerVanishes(Box::new(kill.clone())),
+            Some(Fault::ReplyLost) => FrontAction::AnswerVanishes(Box::new(|| ())),
         };
-        std::future::ready(fate).boxed()
+        std::future::ready(action).boxed()
     };
     let vault = front::serve(&stage.server, Box::new(decide)).await?;
     let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, &vault);

@@ -56,7 +56,7 @@ impl Scene {
     /// Both paths hold the last change, and both objects say so.
     async fn arrives(&self) {
         for (kind, name, path) in self.objects() {
-            until(&format!("{name} is in step with change {}; {:?}", self.rounds, self.proxy.fired()), async || {
+            until(&format!("{name} is in sync with change {}; {:?}", self.rounds, self.proxy.fired()), async || {
                 let holds = self.view.holds(&path, "n", &self.rounds.to_string()).await?;
                 Ok(holds && self.view.is_synced(kind, name, &[&path]).await?)
             })
@@ -88,16 +88,19 @@ impl Scene {
 
     /// How often the Secrets were listed since the mark.
     fn lists(&self, mark: usize) -> usize {
-        let asked = self.proxy.asked_since(mark);
+        let asked = self.proxy.requests_since(mark);
         let begins = |path: &&str| !path.contains("continue=") && !path.contains("watch=");
-        let lists = asked.entries().iter().filter(|entry| entry.asks.verb == konverge_testkit::Verb::List);
-        lists.filter(|entry| entry.asks.resource == "secrets").map(|entry| &*entry.uri).filter(begins).count()
+        let lists = asked.entries().iter().filter(|entry| entry.request.verb == konverge_testkit::Verb::List);
+        lists.filter(|entry| entry.request.resource == "secrets").map(|entry| &*entry.uri).filter(begins).count()
     }
 
     /// The invariants after every bad day.
     fn end(mut self) {
         assert!(self.operator.status().is_none(), "the operator has ended:\n{}", self.operator.logged());
-        assert!(!self.proxy.journal().iter().any(|entry| entry.asks.name.starts_with("foreign")), "it was even read");
+        assert!(
+            !self.proxy.journal().iter().any(|entry| entry.request.name.starts_with("foreign")),
+            "it was even read"
+        );
     }
 }
 
@@ -221,9 +224,9 @@ async fn f11_a_leader_whose_lease_is_refused_for_a_moment_goes_on() {
     scene.change().await;
     scene.has_arrived("refused").await;
     let is_renewed = || {
-        let asked = scene.proxy.asked_since(0);
+        let asked = scene.proxy.requests_since(0);
         let mut since = asked.entries().iter().rev().take_while(|entry| entry.faults.is_empty());
-        let renewed = since.any(|entry| entry.asks.resource == "leases" && entry.told == Some(200));
+        let renewed = since.any(|entry| entry.request.resource == "leases" && entry.client_code == Some(200));
         ready((renewed && scene.proxy.fired() == [2]).then_some(()))
     };
     assert!(eventually(SOON, is_renewed).await.is_ok(), "{:?}", scene.proxy.fired());

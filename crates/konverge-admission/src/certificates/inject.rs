@@ -142,7 +142,7 @@ impl Injection {
     /// Sees to it that the target knows the authorities. True if it had to be told.
     ///
     /// `service` is the namespace and name that webhooks must call if they name a service at all.
-    pub(super) async fn bring(
+    pub(super) async fn inject(
         &mut self,
         client: &Client,
         bundle: &str,
@@ -261,10 +261,10 @@ mod tests {
         configuration.metadata.name = Some("shop".to_owned());
         let mut injection = Injection::new(Target::ApplyValidating(Box::new(configuration)), Duration::ZERO);
         let client = server.client();
-        let mut bring = async || injection.bring(&client, "bundle", ("shop", "program")).await;
-        let error = bring().await.unwrap_err();
+        let mut inject = async || injection.inject(&client, "bundle", ("shop", "program")).await;
+        let error = inject().await.unwrap_err();
         assert_eq!(error.to_string(), "cannot apply ValidatingWebhookConfiguration shop");
-        assert!(!bring().await.unwrap(), "the other replica has told it the same");
+        assert!(!inject().await.unwrap(), "the other replica has told it the same");
         server.finish().unwrap();
     }
 

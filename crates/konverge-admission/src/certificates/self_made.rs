@@ -281,7 +281,7 @@ impl Keeper {
         let service = (self.options.namespace.as_str(), self.options.service.as_str());
         let mut failed = None;
         for injection in &mut self.injections {
-            match injection.bring(&self.client, bundle, service).await {
+            match injection.inject(&self.client, bundle, service).await {
                 Ok(true) => tracing::info!(object = injection.described(), "told the API server the authority"),
                 Ok(false) => {}
                 Err(error) => {

@@ -17,7 +17,7 @@ pub(super) fn kept(original: Value, converted: Value) -> Value {
     let carried = IDENTITY.iter().all(|key| metadata.get(*key) == converted.get(key));
     for key in FREE {
         let given = converted.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
-        let mut entries = if carried { Map::new() } else { taken(&mut metadata, key) };
+        let mut entries = if carried { Map::new() } else { take_entries(&mut metadata, key) };
         entries.extend(given);
         metadata.remove(key);
         if !entries.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn kept(original: Value, converted: Value) -> Value {
     Value::Object(metadata)
 }
 
-fn taken(metadata: &mut Map<String, Value>, key: &str) -> Map<String, Value> {
+fn take_entries(metadata: &mut Map<String, Value>, key: &str) -> Map<String, Value> {
     match metadata.remove(key) {
         Some(Value::Object(entries)) => entries,
         _ => Map::new(),

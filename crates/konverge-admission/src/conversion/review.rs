@@ -19,7 +19,7 @@ const GROUP: &str = "apiextensions.k8s.io/";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked {
+struct ReviewRequest {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
@@ -38,7 +38,7 @@ struct Request {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ReviewResponse {
     api_version: String,
     kind: &'static str,
     response: Response,
@@ -78,16 +78,16 @@ impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned + 'static> End
 impl<H: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Conversion<H> {
     /// The answer to a question, as bytes.
     fn review(&self, body: &[u8]) -> Result<Bytes, Failure> {
-        let asked: Asked = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
-        if asked.kind != KIND || !asked.api_version.starts_with(GROUP) {
-            let got = format!("{} of {}", asked.kind, asked.api_version);
+        let review: ReviewRequest = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
+        if review.kind != KIND || !review.api_version.starts_with(GROUP) {
+            let got = format!("{} of {}", review.kind, review.api_version);
             return Err(Failure::BadRequest(format!("this path takes a {KIND} of {GROUP}v1, and got a {got}")));
         }
-        let response = match asked.request {
+        let response = match review.request {
             None => Response::failed(String::new(), "the review has no request", "BadRequest"),
             Some(request) => self.respond(request),
         };
-        write(&Answer { api_version: asked.api_version, kind: KIND, response })
+        write(&ReviewResponse { api_version: review.api_version, kind: KIND, response })
     }
 
     fn respond(&self, Request { uid, desired_api_version, objects }: Request) -> Response {

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 /// Whether the API server may show `wanted` as `stored`.
-pub(super) fn is_spelled_alike(wanted: &Value, stored: &Value) -> bool {
+pub(super) fn is_semantically_equal(wanted: &Value, stored: &Value) -> bool {
     match (wanted, stored) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
         (Value::String(one), Value::String(other)) => one == other || is_same_text(one, other),

@@ -32,11 +32,11 @@ fn desired(content: Value) -> Value {
 #[track_caller]
 fn check(expected: bool, wanted: Value, seen: Value, fields: &Value) {
     let (wanted, seen) = (desired(wanted), observed(seen, fields));
-    assert_eq!(is_in_step(&wanted, &seen, MANAGER), expected, "{wanted:#}\n{seen:#}");
+    assert_eq!(is_in_sync(&wanted, &seen, MANAGER), expected, "{wanted:#}\n{seen:#}");
 }
 
 #[test]
-fn fields_that_are_owned_and_as_wanted_are_in_step() {
+fn fields_that_are_owned_and_as_wanted_are_in_sync() {
     let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
     check(true, json!({"data": {"a": "1", "b": "2"}}), json!({"data": {"a": "1", "b": "2"}}), &fields);
     check(true, json!({"data": {"a": "1", "b": "2"}}), json!({"data": {"a": "1", "b": "2", "theirs": "3"}}), &fields);
@@ -45,7 +45,7 @@ fn fields_that_are_owned_and_as_wanted_are_in_step() {
 }
 
 #[test]
-fn a_field_that_is_no_longer_wanted_is_not_in_step() {
+fn a_field_that_is_no_longer_wanted_is_not_in_sync() {
     let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
     check(false, json!({"data": {"a": "1"}}), json!({"data": {"a": "1", "b": "2"}}), &fields);
     check(false, json!({"data": {"a": "1", "b": null}}), json!({"data": {"a": "1", "b": "2"}}), &fields);
@@ -62,17 +62,17 @@ fn a_field_that_others_wrote_with_the_wanted_value_is_not_ours_yet() {
 fn without_a_record_of_our_fields_nothing_is_proved() {
     let wanted = desired(json!({"data": {"a": "1"}}));
     let mut seen = observed(json!({"data": {"a": "1"}}), &json!({"f:data": {"f:a": {}}}));
-    assert!(is_in_step(&wanted, &seen, MANAGER));
-    assert!(!is_in_step(&wanted, &seen, "another"));
+    assert!(is_in_sync(&wanted, &seen, MANAGER));
+    assert!(!is_in_sync(&wanted, &seen, "another"));
     let other_version =
         json!({"manager": MANAGER, "operation": "Apply", "apiVersion": "v2", "fieldsV1": {"f:old": {}}});
     seen["metadata"]["managedFields"].as_array_mut().expect("a list").push(other_version);
-    assert!(!is_in_step(&wanted, &seen, MANAGER), "fields in another version may have to go");
+    assert!(!is_in_sync(&wanted, &seen, MANAGER), "fields in another version may have to go");
     seen["metadata"]["managedFields"] = json!([]);
-    assert!(!is_in_step(&wanted, &seen, MANAGER));
+    assert!(!is_in_sync(&wanted, &seen, MANAGER));
     seen["metadata"].as_object_mut().expect("a map").remove("managedFields");
-    assert!(!is_in_step(&wanted, &seen, MANAGER));
-    assert!(!is_in_step(&json!("?"), &json!(["?"]), MANAGER));
+    assert!(!is_in_sync(&wanted, &seen, MANAGER));
+    assert!(!is_in_sync(&json!("?"), &json!(["?"]), MANAGER));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn what_is_owned_as_a_whole_has_nothing_else_in_it() {
 }
 
 #[test]
-fn zeros_that_the_server_does_not_show_are_in_step() {
+fn zeros_that_the_server_does_not_show_are_in_sync() {
     let fields = json!({"f:a": {}, "f:b": {}, "f:c": {}, "f:d": {}, "f:n": {}});
     check(true, json!({"a": 0, "b": false, "c": "", "d": {}, "n": 1}), json!({"n": 1.0}), &fields);
     check(false, json!({"a": 0, "b": true, "c": "", "d": {}, "n": 1}), json!({"n": 1}), &fields);
@@ -185,15 +185,15 @@ fn with_more(value: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn what_was_applied_is_in_step_whatever_others_add(content in content()) {
+    fn what_was_applied_is_in_sync_whatever_others_add(content in content()) {
         let seen = observed(with_more(&content), &fields_of(&content));
-        prop_assert!(is_in_step(&desired(content), &seen, MANAGER));
+        prop_assert!(is_in_sync(&desired(content), &seen, MANAGER));
     }
 
     #[test]
-    fn only_what_was_applied_is_in_step(applied in content(), wanted in content()) {
+    fn only_what_was_applied_is_in_sync(applied in content(), wanted in content()) {
         let seen = observed(with_more(&applied), &fields_of(&applied));
-        prop_assert_eq!(is_in_step(&desired(wanted.clone()), &seen, MANAGER), applied == wanted);
+        prop_assert_eq!(is_in_sync(&desired(wanted.clone()), &seen, MANAGER), applied == wanted);
     }
 }
 
@@ -210,7 +210,7 @@ fn list(items: &[(String, i64)]) -> Vec<Value> {
 
 proptest! {
     #[test]
-    fn items_are_in_step_if_they_and_their_order_are_as_applied(applied in items(), wanted in items(), theirs in 0..5_usize) {
+    fn items_are_in_sync_if_they_and_their_order_are_as_applied(applied in items(), wanted in items(), theirs in 0..5_usize) {
         let fields: Map<_, _> = applied
             .iter()
             .map(|(name, _)| (format!("k:{}", json!({"name": name})), json!({".": {}, "f:name": {}, "f:value": {}})))
@@ -222,6 +222,6 @@ proptest! {
         }
         there.insert(theirs.min(there.len()), json!({"name": "theirs", "value": 1}));
         let seen = observed(json!({"list": there}), &fields);
-        prop_assert_eq!(is_in_step(&desired(json!({"list": list(&wanted)})), &seen, MANAGER), applied == wanted);
+        prop_assert_eq!(is_in_sync(&desired(json!({"list": list(&wanted)})), &seen, MANAGER), applied == wanted);
     }
 }

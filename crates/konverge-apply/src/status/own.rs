@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::in_step::applied_entries;
+use crate::in_sync::applied_entries;
 
 /// A part of the status, as it is to be applied.
 #[derive(Debug, PartialEq)]

@@ -35,15 +35,15 @@ fn config_map(namespace: &str, name: &str, data: &[(&str, &str)]) -> ConfigMap {
 async fn the_first_apply_creates_and_a_repetition_asks_nothing() {
     let (client, namespace) = namespace().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
-    let witness = Arc::new(Notes::default());
-    let applier = Applier::new(client, "ours").with_witness(witness.clone());
+    let write_observer = Arc::new(Notes::default());
+    let applier = Applier::new(client, "ours").with_write_observer(write_observer.clone());
     let desired = config_map(&namespace, "app", &[("a", "1"), ("b", "")]);
     let created = applier.apply(&desired, None).await.unwrap();
     assert_eq!(created.outcome, ApplyOutcome::Created);
     let seen = api.get("app").await.unwrap();
     assert_eq!(created.object, seen);
     let version = seen.resource_version().unwrap();
-    assert_eq!(witness.taken(), [format!("v1 ConfigMap {namespace}/app: begin"), format!("wrote {version}")]);
+    assert_eq!(write_observer.taken(), [format!("v1 ConfigMap {namespace}/app: begin"), format!("wrote {version}")]);
 
     for applier in [applier.clone(), Applier::new(applier.client().clone(), "ours")] {
         let again = applier.apply(&desired, Some(&seen)).await.unwrap();
@@ -158,18 +158,18 @@ async fn an_apply_that_changes_nothing_claims_no_change_of_another_client() {
     let foreign = Patch::Merge(json!({"metadata": {"annotations": {"by": "another client"}}}));
     let changed = api.patch("quota", &PatchParams::default(), &foreign).await.unwrap();
 
-    let witness = Arc::new(Notes::default());
-    let applier = Applier::new(client, "ours").with_witness(witness.clone());
+    let write_observer = Arc::new(Notes::default());
+    let applier = Applier::new(client, "ours").with_write_observer(write_observer.clone());
     let same = applier.apply(&desired, Some(&seen)).await.unwrap().object;
     assert_eq!(same.resource_version(), changed.resource_version(), "the apply changed nothing");
     let begun = format!("v1 ResourceQuota {namespace}/quota: begin");
     // The first attempt named the version before that of the other client.
-    assert_eq!(witness.taken(), [&*begun, &*begun]);
+    assert_eq!(write_observer.taken(), [&*begun, &*begun]);
 
     let mut other = desired.clone();
     other.spec.as_mut().unwrap().hard.as_mut().unwrap().insert("memory".to_owned(), Quantity("1Gi".to_owned()));
     let version = applier.apply(&other, Some(&changed)).await.unwrap().object.resource_version().unwrap();
-    assert_eq!(witness.taken(), [begun, format!("wrote {version}")]);
+    assert_eq!(write_observer.taken(), [begun, format!("wrote {version}")]);
 }
 
 #[tokio::test]
@@ -233,8 +233,8 @@ async fn a_dry_run_tells_what_would_change_and_writes_nothing() {
     let (client, namespace) = namespace().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let real = Applier::new(client.clone(), "ours");
-    let witness = Arc::new(Notes::default());
-    let dry = real.clone().with_dry_run(true).with_witness(witness.clone());
+    let write_observer = Arc::new(Notes::default());
+    let dry = real.clone().with_dry_run(true).with_write_observer(write_observer.clone());
     let desired = config_map(&namespace, "app", &[("a", "1")]);
     assert_eq!(dry.apply(&desired, None).await.unwrap().outcome, ApplyOutcome::Created);
     assert!(api.get_opt("app").await.unwrap().is_none());
@@ -244,7 +244,7 @@ async fn a_dry_run_tells_what_would_change_and_writes_nothing() {
     let lines: Vec<_> = changed.differences.iter().map(ToString::to_string).collect();
     assert_eq!(lines, [r#"~ .data.a: "1" -> "2""#]);
     assert_eq!(api.get("app").await.unwrap(), seen);
-    assert!(witness.taken().is_empty(), "nothing was written");
+    assert!(write_observer.taken().is_empty(), "nothing was written");
     // Without our entry in the managed fields it has to be asked, and nothing would change.
     let mut bare = seen;
     bare.metadata.managed_fields = None;

@@ -33,7 +33,7 @@ struct ClusterSampleStatus {
 async fn an_object_without_a_namespace_has_a_finalizer_and_a_status() {
     let (client, namespace) = namespace().await;
     let notes = std::sync::Arc::new(Notes::default());
-    let applier = Applier::new(client.clone(), "ours").with_witness(notes.clone());
+    let applier = Applier::new(client.clone(), "ours").with_write_observer(notes.clone());
     let definition = applier.apply(&ClusterSample::crd(), None).await.unwrap().object;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     await_condition(definitions, &definition.name_any(), is_crd_established()).await.unwrap();

@@ -69,7 +69,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn children_are_made_kept_in_step_and_pruned() {
+async fn children_are_made_kept_in_sync_and_pruned() {
     let stage = stage().await;
     let owner = stage.owner("owner").await;
     let child = |name: &str| config_map(None, name, &[("a", "1")]);

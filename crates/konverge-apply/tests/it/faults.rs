@@ -83,10 +83,10 @@ async fn check(proxy: &FaultProxy, fault: &str, nth: usize) {
     let names: Vec<_> = end.children.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["one", "two"], "{fault} at {nth}");
     // Now there is nothing to do, also for a process that has just started.
-    let witness = std::sync::Arc::new(Notes::default());
-    let fresh = Applier::new(admin, "ours").with_witness(witness.clone());
+    let write_observer = std::sync::Arc::new(Notes::default());
+    let fresh = Applier::new(admin, "ours").with_write_observer(write_observer.clone());
     assert!(reconcile(&fresh, &end).await.is_ok());
-    assert!(witness.taken().is_empty(), "{fault} at {nth}");
+    assert!(write_observer.taken().is_empty(), "{fault} at {nth}");
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ async fn made(namespace: &str, client: &Client, finalizers: &[&str]) -> (Api<Con
 async fn row_07_finalizers_of_others_are_never_touched() {
     let (client, namespace) = namespace().await;
     let (api, object) = made(&namespace, &client, &[THEIRS]).await;
-    let witness = std::sync::Arc::new(Notes::default());
-    let applier = Applier::new(client, "ours").with_witness(witness.clone());
+    let write_observer = std::sync::Arc::new(Notes::default());
+    let applier = Applier::new(client, "ours").with_write_observer(write_observer.clone());
     let object = applier.add_finalizer(&object, OURS).await.unwrap().unwrap();
     assert_eq!(object.finalizers(), [THEIRS, OURS]);
     assert_eq!(api.get("app").await.unwrap(), object);
@@ -37,7 +37,7 @@ async fn row_07_finalizers_of_others_are_never_touched() {
     let error = applier.add_finalizer(&left, OURS).await.expect_err("too late");
     assert!(matches!(error, ApplyError::Terminating { .. }), "{error}");
     assert_eq!(writes_in(&namespace, 4).await, 4);
-    assert!(witness.taken().iter().filter(|note| note.starts_with("wrote")).count() == 2);
+    assert!(write_observer.taken().iter().filter(|note| note.starts_with("wrote")).count() == 2);
 }
 
 #[tokio::test]
@@ -70,14 +70,14 @@ async fn row_08_concurrent_changes_of_the_list_are_not_lost() {
 async fn what_is_gone_or_made_anew_is_told() {
     let (client, namespace) = namespace().await;
     let (api, object) = made(&namespace, &client, &[OURS]).await;
-    let witness = std::sync::Arc::new(Notes::default());
-    let applier = Applier::new(client.clone(), "ours").with_witness(witness.clone());
+    let write_observer = std::sync::Arc::new(Notes::default());
+    let applier = Applier::new(client.clone(), "ours").with_write_observer(write_observer.clone());
     api.delete("app", &DeleteParams::default()).await.unwrap();
     let terminating = api.get("app").await.unwrap();
     assert!(applier.remove_finalizer(&terminating, OURS).await.unwrap().is_some());
     assert!(api.get_opt("app").await.unwrap().is_none());
     let deleted = format!("deleted {:?}", object.uid().as_deref());
-    assert_eq!(witness.taken()[1], deleted);
+    assert_eq!(write_observer.taken()[1], deleted);
     assert!(applier.remove_finalizer(&terminating, OURS).await.unwrap().is_none(), "gone is as good as removed");
     let mut bare = object.clone();
     bare.metadata.finalizers = None;

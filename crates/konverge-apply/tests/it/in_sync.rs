@@ -1,6 +1,6 @@
 //! An applied object is found in sync without a request, for the kinds that operators write.
 
-use konverge_apply::{Applier, ApplyOutcome, in_step::is_in_step};
+use konverge_apply::{Applier, ApplyOutcome, in_sync::is_in_sync};
 use kube::{
     api::DynamicObject,
     core::{ApiResource, GroupVersionKind},
@@ -168,7 +168,7 @@ fn rules() -> Vec<Sample> {
 }
 
 #[tokio::test]
-async fn what_was_applied_is_in_step_for_every_kind() {
+async fn what_was_applied_is_in_sync_for_every_kind() {
     let (client, namespace) = namespace().await;
     let (mut faults, mut requests) = (Vec::new(), 0);
     for (number, (group, version, kind, content, provable)) in samples().into_iter().enumerate() {
@@ -178,7 +178,7 @@ async fn what_was_applied_is_in_step_for_every_kind() {
         let applier = Applier::new(client.clone(), "ours");
         let made = applier.apply_with(&desired, None, &resource).await.unwrap();
         let (wanted, seen) = (serde_json::to_value(&desired).unwrap(), serde_json::to_value(&made.object).unwrap());
-        if is_in_step(&wanted, &seen, "ours") != provable {
+        if is_in_sync(&wanted, &seen, "ours") != provable {
             faults.push(format!("{kind}: expected {provable}: {seen:#}"));
         }
         // With what the applier remembers no request is needed; without, only for what is not provable.

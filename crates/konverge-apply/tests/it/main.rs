@@ -8,13 +8,13 @@ mod desired;
 mod events;
 mod faults;
 mod finalizers;
-mod in_step;
+mod in_sync;
 mod migration;
 mod parity;
 mod secrets;
 mod status;
 mod stored_key;
-mod witness;
+mod write_observer;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,7 +24,7 @@ use konverge_testkit::{ControlPlane, Options, eventually};
 use kube::{Api, Client, ResourceExt, api::ObjectMeta};
 use tokio::sync::OnceCell;
 
-use witness::Notes;
+use write_observer::Notes;
 
 /// One for all tests of this binary; it ends with the process. Ours, because tests apply definitions of custom resources.
 async fn control_plane() -> &'static ControlPlane {

@@ -25,8 +25,8 @@ async fn row_17_labels_that_are_there_cost_no_request() {
     let (client, namespace) = namespace().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let object = named(&api, "app").await;
-    let witness = Arc::new(Notes::default());
-    let applier = Applier::new(client, "ours").with_witness(witness.clone());
+    let write_observer = Arc::new(Notes::default());
+    let applier = Applier::new(client, "ours").with_write_observer(write_observer.clone());
     let change = MetadataChange::new().label("synced-to", "till").without_label("absent").annotation("a", "1");
     let changed = applier.change_metadata(&object, &change).await.unwrap().unwrap();
     assert_eq!(changed, api.get("app").await.unwrap());
@@ -36,7 +36,7 @@ async fn row_17_labels_that_are_there_cost_no_request() {
     let back = applier.change_metadata(&changed, &back).await.unwrap().unwrap();
     assert_eq!((back.labels(), back.annotations()), (object.labels(), object.annotations()));
     assert_eq!(writes_in(&namespace, 3).await, 3);
-    assert_eq!(witness.taken().len(), 4);
+    assert_eq!(write_observer.taken().len(), 4);
 
     api.delete("app", &DeleteParams::default()).await.unwrap();
     named(&api, "app").await;
@@ -177,10 +177,10 @@ async fn deleting_means_the_object_that_was_seen() {
     let (client, namespace) = namespace().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
     let object = named(&api, "app").await;
-    let witness = Arc::new(Notes::default());
-    let applier = Applier::new(client, "ours").with_witness(witness.clone());
+    let write_observer = Arc::new(Notes::default());
+    let applier = Applier::new(client, "ours").with_write_observer(write_observer.clone());
     assert_eq!(applier.delete(&object).await.unwrap(), Deletion::Deleted);
-    assert_eq!(witness.taken()[1], format!("deleted {:?}", object.uid().as_deref()));
+    assert_eq!(write_observer.taken()[1], format!("deleted {:?}", object.uid().as_deref()));
     assert_eq!(applier.delete(&object).await.unwrap(), Deletion::Absent);
     let anew = named(&api, "app").await;
     let error = applier.delete(&object).await.expect_err("another object");

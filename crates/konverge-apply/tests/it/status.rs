@@ -204,7 +204,7 @@ async fn a_change_that_is_no_part_of_our_status_does_not_stop_its_write() {
 }
 
 #[tokio::test]
-async fn a_custom_resource_with_nulls_is_in_step_after_its_apply() {
+async fn a_custom_resource_with_nulls_is_in_sync_after_its_apply() {
     let (client, namespace) = namespace().await;
     let api = samples(&client, &namespace).await;
     let applier = Applier::new(client, "ours");

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use konverge_apply::{ObjectName, Witness, Writing};
+use konverge_apply::{ObjectName, WriteObserver, Writing};
 use serde_json::Value;
 
 #[derive(Default)]
@@ -15,7 +15,7 @@ impl Notes {
     }
 }
 
-impl Witness for Notes {
+impl WriteObserver for Notes {
     fn begin(&self, object: &ObjectName, api_version: &str) -> Box<dyn Writing> {
         self.0.lock().unwrap().push(format!("{api_version} {object}: begin"));
         Box::new(Note(self.0.clone()))

@@ -355,7 +355,7 @@ async fn what_another_process_remembers_replaces_what_this_one_knows() {
 
 #[test]
 fn a_memory_keeps_a_watch_from_standbys() {
-    assert!(!options().asks_on_standbys());
-    assert!(options().on_standbys().asks_on_standbys());
-    assert!(!options().on_standbys().memory(InProcess::default()).asks_on_standbys());
+    assert!(!options().polls_on_standbys());
+    assert!(options().on_standbys().polls_on_standbys());
+    assert!(!options().on_standbys().memory(InProcess::default()).polls_on_standbys());
 }

@@ -17,8 +17,8 @@ use crate::{
 #[tokio::test]
 async fn a_document_with_an_etag_through_its_life() {
     let document = |etag: &'static str, body: &'static str| {
-        move |asked: &crate::server::Asked| {
-            if asked.header("if-none-match") == Some(etag) {
+        move |request: &crate::server::ReceivedRequest| {
+            if request.header("if-none-match") == Some(etag) {
                 answer(304, &[], "")
             } else {
                 let headers = [("etag", etag), ("content-type", "text/plain"), ("last-modified", "yesterday")];
@@ -135,15 +135,15 @@ async fn row_23_retry_after_is_waited_for() {
     server.answers(|_| answer(200, &[], "one"));
     next(&mut changes).await;
     assert!(began.elapsed() >= Duration::from_secs(1));
-    assert_eq!(server.asked().len(), 2);
+    assert_eq!(server.requests().len(), 2);
 
     let in_two_seconds = httpdate::fmt_http_date(std::time::SystemTime::now() + Duration::from_secs(2));
     server.answers(move |_| answer(503, &[("retry-after", in_two_seconds.as_str())], ""));
     failing(&mut changes, &health).await;
     server.answers(|_| answer(200, &[], "two"));
-    let before = server.asked().len();
+    let before = server.requests().len();
     next(&mut changes).await;
-    assert_eq!(server.asked().len(), before + 1);
+    assert_eq!(server.requests().len(), before + 1);
 }
 
 #[tokio::test]

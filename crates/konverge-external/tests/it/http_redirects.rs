@@ -18,7 +18,7 @@ fn with_secrets(endpoint: Endpoint) -> Endpoint {
 
 #[tokio::test]
 async fn within_the_origin_secrets_follow_a_redirect() {
-    let server = Server::start(|asked| match asked.path.as_str() {
+    let server = Server::start(|request| match request.path.as_str() {
         "/document" => answer(307, &[("location", "/other")], ""),
         _ => answer(200, &[], "one"),
     })
@@ -48,12 +48,12 @@ async fn a_loop_ends_and_a_missing_page_elsewhere_removes_nothing() {
     assert!(matches!(next(&mut changes).await, Change::Added(_)));
 
     server.answers(|_| answer(301, &[("location", "/document?secret=1")], ""));
-    let before = server.asked().len();
+    let before = server.requests().len();
     let error = failing(&mut changes, &health).await;
     assert!(error.contains("too many") && !error.contains("secret"), "{error}");
-    assert!(server.asked().len() >= before + 4);
+    assert!(server.requests().len() >= before + 4);
 
-    server.answers(|asked| match asked.path.as_str() {
+    server.answers(|request| match request.path.as_str() {
         "/document" => answer(302, &[("location", "/login")], ""),
         _ => answer(404, &[], "no such page"),
     });

@@ -10,7 +10,7 @@ use konverge_external::{
 
 use crate::{
     failing, next, quiet_until,
-    server::{Asked, Server, answer},
+    server::{ReceivedRequest, Server, answer},
 };
 
 /// Long polls must not wait for it.
@@ -26,9 +26,9 @@ fn later(wait: Duration, body: &'static str) -> Body {
 }
 
 /// Answers at once to who is behind, and after a while with the same to who is not.
-fn indexed(index: &'static str, body: &'static str) -> impl Fn(&Asked) -> axum::response::Response {
-    move |asked| {
-        let known = asked.query.split('&').any(|part| part == format!("index={index}"));
+fn indexed(index: &'static str, body: &'static str) -> impl Fn(&ReceivedRequest) -> axum::response::Response {
+    move |request| {
+        let known = request.query.split('&').any(|part| part == format!("index={index}"));
         let wait = if known { Duration::from_millis(50) } else { Duration::ZERO };
         answer(200, &[("x-index", index)], later(wait, body))
     }
@@ -43,7 +43,7 @@ async fn the_server_sets_the_pace_and_gets_its_cursor_back() {
     let source = HttpSource::new("document", server.endpoint()).long_poll(long_poll);
     let (mut changes, health) = watch(source, Options::every(LONG).longest_pause(Duration::from_millis(50)));
     assert!(matches!(next(&mut changes).await, Change::Added(_)));
-    assert_eq!(server.asked()[0].query, "wait=50ms");
+    assert_eq!(server.requests()[0].query, "wait=50ms");
     quiet_until(&mut changes, server.times(3)).await;
     assert_eq!(server.last().query, "wait=50ms&index=1");
     server.answers(indexed("2", "two"));
@@ -53,8 +53,8 @@ async fn the_server_sets_the_pace_and_gets_its_cursor_back() {
 
     // A cursor that is no longer known is not a document that is gone.
     server.answers(
-        |asked| {
-            if asked.query.contains("index") { answer(410, &[], "expired") } else { answer(500, &[], "") }
+        |request| {
+            if request.query.contains("index") { answer(410, &[], "expired") } else { answer(500, &[], "") }
         },
     );
     assert!(failing(&mut changes, &health).await.contains("410"));

@@ -12,7 +12,7 @@ use konverge_external::{
 
 use crate::{
     failing, next, options, quiet_until,
-    server::{Asked, Server, answer},
+    server::{ReceivedRequest, Server, answer},
 };
 
 pub(crate) async fn put(store: &dyn ObjectStore, path: &str, content: &'static str) {
@@ -125,8 +125,8 @@ fn page(keys: &[&str], next: Option<&str>) -> String {
     format!("<?xml version=\"1.0\"?><ListBucketResult>{contents}{next}</ListBucketResult>")
 }
 
-fn two_pages(asked: &Asked) -> axum::response::Response {
-    let second = asked.query.contains("continuation-token");
+fn two_pages(request: &ReceivedRequest) -> axum::response::Response {
+    let second = request.query.contains("continuation-token");
     let page = if second { page(&["c", "d"], None) } else { page(&["a", "b"], Some("more")) };
     answer(200, &[("content-type", "application/xml")], page)
 }
@@ -149,8 +149,8 @@ async fn a_listing_that_fails_half_way_or_never_ends_changes_nothing() {
         (200, "<html>please log in</html>", "is something between here and the store"),
     ];
     for (status, body, expected) in faults {
-        server.answers(move |asked| {
-            let second = asked.query.contains("continuation-token");
+        server.answers(move |request| {
+            let second = request.query.contains("continuation-token");
             if second { answer(status, &[], body) } else { answer(200, &[], page(&["a", "b"], Some("more"))) }
         });
         let error = failing(&mut changes, &health).await;
@@ -169,7 +169,7 @@ async fn a_listing_that_fails_half_way_or_never_ends_changes_nothing() {
 #[tokio::test]
 async fn one_object_that_may_not_be_read_holds_up_no_other() {
     let answers = |forbidden: bool| {
-        move |asked: &Asked| match asked.path.as_str() {
+        move |request: &ReceivedRequest| match request.path.as_str() {
             "/bucket" => answer(200, &[], page(&["a", "b"], None)),
             "/bucket/a" if forbidden => answer(403, &[], "<Error><Code>AccessDenied</Code></Error>"),
             path => {
@@ -222,7 +222,7 @@ async fn row_24_objects_without_a_tag_are_known_by_size_and_time() {
         };
         let contents = objects.iter().map(content).collect::<Vec<_>>().concat();
         let page = format!("<ListBucketResult>{contents}</ListBucketResult>");
-        move |_: &Asked| answer(200, &[], page.clone())
+        move |_: &ReceivedRequest| answer(200, &[], page.clone())
     };
     let (ten, eleven) = ("2026-11-20T10:00:00.000Z", "2026-11-20T11:00:00.000Z");
     let server = Server::start(listing(&[("a", ten), ("b", ten)])).await;
@@ -247,7 +247,7 @@ async fn azure_and_google_are_listed_too() {
     let google = page(&["in/a"], None);
     for (address, listing) in [("az://container/in", azure), ("gs://bucket/in", google.as_str())] {
         let listing = listing.to_owned();
-        let good = move |_: &Asked| answer(200, &[("content-type", "application/xml")], listing.clone());
+        let good = move |_: &ReceivedRequest| answer(200, &[("content-type", "application/xml")], listing.clone());
         let server = Server::start(good.clone()).await;
         let base = ("google_base_url", server.address.as_str());
         let endpoint = ("azure_storage_endpoint", server.address.as_str());

@@ -11,17 +11,17 @@ use axum::{
 use konverge_external::http::Endpoint;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-type Answer = Arc<dyn Fn(&Asked) -> Response + Send + Sync>;
+type Answer = Arc<dyn Fn(&ReceivedRequest) -> Response + Send + Sync>;
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) headers: axum::http::HeaderMap,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
@@ -30,19 +30,19 @@ impl Asked {
 pub(crate) struct Server {
     pub(crate) address: String,
     answer: Arc<Mutex<Answer>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     task: JoinHandle<()>,
 }
 
 impl Server {
-    pub(crate) async fn start(answer: impl Fn(&Asked) -> Response + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(answer: impl Fn(&ReceivedRequest) -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let answer: Arc<Mutex<Answer>> = Arc::new(Mutex::new(Arc::new(answer)));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (answers, keeps) = (Arc::clone(&answer), Arc::clone(&asked));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (answers, keeps) = (Arc::clone(&answer), Arc::clone(&requests));
         let router = Router::new().fallback(move |request: Request<Body>| {
-            let request = Asked {
+            let request = ReceivedRequest {
                 path: request.uri().path().to_owned(),
                 query: request.uri().query().unwrap_or_default().to_owned(),
                 headers: request.headers().clone(),
@@ -53,27 +53,27 @@ impl Server {
             std::future::ready(response)
         });
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, answer, asked, task }
+        Self { address, answer, requests, task }
     }
 
     /// From now on it answers like this.
-    pub(crate) fn answers(&self, answer: impl Fn(&Asked) -> Response + Send + Sync + 'static) {
+    pub(crate) fn answers(&self, answer: impl Fn(&ReceivedRequest) -> Response + Send + Sync + 'static) {
         *self.answer.lock().unwrap() = Arc::new(answer);
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
-    pub(crate) fn last(&self) -> Asked {
-        self.asked().pop().expect("a request")
+    pub(crate) fn last(&self) -> ReceivedRequest {
+        self.requests().pop().expect("a request")
     }
 
     /// Says when it has been asked so often from now on.
     pub(crate) fn times(&self, more: usize) -> impl Fn() -> bool + use<> {
-        let asked = Arc::clone(&self.asked);
-        let target = asked.lock().unwrap().len() + more;
-        move || asked.lock().unwrap().len() >= target
+        let requests = Arc::clone(&self.requests);
+        let target = requests.lock().unwrap().len() + more;
+        move || requests.lock().unwrap().len() >= target
     }
 
     pub(crate) fn endpoint(&self) -> Endpoint {

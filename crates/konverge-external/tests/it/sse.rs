@@ -148,13 +148,13 @@ async fn an_event_over_the_limit_is_skipped_and_reported_and_later_ones_come() {
     assert_eq!(next(&mut changes).await, Change::Added(event("1", "message", "a")));
 
     // On the same connection, the next event follows.
-    let asked = server.asked().len();
+    let requests = server.requests().len();
     send(&wire, "id: 2\ndata: 0123456789");
     send(&wire, "0123456789");
     failing_with(&mut changes, &health, "is larger than the 20 bytes that are allowed and is skipped").await;
     send(&wire, "0123456789\n\nid: 3\ndata: b\n\n");
     assert_eq!(next(&mut changes).await, Change::Added(event("3", "message", "b")));
-    assert_eq!((server.asked().len(), health.failures()), (asked, 0));
+    assert_eq!((server.requests().len(), health.failures()), (requests, 0));
     let mut encoded = String::new();
     prometheus_client::encoding::text::encode(&mut encoded, &registry).unwrap();
     let line = r#"konverge_external_errors_total{source="events",reason="EventTooLarge"} 1"#;

@@ -1,4 +1,4 @@
-//! Asking the operator for something, by annotations on the object.
+//! Actions that a person requests of the operator, by annotations on the object.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use super::asking;
 use crate::{
-    Cluster, Examined, Failure, Grade, Standing, Wish, arguments::Form, output::print, target::One, words::harmless,
+    Cluster, Examined, Failure, Grade, ObjectHealth, RequestedAction, arguments::Form, output::print, target::One,
+    text::harmless,
 };
 
 #[derive(Serialize)]
@@ -20,11 +21,11 @@ struct Report {
     job: &'static str,
     asked: &'static str,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    standing: Option<Standing>,
+    health: Option<ObjectHealth>,
 }
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct Requested<'a> {
     /// The operators that were asked.
     jobs: &'a [&'static str],
     asked: &'static str,
@@ -41,30 +42,31 @@ pub(super) async fn sync(
     let object = cluster.get(one).await?;
     let concerned = asking(jobs, cluster, one, &object)?;
     let token = Timestamp::now().to_string();
-    let wish = Wish::Sync(token.clone());
-    if let Some((job, _)) = concerned.iter().find(|(job, _)| limit.is_some() && !job.does_answer()) {
+    let action = RequestedAction::Sync(token.clone());
+    if let Some((job, _)) = concerned.iter().find(|(job, _)| limit.is_some() && !job.acknowledges()) {
         let message = format!("{} reports no result of a sync, so leave --wait out", job.name());
         return Err(Failure::Usage(message));
     }
-    let (able, unable): (Vec<_>, Vec<_>) = concerned.into_iter().partition(|(job, _)| job.ask(&object, &wish).is_ok());
+    let (able, unable): (Vec<_>, Vec<_>) =
+        concerned.into_iter().partition(|(job, _)| job.annotation_for(&object, &action).is_ok());
     let concerned = if able.is_empty() { unable } else { able };
-    if let Some((_, standing)) = concerned.iter().find(|(_, standing)| standing.grade == Grade::Paused) {
-        let why = standing.message.as_deref().unwrap_or_default();
+    if let Some((_, health)) = concerned.iter().find(|(_, health)| health.grade == Grade::Paused) {
+        let why = health.message.as_deref().unwrap_or_default();
         return Err(Failure::Failed(format!("{one} is paused: {why}. Resume it first: kubectl konverge resume {one}")));
     }
-    let Some(job) = ask(cluster, one, &object, concerned.into_iter().take(1), &wish).await?.pop() else {
+    let Some(job) = annotate(cluster, one, &object, concerned.into_iter().take(1), &action).await?.pop() else {
         return Err(Failure::Failed(format!("{one} has not opted in, so no operator works on it")));
     };
     let Some(limit) = limit else {
-        let report = Report { job: job.name(), asked: "sync", standing: None };
+        let report = Report { job: job.name(), asked: "sync", health: None };
         print(form, &report, || {
             format!("{one}: a sync is requested; --wait waits for its result, and kubectl konverge why {one} shows it")
         })?;
         return Ok(true);
     };
-    let answer = tokio::time::timeout(limit, answered(cluster, one, &object, job, &token)).await;
-    let standing = match answer {
-        Ok(answered) => answered?,
+    let answer = tokio::time::timeout(limit, acknowledged(cluster, one, &object, job, &token)).await;
+    let health = match answer {
+        Ok(acknowledged) => acknowledged?,
         Err(_) => {
             return Err(Failure::Failed(format!(
                 "{one}: the operator has not answered within {} seconds; the request stays, and kubectl konverge doctor shows whether \
@@ -73,57 +75,57 @@ pub(super) async fn sync(
             )));
         }
     };
-    let is_well = standing.grade == Grade::InStep;
+    let is_well = health.grade == Grade::InSync;
     let text = format!(
         "{one}: {}{}",
-        standing.state,
-        standing.message.as_deref().map(|why| format!(": {why}")).unwrap_or_default()
+        health.state,
+        health.message.as_deref().map(|why| format!(": {why}")).unwrap_or_default()
     );
-    print(form, &Report { job: job.name(), asked: "sync", standing: Some(standing) }, || harmless(&text))?;
+    print(form, &Report { job: job.name(), asked: "sync", health: Some(health) }, || harmless(&text))?;
     Ok(is_well)
 }
 
 /// Has something done that needs no answer.
-pub(super) async fn wish(
+pub(super) async fn run(
     jobs: &[Box<dyn Examined>],
     one: &One,
     cluster: &Cluster,
-    wish: &Wish,
+    action: &RequestedAction,
     form: Form,
 ) -> Result<bool, Failure> {
     let object = cluster.get(one).await?;
     let concerned = asking(jobs, cluster, one, &object)?;
-    let asked_of = ask(cluster, one, &object, concerned, wish).await?;
+    let asked_of = annotate(cluster, one, &object, concerned, action).await?;
     let names: Vec<_> = asked_of.iter().map(|job| job.name()).collect();
     let by = names.join(" and ");
-    print(form, &Asked { jobs: &names, asked: wish.verb() }, || match wish {
-        Wish::Pause => {
+    print(form, &Requested { jobs: &names, asked: action.verb() }, || match action {
+        RequestedAction::Pause => {
             format!("{one} is paused for {by}; kubectl konverge resume {one} ends that")
         }
-        Wish::Resume | Wish::Sync(_) => format!("{one} is resumed for {by}"),
-        Wish::Adopt(id) => {
+        RequestedAction::Resume | RequestedAction::Sync(_) => format!("{one} is resumed for {by}"),
+        RequestedAction::Adopt(id) => {
             let item =
                 id.as_ref().map_or_else(|| "the only item of its name".to_owned(), |id| format!("the item {id}"));
             format!("{one} is to take over {item}, by {by}; kubectl konverge why {one} shows the outcome")
         }
-        Wish::Release => format!("{by} will keep the item of {one} when the object is deleted"),
+        RequestedAction::Release => format!("{by} will keep the item of {one} when the object is deleted"),
     })?;
     Ok(true)
 }
 
 /// Asks all of these jobs that can be asked, in one write; an error of the first if none can. Gives those that were.
-async fn ask<'a>(
+async fn annotate<'a>(
     cluster: &Cluster,
     one: &One,
     object: &DynamicObject,
-    concerned: impl IntoIterator<Item = (&'a dyn Examined, Standing)>,
-    wish: &Wish,
+    concerned: impl IntoIterator<Item = (&'a dyn Examined, ObjectHealth)>,
+    action: &RequestedAction,
 ) -> Result<Vec<&'a dyn Examined>, Failure> {
     let mut refused = None;
     let mut asked = Vec::new();
     let mut annotations = Map::new();
     for (job, _) in concerned {
-        match job.ask(object, wish) {
+        match job.annotation_for(object, action) {
             Ok((annotation, value)) => {
                 annotations.insert(annotation.to_owned(), value);
                 asked.push(job);
@@ -141,20 +143,20 @@ async fn ask<'a>(
 }
 
 /// Waits until the operator has answered, and tells how the object stands then.
-async fn answered(
+async fn acknowledged(
     cluster: &Cluster,
     one: &One,
     asked: &DynamicObject,
     job: &dyn Examined,
     token: &str,
-) -> Result<Standing, Failure> {
+) -> Result<ObjectHealth, Failure> {
     let mut changes = cluster.follow(one);
     while let Some(change) = changes.next().await {
         match change {
             Ok(Some(object)) if object.metadata.uid != asked.metadata.uid => break,
-            Ok(Some(object)) if job.is_answered(&object, token) => {
-                if let Some(standing) = job.standing(&one.kind, &object) {
-                    return Ok(standing);
+            Ok(Some(object)) if job.is_acknowledged(&object, token) => {
+                if let Some(health) = job.health(&one.kind, &object) {
+                    return Ok(health);
                 }
                 break;
             }

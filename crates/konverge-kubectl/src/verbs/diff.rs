@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::asking;
 use crate::{
-    Change, Cluster, Difference, Examined, Failure, Fate, arguments::Form, output::print, target::One, words::harmless,
+    Change, Cluster, Difference, Examined, Failure, PlannedChange, arguments::Form, output::print, target::One,
+    text::harmless,
 };
 
 #[derive(Serialize)]
@@ -34,27 +35,27 @@ pub(super) async fn run(jobs: &[Box<dyn Examined>], one: &One, cluster: &Cluster
     for error in &report.errors {
         eprintln!("warning: {error}");
     }
-    print(form, &report, || words(&report.paths))?;
+    print(form, &report, || render(&report.paths))?;
     if !report.errors.is_empty() {
         return Err(Failure::Failed("not everything could be compared; the warnings name the rest".to_owned()));
     }
-    Ok(report.paths.iter().all(|path| path.fate == Fate::Same))
+    Ok(report.paths.iter().all(|path| path.planned == PlannedChange::Same))
 }
 
-fn words(paths: &[Difference]) -> String {
+fn render(paths: &[Difference]) -> String {
     let mut text = String::new();
-    for Difference { path, fate, note, keys } in paths {
-        let fate = match fate {
-            Fate::Same => "is in sync",
-            Fate::Created => "would be created",
-            Fate::Changed => "would be changed",
-            Fate::Cleared => "would be cleared",
-            Fate::Left => "would stay as it is",
-            Fate::Differs => "differs from the content in use",
-            Fate::Noted => "would be recorded",
+    for Difference { path, planned, note, keys } in paths {
+        let planned = match planned {
+            PlannedChange::Same => "is in sync",
+            PlannedChange::Created => "would be created",
+            PlannedChange::Changed => "would be changed",
+            PlannedChange::Cleared => "would be cleared",
+            PlannedChange::Left => "would stay as it is",
+            PlannedChange::Differs => "differs from the content in use",
+            PlannedChange::Noted => "would be recorded",
         };
         let note = note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
-        text.push_str(&format!("{} {fate}{}\n", harmless(path), harmless(&note)));
+        text.push_str(&format!("{} {planned}{}\n", harmless(path), harmless(&note)));
         for (key, change) in keys {
             let (sign, change) = match change {
                 Change::Added => ('+', "added"),
@@ -79,11 +80,13 @@ mod tests {
     fn keys_by_name() {
         let keys = [("a", Change::Added), ("b", Change::Changed), ("c", Change::Removed), ("d", Change::Same)];
         let keys = keys.into_iter().map(|(key, change)| (key.to_owned(), change)).collect();
-        let changed = Difference { path: "secret/data/db".to_owned(), fate: Fate::Changed, note: None, keys };
+        let changed =
+            Difference { path: "secret/data/db".to_owned(), planned: PlannedChange::Changed, note: None, keys };
         let note = Some("secret \"tls\" not found".to_owned());
-        let left = Difference { path: "secret/data/tls".to_owned(), fate: Fate::Left, note, keys: [].into() };
+        let left =
+            Difference { path: "secret/data/tls".to_owned(), planned: PlannedChange::Left, note, keys: [].into() };
         assert_eq!(
-            words(&[changed, left]),
+            render(&[changed, left]),
             "secret/data/db would be changed\n  + a added\n  ~ b changed\n  - c removed\n    d same\n\
              secret/data/tls would stay as it is: secret \"tls\" not found\n"
         );

@@ -8,7 +8,7 @@ use crate::{
     Cluster, Examined, Failure, Finding, Verdict,
     arguments::Form,
     output::print,
-    words::{harmless, wrapped},
+    text::{harmless, wrapped},
 };
 
 /// Where what is found begins, and where lines end.
@@ -32,11 +32,11 @@ pub(super) async fn run(
     for job in jobs {
         report.jobs.insert(job.name(), job.doctor(cluster, namespace).await);
     }
-    print(form, &report, || words(&report))?;
+    print(form, &report, || render(&report))?;
     Ok(report.jobs.values().flatten().all(|finding| finding.verdict != Verdict::Wrong))
 }
 
-fn words(report: &Report) -> String {
+fn render(report: &Report) -> String {
     let mut text = String::new();
     for (job, findings) in &report.jobs {
         text.push_str(&format!("{job}\n"));
@@ -70,7 +70,7 @@ mod tests {
         ];
         let report = Report { jobs: [("push", findings)].into() };
         assert_eq!(
-            words(&report),
+            render(&report),
             "push\n  ok       operator     system/manager: 2 of 2 ready\n  WRONG    objects      1 of 2 in sync\n\
              \u{20}                       → kubectl konverge status -A\n"
         );

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{Cluster, Examined, Failure, Leftover, arguments::Form, output::print, words::harmless};
+use crate::{Cluster, Examined, Failure, Leftover, arguments::Form, output::print, text::harmless};
 
 #[derive(Serialize)]
 struct Report {
@@ -24,23 +24,23 @@ pub(super) async fn run(
             report.jobs.insert(job.name(), found);
         }
     }
-    print(form, &report, || words(&report, delete))?;
+    print(form, &report, || render(&report, delete))?;
     Ok(report.jobs.values().flatten().all(|leftover| leftover.is_deleted))
 }
 
-fn words(report: &Report, delete: bool) -> String {
+fn render(report: &Report, delete: bool) -> String {
     let mut text = String::new();
     for (job, found) in &report.jobs {
         if found.is_empty() {
             text.push_str(&format!("{job}: nothing is left over\n"));
         }
         for Leftover { item, uid, is_deleted, error } in found {
-            let fate = match (is_deleted, error) {
+            let outcome = match (is_deleted, error) {
                 (true, _) => "deleted".to_owned(),
                 (false, Some(error)) => format!("kept: {error}"),
                 (false, None) => "its object does not exist".to_owned(),
             };
-            text.push_str(&harmless(&format!("{job}: {item}, made for the uid {uid}: {fate}")));
+            text.push_str(&harmless(&format!("{job}: {item}, made for the uid {uid}: {outcome}")));
             text.push('\n');
         }
     }
@@ -76,7 +76,7 @@ mod tests {
             (vec![leftover(true, None)], true, format!("{line}deleted\n")),
             (vec![leftover(false, Some("in use"))], true, format!("{line}kept: in use\n")),
         ] {
-            assert_eq!(words(&report(found), delete), expected);
+            assert_eq!(render(&report(found), delete), expected);
         }
     }
 }

@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::concerned;
 use crate::{
-    Cluster, Examined, Failure, Grade, Kind, Standing,
+    Cluster, Examined, Failure, Grade, Kind, ObjectHealth,
     arguments::Form,
     cluster::{is_unknown, of_namespace},
     output::print,
     target::{One, Target, kinds},
-    words::{age, harmless, table},
+    text::{age, harmless, table},
 };
 
 /// A message in a table is cut to this; `why` has all of it.
@@ -29,7 +29,7 @@ struct Row {
     namespace: String,
     name: String,
     #[serde(flatten)]
-    standing: Standing,
+    health: ObjectHealth,
 }
 
 impl Row {
@@ -96,10 +96,10 @@ pub(super) async fn run(
     let now = Timestamp::now();
     print(form, &report, || match form {
         Form::Name => report.objects.iter().map(Row::object).collect::<Vec<_>>().join("\n"),
-        _ => words(&report, place.namespace.as_deref(), now, form),
+        _ => render(&report, place.namespace.as_deref(), now, form),
     })?;
     // A kind that may not be seen is a warning, and no answer about the objects that are shown.
-    Ok(report.objects.iter().all(|row| row.standing.grade == Grade::InStep))
+    Ok(report.objects.iter().all(|row| row.health.grade == Grade::InSync))
 }
 
 async fn list(jobs: &[Box<dyn Examined>], cluster: &Cluster, kind: &Kind, place: &Place) -> Result<Vec<Row>, Failure> {
@@ -111,12 +111,12 @@ async fn list(jobs: &[Box<dyn Examined>], cluster: &Cluster, kind: &Kind, place:
 }
 
 fn rows(jobs: &[Box<dyn Examined>], one: &One, object: &DynamicObject) -> Vec<Row> {
-    let row = |(job, standing): (&dyn Examined, Standing)| Row {
+    let row = |(job, health): (&dyn Examined, ObjectHealth)| Row {
         job: job.name(),
         kind: one.kind.resource.kind.clone(),
         namespace: object.namespace().unwrap_or_default(),
         name: one.name.clone(),
-        standing,
+        health,
     };
     concerned(jobs, one, object).into_iter().map(row).collect()
 }
@@ -139,7 +139,7 @@ pub(super) async fn watch(
     });
     let mut changes = select_all(streams);
     let mut warned = BTreeSet::new();
-    let mut known: BTreeMap<(&'static str, String, String, String), Standing> = BTreeMap::new();
+    let mut known: BTreeMap<(&'static str, String, String, String), ObjectHealth> = BTreeMap::new();
     while let Some((kind, object)) = changes.next().await {
         let object = match object {
             Ok(object) => object,
@@ -153,7 +153,7 @@ pub(super) async fn watch(
         };
         for row in rows(jobs, &One { kind: kind.clone(), name: object.name_any() }, &object) {
             let key = (row.job, row.kind.clone(), row.namespace.clone(), row.name.clone());
-            if known.insert(key, row.standing.clone()).as_ref() == Some(&row.standing) {
+            if known.insert(key, row.health.clone()).as_ref() == Some(&row.health) {
                 continue;
             }
             let report = Report { objects: vec![row], errors: Vec::new() };
@@ -166,7 +166,7 @@ pub(super) async fn watch(
     Ok(true)
 }
 
-fn words(report: &Report, namespace: Option<&str>, now: Timestamp, form: Form) -> String {
+fn render(report: &Report, namespace: Option<&str>, now: Timestamp, form: Form) -> String {
     let all_namespaces = namespace.is_none();
     if report.objects.is_empty() {
         let place = if all_namespaces { " in any namespace".to_owned() } else { of_namespace(namespace) };
@@ -181,7 +181,7 @@ fn words(report: &Report, namespace: Option<&str>, now: Timestamp, form: Form) -
 }
 
 fn cells(row: &Row, with_namespace: bool, now: Timestamp, form: Form) -> Vec<String> {
-    let Standing { state, since, message, paths, .. } = &row.standing;
+    let ObjectHealth { state, since, message, paths, .. } = &row.health;
     let message = harmless(message.as_deref().unwrap_or_default());
     let is_wide = form == Form::Wide;
     let mut cells = vec![
@@ -229,10 +229,10 @@ mod tests {
             kind: "Secret".to_owned(),
             namespace: "shop".to_owned(),
             name: name.to_owned(),
-            standing: Standing {
+            health: ObjectHealth {
                 since: Some(Timestamp::from_second(40).unwrap()),
                 paths: paths.iter().map(place).collect(),
-                ..Standing::new(state, Grade::InStep, message.map(str::to_owned))
+                ..ObjectHealth::new(state, Grade::InSync, message.map(str::to_owned))
             },
         }
     }
@@ -253,15 +253,15 @@ mod tests {
              secret/web   push   PathNotAllowed   60s     -                {cut}\n\
              secret/app   push   Synced           60s     a/b and 2 more\n"
         );
-        assert_eq!(words(&report, Some("shop"), now, Form::Text), expected);
-        let wide = words(&report, Some("shop"), now, Form::Wide);
+        assert_eq!(render(&report, Some("shop"), now, Form::Text), expected);
+        let wide = render(&report, Some("shop"), now, Form::Wide);
         assert!(wide.contains("a/b,a/c,a/d") && wide.contains("long ".repeat(50).trim_end()), "{wide}");
         assert_eq!(
             line(&report.objects[2], true, Form::Text).split_whitespace().collect::<Vec<_>>()[..2],
             ["shop", "secret/app"]
         );
-        assert!(words(&report, None, now, Form::Text).starts_with("NAMESPACE   OBJECT"));
+        assert!(render(&report, None, now, Form::Text).starts_with("NAMESPACE   OBJECT"));
         let nothing = Report { objects: Vec::new(), errors: Vec::new() };
-        assert_eq!(words(&nothing, Some("shop"), now, Form::Text), "No object in namespace shop has opted in.");
+        assert_eq!(render(&nothing, Some("shop"), now, Form::Text), "No object in namespace shop has opted in.");
     }
 }

@@ -5,12 +5,12 @@ use serde::Serialize;
 
 use super::concerned;
 use crate::{
-    Cluster, Examined, Fact, Failure, Grade, Standing, Wish,
+    Cluster, Examined, Fact, Failure, Grade, ObjectHealth, RequestedAction,
     arguments::Form,
     events::{self, Said},
     output::print,
     target::One,
-    words::{age, harmless, when, wrapped},
+    text::{age, harmless, when, wrapped},
 };
 
 /// The column in which what is said begins.
@@ -36,7 +36,7 @@ struct Page {
 struct Section {
     job: &'static str,
     #[serde(flatten)]
-    standing: Standing,
+    health: ObjectHealth,
     facts: Vec<Fact>,
     events: Vec<Said>,
     /// Why there are no events.
@@ -54,31 +54,31 @@ pub(super) async fn run(jobs: &[Box<dyn Examined>], one: &One, cluster: &Cluster
         jobs: Vec::new(),
         could: Vec::new(),
     };
-    for (job, standing) in concerned(jobs, one, &object) {
+    for (job, health) in concerned(jobs, one, &object) {
         let facts = job.explain(cluster, &one.kind, &object).await;
         let (events, events_error) = match events::of(cluster, job.operator(), &object).await {
             Ok(events) => (events, None),
             Err(failure) => (Vec::new(), Some(failure.to_string())),
         };
-        let sync = job.ask(&object, &Wish::Sync(String::new())).is_ok();
-        let sync = sync.then_some(if job.does_answer() { " --wait" } else { "" });
-        let next = next(one, &standing, sync);
-        page.jobs.push(Section { job: job.name(), standing, facts, events, events_error, next });
+        let sync = job.annotation_for(&object, &RequestedAction::Sync(String::new())).is_ok();
+        let sync = sync.then_some(if job.acknowledges() { " --wait" } else { "" });
+        let next = next(one, &health, sync);
+        page.jobs.push(Section { job: job.name(), health, facts, events, events_error, next });
     }
     if page.jobs.is_empty() {
         let able = jobs.iter().filter(|job| job.kinds().iter().any(|kind| kind.is(&one.kind)));
-        page.could = able.map(|job| job.how_to_ask(&one.kind, &one.name)).collect();
+        page.could = able.map(|job| job.how_to_opt_in(&one.kind, &one.name)).collect();
     }
-    print(form, &page, || words(one, &page, Timestamp::now()))?;
-    Ok(page.jobs.iter().all(|section| section.standing.grade == Grade::InStep))
+    print(form, &page, || render(one, &page, Timestamp::now()))?;
+    Ok(page.jobs.iter().all(|section| section.health.grade == Grade::InSync))
 }
 
 /// `sync` are the flags of the verb, if the job can be asked.
-fn next(one: &One, standing: &Standing, sync: Option<&str>) -> String {
-    match standing.grade {
-        Grade::InStep => "nothing to do".to_owned(),
+fn next(one: &One, health: &ObjectHealth, sync: Option<&str>) -> String {
+    match health.grade {
+        Grade::InSync => "nothing to do".to_owned(),
         Grade::Paused => format!("kubectl konverge resume {one}"),
-        Grade::Waiting if standing.state == "Pending" => {
+        Grade::Waiting if health.state == "Pending" => {
             "kubectl konverge doctor shows whether an operator runs".to_owned()
         }
         Grade::Waiting => {
@@ -94,7 +94,7 @@ fn next(one: &One, standing: &Standing, sync: Option<&str>) -> String {
     }
 }
 
-fn words(one: &One, page: &Page, now: Timestamp) -> String {
+fn render(one: &One, page: &Page, now: Timestamp) -> String {
     let mut text = format!("{one}{}\n", one.kind.place(&page.namespace));
     if page.jobs.is_empty() {
         text.push_str("\nIt has not opted in, so no operator of Konverge works on it.\n");
@@ -107,24 +107,24 @@ fn words(one: &One, page: &Page, now: Timestamp) -> String {
         }
     }
     for section in &page.jobs {
-        let Section { job, standing, facts, events, events_error, next } = section;
+        let Section { job, health, facts, events, events_error, next } = section;
         text.push_str(&format!("\n{job}\n"));
-        let since = standing.since.map(|since| format!(" since {}", when(since, now))).unwrap_or_default();
-        say(&mut text, "state", &format!("{}{since}", standing.state));
-        if let Some(message) = &standing.message {
+        let since = health.since.map(|since| format!(" since {}", when(since, now))).unwrap_or_default();
+        say(&mut text, "state", &format!("{}{since}", health.state));
+        if let Some(message) = &health.message {
             say(&mut text, "", message);
         }
         for fact in facts {
             say(&mut text, fact.about, &fact.text);
         }
-        for (index, place) in standing.paths.iter().enumerate() {
+        for (index, place) in health.paths.iter().enumerate() {
             let version = place.version.map(|version| format!(", version {version}")).unwrap_or_default();
             let note = place.note.as_deref().map(|note| format!(", {note}")).unwrap_or_default();
             say(&mut text, if index == 0 { "paths" } else { "" }, &format!("{}{version}{note}", place.path));
         }
         for (index, said) in events.iter().enumerate() {
             let often = if said.count > 1 { format!(" (x{})", said.count) } else { String::new() };
-            let is_above = standing.message.as_deref() == Some(&*said.message);
+            let is_above = health.message.as_deref() == Some(&*said.message);
             let message = if is_above { "as above" } else { &*said.message };
             let line = format!("{} ago{often} {} {}: {message}", age(said.last, now), said.kind, said.reason);
             say(&mut text, if index == 0 { "events" } else { "" }, &line);

@@ -16,7 +16,7 @@ async fn stage() -> (Shared, Marked, Object, Binding, Item) {
     let server = Shared::default();
     let remotes: Marked = process(&server);
     let (object, binding) = (object("a", "u-1"), Binding::new("a"));
-    object.tell(&remotes, 0, Interest::default().claims(&binding));
+    object.declare(&remotes, 0, Interest::default().claims(&binding));
     let item = object.reconcile(&remotes, &binding, &want("a", 1)).await.unwrap();
     (server, remotes, object, binding, item)
 }
@@ -113,7 +113,7 @@ async fn the_age_of_a_list_is_known_and_grows_while_the_server_is_away() {
     // The successor has never had a list, and the former leader reads none any more.
     let successor = Marked::default();
     successor.begin(Server(server.clone()), Settings::default());
-    object("a", "u-1").tell(&successor, 0, Interest::default().claims(&Binding::new("a")));
+    object("a", "u-1").declare(&successor, 0, Interest::default().claims(&Binding::new("a")));
     let of_successor = poll(&successor);
     sleep(10 * INTERVAL).await;
     assert!(age(&successor) >= 10 * INTERVAL, "{:?}", age(&successor));

@@ -22,8 +22,8 @@ async fn an_item_of_a_former_operator_counts_as_made_for_the_object_whose_status
     let remotes: Marked = process(&server);
     let binding = Binding::new("one").with(|binding| binding.id = Some(id.clone()));
     let one = with_status("one", "u-1", &id);
-    let standing = remotes.apply(&one, &binding, &want("one", 1)).await.unwrap();
-    assert_eq!((standing.item.id.as_str(), standing.origin), (id.as_str(), Origin::Made));
+    let synced = remotes.apply(&one, &binding, &want("one", 1)).await.unwrap();
+    assert_eq!((synced.item.id.as_str(), synced.origin), (id.as_str(), Origin::Made));
     assert_eq!(server.lock().items[&id].mark, Some(Mark::new(CLUSTER, "u-1", "")), "it gets our mark");
     assert!(one.world.lock().is_held, "it is deleted with its object one day");
     assert_eq!(one.delete(&remotes, &Binding::new("one")).await, Ok(Finalized::Done));
@@ -91,7 +91,7 @@ async fn keeper(remotes: &Marked, [first, second]: [(i64, bool); 2]) -> Vec<&'st
     for (object, (created, is_recorded)) in objects.iter().zip([first, second]) {
         let mut interest = Interest::default().claims(&binding);
         interest.is_recorded = is_recorded;
-        object.tell(remotes, created, interest);
+        object.declare(remotes, created, interest);
     }
     let mut kept = Vec::new();
     for object in &objects {
@@ -130,18 +130,18 @@ async fn an_item_of_this_process_is_kept_although_its_watch_does_not_show_the_re
     let binding = Binding::new("one").with(|binding| binding.adoption = Adoption::ByName);
     let (first, second) = (object("first", "u-2"), object("second", "u-1"));
     let claim = || Interest::default().claims(&binding);
-    first.tell(&remotes, 1, claim());
+    first.declare(&remotes, 1, claim());
     first.reconcile(&remotes, &binding, &want("one", 1)).await.unwrap();
-    second.tell(&remotes, 1, claim());
+    second.declare(&remotes, 1, claim());
     assert_eq!(reason(second.reconcile(&remotes, &binding, &want("one", 2)).await), "Claimed");
     first.reconcile(&remotes, &binding, &want("one", 1)).await.unwrap();
 
     // After a restart the record says it.
     let remotes: Remotes<Server<false, true>> = process(&server);
-    second.tell(&remotes, 1, claim());
+    second.declare(&remotes, 1, claim());
     let mut recorded = claim();
     recorded.is_recorded = true;
-    first.tell(&remotes, 1, recorded);
+    first.declare(&remotes, 1, recorded);
     assert_eq!(reason(second.reconcile(&remotes, &binding, &want("one", 2)).await), "Claimed");
     first.reconcile(&remotes, &binding, &want("one", 1)).await.unwrap();
     assert_eq!(second.record(), None);
@@ -152,11 +152,11 @@ async fn an_item_of_this_process_is_kept_although_its_watch_does_not_show_the_re
 async fn shared(server: &Shared, remotes: &Marked) -> (Object, Object, String) {
     let binding = Binding::new("one").with(|binding| binding.adoption = Adoption::ByName);
     let first = object("first", "u-1");
-    first.tell(remotes, 1, Interest::default().claims(&binding));
+    first.declare(remotes, 1, Interest::default().claims(&binding));
     let id = first.reconcile(remotes, &binding, &want("one", FORMER)).await.unwrap().id;
     assert_eq!(server.lock().items[&id].mark, Some(Mark::new(CLUSTER, "u-1", "")));
     let second = with_status("second", "u-2", &id);
-    second.tell(remotes, 2, Interest::default().claims(&binding));
+    second.declare(remotes, 2, Interest::default().claims(&binding));
     assert_eq!(reason(second.reconcile(remotes, &binding, &want("one", FORMER)).await), "NotOurs");
     (first, second, id)
 }

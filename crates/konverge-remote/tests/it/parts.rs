@@ -1,7 +1,7 @@
 //! Several items of one object, and items that are asked for by their id.
 
 use konverge_remote::{
-    Adoption, Binding, DeletionPolicy, Entry, Finalized, Interest, Ledger, Mark, News, Origin, Record, Remotes,
+    Adoption, Binding, DeletionPolicy, Entry, Finalized, Interest, Ledger, Mark, ObjectEvent, Origin, Record, Remotes,
 };
 use tokio::time::sleep;
 
@@ -96,7 +96,7 @@ async fn a_part_that_is_in_use_or_was_adopted_is_not_deleted() {
     let remotes: Marked = process(&server);
     let (one, user) = (object("one", "u-1"), object("user", "u-2"));
     made(&remotes, &one, "tcp").await;
-    user.tell(&remotes, 1, Interest::default().refers_to("", "tcp"));
+    user.declare(&remotes, 1, Interest::default().refers_to("", "tcp"));
     let pending = remotes.withdraw(&one, &part("tcp")).await.unwrap();
     assert!(matches!(pending, Finalized::Pending(_, "InUse", _)), "{pending:?}");
     assert_eq!(remotes.parts(&one), ["tcp"], "the record keeps what is still on the server");
@@ -110,8 +110,8 @@ async fn a_part_that_is_in_use_or_was_adopted_is_not_deleted() {
         binding.adoption = Adoption::ByName;
         binding.observe_adopted = true;
     });
-    let standing = remotes.apply(&one, &adopting, &want("theirs", 99)).await.unwrap();
-    assert_eq!((standing.item.id.as_str(), standing.origin), (theirs.as_str(), Origin::Adopted));
+    let synced = remotes.apply(&one, &adopting, &want("theirs", 99)).await.unwrap();
+    assert_eq!((synced.item.id.as_str(), synced.origin), (theirs.as_str(), Origin::Adopted));
     assert_eq!(remotes.withdraw(&one, &adopting).await, Ok(Finalized::Done));
     assert_eq!(remotes.parts(&one), [""; 0]);
     let is_untouched = |world: &World| world.items[&theirs] == world.foreign[&theirs];
@@ -176,13 +176,13 @@ async fn each_event_of_an_item_is_told() {
     made(&remotes, &one, "tcp").await;
     remotes.apply(&one, &part("tcp"), &want("tcp", 2)).await.unwrap();
     remotes.withdraw(&one, &part("tcp")).await.unwrap();
-    let news = one.world.lock().news.clone();
-    let news: Vec<_> = news.into_iter().map(|News { reason, message, .. }| (reason, message)).collect();
+    let events = one.world.lock().events.clone();
+    let events: Vec<_> = events.into_iter().map(|ObjectEvent { reason, message, .. }| (reason, message)).collect();
     let told = |reason, message: &str| (reason, message.to_owned());
     let expected = [
         told("Created", "created the item tcp (i-1)"),
         told("Updated", "updated the item tcp (i-1), which differed in content"),
         told("Deleted", "deleted the item tcp (i-1)"),
     ];
-    assert_eq!(news, expected);
+    assert_eq!(events, expected);
 }

@@ -33,7 +33,7 @@ pub(crate) fn costs(server: &Shared) -> (usize, usize) {
 /// An object whose item is there.
 async fn settled(remotes: &Marked, object: &Object, created: i64, name: &str) -> Item {
     let binding = Binding::new(name);
-    object.tell(remotes, created, Interest::default().claims(&binding));
+    object.declare(remotes, created, Interest::default().claims(&binding));
     object.reconcile(remotes, &binding, &want(name, 1)).await.unwrap()
 }
 
@@ -86,7 +86,7 @@ async fn a_difference_wakes_the_object_that_it_concerns_and_no_other() {
     let item = settled(&remotes, &first, 0, "first").await;
     settled(&remotes, &second, 0, "second").await;
     let user = object("user", "u-3");
-    user.tell(&remotes, 0, Interest::default().refers_to("", "first"));
+    user.declare(&remotes, 0, Interest::default().refers_to("", "first"));
     let polling = tokio::spawn({
         let remotes = remotes.clone();
         async move { remotes.poll().await }
@@ -153,8 +153,8 @@ async fn of_two_objects_that_want_one_item_the_older_keeps_it() {
     let mut changes = remotes.changes("Thing").unwrap();
     let (older, younger) = (object("older", "u-1"), object("younger", "u-2"));
     let binding = Binding::new("one");
-    older.tell(&remotes, 1, Interest::default().claims(&binding));
-    younger.tell(&remotes, 2, Interest::default().claims(&binding));
+    older.declare(&remotes, 1, Interest::default().claims(&binding));
+    younger.declare(&remotes, 2, Interest::default().claims(&binding));
     assert_eq!(reason(younger.reconcile(&remotes, &binding, &want("one", 2)).await), "Claimed");
     let item = older.reconcile(&remotes, &binding, &want("one", 1)).await.unwrap();
     // It says the same whether the item is there yet or not.
@@ -176,7 +176,7 @@ async fn references_wait_for_items_and_items_wait_for_those_who_refer_to_them() 
     let remotes: Marked = process(&server);
     let mut changes = remotes.changes("Thing").unwrap();
     let user = object("user", "u-2");
-    user.tell(&remotes, 1, Interest::default().refers_to("", "group"));
+    user.declare(&remotes, 1, Interest::default().refers_to("", "group"));
     let names = ["group".to_owned()];
     let missing = remotes.resolve("", &names).await.unwrap_err();
     assert_eq!(missing.reason(), "WaitingForReference");
@@ -304,7 +304,7 @@ async fn an_adopted_or_released_item_says_that_it_stays_and_is_never_an_orphan()
     let id = server.make_foreign("theirs", None);
     let adopter = object("adopter", "u-1");
     let adoption = Binding::new("theirs").with(|binding| binding.adoption = Adoption::ByName);
-    adopter.tell(&remotes, 1, Interest::default().claims(&adoption));
+    adopter.declare(&remotes, 1, Interest::default().claims(&adoption));
     adopter.reconcile(&remotes, &adoption, &want("theirs", 1)).await.unwrap();
     assert_eq!(of(&id), Some(mark().with_stay(true)));
     // A backup without record and status: the mark alone tells that somebody else made it.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use konverge_remote::{
-    Binding, Deletion, Failure, Finalized, Interest, Ledger, Mark, News, Remote, Remotes, Settings, Subject,
+    Binding, Deletion, Failure, Finalized, Interest, Ledger, Mark, ObjectEvent, Remote, Remotes, Settings, Subject,
 };
 use tokio::time::sleep;
 
@@ -72,7 +72,7 @@ pub(crate) struct World {
     pub(crate) faults: Vec<(usize, Fault)>,
     pub(crate) is_dead: bool,
     pub(crate) does_ignore_updates: bool,
-    pub(crate) news: Vec<News>,
+    pub(crate) events: Vec<ObjectEvent>,
 }
 
 #[derive(Clone, Default)]
@@ -258,7 +258,7 @@ impl Object {
     }
 
     /// Tells the interest of the object, as its watch does.
-    pub(crate) fn tell<R: Remote>(&self, remotes: &Remotes<R>, created: i64, mut interest: Interest) {
+    pub(crate) fn declare<R: Remote>(&self, remotes: &Remotes<R>, created: i64, mut interest: Interest) {
         self.uid.clone_into(&mut interest.uid);
         interest.created = created;
         remotes.interest(&self.subject(), Some(interest));
@@ -273,9 +273,9 @@ impl Object {
     ) -> Result<Item, Failure> {
         let status = self.world.lock().status.clone();
         let binding = binding.clone().with(|binding| binding.id = status);
-        let standing = remotes.apply(self, &binding, desired).await?;
-        self.world.write_status(&standing.item.id).await?;
-        Ok((*standing.item).clone())
+        let synced = remotes.apply(self, &binding, desired).await?;
+        self.world.write_status(&synced.item.id).await?;
+        Ok((*synced.item).clone())
     }
 
     pub(crate) async fn delete<R: Remote>(
@@ -331,8 +331,8 @@ impl Ledger for Object {
         self.is_dry_run
     }
 
-    fn tell(&self, news: News) {
-        self.world.lock().news.push(news);
+    fn publish(&self, event: ObjectEvent) {
+        self.world.lock().events.push(event);
     }
 }
 

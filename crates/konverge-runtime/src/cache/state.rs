@@ -13,7 +13,7 @@ use super::{
     change::Change,
     entries::Indexer,
     objects::Objects,
-    unshown::{Unshown, is_in},
+    unobserved_writes::{UnobservedWrites, is_in},
 };
 use crate::{
     object::ObjectKey,
@@ -49,10 +49,10 @@ pub(super) struct State<K> {
     pub(super) objects: Objects<K>,
     pub(super) undecodable: HashMap<ObjectKey, Undecodable>,
     /// Those of them that nobody was told of yet.
-    pub(super) puzzling: Vec<ObjectKey>,
+    pub(super) unreported_undecodable: Vec<ObjectKey>,
     pub(super) indexes: Vec<Arc<dyn Indexer<K>>>,
     own_writes: OwnWrites<ObjectKey>,
-    unshown: Unshown,
+    unobserved: UnobservedWrites,
     /// Objects that a list shows as older than they are known, until the version of the list tells which of both is right.
     disputed: HashMap<ObjectKey, K>,
     /// By the namespace of the watch: the version up to which it has shown everything.
@@ -76,10 +76,10 @@ impl<K> Default for State<K> {
         Self {
             objects: Objects::default(),
             undecodable: HashMap::new(),
-            puzzling: Vec::new(),
+            unreported_undecodable: Vec::new(),
             indexes: Vec::new(),
             own_writes: OwnWrites::default(),
-            unshown: Unshown::default(),
+            unobserved: UnobservedWrites::default(),
             disputed: HashMap::new(),
             progress: HashMap::new(),
             before: HashMap::new(),
@@ -106,7 +106,7 @@ impl<K: Resource> State<K> {
         let change = match seen {
             Seen::Applied { object: Guarded(Ok(object)), listed } => self.applied(&key, object, listed),
             Seen::Applied { object: Guarded(Err(undecodable)), .. } => {
-                self.puzzle(&key, undecodable);
+                self.mark_undecodable(&key, undecodable);
                 None
             }
             Seen::Deleted(object) => self.gone(&key, object.meta()),
@@ -116,14 +116,14 @@ impl<K: Resource> State<K> {
     }
 
     /// Keeps the known object: an object that cannot be decoded is not gone.
-    fn puzzle(&mut self, key: &ObjectKey, undecodable: Undecodable) {
+    fn mark_undecodable(&mut self, key: &ObjectKey, undecodable: Undecodable) {
         if self.is_overtaken(key, &undecodable.metadata) {
             return;
         }
-        self.mark_shown(key, &undecodable.metadata);
+        self.mark_observed(key, &undecodable.metadata);
         if self.undecodable.get(key).is_none_or(|known| known.error != undecodable.error) {
             tracing::warn!(kind = std::any::type_name::<K>(), object = %key, error = undecodable.error, "cannot understand an object; leaving it alone until it is mended");
-            self.puzzling.push(key.clone());
+            self.unreported_undecodable.push(key.clone());
         }
         self.undecodable.insert(key.clone(), undecodable);
     }
@@ -134,10 +134,10 @@ impl<K: Resource> State<K> {
     /// Remembering the listed objects instead would cost a name for each object of a first list, which has nothing to compare with.
     pub(super) fn begin_list(&mut self, namespace: Option<&str>) -> HashSet<ObjectKey> {
         self.disputed.retain(|key, _| !is_in(key, namespace));
-        self.unshown.begin_list(namespace);
+        self.unobserved.begin_list(namespace);
         // An object that is being written may be known by the time the list ends, from the held reports.
         // The watch may never show the end of an object that this process deleted. The list then proves it.
-        let others = self.undecodable.keys().chain(self.writing.keys()).chain(self.unshown.keys()).cloned();
+        let others = self.undecodable.keys().chain(self.writing.keys()).chain(self.unobserved.keys()).cloned();
         self.keys().chain(others).filter(|key| is_in(key, namespace)).collect()
     }
 
@@ -158,7 +158,7 @@ impl<K: Resource> State<K> {
                 version,
                 "the API server's store is older than what was seen before, as after a restore of an older copy of etcd; taking its state and forgetting own writes"
             );
-            self.unshown.forget_all(namespace);
+            self.unobserved.forget_all(namespace);
             self.own_writes.retain(|key| !is_in(key, namespace));
             self.before.retain(|key, _| !is_in(key, namespace));
         }
@@ -182,14 +182,14 @@ impl<K: Resource> State<K> {
     fn went_back(&self, namespace: Option<&str>, version: u64, missing: &HashSet<ObjectKey>) -> bool {
         let known = |key: &ObjectKey| self.objects.get(key).and_then(|known| version_of(known.meta()));
         let was_shown_later =
-            |key: &ObjectKey| known(key).is_some_and(|known| known > version) && !self.unshown.awaits(key);
+            |key: &ObjectKey| known(key).is_some_and(|known| known > version) && !self.unobserved.awaits(key);
         let contradicts = |key: &ObjectKey, object: &K| {
             was_shown_later(key)
                 || known(key).is_some_and(|known| known <= version)
-                || self.unshown.is_contradicted(key, object.meta().uid.as_deref(), version)
+                || self.unobserved.is_contradicted(key, object.meta().uid.as_deref(), version)
         };
         self.progress.get(&namespace.map(ToOwned::to_owned)).is_some_and(|progress| *progress > version)
-            || self.unshown.is_newer_than_list(version, namespace)
+            || self.unobserved.is_newer_than_list(version, namespace)
             || missing.iter().any(was_shown_later)
             || self.disputed.iter().any(|(key, object)| is_in(key, namespace) && contradicts(key, object))
     }
@@ -200,12 +200,12 @@ impl<K: Resource> State<K> {
     pub(super) fn passed(&mut self, namespace: Option<&str>, version: u64) -> Changes<K> {
         self.forget_old();
         self.progress.insert(namespace.map(ToOwned::to_owned), version);
-        let passed = self.unshown.passed(version, namespace);
-        passed.into_iter().filter_map(|key| Some((key.clone(), self.drop_unshown(&key)?))).collect()
+        let passed = self.unobserved.passed(version, namespace);
+        passed.into_iter().filter_map(|key| Some((key.clone(), self.drop_unobserved(&key)?))).collect()
     }
 
     /// Drops what we wrote and the watch did not show, unless a write is under way, with which it is looked at again.
-    fn drop_unshown(&mut self, key: &ObjectKey) -> Option<Change<K>> {
+    fn drop_unobserved(&mut self, key: &ObjectKey) -> Option<Change<K>> {
         if self.writing.contains_key(key) {
             return None;
         }
@@ -217,7 +217,7 @@ impl<K: Resource> State<K> {
     fn list_ended(&mut self, key: &ObjectKey, end: ListEnd) -> Option<Change<K>> {
         let disputed = self.disputed.remove(key);
         let known = self.objects.get(key).map(|known| (known.meta().uid.clone(), version_of(known.meta())));
-        let is_of_this_world = !end.went_back || self.unshown.awaits(key);
+        let is_of_this_world = !end.went_back || self.unobserved.awaits(key);
         let wrote_later = is_of_this_world
             && match (known, end.version) {
                 (Some((_, Some(known))), Some(version)) => known > version,
@@ -228,7 +228,7 @@ impl<K: Resource> State<K> {
             };
         if end.is_missing {
             self.undecodable.remove(key);
-            if end.version.is_some_and(|version| self.unshown.absent(key, version)) {
+            if end.version.is_some_and(|version| self.unobserved.absent(key, version)) {
                 self.forget_writes(key);
             }
         }
@@ -247,7 +247,7 @@ impl<K: Resource> State<K> {
     }
 
     fn forget_writes(&mut self, key: &ObjectKey) {
-        self.unshown.forget(key);
+        self.unobserved.forget(key);
         self.own_writes.forget(key);
         self.before.remove(key);
     }
@@ -272,8 +272,8 @@ impl<K: Resource> State<K> {
         let seen = self.writing.remove(key).map(|held| held.seen).unwrap_or_default();
         let mut changes: Changes<K> = seen.into_iter().flat_map(|seen| self.see(seen)).collect();
         let progress = self.progress_of(key);
-        if progress.is_some_and(|progress| self.unshown.is_passed(key, progress)) {
-            changes.extend(self.drop_unshown(key).map(|change| (key.clone(), change)));
+        if progress.is_some_and(|progress| self.unobserved.is_passed(key, progress)) {
+            changes.extend(self.drop_unobserved(key).map(|change| (key.clone(), change)));
         }
         changes
     }
@@ -326,7 +326,7 @@ impl<K: Resource> State<K> {
         if !is_known && !is_passed && !self.is_overtaken(key, meta) {
             self.own_writes.wrote(key, uid.as_deref(), &version, Instant::now());
             if let Some(number) = number {
-                self.unshown.wrote(key, uid.as_deref(), number);
+                self.unobserved.wrote(key, uid.as_deref(), number);
             }
             let new = Arc::new(object);
             let old = self.replace(key, Some(&new));
@@ -348,7 +348,7 @@ impl<K: Resource> State<K> {
         if let Some(version) = known.map(|known| version_of(known.meta())) {
             self.own_writes.deleted(key, uid, Instant::now());
             if let Some(version) = version {
-                self.unshown.deleted(key, uid, version);
+                self.unobserved.deleted(key, uid, version);
             }
             let old = self.replace(key, None);
             changes.push((key.clone(), Change { old, new: None, listed: false }));
@@ -371,8 +371,8 @@ impl<K: Resource> State<K> {
             freshness = Freshness::New;
         }
         // A list does not show what happened before our write, which may not have known it.
-        let is_first_showing = listed && self.unshown.awaits(key);
-        self.mark_shown(key, meta);
+        let is_first_showing = listed && self.unobserved.awaits(key);
+        self.mark_observed(key, meta);
         let before = self.before.get(key).cloned();
         if !self.own_writes.awaits_any(key, Instant::now()) {
             self.before.remove(key);
@@ -410,18 +410,18 @@ impl<K: Resource> State<K> {
     fn is_overtaken(&self, key: &ObjectKey, meta: &ObjectMeta) -> bool {
         let Some(version) = version_of(meta) else { return false };
         let known = self.objects.get(key).and_then(|known| version_of(known.meta()));
-        known.is_some_and(|known| version < known) || self.unshown.is_overtaken(key, meta.uid.as_deref(), version)
+        known.is_some_and(|known| version < known) || self.unobserved.is_overtaken(key, meta.uid.as_deref(), version)
     }
 
-    fn mark_shown(&mut self, key: &ObjectKey, meta: &ObjectMeta) {
+    fn mark_observed(&mut self, key: &ObjectKey, meta: &ObjectMeta) {
         if let Some(version) = version_of(meta) {
-            self.unshown.shown(key, meta.uid.as_deref(), version);
+            self.unobserved.observed(key, meta.uid.as_deref(), version);
         }
     }
 
     fn gone(&mut self, key: &ObjectKey, meta: &ObjectMeta) -> Option<Change<K>> {
         let uid = meta.uid.as_deref();
-        if version_of(meta).is_some_and(|end| self.unshown.is_deleted_later(key, uid, end)) {
+        if version_of(meta).is_some_and(|end| self.unobserved.is_deleted_later(key, uid, end)) {
             // It left the selection before our deletion, whose own event is still to come.
             return None;
         }
@@ -436,7 +436,7 @@ impl<K: Resource> State<K> {
             return self.overtook(key, before, false);
         }
         let was_undecodable = self.undecodable.remove(key).is_some();
-        self.unshown.ended(key, uid);
+        self.unobserved.ended(key, uid);
         let freshness = self.own_writes.classify_deletion(key, uid, Instant::now());
         if !self.own_writes.awaits_any(key, Instant::now()) {
             self.before.remove(key);
@@ -445,7 +445,7 @@ impl<K: Resource> State<K> {
         if known.meta().uid.as_deref() != uid {
             // A predecessor. If it went before a write of ours made the object anew, that write may not have known.
             let new = Some(Arc::clone(known));
-            let is_overtaken = self.own_writes.awaits_any(key, Instant::now()) || self.unshown.awaits(key);
+            let is_overtaken = self.own_writes.awaits_any(key, Instant::now()) || self.unobserved.awaits(key);
             return is_overtaken.then_some(Change { old: None, new, listed: false });
         }
         let old = self.replace(key, None);

@@ -33,14 +33,14 @@ struct Shared<K> {
     transform: Option<Transform<K>>,
     declared: Declared,
     next_subscriber: AtomicUsize,
-    puzzled: RwLock<Vec<Puzzled>>,
+    undecodable_listeners: RwLock<Vec<UndecodableListener>>,
 }
 
 /// Removes the fields of an object that the program never reads.
 pub(super) type Transform<K> = Arc<dyn Fn(&mut K) + Send + Sync>;
 
 /// A listener for objects that cannot be decoded.
-type Puzzled = Arc<dyn Fn(&ObjectKey) + Send + Sync>;
+type UndecodableListener = Arc<dyn Fn(&ObjectKey) + Send + Sync>;
 
 type Listener<K> = Arc<dyn Fn(&ObjectKey, &Change<K>) + Send + Sync>;
 
@@ -69,7 +69,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
             transform,
             declared: Declared::default(),
             next_subscriber: AtomicUsize::new(0),
-            puzzled: RwLock::default(),
+            undecodable_listeners: RwLock::default(),
         }))
     }
 
@@ -144,7 +144,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// Calls `listener` from now on for each object that cannot be decoded, once for each new reason.
     /// [`undecodable`](Self::undecodable) has the reasons. The task of the watch calls it, so it must not wait.
     pub fn when_undecodable(&self, listener: impl Fn(&ObjectKey) + Send + Sync + 'static) {
-        self.0.puzzled.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+        self.0.undecodable_listeners.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
     }
 
     /// Announces a write of this process, before its request is sent. Events of the object that the watch shows meanwhile are held until
@@ -162,8 +162,8 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// Takes in what the watch says.
     pub(super) fn see(&self, seen: Seen<K>) {
         let changes = self.take_in(seen);
-        self.tell(&changes, &[]);
-        self.tell_of_undecodable();
+        self.notify(&changes, &[]);
+        self.notify_undecodable();
     }
 
     /// Takes in what the first list says, and tells nobody until it is complete: [`filled`](Self::filled). Nobody works before, and
@@ -177,10 +177,10 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         let is_there = |object: &K| namespace.is_none() || object.meta().namespace.as_deref() == namespace;
         for object in self.list().into_iter().filter(|object| is_there(object)) {
             if let Some(key) = ObjectKey::of(&*object) {
-                self.tell(&[(key, Change { old: None, new: Some(object), listed: true })], &[]);
+                self.notify(&[(key, Change { old: None, new: Some(object), listed: true })], &[]);
             }
         }
-        self.tell_of_undecodable();
+        self.notify_undecodable();
     }
 
     fn take_in(&self, mut seen: Seen<K>) -> Changes<K> {
@@ -201,13 +201,13 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// Ends a list of `namespace`, or of everything, at this version; `missing` were known when it began and were not in it.
     pub(super) fn end_list(&self, namespace: Option<&str>, version: Option<u64>, missing: HashSet<ObjectKey>) {
         let changes = self.write().end_list(namespace, version, missing);
-        self.tell(&changes, &[]);
+        self.notify(&changes, &[]);
     }
 
     /// Takes in that the watch of `namespace`, or of everything, has shown all up to this version.
     pub(super) fn passed(&self, namespace: Option<&str>, version: u64) {
         let changes = self.write().passed(namespace, version);
-        self.tell(&changes, &[]);
+        self.notify(&changes, &[]);
     }
 
     /// The entries of other managers are often larger than the object, and nobody here asks for them.
@@ -230,20 +230,20 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         (meta.resource_version, meta.generation) = age;
     }
 
-    fn tell_of_undecodable(&self) {
-        if self.read().puzzling.is_empty() {
+    fn notify_undecodable(&self) {
+        if self.read().unreported_undecodable.is_empty() {
             return;
         }
-        let puzzling = std::mem::take(&mut self.write().puzzling);
-        let listeners = self.0.puzzled.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for key in &puzzling {
+        let unreported_undecodable = std::mem::take(&mut self.write().unreported_undecodable);
+        let listeners = self.0.undecodable_listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for key in &unreported_undecodable {
             for listener in &listeners {
                 listener(key);
             }
         }
     }
 
-    fn tell(&self, changes: &[(ObjectKey, Change<K>)], except: &[Subscriber]) {
+    fn notify(&self, changes: &[(ObjectKey, Change<K>)], except: &[Subscriber]) {
         if changes.is_empty() {
             return;
         }
@@ -283,9 +283,9 @@ impl<K: Resource + Send + Sync + 'static> Writing<K> {
         self.store.reduce(object.meta_mut());
         self.store.transform(&mut object);
         let (own, seen) = self.store.write().wrote(&self.key, object);
-        self.store.tell(&own, &self.by);
-        self.store.tell(&seen, &[]);
-        self.store.tell_of_undecodable();
+        self.store.notify(&own, &self.by);
+        self.store.notify(&seen, &[]);
+        self.store.notify_undecodable();
     }
 
     /// The API server answered that the object with this uid is gone; `None` means that it has no object of the name. Then the one that
@@ -294,9 +294,9 @@ impl<K: Resource + Send + Sync + 'static> Writing<K> {
         self.is_over = true;
         let uid = uid.or(self.known_uid.as_deref());
         let (own, seen) = self.store.write().deleted(&self.key, uid);
-        self.store.tell(&own, &self.by);
-        self.store.tell(&seen, &[]);
-        self.store.tell_of_undecodable();
+        self.store.notify(&own, &self.by);
+        self.store.notify(&seen, &[]);
+        self.store.notify_undecodable();
     }
 }
 
@@ -304,8 +304,8 @@ impl<K: Resource + Send + Sync + 'static> Drop for Writing<K> {
     fn drop(&mut self) {
         if !self.is_over {
             let seen = self.store.write().end_write(&self.key);
-            self.store.tell(&seen, &[]);
-            self.store.tell_of_undecodable();
+            self.store.notify(&seen, &[]);
+            self.store.notify_undecodable();
         }
     }
 }

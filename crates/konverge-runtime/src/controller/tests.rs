@@ -156,7 +156,7 @@ fn a_pause_is_stretched_by_a_tenth_at_most_and_by_ten_minutes_at_most() {
         (Duration::ZERO, 1.0, Duration::ZERO),
         (Duration::MAX, 1.0, Duration::MAX),
     ] {
-        assert_eq!(stretched(pause, random), expected, "{pause:?} {random}");
+        assert_eq!(jittered(pause, random), expected, "{pause:?} {random}");
     }
 }
 

@@ -13,22 +13,24 @@ use axum::{
 use crate::checks::{Checks, Kind, Report};
 
 /// The parts of the query, in their order.
-type Asked = Query<Vec<(String, String)>>;
+type Parameters = Query<Vec<(String, String)>>;
 
 pub(super) fn router(checks: Checks) -> Router {
     let mut router = Router::new();
     for (path, kind) in [("/healthz", Kind::Live), ("/readyz", Kind::Ready)] {
-        let all = get(async move |State(checks): State<Checks>, Query(asked): Asked| {
-            let excluded: Vec<&str> = values(&asked, "exclude").collect();
-            answer(checks.report(kind, &excluded), is_verbose(&asked))
+        let all = get(async move |State(checks): State<Checks>, Query(parameters): Parameters| {
+            let excluded: Vec<&str> = values(&parameters, "exclude").collect();
+            answer(checks.report(kind, &excluded), is_verbose(&parameters))
         });
         let one =
-            get(async move |State(checks): State<Checks>, Path(name): Path<String>, Query(asked): Asked| match checks
-                .report_of(kind, &name)
-                .or_else(|| (path == format!("/{name}")).then(|| checks.report(kind, &[])))
-            {
-                Some(report) => answer(report, is_verbose(&asked)),
-                None => (StatusCode::NOT_FOUND, format!("there is no check {name:?}\n")).into_response(),
+            get(async move |State(checks): State<Checks>, Path(name): Path<String>, Query(parameters): Parameters| {
+                match checks
+                    .report_of(kind, &name)
+                    .or_else(|| (path == format!("/{name}")).then(|| checks.report(kind, &[])))
+                {
+                    Some(report) => answer(report, is_verbose(&parameters)),
+                    None => (StatusCode::NOT_FOUND, format!("there is no check {name:?}\n")).into_response(),
+                }
             });
         router =
             router.route(path, all.clone()).route(&format!("{path}/"), all).route(&format!("{path}/{{*name}}"), one);
@@ -36,12 +38,12 @@ pub(super) fn router(checks: Checks) -> Router {
     router.with_state(checks)
 }
 
-fn values<'a>(asked: &'a [(String, String)], key: &str) -> impl Iterator<Item = &'a str> {
-    asked.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
+fn values<'a>(parameters: &'a [(String, String)], key: &str) -> impl Iterator<Item = &'a str> {
+    parameters.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
 }
 
-fn is_verbose(asked: &[(String, String)]) -> bool {
-    values(asked, "verbose").next().is_some()
+fn is_verbose(parameters: &[(String, String)]) -> bool {
+    values(parameters, "verbose").next().is_some()
 }
 
 fn answer(report: Report, verbose: bool) -> Response {

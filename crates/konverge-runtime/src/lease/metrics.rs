@@ -34,8 +34,8 @@ impl LeaseMetrics {
         metrics
     }
 
-    pub(crate) fn leads(&self, lease: &str, leads: bool) {
-        self.leads.get_or_create(&labels(lease)).set(leads.into());
+    pub(crate) fn set_leader(&self, lease: &str, is_leader: bool) {
+        self.leads.get_or_create(&labels(lease)).set(is_leader.into());
     }
 
     pub(crate) fn slow_path(&self, lease: &str) {

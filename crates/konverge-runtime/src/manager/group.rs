@@ -28,15 +28,15 @@ use crate::{
 };
 
 /// A process of several jobs that is being put together, and then runs.
-pub struct Together {
+pub struct ManagerGroup {
     server: HttpServer,
     checks: Checks,
     pages: BTreeMap<String, MetricsPage>,
     jobs: Vec<(String, Manager)>,
-    afterwards: Vec<LastTask>,
+    on_shutdown: Vec<LastTask>,
 }
 
-impl Together {
+impl ManagerGroup {
     /// Takes the address for all of them, before anything else is tried.
     pub async fn listen(listen: Listen) -> Result<Self, BindError> {
         Ok(Self {
@@ -44,7 +44,7 @@ impl Together {
             checks: Checks::default(),
             pages: BTreeMap::new(),
             jobs: Vec::new(),
-            afterwards: Vec::new(),
+            on_shutdown: Vec::new(),
         })
     }
 
@@ -58,7 +58,7 @@ impl Together {
     pub fn job(&mut self, name: impl Into<String>, mut manager: Manager) {
         let name = name.into();
         self.checks.include(name.clone(), &manager.checks);
-        self.afterwards.append(&mut manager.afterwards);
+        self.on_shutdown.append(&mut manager.on_shutdown);
         if let Some(page) = manager.servers.unserved(&manager.metrics) {
             self.pages.insert(name.clone(), page);
         }
@@ -72,7 +72,7 @@ impl Together {
 
     /// Runs all jobs until they are told to stop or one of them ends.
     pub async fn run(self) -> Result<(), RunError> {
-        let Self { server, checks, pages, jobs, afterwards } = self;
+        let Self { server, checks, pages, jobs, on_shutdown } = self;
         let shutdown = CancellationToken::new();
         let stop_server = CancellationToken::new();
         let until = stop_server.clone();
@@ -80,8 +80,8 @@ impl Together {
         service.spawn(guarded("http server".into(), stop_server.clone(), async move {
             until.run_until_cancelled(server.serve_jobs(checks, pages)).await;
         }));
-        let ended = signals::obeyed(&shutdown, run_jobs(jobs, &shutdown, &mut service)).await;
-        join_all(afterwards).await;
+        let ended = signals::run_until_signal(&shutdown, run_jobs(jobs, &shutdown, &mut service)).await;
+        join_all(on_shutdown).await;
         stop_server.cancel();
         service.shutdown().await;
         ended

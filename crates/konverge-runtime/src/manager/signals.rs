@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::RunError;
 
 /// Runs a program to its end: the first signal begins its shutdown, and a second one drops it where it is.
-pub(super) async fn obeyed(
+pub(super) async fn run_until_signal(
     shutdown: &CancellationToken,
     run: impl Future<Output = Result<(), RunError>>,
 ) -> Result<(), RunError> {

@@ -59,7 +59,7 @@ async fn what_is_left_for_afterwards_is_done_last_and_also_after_a_failure() {
             told.tell("tidied".to_owned());
         });
         let told = story.clone();
-        manager.afterwards(async move { told.tell("afterwards".to_owned()) });
+        manager.on_shutdown(async move { told.tell("afterwards".to_owned()) });
         if fails {
             manager.task("short", async {});
         } else {

@@ -107,9 +107,9 @@ pub struct QueuedKey<K> {
     pub reasons: BTreeSet<&'static str>,
 }
 
-/// A wish to run. Wishes for one key merge: the earliest time, the highest priority, all reasons.
+/// A run that a key waits for. Requests for one key merge: the earliest time, the highest priority, all reasons.
 #[derive(Debug, Clone)]
-struct Wish {
+struct PendingRun {
     due: Instant,
     priority: Priority,
     reasons: Reasons,
@@ -117,7 +117,7 @@ struct Wish {
     arrival: u64,
 }
 
-impl Wish {
+impl PendingRun {
     fn merge(&mut self, other: Self) {
         self.due = self.due.min(other.due);
         self.priority = self.priority.max(other.priority);
@@ -129,8 +129,8 @@ impl Wish {
 #[expect(clippy::struct_excessive_bools, reason = "each says another thing of a key, and most combinations occur")]
 struct Entry {
     /// The state of a waiting key: it runs for the first time, or again after the run in flight.
-    wish: Option<Wish>,
-    /// Whether the wish is in `ready` rather than in `delayed`; meaningless while in flight.
+    pending: Option<PendingRun>,
+    /// Whether the pending run is in `ready` rather than in `delayed`; meaningless while in flight.
     is_ready: bool,
     /// Since when a worker has it.
     in_flight: Option<Instant>,
@@ -139,7 +139,7 @@ struct Entry {
     failures: Failures,
     /// The endpoint that did not answer the last run.
     endpoint: Option<&'static str>,
-    /// Whether the wish is in the endpoint's waiting list.
+    /// Whether the pending run is in the endpoint's waiting list.
     is_parked: bool,
     /// The next run begins no earlier.
     rests_until: Option<Instant>,
@@ -204,7 +204,7 @@ pub(super) struct State<K> {
     /// Whether a worker has ever taken a key. On a standby none has.
     has_begun: bool,
     arrivals: u64,
-    rest: Duration,
+    min_interval: Duration,
 }
 
 /// An endpoint that did not answer.
@@ -217,7 +217,7 @@ struct Endpoint<K> {
     failed_again: BTreeMap<(u32, u64), Arc<K>>,
 }
 
-/// A key that waits for an endpoint runs for a new wish of somebody, but not more often than this.
+/// A key that waits for an endpoint runs for a new request, but not more often than this.
 const PARKED_REST: Duration = Duration::from_secs(1);
 
 /// Once this many keys were there and none is left, their places are given back: a queue is long after a start, and seldom again.
@@ -283,13 +283,13 @@ impl<K: Clone + Eq + Hash> State<K> {
             urgent: 0,
             has_begun: false,
             arrivals: 0,
-            rest: Duration::ZERO,
+            min_interval: Duration::ZERO,
         }
     }
 
-    /// How long a key rests between the beginnings of two runs.
-    pub(super) fn rest(&mut self, rest: Duration) {
-        self.rest = rest;
+    /// Sets the least time between the beginnings of two runs of a key.
+    pub(super) fn set_min_interval(&mut self, min_interval: Duration) {
+        self.min_interval = min_interval;
     }
 
     /// Lets the namespaces take turns that this function tells.
@@ -297,43 +297,43 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.namespace = namespace;
     }
 
-    /// Wishes for a run of `key` at `due`.
+    /// Requests a run of `key` at `due`.
     pub(super) fn add(&mut self, key: K, due: Instant, priority: Priority, reason: &'static str) {
         self.arrivals += 1;
         let key = self.entries.get_key_value(&key).map_or_else(|| Arc::new(key), |(known, _)| Arc::clone(known));
         let entry = self.entries.entry(Arc::clone(&key)).or_default();
         entry.is_gone = false;
         let due = entry.rests_until.map_or(due, |end| due.max(end));
-        let wish = Wish { due, priority, reasons: Reasons::One(reason), arrival: self.arrivals };
+        let pending = PendingRun { due, priority, reasons: Reasons::One(reason), arrival: self.arrivals };
         if entry.in_flight.is_some() {
-            match &mut entry.wish {
-                Some(waiting) => waiting.merge(wish),
-                None => entry.wish = Some(wish),
+            match &mut entry.pending {
+                Some(waiting) => waiting.merge(pending),
+                None => entry.pending = Some(pending),
             }
             return;
         }
-        let Some(mut waiting) = entry.wish.take() else {
-            self.delayed.insert((wish.due, wish.arrival), key);
-            entry.wish = Some(wish);
+        let Some(mut waiting) = entry.pending.take() else {
+            self.delayed.insert((pending.due, pending.arrival), key);
+            entry.pending = Some(pending);
             entry.is_ready = false;
             return;
         };
         if entry.is_parked {
             // Its place is by its arrival, which a merge keeps.
-            waiting.merge(wish);
+            waiting.merge(pending);
         } else if entry.is_ready {
             let (namespace, before) = ((self.namespace)(&key), waiting.priority);
-            waiting.merge(wish);
+            waiting.merge(pending);
             if waiting.priority != before {
                 self.ready[before.lane()].remove(namespace, waiting.arrival);
                 self.ready[waiting.priority.lane()].insert(namespace, waiting.arrival, Arc::clone(&key));
             }
         } else {
             self.delayed.remove(&(waiting.due, waiting.arrival));
-            waiting.merge(wish);
+            waiting.merge(pending);
             self.delayed.insert((waiting.due, waiting.arrival), key);
         }
-        entry.wish = Some(waiting);
+        entry.pending = Some(waiting);
     }
 
     /// Drops the request for a run of a key whose object is gone.
@@ -344,25 +344,25 @@ impl<K: Clone + Eq + Hash> State<K> {
         let shared = Arc::clone(shared);
         let Some(entry) = self.entries.get_mut(key) else { return };
         let failures = std::mem::take(&mut entry.failures).number;
-        let wish = entry.wish.take();
+        let pending = entry.pending.take();
         if entry.in_flight.is_some() {
             entry.is_outdated = true;
             entry.is_gone = true;
             return;
         }
-        match wish {
-            Some(wish) if std::mem::take(&mut entry.is_parked) => {
+        match pending {
+            Some(pending) if std::mem::take(&mut entry.is_parked) => {
                 if let Some(known) = entry.endpoint.and_then(|endpoint| self.endpoints.get_mut(endpoint)) {
-                    known.remove(failures, wish.arrival);
+                    known.remove(failures, pending.arrival);
                 }
             }
-            Some(wish) if entry.is_ready => {
-                self.ready[wish.priority.lane()].remove((self.namespace)(key), wish.arrival);
+            Some(pending) if entry.is_ready => {
+                self.ready[pending.priority.lane()].remove((self.namespace)(key), pending.arrival);
             }
-            Some(wish) => drop(self.delayed.remove(&(wish.due, wish.arrival))),
+            Some(pending) => drop(self.delayed.remove(&(pending.due, pending.arrival))),
             None => {}
         }
-        self.lay_down(shared, now);
+        self.retire(shared, now);
     }
 
     /// Whether a worker has ever taken a key.
@@ -372,7 +372,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     /// Drops the requests for keys that wait and whose objects do not exist.
     pub(super) fn retain(&mut self, mut exists: impl FnMut(&K) -> bool, now: Instant) {
-        let waits = |entry: &Entry| entry.wish.is_some() && entry.in_flight.is_none();
+        let waits = |entry: &Entry| entry.pending.is_some() && entry.in_flight.is_none();
         let waiting = self.entries.iter().filter(|(_, entry)| waits(entry)).map(|(key, _)| key);
         let gone: Vec<_> = waiting.filter(|key| !exists(key)).map(Arc::clone).collect();
         for key in gone {
@@ -381,7 +381,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// Forgets a key that no worker has and nothing is wanted for, as soon as it has rested.
-    fn lay_down(&mut self, key: Arc<K>, now: Instant) {
+    fn retire(&mut self, key: Arc<K>, now: Instant) {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         match entry.rests_until.filter(|end| *end > now) {
             Some(_) if entry.is_resting => {}
@@ -417,17 +417,17 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.promote(now);
         if let Some(key) = self.pop()
             && let Some(entry) = self.entries.get_mut(&key)
-            && let Some(wish) = entry.wish.take()
+            && let Some(pending) = entry.pending.take()
         {
             self.has_begun = true;
             entry.in_flight = Some(now);
-            entry.priority = Some(wish.priority);
-            self.urgent += usize::from(wish.priority > Priority::Low);
+            entry.priority = Some(pending.priority);
+            self.urgent += usize::from(pending.priority > Priority::Low);
             entry.is_resting = false;
-            entry.rests_until = (!self.rest.is_zero()).then(|| now + self.rest);
-            let reasons = wish.reasons.into_set();
+            entry.rests_until = (!self.min_interval.is_zero()).then(|| now + self.min_interval);
+            let reasons = pending.reasons.into_set();
             let request = Request { key: K::clone(&key), reasons, attempt: entry.failures.number.saturating_add(1) };
-            return Taken::Request(request, now.saturating_duration_since(wish.due));
+            return Taken::Request(request, now.saturating_duration_since(pending.due));
         }
         let delayed = self.delayed.first_key_value().map(|(&(due, _), _)| due);
         let parked = self.endpoints.values().filter_map(Endpoint::next);
@@ -445,7 +445,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         let shared = Arc::clone(self.entries.get_key_value(key)?.0);
         let entry = self.entries.get_mut(key)?;
         let started = entry.in_flight?;
-        // A new wish that came meanwhile does not wait for an endpoint.
+        // A request that came meanwhile does not wait for an endpoint.
         let is_outdated = entry.is_outdated;
         entry.learn(completion, now);
         let waited_for = entry.endpoint.take();
@@ -456,13 +456,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         // There is no object any more to look at again.
         let completion = if std::mem::take(&mut entry.is_gone) { Completion::Done } else { completion };
         entry.is_ready = false;
-        if let Some(wish) = &entry.wish {
-            self.delayed.insert((wish.due, wish.arrival), shared);
+        if let Some(pending) = &entry.pending {
+            self.delayed.insert((pending.due, pending.arrival), shared);
         } else if completion == Completion::Done {
-            self.lay_down(shared, now);
+            self.retire(shared, now);
         }
         if let Some(endpoint) = waited_for {
-            self.heard_of(endpoint, ended, (started, now));
+            self.record_evidence(endpoint, ended, (started, now));
         }
         match completion {
             Completion::Done => {}
@@ -490,7 +490,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// The evidence of a finished run about the endpoint that did not answer the run before.
-    fn heard_of(&mut self, endpoint: &'static str, completion: Completion, (started, now): (Instant, Instant)) {
+    fn record_evidence(&mut self, endpoint: &'static str, completion: Completion, (started, now): (Instant, Instant)) {
         let Some(known) = self.endpoints.get_mut(endpoint) else { return };
         match completion {
             // A run that was abandoned may have hung there.
@@ -504,7 +504,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Lets the wish of an idle key wait for the endpoint.
+    /// Lets the pending run of an idle key wait for the endpoint.
     fn park(&mut self, key: &K, endpoint: &'static str, now: Instant) {
         let (Some((shared, _)), Some(known)) = (self.entries.get_key_value(key), self.endpoints.get_mut(endpoint))
         else {
@@ -512,10 +512,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         };
         let shared = Arc::clone(shared);
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let Some(wish) = &entry.wish else { return };
-        self.delayed.remove(&(wish.due, wish.arrival));
+        let Some(pending) = &entry.pending else { return };
+        self.delayed.remove(&(pending.due, pending.arrival));
         let list = if known.outage.is_over() { &mut known.failed_again } else { &mut known.waiting };
-        list.insert((entry.failures.number, wish.arrival), shared);
+        list.insert((entry.failures.number, pending.arrival), shared);
         entry.is_parked = true;
         let rested = now + PARKED_REST;
         entry.rests_until = Some(entry.rests_until.map_or(rested, |end| end.max(rested)));
@@ -528,15 +528,15 @@ impl<K: Clone + Eq + Hash> State<K> {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let failures = std::mem::take(&mut entry.failures).number;
         entry.is_outdated = entry.in_flight.is_some();
-        // A new wish does not wait for the endpoint: the next run tells the object how it stands.
+        // A new request does not wait for the endpoint: the next run tells the object how it stands.
         if std::mem::take(&mut entry.is_parked)
-            && let Some(wish) = &mut entry.wish
+            && let Some(pending) = &mut entry.pending
         {
             if let Some(known) = entry.endpoint.and_then(|endpoint| self.endpoints.get_mut(endpoint)) {
-                known.remove(failures, wish.arrival);
+                known.remove(failures, pending.arrival);
             }
-            wish.due = entry.rests_until.map_or(wish.due, |end| end.max(wish.due));
-            self.delayed.insert((wish.due, wish.arrival), shared);
+            pending.due = entry.rests_until.map_or(pending.due, |end| end.max(pending.due));
+            self.delayed.insert((pending.due, pending.arrival), shared);
         }
     }
 
@@ -546,15 +546,15 @@ impl<K: Clone + Eq + Hash> State<K> {
             key: K::clone(key),
             failures: entry.failures.number,
             in_flight_for: entry.in_flight.map(|since| now.saturating_duration_since(since)),
-            due_in: entry.wish.as_ref().map(|wish| {
+            due_in: entry.pending.as_ref().map(|pending| {
                 let known =
                     entry.endpoint.filter(|_| entry.is_parked).and_then(|endpoint| self.endpoints.get(endpoint));
-                known.and_then(Endpoint::next).unwrap_or(wish.due).saturating_duration_since(now)
+                known.and_then(Endpoint::next).unwrap_or(pending.due).saturating_duration_since(now)
             }),
-            priority: entry.wish.as_ref().map(|wish| wish.priority),
-            reasons: entry.wish.as_ref().map(|wish| wish.reasons.clone().into_set()).unwrap_or_default(),
+            priority: entry.pending.as_ref().map(|pending| pending.priority),
+            reasons: entry.pending.as_ref().map(|pending| pending.reasons.clone().into_set()).unwrap_or_default(),
         };
-        let is_wanted = |(_, entry): &(&Arc<K>, &Entry)| entry.in_flight.is_some() || entry.wish.is_some();
+        let is_wanted = |(_, entry): &(&Arc<K>, &Entry)| entry.in_flight.is_some() || entry.pending.is_some();
         self.entries.iter().filter(is_wanted).map(look).collect()
     }
 
@@ -565,7 +565,7 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 
     /// Whether at least so many keys of more than low priority are ready or in flight.
-    pub(super) fn is_crowded(&mut self, now: Instant, many: usize) -> bool {
+    pub(super) fn is_depth_at_least(&mut self, now: Instant, many: usize) -> bool {
         self.promote(now);
         let ready = [Priority::Normal, Priority::High].map(|priority| self.ready[priority.lane()].len());
         self.urgent + ready.iter().sum::<usize>() >= many
@@ -603,11 +603,11 @@ impl<K: Clone + Eq + Hash> State<K> {
             {
                 known.outage.admit(now.into_std());
                 if let Some(entry) = self.entries.get_mut(&key)
-                    && let Some(wish) = &mut entry.wish
+                    && let Some(pending) = &mut entry.pending
                 {
-                    wish.due = entry.rests_until.map_or(now, |end| end.max(now));
+                    pending.due = entry.rests_until.map_or(now, |end| end.max(now));
                     (entry.is_parked, entry.is_ready) = (false, false);
-                    self.delayed.insert((wish.due, wish.arrival), key);
+                    self.delayed.insert((pending.due, pending.arrival), key);
                 }
             }
         }
@@ -626,7 +626,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 entry.is_resting = false;
             }
             let is_idle = |entry: &Entry| {
-                entry.wish.is_none()
+                entry.pending.is_none()
                     && entry.in_flight.is_none()
                     && entry.failures.number == 0
                     && entry.rests_until.is_none_or(|end| end <= now)
@@ -641,10 +641,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         {
             let key = first.remove();
             if let Some(entry) = self.entries.get_mut(&key)
-                && let Some(wish) = &entry.wish
+                && let Some(pending) = &entry.pending
             {
                 entry.is_ready = true;
-                self.ready[wish.priority.lane()].insert((self.namespace)(&key), wish.arrival, Arc::clone(&key));
+                self.ready[pending.priority.lane()].insert((self.namespace)(&key), pending.arrival, Arc::clone(&key));
             }
         }
     }

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::*;
-use crate::{metrics::registry::BeforeScrape, schedule::dawdle};
+use crate::{metrics::registry::BeforeScrape, schedule::yield_or_sleep};
 
 const KEYS: usize = 4;
 const PRODUCERS: u64 = 2;
@@ -45,7 +45,7 @@ async fn work(queue: Queue<usize>, keys: Arc<[Key; KEYS]>, has_timers: bool, mut
         let key = &keys[request.key];
         assert!(!key.is_worked_on.swap(true, Ordering::SeqCst), "two workers have one key");
         let known = key.wishes.load(Ordering::SeqCst);
-        dawdle(&mut random);
+        yield_or_sleep(&mut random);
         key.known.store(known, Ordering::SeqCst);
         key.is_worked_on.store(false, Ordering::SeqCst);
         let completion = match random.random_range(0..4) {
@@ -65,7 +65,7 @@ fn wish(queue: &Queue<usize>, keys: &[Key; KEYS], has_timers: bool, mut random: 
             keys[key].wishes.fetch_add(1, Ordering::SeqCst);
             let delay = if has_timers { random.random_range(0..300) } else { 0 };
             queue.add_after(key, Duration::from_micros(delay), Priority::Normal, "test");
-            dawdle(&mut random);
+            yield_or_sleep(&mut random);
         }
         let begun = std::time::Instant::now();
         while keys.iter().any(|key| key.known.load(Ordering::SeqCst) != key.wishes.load(Ordering::SeqCst)) {

@@ -11,8 +11,8 @@ fn life(steps: Vec<fn() -> Step>) -> stream::BoxStream<'static, Result<Observed<
     steps.chain(stream::pending()).boxed()
 }
 
-fn manner(list: InitialList, backoff: Backoff) -> Manner {
-    Manner { list, backoff, optional: false }
+fn stream_options(list: InitialList, backoff: Backoff) -> StreamOptions {
+    StreamOptions { list, backoff, optional: false }
 }
 
 fn api_error(code: u16) -> kube::Error {
@@ -25,7 +25,7 @@ fn watch(lives: Vec<Vec<fn() -> Step>>) -> (impl Stream<Item = Event<u8>>, Watch
     let (health, count) = (WatchHealth::default(), Arc::clone(&beginnings));
     let begin = move |_| life(lives[beginnings.fetch_add(1, Ordering::SeqCst)].clone());
     let backoff = Backoff { base: Duration::from_millis(1), factor: 1.0, cap: Duration::from_millis(1) };
-    let events = never_ending(begin, manner(InitialList::default(), backoff), health.clone(), "Test");
+    let events = never_ending(begin, stream_options(InitialList::default(), backoff), health.clone(), "Test");
     (events.filter_map(|observed| future::ready(observed.event())), health, count)
 }
 
@@ -80,7 +80,7 @@ async fn streamed(first_life: Vec<fn() -> Step>) -> Vec<InitialList> {
         life(if begun.len() == 1 { first_life.clone() } else { paged })
     };
     let (backoff, health) = (Backoff::default(), WatchHealth::default());
-    let events = never_ending(begin, manner(InitialList::Streamed, backoff), health.clone(), "Test");
+    let events = never_ending(begin, stream_options(InitialList::Streamed, backoff), health.clone(), "Test");
     let mut events = Box::pin(events.filter_map(|observed| future::ready(observed.event())));
     while !matches!(next(&mut events).await, Event::InitDone) {}
     assert_eq!(health.check(), Ok(()));

@@ -20,7 +20,7 @@ pub(super) const EVERY_UNKNOWN: Duration = Duration::from_secs(30);
 
 /// Runs `follow` once the API server serves the kind and allows to list it. Until then, `health` says why not, and the log says once that the
 /// objects are not watched. Any other answer says nothing about the kind, so the API server is asked again.
-pub(crate) async fn once_allowed(
+pub(crate) async fn watch_when_available(
     client: Client,
     resource: ApiResource,
     options: WatchOptions,
@@ -89,7 +89,7 @@ mod tests {
             )));
             let (resource, health) = (ApiResource::erase::<ConfigMap>(&()), WatchHealth::default());
             let (known, follow) = (health.clone(), async {});
-            let once = once_allowed(server.client(), resource, WatchOptions::default(), health, follow);
+            let once = watch_when_available(server.client(), resource, WatchOptions::default(), health, follow);
             let (presence, ()) = tokio::join!(known.presence(), once);
             assert_eq!(presence, expected);
             server.finish().unwrap();

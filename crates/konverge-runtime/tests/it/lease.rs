@@ -31,10 +31,10 @@ struct Candidate {
     run: JoinHandle<Result<(), konverge_runtime::lease::LeaseLost>>,
 }
 
-async fn impatient(control_plane: &ControlPlane, metrics: &Metrics) -> Client {
+async fn fail_fast_client(control_plane: &ControlPlane, metrics: &Metrics) -> Client {
     let options =
         ClientOptions::default().with(|options| options.kubeconfig = Some(control_plane.kubeconfig().to_owned()));
-    client::build(&options.impatient(), metrics.client()).await.unwrap()
+    client::build(&options.fail_fast(), metrics.client()).await.unwrap()
 }
 
 fn short_timings() -> Timings {
@@ -45,13 +45,13 @@ fn short_timings() -> Timings {
 async fn candidate(control_plane: &ControlPlane, namespace: &str) -> Candidate {
     let options = LeaseOptions::new(namespace, "test").with(|lease| lease.timings = short_timings());
     let (identity, stop, metrics) = (options.identity.clone(), CancellationToken::new(), Metrics::new("test", "0"));
-    let elector = Elector::new(impatient(control_plane, &metrics).await, options);
+    let elector = Elector::new(fail_fast_client(control_plane, &metrics).await, options);
     let leading = elector.leadership();
     Candidate { identity, metrics, leading, stop: stop.clone(), run: tokio::spawn(elector.run(stop)) }
 }
 
 impl Candidate {
-    fn leads(&self) -> bool {
+    fn is_leader(&self) -> bool {
         self.leading.is_leader()
     }
 
@@ -92,7 +92,7 @@ async fn one_leads_and_hands_over_when_it_stops() {
         (renewed.duration_since(began) > SignedDuration::from_secs(3)).then_some(())
     });
     goes_on.await.unwrap();
-    assert!(first.leads() && !second.leads());
+    assert!(first.is_leader() && !second.is_leader());
 
     first.stop.cancel();
     first.run.await.unwrap().unwrap();
@@ -127,7 +127,7 @@ async fn without_an_api_server_leadership_is_lost_before_the_lease_ends() {
     only.comes_to_lead().await;
     control_plane.kill_api_server().unwrap();
     let away = std::time::Instant::now();
-    let lost = eventually(Duration::from_secs(10), async || (!only.leads()).then(|| away.elapsed())).await.unwrap();
+    let lost = eventually(Duration::from_secs(10), async || (!only.is_leader()).then(|| away.elapsed())).await.unwrap();
     assert!(lost < Duration::from_secs(3), "{lost:?}");
     let error = only.run.await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), format!("lost the lease {namespace}/test"));
@@ -164,7 +164,7 @@ impl Reconciler for Tells {
 async fn program(control_plane: &ControlPlane, namespace: &str) -> (Manager, Arc<Tells>) {
     let options = LeaseOptions::new(namespace, "test").with(|lease| lease.timings = short_timings());
     let metrics = Metrics::new("test", "0");
-    let elector = Elector::new(impatient(control_plane, &metrics).await, options);
+    let elector = Elector::new(fail_fast_client(control_plane, &metrics).await, options);
     let manager = Manager::bind(([127, 0, 0, 1], 0).into(), metrics).await.unwrap();
     let mut manager = manager.leader_election(elector);
     let tells = Arc::new(Tells(Notify::new()));

@@ -4,10 +4,10 @@
 mod client;
 mod http;
 mod lease;
+mod manager_group;
 mod metrics_server;
 mod process;
 mod selector;
-mod together;
 mod watch;
 
 use konverge_runtime::Metrics;

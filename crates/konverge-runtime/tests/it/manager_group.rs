@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use konverge_runtime::{
-    Manager, Metrics, Together,
+    Manager, ManagerGroup, Metrics,
     client::{self, ClientOptions},
     http_server::{Authentication, Listen, MetricsServer},
 };
@@ -28,12 +28,12 @@ async fn health_is_that_of_all_and_metrics_are_those_of_each() {
     let mut roll = Manager::bind(ANY, Metrics::new("vault-rollout-operator", "1.2.3")).await.unwrap();
     roll.metrics_server(ANY.into()).await.unwrap();
     let own = roll.address();
-    let mut together = Together::listen(ANY.into()).await.unwrap();
-    let address = together.address();
+    let mut group = ManagerGroup::listen(ANY.into()).await.unwrap();
+    let address = group.address();
     for (name, manager) in [("pull", pull), ("push", push), ("roll", roll)] {
-        together.job(name, manager);
+        group.job(name, manager);
     }
-    let run = tokio::spawn(together.run());
+    let run = tokio::spawn(group.run());
 
     // The server answers before the last of them says that it is up.
     let (status, body) =
@@ -87,11 +87,11 @@ async fn who_may_not_read_the_metrics_of_a_job_may_not_do_so_here() {
         MetricsServer::from(Listen::Nowhere).with(|server| server.authentication = Some(Authentication::new(client)));
     push.metrics_server(nowhere).await.unwrap();
     let stop = push.shutdown();
-    let mut together = Together::listen(ANY.into()).await.unwrap();
-    together.job("push", push);
-    together.job("pull", job("zopp-operator").await);
-    let address = together.address();
-    let run = tokio::spawn(together.run());
+    let mut group = ManagerGroup::listen(ANY.into()).await.unwrap();
+    group.job("push", push);
+    group.job("pull", job("zopp-operator").await);
+    let address = group.address();
+    let run = tokio::spawn(group.run());
     let (status, body) = get(address, "/metrics/push").await;
     assert_eq!((status, &*body), (401, "needs a bearer token that the API server knows\n"));
     assert_eq!(get(address, "/metrics/pull").await.0, 200);

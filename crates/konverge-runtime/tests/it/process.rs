@@ -6,7 +6,7 @@ use std::{
 };
 
 use konverge_runtime::{
-    Manager, Metrics, Together,
+    Manager, ManagerGroup, Metrics,
     http_server::Listen,
     telemetry::{self, LogFormat},
 };
@@ -59,7 +59,7 @@ async fn program() {
 /// Two jobs, of which one is in no hurry to end.
 async fn together() -> i32 {
     telemetry::init(LogFormat::Text).unwrap();
-    let mut together = Together::listen(Listen::Nowhere).await.unwrap();
+    let mut group = ManagerGroup::listen(Listen::Nowhere).await.unwrap();
     for name in ["pull", "push"] {
         let mut manager = Manager::listen(Listen::Nowhere, Metrics::new(name, "0")).await.unwrap();
         manager.task("announce", async {
@@ -74,9 +74,9 @@ async fn together() -> i32 {
                 tracing::info!("tidied");
             });
         }
-        together.job(name, manager);
+        group.job(name, manager);
     }
-    i32::from(together.run().await.is_err())
+    i32::from(group.run().await.is_err())
 }
 
 const MODE: &str = "KONVERGE_TEST_PROGRAM";

@@ -25,7 +25,7 @@ pub struct Outcome {
     created: BTreeMap<String, usize>,
     deleted: BTreeMap<String, usize>,
     /// Whether each fault of the plan befell the run.
-    befallen: bool,
+    fault_injected: bool,
 }
 
 /// One run that ended otherwise than the run without faults.
@@ -62,16 +62,16 @@ pub struct Report {
 pub struct Broken(pub Report);
 
 impl Outcome {
-    pub(super) fn new(end_state: Value, writes: &[JournalEntry], befallen: bool) -> Self {
+    pub(super) fn new(end_state: Value, writes: &[JournalEntry], fault_injected: bool) -> Self {
         let told = |entries: &mut dyn Iterator<Item = &JournalEntry>| -> Vec<String> {
             // The namespace differs from run to run.
-            let asks = entries.map(|entry| ApiRequest { namespace: String::new(), ..entry.asks.clone() });
+            let asks = entries.map(|entry| ApiRequest { namespace: String::new(), ..entry.request.clone() });
             asks.map(|asks| asks.to_string()).collect()
         };
         let count = |counts: fn(&JournalEntry) -> bool| {
             let mut by_kind = BTreeMap::new();
             for entry in writes.iter().filter(|entry| counts(entry)) {
-                *by_kind.entry(entry.asks.full_resource()).or_default() += 1;
+                *by_kind.entry(entry.request.full_resource()).or_default() += 1;
             }
             by_kind
         };
@@ -81,7 +81,7 @@ impl Outcome {
             committed: told(&mut writes.iter().filter(|entry| entry.is_committed())),
             created: count(JournalEntry::created),
             deleted: count(JournalEntry::deleted),
-            befallen,
+            fault_injected,
         }
     }
 
@@ -97,8 +97,8 @@ impl Outcome {
     }
 
     /// Whether each fault of the plan befell it.
-    pub(super) fn is_befallen(&self) -> bool {
-        self.befallen
+    pub(super) fn has_faults(&self) -> bool {
+        self.fault_injected
     }
 
     /// The difference between two runs.
@@ -210,12 +210,12 @@ mod tests {
     fn write(verb: &str, name: &str, code: u16) -> JournalEntry {
         let uri = format!("/api/v1/namespaces/shop/configmaps/{name}");
         JournalEntry {
-            asks: ApiRequest::parse(&verb.parse().unwrap(), &uri.parse().unwrap()),
+            request: ApiRequest::parse(&verb.parse().unwrap(), &uri.parse().unwrap()),
             uri,
             mutation: Some(1),
             reached: Reached::Client,
             code: Some(code),
-            told: None,
+            client_code: None,
             events: 0,
             faults: Vec::new(),
         }

@@ -106,7 +106,7 @@ impl<'a, S: Scenario> Run<'a, S> {
             }
             if begun.elapsed() >= self.test.limit {
                 let state = if converged { "was not quiet" } else { "did not converge" };
-                let (limit, log) = (self.test.limit.as_secs_f32(), self.operator.last_words());
+                let (limit, log) = (self.test.limit.as_secs_f32(), self.operator.log_tail());
                 return Err(Trouble::Operator(format!("it {state} within {limit} s after step {step}:\n{log}")));
             }
             sleep(PAUSE).await;
@@ -119,13 +119,13 @@ impl<'a, S: Scenario> Run<'a, S> {
         let end_state = end_state.map_err(|source| CrashError::Scenario { what: "tell the end state", source })?;
         *self.operator.lock() = None;
         let fired = self.proxy.fired();
-        let befallen = fired.len() == self.rules && fired.iter().all(|count| *count > 0);
-        Ok(Outcome::new(end_state, &self.counted(&self.proxy.journal()), befallen))
+        let fault_injected = fired.len() == self.rules && fired.iter().all(|count| *count > 0);
+        Ok(Outcome::new(end_state, &self.counted(&self.proxy.journal()), fault_injected))
     }
 
     /// The writes that count.
     fn counted(&self, journal: &[JournalEntry]) -> Vec<JournalEntry> {
-        journal.iter().filter(|entry| self.writes.names(&entry.asks)).cloned().collect()
+        journal.iter().filter(|entry| self.writes.names(&entry.request)).cloned().collect()
     }
 }
 
@@ -151,7 +151,7 @@ impl Operator {
         Ok(true)
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         self.lock().as_ref().map(|process| logs::tail(&process.log())).unwrap_or_default()
     }
 

@@ -15,7 +15,7 @@ use crate::{
 #[non_exhaustive]
 pub struct RecordedRequest {
     /// The request.
-    pub asks: ApiRequest,
+    pub request: ApiRequest,
     /// Its HTTP method.
     pub method: Method,
     /// Its path, without the query.
@@ -30,14 +30,14 @@ impl RecordedRequest {
             [] => Value::Null,
             body => serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).into()),
         };
-        Self { asks: ApiRequest::parse(method, uri), method: method.clone(), path: uri.path().to_owned(), body }
+        Self { request: ApiRequest::parse(method, uri), method: method.clone(), path: uri.path().to_owned(), body }
     }
 }
 
 impl fmt::Display for RecordedRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.asks.verb.name(), self.path)?;
-        for (index, (name, value)) in self.asks.query.iter().enumerate() {
+        write!(formatter, "{} {}", self.request.verb.name(), self.path)?;
+        for (index, (name, value)) in self.request.query.iter().enumerate() {
             write!(formatter, "{}{name}={value}", if index == 0 { '?' } else { '&' })?;
         }
         Ok(())
@@ -105,14 +105,14 @@ impl RequestMatcher {
 
     /// Returns why the request does not match, or `None` if it does.
     pub fn mismatch(&self, request: &RecordedRequest) -> Option<String> {
-        if request.asks.verb != self.verb {
-            return Some(format!("the verb is {}, not {}", request.asks.verb.name(), self.verb.name()));
+        if request.request.verb != self.verb {
+            return Some(format!("the verb is {}, not {}", request.request.verb.name(), self.verb.name()));
         }
         if !self.path.matches(&request.path) {
             return Some(format!("the path is {}, not {}", request.path, self.path));
         }
         for (name, pattern) in &self.query {
-            match request.asks.parameter(name) {
+            match request.request.parameter(name) {
                 None => return Some(format!("there is no parameter {name}")),
                 Some(value) if !pattern.matches(value) => {
                     return Some(format!("the parameter {name} is {value}, not {pattern}"));
@@ -120,7 +120,7 @@ impl RequestMatcher {
                 Some(_) => {}
             }
         }
-        if let Some(name) = self.without.iter().find(|name| request.asks.parameter(name).is_some()) {
+        if let Some(name) = self.without.iter().find(|name| request.request.parameter(name).is_some()) {
             return Some(format!("there is a parameter {name}"));
         }
         let subset = self.body.as_ref()?;

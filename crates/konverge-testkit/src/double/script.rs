@@ -112,7 +112,7 @@ impl Script {
             }
             in_turn &= expectation.any_time || expectation.is_met();
         }
-        Err(self.surprise(request))
+        Err(self.unexpected_request(request))
     }
 
     /// The expectations that were never met, or not often enough.
@@ -120,7 +120,7 @@ impl Script {
         self.expectations.iter().filter(|expectation| !expectation.is_met()).map(ToString::to_string).collect()
     }
 
-    fn surprise(&self, request: &RecordedRequest) -> String {
+    fn unexpected_request(&self, request: &RecordedRequest) -> String {
         let next = self.expectations.iter().find(|expectation| !expectation.any_time && !expectation.is_met());
         let next = match next {
             None => "nothing more in order".to_owned(),

@@ -48,15 +48,15 @@ pub(super) async fn serve(proxy: Arc<Proxy>, request: Request<Incoming>) -> Resu
     let place = proxy.journal.begin(request.clone(), path);
 
     let faults = Faults { proxy: &proxy, request: &request, place: &place };
-    if let Verdict::Answer(answer) = faults.befall(Phase::Before).await? {
-        place.told(answer.status());
+    if let Verdict::Answer(answer) = faults.inject_faults(Phase::Before).await? {
+        place.responded(answer.status());
         return Ok(answer);
     }
     let response = forward(&proxy, parts, body, &place).await?;
     if response.status().is_success()
-        && let Verdict::Answer(answer) = faults.befall(Phase::After).await?
+        && let Verdict::Answer(answer) = faults.inject_faults(Phase::After).await?
     {
-        place.told(answer.status());
+        place.responded(answer.status());
         return Ok(answer);
     }
     let (parts, body) = response.into_parts();
@@ -65,12 +65,12 @@ pub(super) async fn serve(proxy: Arc<Proxy>, request: Request<Incoming>) -> Resu
     } else if request.verb == Verb::Watch {
         stream::watch(Arc::clone(&proxy), request.clone(), place.clone(), body)
     } else {
-        faults.befall_body(body).await?
+        faults.inject_body_faults(body).await?
     };
     let mut answer = Response::new(body);
     *answer.status_mut() = parts.status;
     *answer.headers_mut() = without_hop_by_hop(&parts.headers);
-    place.told(parts.status);
+    place.responded(parts.status);
     Ok(answer)
 }
 
@@ -124,10 +124,10 @@ impl Faults<'_> {
     }
 
     /// The fault before the client receives anything.
-    async fn befall(&self, phase: Phase) -> Result<Verdict, NoAnswer> {
+    async fn inject_faults(&self, phase: Phase) -> Result<Verdict, NoAnswer> {
         let (decisions, mut releases) = self.decide(phase);
         for decision in decisions {
-            self.place.befallen(phase, &decision);
+            self.place.fault_injected(phase, &decision);
             match &decision.action {
                 Action::Delay(span) => {
                     tokio::time::sleep(span.duration()).await;
@@ -154,7 +154,7 @@ impl Faults<'_> {
         Ok(Verdict::GoOn)
     }
 
-    async fn befall_body(&self, body: Incoming) -> Result<ReplyBody, NoAnswer> {
+    async fn inject_body_faults(&self, body: Incoming) -> Result<ReplyBody, NoAnswer> {
         let (decisions, releases) = self.decide(Phase::Body);
         if decisions.is_empty() {
             return Ok(body.map_err(BoxError::from).boxed_unsync());

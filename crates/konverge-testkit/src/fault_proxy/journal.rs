@@ -12,7 +12,7 @@ use crate::api_request::{ApiRequest, Verb};
 #[non_exhaustive]
 pub struct JournalEntry {
     /// The request. The name of a creation is read from its body.
-    pub asks: ApiRequest,
+    pub request: ApiRequest,
     /// Path and query.
     pub uri: String,
     /// Its number among those that ask for a change, in the order of their arrival, from 1.
@@ -22,7 +22,7 @@ pub struct JournalEntry {
     /// The status code of the API server.
     pub code: Option<u16>,
     /// The status code that the client received; `None` before the response begins, and if the client got none.
-    pub told: Option<u16>,
+    pub client_code: Option<u16>,
     /// Watch events that were told.
     pub events: usize,
     /// The faults that hit it, in the terms of the plan: `rule 2, after: drop`.
@@ -56,7 +56,7 @@ impl JournalEntry {
 
     /// Whether it deleted something, or made its deletion begin.
     pub fn deleted(&self) -> bool {
-        self.is_committed() && matches!(self.asks.verb, Verb::Delete | Verb::DeleteCollection)
+        self.is_committed() && matches!(self.request.verb, Verb::Delete | Verb::DeleteCollection)
     }
 }
 
@@ -78,18 +78,18 @@ pub(super) struct Place {
 }
 
 impl Journal {
-    pub(super) fn begin(&self, asks: ApiRequest, uri: String) -> Place {
+    pub(super) fn begin(&self, request: ApiRequest, uri: String) -> Place {
         let mut book = self.lock();
-        let mutating = asks.is_mutating();
+        let mutating = request.is_mutating();
         book.mutations += usize::from(mutating);
         let mutation = mutating.then_some(book.mutations);
         book.entries.push(JournalEntry {
-            asks,
+            request,
             uri,
             mutation,
             reached: Reached::Proxy,
             code: None,
-            told: None,
+            client_code: None,
             events: 0,
             faults: Vec::new(),
         });
@@ -117,18 +117,18 @@ impl Place {
         });
     }
 
-    pub(super) fn told(&self, code: StatusCode) {
+    pub(super) fn responded(&self, code: StatusCode) {
         self.change(|entry| {
             entry.reached = Reached::Client;
-            entry.told = Some(code.as_u16());
+            entry.client_code = Some(code.as_u16());
         });
     }
 
-    pub(super) fn event_told(&self) {
+    pub(super) fn event_sent(&self) {
         self.change(|entry| entry.events += 1);
     }
 
-    pub(super) fn befallen(&self, phase: Phase, decision: &Decision) {
+    pub(super) fn fault_injected(&self, phase: Phase, decision: &Decision) {
         let fault = format!("rule {}, {phase}: {}", decision.rule, decision.action);
         self.change(|entry| entry.faults.push(fault));
     }

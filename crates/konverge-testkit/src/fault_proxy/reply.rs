@@ -20,9 +20,9 @@ const FLUSHED_WITHIN: Duration = Duration::from_millis(20);
 
 /// The writing end of a body. Dropping all of its clones ends the body in good order.
 #[derive(Clone)]
-pub(super) struct Feed(mpsc::Sender<Result<Frame<Bytes>, BoxError>>);
+pub(super) struct BodySender(mpsc::Sender<Result<Frame<Bytes>, BoxError>>);
 
-impl Feed {
+impl BodySender {
     pub(super) fn new() -> (Self, ReplyBody) {
         // Deep enough not to make a watch wait for each event, shallow enough to notice soon that the client is gone.
         let (sender, receiver) = mpsc::channel(16);

@@ -5,9 +5,9 @@ use crate::api_request::{ApiRequest, Verb};
 
 /// The requests from a place in the journal on, in the order of their arrival.
 #[derive(Debug, Clone)]
-pub struct Asked(pub(super) Vec<JournalEntry>);
+pub struct RequestLog(pub(super) Vec<JournalEntry>);
 
-impl Asked {
+impl RequestLog {
     /// All of it.
     pub fn entries(&self) -> &[JournalEntry] {
         &self.0
@@ -18,18 +18,18 @@ impl Asked {
     pub fn writes(&self) -> Vec<String> {
         let counts = |entry: &&JournalEntry| {
             let is_under_way = entry.mutation.is_some() && entry.reached == Reached::Server;
-            (is_under_way || entry.is_committed()) && !["events", "leases"].contains(&entry.asks.resource.as_str())
+            (is_under_way || entry.is_committed()) && !["events", "leases"].contains(&entry.request.resource.as_str())
         };
-        self.0.iter().filter(counts).map(|entry| entry.asks.to_string()).collect()
+        self.0.iter().filter(counts).map(|entry| entry.request.to_string()).collect()
     }
 
     /// How often a list of a collection began. Its further pages do not count, and neither does a list of one object by its name.
     pub fn lists(&self) -> usize {
-        let is_one = |asks: &ApiRequest| {
-            asks.parameter("fieldSelector").is_some_and(|fields| fields.starts_with("metadata.name="))
+        let is_one = |request: &ApiRequest| {
+            request.parameter("fieldSelector").is_some_and(|fields| fields.starts_with("metadata.name="))
         };
         let begins = |entry: &&JournalEntry| {
-            entry.asks.verb == Verb::List && entry.asks.parameter("continue").is_none() && !is_one(&entry.asks)
+            entry.request.verb == Verb::List && entry.request.parameter("continue").is_none() && !is_one(&entry.request)
         };
         self.0.iter().filter(begins).count()
     }
@@ -54,13 +54,13 @@ mod tests {
             (Method::GET, "/api/v1/configmaps?watch=true", StatusCode::OK),
             (Method::GET, "/api/v1/namespaces/shop/configmaps?fieldSelector=metadata.name%3Da", StatusCode::OK),
         ] {
-            let asks = ApiRequest::parse(&method, &uri.parse::<Uri>().unwrap());
-            journal.begin(asks, uri.to_owned()).answered(code);
+            let request = ApiRequest::parse(&method, &uri.parse::<Uri>().unwrap());
+            journal.begin(request, uri.to_owned()).answered(code);
         }
         let uri = "/api/v1/namespaces/shop/configmaps/c";
-        let asks = ApiRequest::parse(&Method::DELETE, &uri.parse::<Uri>().unwrap());
-        journal.begin(asks, uri.to_owned()).forwarded();
-        let asked = Asked(journal.entries());
+        let request = ApiRequest::parse(&Method::DELETE, &uri.parse::<Uri>().unwrap());
+        journal.begin(request, uri.to_owned()).forwarded();
+        let asked = RequestLog(journal.entries());
         assert_eq!(asked.writes(), ["patch configmaps shop/a", "delete configmaps shop/c"]);
         assert_eq!((asked.lists(), asked.entries().len()), (1, 9));
     }

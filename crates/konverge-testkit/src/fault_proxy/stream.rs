@@ -13,7 +13,7 @@ use super::{
     frame::{Event, Lines},
     journal::Place,
     plan::{Action, EventKind, Phase},
-    reply::{Feed, ReplyBody, error_event},
+    reply::{BodySender, ReplyBody, error_event},
 };
 use crate::api_request::ApiRequest;
 
@@ -25,27 +25,33 @@ enum Next {
 
 /// The body of a watch: event by event, with the faults of the plan.
 pub(super) fn watch(proxy: Arc<Proxy>, request: ApiRequest, place: Place, upstream: Incoming) -> ReplyBody {
-    let (feed, body) = Feed::new();
-    let gone = feed.clone();
+    let (body_sender, body) = BodySender::new();
+    let gone = body_sender.clone();
     tokio::spawn(async move {
         tokio::select! {
             () = gone.closed() => {}
-            () = tell(&proxy, &request, &place, upstream, &feed) => {}
+            () = forward_events(&proxy, &request, &place, upstream, &body_sender) => {}
         }
     });
     body
 }
 
-async fn tell(proxy: &Proxy, request: &ApiRequest, place: &Place, upstream: Incoming, feed: &Feed) {
+async fn forward_events(
+    proxy: &Proxy,
+    request: &ApiRequest,
+    place: &Place,
+    upstream: Incoming,
+    body_sender: &BodySender,
+) {
     let mut lines = read_ahead(upstream);
     while let Some(line) = lines.recv().await {
-        let Some(line) = line else { return feed.break_off().await };
+        let Some(line) = line else { return body_sender.break_off().await };
         let Some(event) = Event::parse(&line) else {
             // Not for us to judge.
-            feed.send(line).await;
+            body_sender.send(line).await;
             continue;
         };
-        let outcome = tell_event(proxy, request, place, &event, line, feed).await;
+        let outcome = forward_event(proxy, request, place, &event, line, body_sender).await;
         if matches!(outcome, Next::End) {
             return;
         }
@@ -82,19 +88,19 @@ fn read_ahead(mut upstream: Incoming) -> mpsc::UnboundedReceiver<Option<Bytes>> 
     receiver
 }
 
-async fn tell_event(
+async fn forward_event(
     proxy: &Proxy,
     request: &ApiRequest,
     place: &Place,
     event: &Event,
     line: Bytes,
-    feed: &Feed,
+    body_sender: &BodySender,
 ) -> Next {
     // Before the decision, so that a release right after it is heard.
     let mut releases = proxy.control.releases();
     let mut copies = 1;
     for decision in proxy.control.decide(Moment { request, phase: Phase::Body, event: Some(event) }) {
-        place.befallen(Phase::Body, &decision);
+        place.fault_injected(Phase::Body, &decision);
         match &decision.action {
             Action::Hold => {
                 let _ = releases.changed().await;
@@ -103,19 +109,19 @@ async fn tell_event(
             Action::Suppress => copies = 0,
             Action::Duplicate => copies = 2,
             Action::ErrorEvent(code) => {
-                feed.send(error_event(*code)).await;
+                body_sender.send(error_event(*code)).await;
                 return Next::End;
             }
             _ => {
-                if matches!(cut(proxy, &decision, &line, feed, &mut releases).await, Next::End) {
+                if matches!(cut(proxy, &decision, &line, body_sender, &mut releases).await, Next::End) {
                     return Next::End;
                 }
             }
         }
     }
     for _ in 0..copies {
-        feed.send(line.clone()).await;
-        place.event_told();
+        body_sender.send(line.clone()).await;
+        place.event_sent();
     }
     Next::Line
 }
@@ -128,17 +134,17 @@ pub(super) fn cut_short(
     whole: Bytes,
     mut releases: Receiver<u64>,
 ) -> ReplyBody {
-    let (feed, body) = Feed::new();
-    let gone = feed.clone();
+    let (body_sender, body) = BodySender::new();
+    let gone = body_sender.clone();
     tokio::spawn(async move {
         let cuts = async {
             for decision in decisions {
-                place.befallen(Phase::Body, &decision);
-                if matches!(cut(&proxy, &decision, &whole, &feed, &mut releases).await, Next::End) {
+                place.fault_injected(Phase::Body, &decision);
+                if matches!(cut(&proxy, &decision, &whole, &body_sender, &mut releases).await, Next::End) {
                     return;
                 }
             }
-            feed.send(whole).await;
+            body_sender.send(whole).await;
         };
         tokio::select! {
             () = gone.closed() => {}
@@ -149,13 +155,19 @@ pub(super) fn cut_short(
 }
 
 /// The unit that a fault hits: the next line of a watch, else the whole body.
-async fn cut(proxy: &Proxy, decision: &Decision, next: &Bytes, feed: &Feed, releases: &mut Receiver<u64>) -> Next {
+async fn cut(
+    proxy: &Proxy,
+    decision: &Decision,
+    next: &Bytes,
+    body_sender: &BodySender,
+    releases: &mut Receiver<u64>,
+) -> Next {
     match &decision.action {
         Action::Delay(span) => {
             tokio::time::sleep(span.duration()).await;
             return Next::Line;
         }
-        Action::Truncate => feed.send(next.slice(..next.len() / 2)).await,
+        Action::Truncate => body_sender.send(next.slice(..next.len() / 2)).await,
         Action::Freeze => {
             let _ = releases.changed().await;
         }
@@ -163,6 +175,6 @@ async fn cut(proxy: &Proxy, decision: &Decision, next: &Bytes, feed: &Feed, rele
         Action::Down(span) => proxy.control.go_down(span.duration()),
         _ => {}
     }
-    feed.break_off().await;
+    body_sender.break_off().await;
     Next::End
 }

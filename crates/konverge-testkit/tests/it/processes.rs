@@ -38,14 +38,14 @@ async fn a_process_does_nothing_while_it_is_asleep_and_goes_on_when_it_is_woken(
         eventually(SOON, || async { (said() > before).then_some(()) }).await.expect("it says more");
     };
     goes_on().await;
-    process.put_to_sleep().unwrap();
+    process.suspend().unwrap();
     let before = said();
     sleep(QUIET).await;
     assert_eq!(said(), before, "it is asleep");
     process.wake().unwrap();
     goes_on().await;
     process.kill();
-    for refused in [process.put_to_sleep(), process.wake()] {
+    for refused in [process.suspend(), process.wake()] {
         assert!(refused.unwrap_err().to_string().contains("busy does not run"));
     }
 }

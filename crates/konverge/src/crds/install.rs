@@ -48,7 +48,7 @@ pub(crate) fn install(
         installations.push(async move {
             let say = move |now| *state.lock().unwrap_or_else(PoisonError::into_inner) = now;
             say(not_yet());
-            bring(definition, version, applier, say).await;
+            install_with_retry(definition, version, applier, say).await;
         });
     }
     manager.leader_task("definitions", async {
@@ -58,7 +58,7 @@ pub(crate) fn install(
 }
 
 /// Tries until it works, and says how it stands.
-async fn bring(
+async fn install_with_retry(
     definition: CustomResourceDefinition,
     version: &str,
     applier: Applier,
@@ -69,7 +69,7 @@ async fn bring(
         attempt = attempt.saturating_add(1);
         let pause = backoff.delay(attempt, rand::random());
         let why = in_one_line(&error);
-        tracing::warn!(definition = name, error = why, retry_after = ?pause, "cannot bring a definition");
+        tracing::warn!(definition = name, error = why, retry_after = ?pause, "cannot install a definition");
         say(Err(why));
         tokio::time::sleep(pause).await;
     }

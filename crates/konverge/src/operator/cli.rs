@@ -11,14 +11,14 @@ use konverge_core::error::in_one_line;
 use crate::{Operator, options::Options};
 
 /// Does what the arguments say: runs until a signal, or generates.
-pub(crate) fn obey(
+pub(crate) fn execute(
     mut operator: Operator,
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> ExitCode {
     let matches = command(&operator).get_matches_from(arguments);
     #[cfg(feature = "generate")]
     if let Some(matches) = matches.subcommand_matches(generate::VERB) {
-        let ended = generate::obey(operator, matches);
+        let ended = generate::execute(operator, matches);
         return exit_code(ended.map_err(|error| (in_one_line(&error), crate::exit::FAILED)));
     }
     let options = Options::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

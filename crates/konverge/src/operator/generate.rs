@@ -110,16 +110,16 @@ fn metrics(operator: &Operator) -> konverge_runtime::Metrics {
 }
 
 fn reference_page(operator: &Operator, series: &str) -> String {
-    let words = reference::words("Condition", CONDITIONS);
+    let words = reference::glossary("Condition", CONDITIONS);
     let of_parts = operator.parts.iter().flat_map(|part| part.reasons());
     let reasons: Vec<_> = konverge_core::reasons::ALL.iter().copied().chain(of_parts).collect();
-    let reasons = reference::words("Reason", &reasons);
-    let annotations = reference::words("Annotation", ANNOTATIONS);
+    let reasons = reference::glossary("Reason", &reasons);
+    let annotations = reference::glossary("Annotation", ANNOTATIONS);
     #[cfg(feature = "cli")]
     let flags = format!("## Flags\n\n{}\n", reference::flags(&super::cli::command(operator)));
     #[cfg(not(feature = "cli"))]
     let flags = "";
-    let codes = reference::words("Exit code", crate::exit::CODES);
+    let codes = reference::glossary("Exit code", crate::exit::CODES);
     format!(
         "<!-- Generated; change the code instead. -->\n# Reference of {}\n\n{flags}## Exit codes\n\n{codes}\n## Conditions\n\n{words}\n\
          ## Reasons\n\nOf conditions, events and `konverge_reconcile_errors_total`, those of the framework and those that the program declares.\n\n{reasons}\n\

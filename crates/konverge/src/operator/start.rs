@@ -43,7 +43,7 @@ impl Operator {
         let manager = server::manager(&options, metrics.clone()).await?;
         let client = client::build(&options.client(), metrics.client()).await?;
         let lease_client = if elects(&options) {
-            Some(client::build(&options.client().impatient(), metrics.client()).await?)
+            Some(client::build(&options.client().fail_fast(), metrics.client()).await?)
         } else {
             None
         };

@@ -16,9 +16,9 @@ use kube::runtime::events::EventType;
 
 /// The reports so far about objects that cannot be decoded.
 #[derive(Default)]
-pub(super) struct Told(Mutex<HashMap<ObjectKey, String>>);
+pub(super) struct UndecodableReports(Mutex<HashMap<ObjectKey, String>>);
 
-impl Told {
+impl UndecodableReports {
     /// Returns the report about an object that cannot be decoded, or `None` if it was made already.
     pub(super) fn notice<K: Object>(
         &self,

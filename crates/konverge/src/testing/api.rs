@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use tower::{BoxError, service_fn};
 
-use super::model::{Answer, Asked, Model, Place, refused};
+use super::model::{Answer, Model, ModelRequest, Place, refused};
 
 type ReplyBody = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -71,7 +71,7 @@ impl ApiModel {
         let header = |name: header::HeaderName| {
             parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
         };
-        let asked = Asked {
+        let request = ModelRequest {
             path: parts.uri.path().to_owned(),
             query: query(parts.uri.query().unwrap_or_default()),
             content_type: header(header::CONTENT_TYPE),
@@ -79,30 +79,30 @@ impl ApiModel {
             method: parts.method,
             body: body.collect_bytes().await?.to_vec(),
         };
-        if asked.query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
-            return self.watch(asked);
+        if request.query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
+            return self.watch(request);
         }
-        reply(self.change(|model| model.answer(&asked)))
+        reply(self.change(|model| model.answer(&request)))
     }
 
-    fn watch(self, asked: Asked) -> Result<Response<ReplyBody>, BoxError> {
-        let place = Place::parse(&asked.path).filter(|place| self.model().knows(&place.resource));
+    fn watch(self, request: ModelRequest) -> Result<Response<ReplyBody>, BoxError> {
+        let place = Place::parse(&request.path).filter(|place| self.model().knows(&place.resource));
         let Some(place) = place else {
             return reply(refused(404, "the server could not find the requested resource"));
         };
-        if asked.query.contains_key("sendInitialEvents") {
+        if request.query.contains_key("sendInitialEvents") {
             return reply(refused(422, "the model does not stream lists"));
         }
-        let seconds = asked.query.get("timeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(300);
+        let seconds = request.query.get("timeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(300);
         let until = Instant::now() + Duration::from_secs(seconds);
-        let begin = asked.query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
+        let begin = request.query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
         let changed = self.0.changed.subscribe();
         let events = stream::unfold((begin, changed), move |(version, mut changed)| {
-            let (server, place, asked) = (self.clone(), place.clone(), asked.clone());
+            let (server, place, request) = (self.clone(), place.clone(), request.clone());
             async move {
                 loop {
                     changed.mark_unchanged();
-                    let (events, next) = server.model().watched(&place, &asked, version);
+                    let (events, next) = server.model().watched(&place, &request, version);
                     if !events.is_empty() {
                         return Some((lines(&events), (next, changed)));
                     }

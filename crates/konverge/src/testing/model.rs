@@ -38,7 +38,7 @@ pub(super) struct Place {
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct ModelRequest {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: BTreeMap<String, String>,
@@ -126,20 +126,20 @@ impl Default for Model {
 
 impl Model {
     /// Answers everything but a watch.
-    pub(super) fn answer(&mut self, asked: &Asked) -> Answer {
-        let Some(place) = Place::parse(&asked.path) else {
-            return refused(404, &format!("the model has nothing at {}", asked.path));
+    pub(super) fn answer(&mut self, request: &ModelRequest) -> Answer {
+        let Some(place) = Place::parse(&request.path) else {
+            return refused(404, &format!("the model has nothing at {}", request.path));
         };
         if self.missing.contains(&place.resource) {
             return refused(404, "the server could not find the requested resource");
         }
-        let answer = match (&asked.method, &place.name) {
+        let answer = match (&request.method, &place.name) {
             (&Method::GET, Some(name)) => self.get(&place, name),
-            (&Method::GET, None) => return self.list(&place, asked),
-            _ => self.write(&place, asked),
+            (&Method::GET, None) => return self.list(&place, request),
+            _ => self.write(&place, request),
         };
         match answer {
-            Ok((code, object)) => (code, if asked.is_metadata_only { metadata_of(&object) } else { object }),
+            Ok((code, object)) => (code, if request.is_metadata_only { metadata_of(&object) } else { object }),
             Err(refusal) => refusal,
         }
     }
@@ -149,27 +149,27 @@ impl Model {
         Ok((StatusCode::OK, object.clone()))
     }
 
-    fn list(&self, place: &Place, asked: &Asked) -> Answer {
-        let chosen = self.objects.iter().filter(|(id, object)| place.covers(id) && chosen(asked, object));
+    fn list(&self, place: &Place, request: &ModelRequest) -> Answer {
+        let chosen = self.objects.iter().filter(|(id, object)| place.covers(id) && chosen(request, object));
         let items: Vec<Value> = chosen
-            .map(|(_, object)| if asked.is_metadata_only { metadata_of(object) } else { object.clone() })
+            .map(|(_, object)| if request.is_metadata_only { metadata_of(object) } else { object.clone() })
             .collect();
         let kind = items.first().and_then(|item| item["kind"].as_str()).unwrap_or("Object").to_owned() + "List";
         let metadata = json!({"resourceVersion": self.version.to_string()});
-        let api_version = if asked.is_metadata_only { "meta.k8s.io/v1".to_owned() } else { place.api_version() };
+        let api_version = if request.is_metadata_only { "meta.k8s.io/v1".to_owned() } else { place.api_version() };
         (StatusCode::OK, json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items}))
     }
 
     /// Answers a request that changes something, and records it.
-    fn write(&mut self, place: &Place, asked: &Asked) -> Result<Answer, Answer> {
-        let is_dry_run = asked.query.contains_key("dryRun");
-        let body = match asked.body.as_slice() {
+    fn write(&mut self, place: &Place, request: &ModelRequest) -> Result<Answer, Answer> {
+        let is_dry_run = request.query.contains_key("dryRun");
+        let body = match request.body.as_slice() {
             [] => Value::Null,
             body => {
                 serde_json::from_slice(body).map_err(|error| refused(400, &format!("the body is no JSON: {error}")))?
             }
         };
-        let verb = verb(asked)?;
+        let verb = verb(request)?;
         let name = place.name.clone().or_else(|| text(&body, "/metadata/name")).unwrap_or_else(|| {
             self.uids += 1;
             format!("{}{}", text(&body, "/metadata/generateName").unwrap_or_default(), self.uids)
@@ -188,7 +188,7 @@ impl Model {
         };
         let answer = match self.refuse.iter().find_map(|refuse| refuse(&write)) {
             Some(code) => Err(refused(code, "refused by the test")),
-            None => self.carried_out(verb, place, &name, asked, body, known),
+            None => self.carried_out(verb, place, &name, request, body, known),
         };
         let (Ok((code, _)) | Err((code, _))) = &answer;
         write.code = code.as_u16();
@@ -203,15 +203,15 @@ impl Model {
         verb: Verb,
         place: &Place,
         name: &str,
-        asked: &Asked,
+        request: &ModelRequest,
         body: Value,
         known: Option<Value>,
     ) -> Result<Answer, Answer> {
         if verb == Verb::Delete {
-            return self.delete(place, name, &body, known, asked.query.contains_key("dryRun"));
+            return self.delete(place, name, &body, known, request.query.contains_key("dryRun"));
         }
         let api_version = place.api_version();
-        let manager = asked.query.get("fieldManager").map_or("unknown", String::as_str);
+        let manager = request.query.get("fieldManager").map_or("unknown", String::as_str);
         let writer = Writer { manager, api_version: &api_version, subresource: place.subresource.as_deref() };
         let found = || known.clone().ok_or_else(|| not_found(place, name));
         let after = match verb {
@@ -230,7 +230,7 @@ impl Model {
             Verb::Patch => {
                 let before = found()?;
                 let mut after = before.clone();
-                patched(&mut after, &body, &asked.content_type)?;
+                patched(&mut after, &body, &request.content_type)?;
                 check(&before, &after)?;
                 let mut after = part_of_place(place, &before, after);
                 fields::update(&before, &mut after, writer);
@@ -240,13 +240,13 @@ impl Model {
                 if place.subresource.is_some() {
                     found()?;
                 }
-                let is_forced = asked.query.get("force").is_some_and(|force| force == "true");
+                let is_forced = request.query.get("force").is_some_and(|force| force == "true");
                 applied(name, &body, known.as_ref(), writer, is_forced)?
             }
             Verb::Delete => return Err(refused(405, "a deletion is no change")),
         };
         let code = if known.is_some() { StatusCode::OK } else { StatusCode::CREATED };
-        Ok((code, self.keep(place.id(name), known, after, asked.query.contains_key("dryRun"))))
+        Ok((code, self.keep(place.id(name), known, after, request.query.contains_key("dryRun"))))
     }
 
     fn delete(
@@ -363,10 +363,10 @@ impl Model {
     }
 
     /// The events of a watch after this version, and the version that they lead to.
-    pub(super) fn watched(&self, place: &Place, asked: &Asked, after: u64) -> (Vec<Value>, u64) {
+    pub(super) fn watched(&self, place: &Place, request: &ModelRequest, after: u64) -> (Vec<Value>, u64) {
         let news = self.changes.iter().filter(|change| change.version > after && place.covers(&change.id));
         let events = news.filter_map(|change| {
-            let chosen = |object: &Option<Value>| object.clone().filter(|object| chosen(asked, object));
+            let chosen = |object: &Option<Value>| object.clone().filter(|object| chosen(request, object));
             let (kind, object) = match (chosen(&change.before), chosen(&change.after)) {
                 (None, Some(new)) => ("ADDED", new),
                 (Some(_), Some(new)) => ("MODIFIED", new),
@@ -377,7 +377,7 @@ impl Model {
                 }
                 (None, None) => return None,
             };
-            let object = if asked.is_metadata_only { metadata_of(&object) } else { object };
+            let object = if request.is_metadata_only { metadata_of(&object) } else { object };
             Some(json!({"type": kind, "object": object}))
         });
         (events.collect(), self.version)
@@ -390,14 +390,14 @@ impl Model {
 }
 
 /// The verb of a request that changes something.
-fn verb(asked: &Asked) -> Result<Verb, Answer> {
-    match asked.method {
+fn verb(request: &ModelRequest) -> Result<Verb, Answer> {
+    match request.method {
         Method::POST => Ok(Verb::Create),
         Method::PUT => Ok(Verb::Update),
-        Method::PATCH if asked.content_type.contains("apply-patch") => Ok(Verb::Apply),
+        Method::PATCH if request.content_type.contains("apply-patch") => Ok(Verb::Apply),
         Method::PATCH => Ok(Verb::Patch),
-        Method::DELETE if Place::parse(&asked.path).is_some_and(|place| place.name.is_some()) => Ok(Verb::Delete),
-        _ => Err(refused(405, &format!("the model does not know {} {}", asked.method, asked.path))),
+        Method::DELETE if Place::parse(&request.path).is_some_and(|place| place.name.is_some()) => Ok(Verb::Delete),
+        _ => Err(refused(405, &format!("the model does not know {} {}", request.method, request.path))),
     }
 }
 
@@ -500,8 +500,8 @@ fn has_finalizers(object: &Value) -> bool {
     object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-fn chosen(asked: &Asked, object: &Value) -> bool {
-    let parameter = |name: &str| asked.query.get(name).map_or("", String::as_str);
+fn chosen(request: &ModelRequest, object: &Value) -> bool {
+    let parameter = |name: &str| request.query.get(name).map_or("", String::as_str);
     selector::labels(parameter("labelSelector"), object) && selector::fields(parameter("fieldSelector"), object)
 }
 

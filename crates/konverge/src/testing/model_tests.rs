@@ -2,8 +2,8 @@ use super::*;
 
 const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 
-fn asked(method: Method, path: &str, query: &[(&str, &str)], content_type: &str, body: &Value) -> Asked {
-    Asked {
+fn model_request(method: Method, path: &str, query: &[(&str, &str)], content_type: &str, body: &Value) -> ModelRequest {
+    ModelRequest {
         method,
         path: path.to_owned(),
         query: query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
@@ -19,7 +19,7 @@ fn map(data: Value) -> Value {
 }
 
 /// Sends it, and returns the status code and the object or status.
-fn send(model: &mut Model, request: &Asked) -> (u16, Value) {
+fn send(model: &mut Model, request: &ModelRequest) -> (u16, Value) {
     let (code, body) = model.answer(request);
     (code.as_u16(), body)
 }
@@ -27,15 +27,15 @@ fn send(model: &mut Model, request: &Asked) -> (u16, Value) {
 fn apply(model: &mut Model, manager: &str, body: &Value) -> (u16, Value) {
     let path = format!("{MAPS}/a");
     let query = [("fieldManager", manager), ("force", "true")];
-    send(model, &asked(Method::PATCH, &path, &query, "application/apply-patch+yaml", body))
+    send(model, &model_request(Method::PATCH, &path, &query, "application/apply-patch+yaml", body))
 }
 
 fn get(model: &mut Model, path: &str) -> (u16, Value) {
-    send(model, &asked(Method::GET, path, &[], "", &Value::Null))
+    send(model, &model_request(Method::GET, path, &[], "", &Value::Null))
 }
 
 fn delete(model: &mut Model, options: &Value) -> (u16, Value) {
-    send(model, &asked(Method::DELETE, &format!("{MAPS}/a"), &[], "", options))
+    send(model, &model_request(Method::DELETE, &format!("{MAPS}/a"), &[], "", options))
 }
 
 /// The first object of the model had version 1, so an apply that was to create its object changed another client's.
@@ -84,7 +84,8 @@ fn a_finalizer_holds_what_is_deleted() {
     assert_eq!((code, terminating["metadata"]["deletionTimestamp"].is_string()), (200, true));
     let uid = &terminating["metadata"]["uid"];
     let patch = |uid: &Value| json!([{"op": "test", "path": "/metadata/uid", "value": uid}, {"op": "remove", "path": "/metadata/finalizers/0"}]);
-    let request = |patch: &Value| asked(Method::PATCH, &format!("{MAPS}/a"), &[], "application/json-patch+json", patch);
+    let request =
+        |patch: &Value| model_request(Method::PATCH, &format!("{MAPS}/a"), &[], "application/json-patch+json", patch);
     assert_eq!(send(&mut model, &request(&patch(&json!("another")))).0, 422);
     assert_eq!(send(&mut model, &request(&patch(uid))).0, 200);
     assert_eq!(get(&mut model, &format!("{MAPS}/a")).0, 404);
@@ -95,11 +96,11 @@ fn the_status_is_written_through_its_subresource_only() {
     let mut model = Model::default();
     let mut object = map(json!({"x": "1"}));
     object["status"] = json!({"ready": true});
-    let created = send(&mut model, &asked(Method::POST, MAPS, &[], "", &object)).1;
+    let created = send(&mut model, &model_request(Method::POST, MAPS, &[], "", &object)).1;
     assert_eq!(created.get("status"), None);
     let status = format!("{MAPS}/a/status");
     let merge = |path: &str| {
-        asked(
+        model_request(
             Method::PATCH,
             path,
             &[],
@@ -119,9 +120,12 @@ fn lists_and_watches_are_narrowed_by_place_and_labels() {
     for (namespace, name, team) in [("shop", "a", "x"), ("shop", "b", "y"), ("till", "c", "x")] {
         let mut object = map(json!({}));
         object["metadata"] = json!({"name": name, "labels": {"team": team}});
-        send(&mut model, &asked(Method::POST, &format!("/api/v1/namespaces/{namespace}/configmaps"), &[], "", &object));
+        send(
+            &mut model,
+            &model_request(Method::POST, &format!("/api/v1/namespaces/{namespace}/configmaps"), &[], "", &object),
+        );
     }
-    let request = |path: &str| asked(Method::GET, path, &[("labelSelector", "team=x")], "", &Value::Null);
+    let request = |path: &str| model_request(Method::GET, path, &[("labelSelector", "team=x")], "", &Value::Null);
     let names = |list: &Value| {
         let items = list["items"].as_array().unwrap().iter();
         items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -129,7 +133,10 @@ fn lists_and_watches_are_narrowed_by_place_and_labels() {
     assert_eq!(names(&send(&mut model, &request("/api/v1/configmaps")).1), ["a", "c"]);
     assert_eq!(names(&send(&mut model, &request(MAPS)).1), ["a"]);
     let relabelled = json!({"metadata": {"labels": {"team": "y"}}});
-    send(&mut model, &asked(Method::PATCH, &format!("{MAPS}/a"), &[], "application/merge-patch+json", &relabelled));
+    send(
+        &mut model,
+        &model_request(Method::PATCH, &format!("{MAPS}/a"), &[], "application/merge-patch+json", &relabelled),
+    );
     let (events, version) = model.watched(&Place::parse(MAPS).unwrap(), &request(MAPS), 2);
     assert_eq!(events.iter().map(|event| event["type"].as_str().unwrap()).collect::<Vec<_>>(), ["DELETED"]);
     assert_eq!(version, 5);
@@ -139,8 +146,13 @@ fn lists_and_watches_are_narrowed_by_place_and_labels() {
 fn a_dry_run_keeps_nothing_and_is_no_write() {
     let mut model = Model::default();
     let query = [("dryRun", "All"), ("fieldManager", "ours")];
-    let request =
-        asked(Method::PATCH, &format!("{MAPS}/a"), &query, "application/apply-patch+yaml", &map(json!({"x": "1"})));
+    let request = model_request(
+        Method::PATCH,
+        &format!("{MAPS}/a"),
+        &query,
+        "application/apply-patch+yaml",
+        &map(json!({"x": "1"})),
+    );
     let (code, object) = send(&mut model, &request);
     assert_eq!((code, &object["data"]["x"]), (201, &json!("1")));
     assert_eq!(get(&mut model, &format!("{MAPS}/a")).0, 404);
@@ -153,9 +165,9 @@ fn a_generation_counts_changes_of_what_is_asked_for() {
     let path = "/apis/example.io/v1/namespaces/shop/things";
     let object = json!({"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"x": 1}});
     let generation = |object: &Value| object["metadata"]["generation"].as_i64();
-    assert_eq!(generation(&send(&mut model, &asked(Method::POST, path, &[], "", &object)).1), Some(1));
+    assert_eq!(generation(&send(&mut model, &model_request(Method::POST, path, &[], "", &object)).1), Some(1));
     let mut merge = |patch: Value| {
-        let request = asked(Method::PATCH, &format!("{path}/a"), &[], "application/merge-patch+json", &patch);
+        let request = model_request(Method::PATCH, &format!("{path}/a"), &[], "application/merge-patch+json", &patch);
         generation(&send(&mut model, &request).1)
     };
     assert_eq!(merge(json!({"metadata": {"labels": {"a": "b"}}})), Some(1));

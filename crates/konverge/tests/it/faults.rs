@@ -243,7 +243,7 @@ async fn held_up<K, R>(
     let request = format!("patch {written} {}/{name}", place.namespace);
     let answered = || {
         let journal = proxy.journal();
-        let late = journal[before..].iter().find(|entry| entry.asks.to_string() == request);
+        let late = journal[before..].iter().find(|entry| entry.request.to_string() == request);
         std::future::ready(late.and_then(|write| write.code))
     };
     assert_eq!(eventually(LIMIT, answered).await.unwrap(), 409);

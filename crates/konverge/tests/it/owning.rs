@@ -157,7 +157,7 @@ async fn an_object_that_another_client_makes_after_the_look_is_left_untouched() 
     let writes = |code| {
         let journal = proxy.journal();
         let is_it = |entry: &&JournalEntry| {
-            entry.asks.name == "victim-child" && entry.asks.verb == Verb::Patch && entry.code == Some(code)
+            entry.request.name == "victim-child" && entry.request.verb == Verb::Patch && entry.code == Some(code)
         };
         journal.iter().filter(is_it).count()
     };
@@ -311,7 +311,7 @@ async fn an_object_can_have_children_of_its_own_kind() {
     let names: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["last", "root", "root-child"]);
     let child = format!("patch probes.test.konverge.dev {}/root-child", place.namespace);
-    let writes = proxy.journal().iter().filter(|entry| entry.asks.to_string() == child).count();
+    let writes = proxy.journal().iter().filter(|entry| entry.request.to_string() == child).count();
     assert_eq!(writes, 1, "{:?}", proxy.journal());
     let counts = runs.counts();
     assert_eq!(counts["root-child"], 1, "{counts:?}");

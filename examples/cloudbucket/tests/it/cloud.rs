@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use cloudbucket_operator::cloud::{Listed, Phase, Settings, Shown};
+use cloudbucket_operator::cloud::{Listed, ObservedBucket, Phase, Settings};
 use konverge_testkit::OutsideServer;
 use serde::Serialize;
 use serde_json::Value;
@@ -48,15 +48,15 @@ impl FakeCloud {
     }
 
     /// The buckets by name.
-    pub(crate) fn buckets(&self) -> BTreeMap<String, Shown> {
+    pub(crate) fn buckets(&self) -> BTreeMap<String, ObservedBucket> {
         let inner = lock(&self.state);
-        inner.buckets.values().map(|bucket| (bucket.shown.name.clone(), bucket.shown.clone())).collect()
+        inner.buckets.values().map(|bucket| (bucket.observed.name.clone(), bucket.observed.clone())).collect()
     }
 
     /// Changes a bucket as a person does in the cloud's console.
     pub(crate) fn edit(&self, name: &str, settings: Settings) {
         let mut inner = lock(&self.state);
-        inner.buckets.values_mut().find(|bucket| bucket.shown.name == name).unwrap().shown.settings = settings;
+        inner.buckets.values_mut().find(|bucket| bucket.observed.name == name).unwrap().observed.settings = settings;
     }
 
     /// Creates a bucket as a person does in the cloud's console.
@@ -69,7 +69,7 @@ impl FakeCloud {
         let mut inner = lock(&self.state);
         inner.keeps_deleting = keep;
         if !keep {
-            inner.buckets.retain(|_, bucket| bucket.shown.phase != Phase::Deleting);
+            inner.buckets.retain(|_, bucket| bucket.observed.phase != Phase::Deleting);
         }
     }
 }
@@ -78,9 +78,9 @@ impl Inner {
     fn create(&mut self, name: &str, tag: &str, settings: Settings) -> Listed {
         self.created += 1;
         let id = format!("b-{}", self.created);
-        let shown = Shown { id, name: name.to_owned(), settings, phase: Phase::Active };
-        let bucket = Listed { tag: tag.to_owned(), shown };
-        self.buckets.insert(bucket.shown.id.clone(), bucket.clone());
+        let observed = ObservedBucket { id, name: name.to_owned(), settings, phase: Phase::Active };
+        let bucket = Listed { tag: tag.to_owned(), observed };
+        self.buckets.insert(bucket.observed.id.clone(), bucket.clone());
         bucket
     }
 }
@@ -102,11 +102,11 @@ async fn create(State(state): State<Shared>, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap();
     let mut inner = lock(&state);
     let (name, tag) = (body["name"].as_str().unwrap(), body["tag"].as_str().unwrap());
-    if inner.buckets.values().any(|bucket| bucket.shown.name == name) {
+    if inner.buckets.values().any(|bucket| bucket.observed.name == name) {
         return StatusCode::CONFLICT.into_response();
     }
-    let shown = inner.create(name, tag, serde_json::from_value(body.clone()).unwrap());
-    json(StatusCode::CREATED, &shown)
+    let observed = inner.create(name, tag, serde_json::from_value(body.clone()).unwrap());
+    json(StatusCode::CREATED, &observed)
 }
 
 async fn show(State(state): State<Shared>, Path(id): Path<String>) -> Response {
@@ -120,7 +120,7 @@ async fn update(State(state): State<Shared>, Path(id): Path<String>, body: Bytes
     let settings = serde_json::from_slice(&body).unwrap();
     match lock(&state).buckets.get_mut(&id) {
         Some(bucket) => {
-            bucket.shown.settings = settings;
+            bucket.observed.settings = settings;
             StatusCode::OK
         }
         None => StatusCode::NOT_FOUND,
@@ -132,7 +132,7 @@ async fn remove(State(state): State<Shared>, Path(id): Path<String>) -> StatusCo
     if inner.keeps_deleting
         && let Some(bucket) = inner.buckets.get_mut(&id)
     {
-        bucket.shown.phase = Phase::Deleting;
+        bucket.observed.phase = Phase::Deleting;
         return StatusCode::ACCEPTED;
     }
     match inner.buckets.remove(&id) {

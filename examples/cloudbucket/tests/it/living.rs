@@ -8,7 +8,7 @@ use std::{
 use axum::http::{Method, StatusCode};
 use cloudbucket_operator::{
     DeletionPolicy,
-    cloud::{Phase, Settings, Shown},
+    cloud::{ObservedBucket, Phase, Settings},
 };
 use konverge::{
     kube::api::{Patch, PatchParams},
@@ -23,8 +23,8 @@ const AWAY: Duration = Duration::from_secs(12);
 /// The time in which all buckets are in order once the cloud answers again.
 const BACK_WITHIN: Duration = Duration::from_secs(5);
 
-fn backups() -> Shown {
-    Shown { id: "b-1".to_owned(), name: "backups".to_owned(), settings: SETTINGS, phase: Phase::Active }
+fn backups() -> ObservedBucket {
+    ObservedBucket { id: "b-1".to_owned(), name: "backups".to_owned(), settings: SETTINGS, phase: Phase::Active }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     Counters, Request, State, Token, Verdict,
-    doubt::{Doubt, Known},
+    token_check::{Known, TokenCheck},
 };
 use crate::{
     answer::Answer,
@@ -99,9 +99,9 @@ impl Driver {
                 request = requests.recv() => match request {
                     Some(Request::Wanted) if matches!(*self.state.borrow(), State::Idle) => self.log_in().await,
                     Some(Request::Wanted) => {}
-                    Some(Request::Doubt { generation, invalid, verdict }) => {
+                    Some(Request::CheckToken { generation, invalid, verdict }) => {
                         // A caller that no longer waits needs no verdict.
-                        let _ = verdict.send(self.doubt(generation, invalid).await);
+                        let _ = verdict.send(self.check_token(generation, invalid).await);
                     }
                     Some(Request::Close(done)) => {
                         self.revoke().await;
@@ -179,13 +179,13 @@ impl Driver {
         match self.login.attempt().await? {
             Attempt::Ask(call) => {
                 let answer = self.ask(&call, None).await.map_err(refused)?;
-                let auth = answer.parse::<Granted>(&self.transport.asked(&call))?.auth;
+                let auth = answer.parse::<Granted>(&self.transport.describe(&call))?.auth;
                 let lifetime = Lifetime { ttl: Duration::from_secs(auth.lease_duration), renewable: auth.renewable };
                 Ok((header(auth.client_token)?, lifetime))
             }
             Attempt::LookUp(call, token) => {
                 let answer = self.ask(&call, Some(&token)).await.map_err(refused)?;
-                Ok((token, answer.parse::<LookedUp>(&self.transport.asked(&call))?.data.lifetime()))
+                Ok((token, answer.parse::<LookedUp>(&self.transport.describe(&call))?.data.lifetime()))
             }
         }
     }
@@ -201,7 +201,7 @@ impl Driver {
         let call = call(Method::POST, "auth/token/renew-self", "renew the token", "update");
         let outcome = self.ask(&call, Some(&held.token.header)).await;
         let outcome = outcome.and_then(|answer| {
-            let auth = answer.parse::<Granted>(&self.transport.asked(&call))?.auth;
+            let auth = answer.parse::<Granted>(&self.transport.describe(&call))?.auth;
             Ok(Lifetime { ttl: Duration::from_secs(auth.lease_duration), renewable: auth.renewable })
         });
         match outcome {
@@ -217,7 +217,7 @@ impl Driver {
         }
     }
 
-    async fn doubt(&mut self, generation: u64, invalid: bool) -> Verdict {
+    async fn check_token(&mut self, generation: u64, invalid: bool) -> Verdict {
         let Some(held) = &self.held else { return Verdict::Changed };
         if held.token.generation != generation {
             return Verdict::Changed;
@@ -231,11 +231,11 @@ impl Driver {
             replaced: since(self.replaced),
             looks_up: self.looks_up,
         };
-        let doubt = match known.judge() {
-            Doubt::LookUp => self.look_up(known).await,
+        let check = match known.judge() {
+            TokenCheck::LookUp => self.look_up(known).await,
             decided => decided,
         };
-        if doubt != Doubt::LogIn {
+        if check != TokenCheck::LogIn {
             return Verdict::Stands;
         }
         self.replaced = Some(Instant::now());
@@ -250,19 +250,19 @@ impl Driver {
         Verdict::Changed
     }
 
-    async fn look_up(&mut self, known: Known) -> Doubt {
-        let Some(outcome) = self.looked_up().await else { return Doubt::LogIn };
+    async fn look_up(&mut self, known: Known) -> TokenCheck {
+        let Some(outcome) = self.looked_up().await else { return TokenCheck::LogIn };
         match outcome {
             Ok(()) => {
                 self.looks_up = true;
-                let doubt = known.judge_again(true);
+                let check = known.judge_again(true);
                 if let Some(held) = &mut self.held {
                     held.verified = Some(Instant::now());
                 }
-                doubt
+                check
             }
             Err(VaultError::Denied { .. }) => known.judge_again(false),
-            Err(_) => Doubt::Stands,
+            Err(_) => TokenCheck::Stands,
         }
     }
 
@@ -287,7 +287,7 @@ impl Driver {
     async fn ask(&self, call: &Call, token: Option<&HeaderValue>) -> Result<Answer, VaultError> {
         let deadline = Instant::now() + self.transport.limits().deadline;
         let answer = self.transport.send(call, token, self.namespace.as_ref(), deadline).await?;
-        if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.transport.asked(call))) }
+        if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.transport.describe(call))) }
     }
 }
 

@@ -16,14 +16,14 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Shared, folder,
     key::Seen,
-    look::{Way, look},
+    poll::{PollMethod, poll},
     schedule::Job,
 };
 use crate::{client::Vault, error::VaultError, mount::Location};
 
 /// The result of a job.
 enum Answers {
-    One(Location, Way, Result<Seen, VaultError>),
+    One(Location, PollMethod, Result<Seen, VaultError>),
     Folder(Vec<Location>, Result<Option<BTreeMap<Location, Seen>>, VaultError>),
 }
 
@@ -51,9 +51,9 @@ async fn ask(vault: &Vault, key: &DigestKey, shared: &Shared, job: Job) -> Answe
         shared.questions.fetch_add(1, Ordering::Relaxed);
     };
     match job {
-        Job::One(location, way) => {
-            let (way, outcome) = look(vault, &location, way, key, count).await;
-            Answers::One(location, way, outcome)
+        Job::One(location, method) => {
+            let (method, outcome) = poll(vault, &location, method, key, count).await;
+            Answers::One(location, method, outcome)
         }
         Job::Folder(locations) => {
             count();
@@ -67,16 +67,16 @@ fn note(shared: &Shared, answers: Answers) {
     let now = Instant::now();
     let mut schedule = shared.schedule();
     match answers {
-        Answers::One(location, way, outcome) => {
+        Answers::One(location, method, outcome) => {
             let pause = outcome.as_ref().err().and_then(pause);
-            schedule.done(&location, way, outcome, pause, now, rand::random());
+            schedule.done(&location, method, outcome, pause, now, rand::random());
         }
         Answers::Folder(locations, Ok(Some(mut seen))) => {
             let (told, left_out): (Vec<_>, Vec<_>) =
                 locations.into_iter().partition(|location| seen.contains_key(location));
             for location in told {
                 if let Some(seen) = seen.remove(&location) {
-                    schedule.done(&location, Way::Metadata, Ok(seen), None, now, rand::random());
+                    schedule.done(&location, PollMethod::Metadata, Ok(seen), None, now, rand::random());
                 }
             }
             schedule.ask_alone(&left_out, now);

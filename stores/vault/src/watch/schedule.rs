@@ -9,7 +9,7 @@ use std::{
 use konverge_core::{backoff::Backoff, error::in_one_line, outage::PROBES};
 use tokio::{sync::watch, time::Instant};
 
-use super::{Known, Seen, look::Way};
+use super::{Known, Seen, poll::PollMethod};
 use crate::{
     error::VaultError,
     mount::{KvVersion, Location, Mount},
@@ -33,7 +33,7 @@ const FOLDERS_AGAIN: Duration = Duration::from_hours(1);
 /// A thing to ask.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    One(Location, Way),
+    One(Location, PollMethod),
     /// All of these are in one folder.
     Folder(Vec<Location>),
 }
@@ -45,7 +45,7 @@ struct Entry {
     due: Option<Instant>,
     failures: u32,
     absences: u32,
-    way: Way,
+    method: PollMethod,
     /// Its folder's listing left it out, so that it is asked for by itself next time.
     alone: bool,
 }
@@ -73,7 +73,7 @@ impl Schedule {
             due: Some(now),
             failures: 0,
             absences: 0,
-            way: Way::default(),
+            method: PollMethod::default(),
             alone: false,
         });
         entry.interests.insert(id, every);
@@ -119,16 +119,16 @@ impl Schedule {
             }
             return Some(Job::Folder(folder));
         }
-        let way = self.begin(&location)?;
-        Some(Job::One(location, way))
+        let method = self.begin(&location)?;
+        Some(Job::One(location, method))
     }
 
-    fn begin(&mut self, location: &Location) -> Option<Way> {
+    fn begin(&mut self, location: &Location) -> Option<PollMethod> {
         let entry = self.entries.get_mut(location)?;
         if let Some(due) = entry.due.take() {
             self.queue.remove(&(due, location.clone()));
         }
-        Some(entry.way)
+        Some(entry.method)
     }
 
     /// The locations of the same folder that are due within half an interval, if the engine may be able to list them.
@@ -173,7 +173,7 @@ impl Schedule {
     pub(super) fn done(
         &mut self,
         location: &Location,
-        way: Way,
+        method: PollMethod,
         outcome: Result<Seen, VaultError>,
         pause: Option<Duration>,
         now: Instant,
@@ -181,7 +181,7 @@ impl Schedule {
     ) {
         // Nobody wants it any more.
         let Some(entry) = self.entries.get_mut(location) else { return };
-        entry.way = way;
+        entry.method = method;
         entry.alone = false;
         let after = match outcome {
             Ok(seen) => entry.learn(seen, now, jitter),

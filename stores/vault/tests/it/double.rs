@@ -25,7 +25,7 @@ type Answer = (u16, Vec<(&'static str, String)>, &'static str);
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Script {
@@ -35,8 +35,8 @@ impl Script {
         self.answers.lock().unwrap().push_back((status, headers, body));
     }
 
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 
     fn next(&self) -> Answer {
@@ -51,7 +51,7 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     }
     let namespace = request.headers().get("x-vault-namespace").map(|name| format!(" in {}", name.to_str().unwrap()));
     let asked = format!("{} {}{}", request.method(), request.uri(), namespace.unwrap_or_default());
-    script.asked.lock().unwrap().push(asked);
+    script.requests.lock().unwrap().push(asked);
     let (status, headers, body) = script.next();
     let headers: HeaderMap = headers
         .into_iter()
@@ -85,7 +85,7 @@ async fn a_server_that_has_not_caught_up_is_asked_again() {
     script.then(200, &[], LIVE);
     let (_, vault) = serve(&script).await;
     assert!(matches!(vault.read(&location()).await, Ok(Found::Live(_))));
-    assert_eq!(script.asked().len(), 3);
+    assert_eq!(script.requests().len(), 3);
     script.answers.lock().unwrap().clear();
     script.then(412, &[], "");
     let error = vault.read(&location()).await.err().unwrap();
@@ -103,7 +103,7 @@ async fn standbys_and_errors_are_outages_and_pause_after_some() {
             assert!(matches!(error, VaultError::Unavailable { .. }), "{status}: {error}");
         }
         assert!(matches!(vault.read(&location()).await, Err(VaultError::Paused { .. })), "{status}");
-        assert_eq!(script.asked().len(), 5);
+        assert_eq!(script.requests().len(), 5);
     }
 }
 
@@ -120,7 +120,7 @@ async fn retry_after_is_kept_to() {
             matches!(error.class(), ErrorClass::After(pause) if pause > Duration::from_secs(6)),
             "{status}: {error}"
         );
-        assert_eq!(script.asked().len(), 1);
+        assert_eq!(script.requests().len(), 1);
     }
 }
 
@@ -156,7 +156,7 @@ async fn a_standbys_redirect_is_followed_and_another_is_not() {
     let (_, vault) = serve(&front).await;
     vault.write(&location(), &content(&[("a", "1")]), Expected::Any).await.err().unwrap();
     assert!(matches!(vault.read(&location()).await, Ok(Found::Live(_))));
-    assert_eq!(back.asked(), ["POST /v1/kv/data/a", "GET /v1/kv/data/a"]);
+    assert_eq!(back.requests(), ["POST /v1/kv/data/a", "GET /v1/kv/data/a"]);
     front.answers.lock().unwrap().clear();
     front.then(307, &[("location", "/v1/kv/data/a")], "");
     assert!(matches!(vault.read(&location()).await, Err(VaultError::Garbage { .. })));
@@ -178,7 +178,7 @@ async fn namespaces_are_sent_along() {
     let (_, vault) = serve(&script).await;
     vault.in_namespace("team/a/").unwrap().read(&location()).await.unwrap();
     vault.read(&location()).await.unwrap();
-    assert_eq!(script.asked(), ["GET /v1/kv/data/a in team/a", "GET /v1/kv/data/a"]);
+    assert_eq!(script.requests(), ["GET /v1/kv/data/a in team/a", "GET /v1/kv/data/a"]);
     assert!(vault.in_namespace("../root").is_err());
 }
 
@@ -261,6 +261,6 @@ async fn a_proxy_is_asked_for_the_whole_address() {
     let (proxy, _) = serve(&script).await;
     let config = VaultConfig::new("http://vault.invalid:8200", Login::Token(credential("token"))).unwrap();
     Vault::new(&config.proxy(&proxy).unwrap()).health().await.unwrap();
-    let asked = script.asked();
+    let asked = script.requests();
     assert!(asked[0].starts_with("GET http://vault.invalid:8200/v1/sys/health"), "{asked:?}");
 }

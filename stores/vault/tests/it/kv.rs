@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use konverge_testkit_stores::VaultServer;
 use konverge_vault::{
-    Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, SecretPath, Standing, Vault, VaultError,
+    Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, Ownership, SecretPath, Vault, VaultError,
 };
 use serde_json::{Value, json};
 
@@ -200,15 +200,15 @@ async fn owners_are_noted_beside_what_others_noted() {
     vault.write(&location, &content(&[("a", "1")]), Expected::Absent).await.unwrap();
     server.request("POST", "team/kv/metadata/a", &json!({ "custom_metadata": { "note": "by hand" } })).await.unwrap();
     let noted = async || vault.read(&location).await.unwrap().custom_metadata().unwrap().clone();
-    assert_eq!(us.standing(&noted().await), Standing::Unowned);
+    assert_eq!(us.ownership(&noted().await), Ownership::Unowned);
     vault.annotate(&location, &us.mark().unwrap()).await.unwrap();
-    assert_eq!(us.standing(&noted().await), Standing::Ours);
-    assert_eq!(others.standing(&noted().await), Standing::Foreign("c/shop/Secret/db".to_owned()));
-    assert_eq!(owner("c/shop/Secret/db", "9").standing(&noted().await), Standing::Predecessor);
+    assert_eq!(us.ownership(&noted().await), Ownership::Ours);
+    assert_eq!(others.ownership(&noted().await), Ownership::Foreign("c/shop/Secret/db".to_owned()));
+    assert_eq!(owner("c/shop/Secret/db", "9").ownership(&noted().await), Ownership::Predecessor);
 
     // Written on, the mark stays; taken away, what others noted stays.
     let written = vault.write(&location, &content(&[("a", "2")]), Expected::Version(1)).await.unwrap();
-    assert_eq!(us.standing(&written.unwrap().custom_metadata), Standing::Ours);
+    assert_eq!(us.ownership(&written.unwrap().custom_metadata), Ownership::Ours);
     vault.annotate(&location, &us.unmark()).await.unwrap();
     assert_eq!(noted().await, BTreeMap::from([("note".to_owned(), "by hand".to_owned())]));
 }

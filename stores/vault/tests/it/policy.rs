@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use konverge_core::digest::{DIGEST_KEY_LENGTH, DigestKey};
 use konverge_testkit_stores::VaultServer;
 use konverge_vault::{
-    Deletion, Expected, Found, KvVersion, Login, Mount, Owner, Standing, Vault, VaultError, Watches,
+    Deletion, Expected, Found, KvVersion, Login, Mount, Owner, Ownership, Vault, VaultError, Watches,
     policy::{Policy, Task},
 };
 use serde_json::json;
@@ -55,7 +55,7 @@ async fn push(vault: &Vault, version: KvVersion, name: &str, deletion: Option<De
     if version == KvVersion::Two {
         vault.annotate(&location, &owner.mark().unwrap()).await?;
         let state = live(vault, &location).await.version.unwrap();
-        assert_eq!(owner.standing(&state.custom_metadata), Standing::Ours);
+        assert_eq!(owner.ownership(&state.custom_metadata), Ownership::Ours);
     }
     let expected = vault.read(&location).await?.expected();
     vault.write(&location, &content(&[("a", "2")]), expected).await?;

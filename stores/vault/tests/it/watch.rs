@@ -190,7 +190,7 @@ async fn a_folder_is_one_question_where_the_server_lists_metadata() {
     for (watch, version) in all.iter_mut().zip(1..) {
         assert_eq!(state(watch).await.version, version);
     }
-    assert_eq!(script.asked(), ["GET /v1/kv/detailed-metadata/team/?list=true"]);
+    assert_eq!(script.requests(), ["GET /v1/kv/detailed-metadata/team/?list=true"]);
 }
 
 #[tokio::test]

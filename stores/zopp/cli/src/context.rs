@@ -86,7 +86,7 @@ impl Context {
             return Ok(());
         };
         let address = self.address()?;
-        tell_first_uses(&address, &learnt);
+        report_first_uses(&address, &learnt);
         let is_more_than_a_call =
             !learnt.workspaces.is_empty() || !learnt.principals.is_empty() || learnt.client_certificate.is_some();
         match Self::save_learnt(&address, learnt) {
@@ -150,7 +150,7 @@ impl Context {
 }
 
 /// On standard error: pins of first use are the moment in which a lying server is believed.
-fn tell_first_uses(address: &str, learnt: &Learnt) {
+fn report_first_uses(address: &str, learnt: &Learnt) {
     for (name, pin) in learnt.workspaces.iter().filter(|(_, pin)| matches!(pin.basis, Basis::Followed(_))) {
         eprintln!("Note: the key of workspace '{}' was replaced, and is now:\n  {}", visible(name), pin.fingerprint);
     }
@@ -165,7 +165,7 @@ fn tell_first_uses(address: &str, learnt: &Learnt) {
 }
 
 /// Tells that a pin was replaced by one for which somebody vouched.
-pub fn tell_replaced(what: &str, before: Option<Fingerprint>) {
+pub fn report_replaced(what: &str, before: Option<Fingerprint>) {
     if let Some(before) = before {
         eprintln!("Note: the pinned key of {} was another one until now:\n  {before}", visible(what));
     }

@@ -40,12 +40,12 @@ pub struct Recipient {
     /// Of its public keys, as the server gives them.
     pub fingerprint: Fingerprint,
     /// Whether its keys are known.
-    pub standing: Standing,
+    pub status: RecipientStatus,
 }
 
 /// Whether the keys of a recipient are known. A lying server could name a key of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum RecipientStatus {
     /// It is this principal, its keys are pinned, or a known principal wrapped the former key for exactly this key.
     Known,
     /// Nothing but the server's word speaks for its keys.
@@ -201,21 +201,21 @@ fn recipient(
 ) -> Recipient {
     let fingerprint = Fingerprint::of_principal(&holder.public_key, &holder.x25519_public_key);
     let pinned = trust.principal(&holder.principal_id);
-    let standing = if holder.disabled {
-        Standing::Disabled
+    let status = if holder.disabled {
+        RecipientStatus::Disabled
     } else if pinned.is_some_and(|pinned| pinned != fingerprint) {
-        Standing::Changed
+        RecipientStatus::Changed
     } else if pinned.is_some() || is_own(client, holder) || is_wrapped_by_known(client, trust, state, holder) {
-        Standing::Known
+        RecipientStatus::Known
     } else {
-        Standing::Unknown
+        RecipientStatus::Unknown
     };
     Recipient {
         principal_id: holder.principal_id.clone(),
         name: holder.principal_name.clone(),
         email: holder.user_email.clone(),
         fingerprint,
-        standing,
+        status,
     }
 }
 

@@ -40,16 +40,16 @@ pub(crate) const PAUSE: i64 = 1;
 /// The memory of all requests and answers. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
-    requests: Room,
-    answers: Room,
+    requests: MemoryCap,
+    answers: MemoryCap,
     taken: Arc<Mutex<Taken>>,
     /// Told when something is given back.
     freed: Arc<Notify>,
 }
 
-/// So many bytes, and how to say that there are no more.
+/// The limits of a kind of memory: of all addresses, and of one.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct MemoryCap {
     all: Reached,
     of_address: Reached,
 }
@@ -93,15 +93,15 @@ pub(crate) struct Charge {
 
 impl Sums {
     /// Takes more, unless there is no room for it.
-    fn add(&mut self, room: &Room, address: Option<IpAddr>, more: u32) -> Result<(), Reached> {
+    fn add(&mut self, cap: &MemoryCap, address: Option<IpAddr>, more: u32) -> Result<(), Reached> {
         let all = self.all.saturating_add(more);
-        if all > room.all.limit {
-            return Err(room.all);
+        if all > cap.all.limit {
+            return Err(cap.all);
         }
         if let Some(address) = address {
             let own = self.by_address.get(&address).copied().unwrap_or_default().saturating_add(more);
-            if own > room.of_address.limit {
-                return Err(room.of_address);
+            if own > cap.of_address.limit {
+                return Err(cap.of_address);
             }
             self.by_address.insert(address, own);
         }
@@ -125,13 +125,13 @@ impl Sums {
 impl Memory {
     /// Nothing is taken yet.
     pub(crate) fn new(limits: &Limits) -> Self {
-        let room = |all: (&'static str, u32, &'static str), of_address: (&'static str, u32, &'static str)| {
+        let cap = |all: (&'static str, u32, &'static str), of_address: (&'static str, u32, &'static str)| {
             let [all, of_address] = [all, of_address].map(|(what, limit, flag)| Reached { what, limit, flag });
-            Room { all, of_address }
+            MemoryCap { all, of_address }
         };
         let [request, answer] = ["--max-request-bytes", "--max-answer-bytes"];
         Self {
-            requests: room(
+            requests: cap(
                 ("bytes of all requests at once", limits.request_bytes, request),
                 (
                     "bytes of requests of an address at once",
@@ -139,7 +139,7 @@ impl Memory {
                     "--max-request-bytes-per-address",
                 ),
             ),
-            answers: room(
+            answers: cap(
                 ("bytes of all answers at once", limits.answer_bytes, answer),
                 ("bytes of answers to an address at once, which are half of all,", limits.answer_bytes / 2, answer),
             ),
@@ -198,7 +198,7 @@ impl Charge {
 
     /// Takes room for an answer of that size in all, unless there is no room for it. An answer that is larger than all the room takes all of it.
     fn raise(&self, bytes: u64) -> Result<(), Reached> {
-        let Room { all, of_address } = self.memory.answers;
+        let MemoryCap { all, of_address } = self.memory.answers;
         let most = self.address.map_or(all.limit, |_| of_address.limit);
         let wanted = u32::try_from(bytes).unwrap_or(u32::MAX).min(most);
         let mut held = lock(&self.answer);

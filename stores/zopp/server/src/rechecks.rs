@@ -35,13 +35,13 @@ pub(crate) struct Question {
     principal: PrincipalRow,
     key: Arc<Key>,
     /// When the answer was asked for, and what it was. Locked while one watch asks for all of them.
-    asked: tokio::sync::Mutex<Option<(Instant, Result<Standing, Status>)>>,
+    last_answer: tokio::sync::Mutex<Option<(Instant, Result<ReadableEnvironment, Status>)>>,
     due: Mutex<Instant>,
 }
 
 /// The environment that the principal may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct ReadableEnvironment {
     /// Its id, which is another one if it was made anew.
     pub environment_id: String,
     /// Its version.
@@ -66,7 +66,7 @@ impl Rechecks {
             rechecks: self.clone(),
             principal: principal.clone(),
             key: Arc::clone(&key),
-            asked: tokio::sync::Mutex::default(),
+            last_answer: tokio::sync::Mutex::default(),
             due: Mutex::new(Instant::now() + self.period),
         });
         questions.insert(key, Arc::downgrade(&question));
@@ -85,27 +85,27 @@ impl Question {
     }
 
     /// The answer to the question as it was put at this moment or later.
-    pub(crate) async fn answer(&self, since: Instant) -> Result<Standing, Status> {
-        let mut asked = self.asked.lock().await;
-        if let Some((at, answer)) = &*asked
+    pub(crate) async fn answer(&self, since: Instant) -> Result<ReadableEnvironment, Status> {
+        let mut last_answer = self.last_answer.lock().await;
+        if let Some((at, answer)) = &*last_answer
             && *at >= since
         {
             return answer.clone();
         }
         let at = Instant::now();
         let answer = self.ask().await;
-        *asked = Some((at, answer.clone()));
+        *last_answer = Some((at, answer.clone()));
         *self.due.lock().unwrap_or_else(PoisonError::into_inner) = at + self.rechecks.period;
         answer
     }
 
-    async fn ask(&self) -> Result<Standing, Status> {
+    async fn ask(&self) -> Result<ReadableEnvironment, Status> {
         self.rechecks.metrics.watch_rechecked();
         let (_, names) = &*self.key;
         let names = names.each_ref().map(String::as_str);
         let located = locate(&self.rechecks.store, &self.principal, names).await?;
         let (_, environment) = admitted(located, names, Role::Read)?;
-        Ok(Standing { environment_id: environment.id, version: environment.version })
+        Ok(ReadableEnvironment { environment_id: environment.id, version: environment.version })
     }
 }
 

@@ -281,7 +281,7 @@ fn a_deletion_that_a_later_list_proves_is_forgotten() {
     // The watch breaks before it has shown the end.
     let known = state.begin_list(None);
     assert!(state.end_list(None, Some(7), known).is_empty());
-    assert!(!state.unshown.awaits(&key()), "or one entry per deleted object stays for ever");
+    assert!(!state.unobserved.awaits(&key()), "or one entry per deleted object stays for ever");
 }
 
 /// The steps of the model.

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::*;
-use crate::{schedule::dawdle, watch::Guarded};
+use crate::{schedule::yield_or_sleep, watch::Guarded};
 
 const KEYS: usize = 3;
 const WRITERS: u64 = 3;
@@ -123,7 +123,7 @@ impl World {
         let number = random.random_range(0..KEYS);
         let _alone = self.worked_on[number].lock().unwrap();
         let writing = self.store.writing(key(number), Some(self.writer));
-        dawdle(random);
+        yield_or_sleep(random);
         let to_delete = self.object(number).filter(|_| random.random_range(0..5) == 0);
         let (deletes, is_lost) = (to_delete.is_some(), random.random_range(0..8) == 0);
         let committed = {
@@ -138,7 +138,7 @@ impl World {
             }
             committed
         };
-        dawdle(random);
+        yield_or_sleep(random);
         let Some((uid, version)) = committed.filter(|_| !is_lost) else { return drop(writing) };
         if deletes {
             writing.deleted(Some(&uid.to_string()));
@@ -182,7 +182,7 @@ impl World {
                 None if is_over => return,
                 None => thread::yield_now(),
             }
-            dawdle(random);
+            yield_or_sleep(random);
         }
     }
 
@@ -203,7 +203,7 @@ impl World {
         let several = |mut random: SmallRng, act: fn(&Self, &mut SmallRng)| {
             for _ in 0..random.random_range(0..3) {
                 act(self, &mut random);
-                dawdle(&mut random);
+                yield_or_sleep(&mut random);
             }
         };
         thread::scope(|scope| {

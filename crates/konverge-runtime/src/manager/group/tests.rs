@@ -6,8 +6,8 @@ use super::{
 };
 use crate::lease::tests::LeaseServer;
 
-async fn nowhere() -> Together {
-    Together::listen(Listen::Nowhere).await.expect("nothing to take")
+async fn nowhere() -> ManagerGroup {
+    ManagerGroup::listen(Listen::Nowhere).await.expect("nothing to take")
 }
 
 /// A job that tells when it was stopped and, last, what is left for afterwards.
@@ -21,32 +21,32 @@ async fn tidy(name: &'static str, story: &Story) -> Manager {
         told.tell(format!("{name} stopped"));
     });
     let told = story.clone();
-    manager.afterwards(async move { told.tell(format!("afterwards of {name}")) });
+    manager.on_shutdown(async move { told.tell(format!("afterwards of {name}")) });
     manager
 }
 
 /// How it ended, told in one line.
-async fn ended(together: Together) -> String {
-    let ended = tokio::time::timeout(Duration::from_secs(60), together.run()).await.expect("in time");
+async fn ended(group: ManagerGroup) -> String {
+    let ended = tokio::time::timeout(Duration::from_secs(60), group.run()).await.expect("in time");
     ended.map_or_else(|error| konverge_core::error::in_one_line(&error), |()| "well".to_owned())
 }
 
 #[tokio::test]
 async fn one_that_fails_stops_the_others_in_their_order_and_is_named() {
-    let (mut together, story) = (nowhere().await, Story::default());
+    let (mut group, story) = (nowhere().await, Story::default());
     let mut failing = manager().await;
     failing.task("short", async {});
     let told = story.clone();
-    failing.afterwards(async move { told.tell("afterwards of pull".to_owned()) });
-    together.job("pull", failing);
-    together.job("push", tidy("push", &story).await);
-    assert_eq!(ended(together).await, "the job pull failed: task short ended unexpectedly");
+    failing.on_shutdown(async move { told.tell("afterwards of pull".to_owned()) });
+    group.job("pull", failing);
+    group.job("push", tidy("push", &story).await);
+    assert_eq!(ended(group).await, "the job pull failed: task short ended unexpectedly");
     assert_eq!(story.told(), ["push stopped", "afterwards of pull", "afterwards of push"]);
 }
 
 #[tokio::test]
 async fn one_that_is_told_to_stop_stops_all_while_it_ends_itself() {
-    let (mut together, story) = (nowhere().await, Story::default());
+    let (mut group, story) = (nowhere().await, Story::default());
     let (mut told, other) = (tidy("pull", &story).await, tidy("push", &story).await);
     // It ends only when the other has.
     let (stop, seen) = (told.stop_tasks(), story.clone());
@@ -55,9 +55,9 @@ async fn one_that_is_told_to_stop_stops_all_while_it_ends_itself() {
         seen.reach(2).await;
     });
     told.shutdown().cancel();
-    together.job("pull", told);
-    together.job("push", other);
-    assert_eq!(ended(together).await, "well");
+    group.job("pull", told);
+    group.job("push", other);
+    assert_eq!(ended(group).await, "well");
     let mut stopped = story.told();
     stopped[..2].sort();
     assert_eq!(stopped, ["pull stopped", "push stopped", "afterwards of pull", "afterwards of push"]);
@@ -65,15 +65,15 @@ async fn one_that_is_told_to_stop_stops_all_while_it_ends_itself() {
 
 #[tokio::test]
 async fn a_lost_lease_drops_that_job_and_the_others_hand_over_theirs() {
-    let (mut together, story) = (nowhere().await, Story::default());
+    let (mut group, story) = (nowhere().await, Story::default());
     let (lost, kept) = (LeaseServer::default(), LeaseServer::default());
     let mut losing = manager().await.leader_election(lost.elector("loser"));
     losing.leader_task("only one", story.clone().task("pull", lost.clone()));
-    together.job("pull", losing);
+    group.job("pull", losing);
     let mut keeping = tidy("push", &story).await.leader_election(kept.elector("keeper"));
     keeping.leader_task("only one", story.clone().task("push", kept.clone()));
-    together.job("push", keeping);
-    let running = tokio::spawn(ended(together));
+    group.job("push", keeping);
+    let running = tokio::spawn(ended(group));
     story.reach(2).await;
     lost.hang();
     let said = running.await.expect("no panic");
@@ -96,15 +96,15 @@ async fn each_waits_for_its_own_lease() {
     let first = tokio::spawn(first.run_until_shutdown());
     story.reach(1).await;
 
-    let mut together = nowhere().await;
+    let mut group = nowhere().await;
     let mut waiting = manager().await.leader_election(lease.elector("waiting"));
     waiting.leader_task("only one", story.clone().task("pull", lease.clone()));
     let mut working = manager().await.leader_election(other.elector("working"));
     working.leader_task("only one", story.clone().task("push", other.clone()));
     let stop = working.shutdown();
-    together.job("pull", waiting);
-    together.job("push", working);
-    let running = tokio::spawn(ended(together));
+    group.job("pull", waiting);
+    group.job("push", working);
+    let running = tokio::spawn(ended(group));
     story.reach(2).await;
     assert_eq!(story.told(), ["somebody began", "push began"]);
     stop_first.cancel();
@@ -117,14 +117,14 @@ async fn each_waits_for_its_own_lease() {
 
 #[tokio::test]
 async fn the_first_failure_counts_and_one_that_does_not_end_in_time_does_not_hold_up_the_rest() {
-    let (mut together, story) = (nowhere().await, Story::default());
+    let (mut group, story) = (nowhere().await, Story::default());
     let mut stubborn = manager().await.grace(Duration::from_millis(50));
     stubborn.stopping_task("stubborn", std::future::pending());
-    together.job("roll", stubborn);
-    together.job("push", tidy("push", &story).await);
+    group.job("roll", stubborn);
+    group.job("push", tidy("push", &story).await);
     let mut panicking = manager().await;
     panicking.task("loud", async { panic!("on purpose") });
-    together.job("pull", panicking);
-    assert_eq!(ended(together).await, "the job pull failed: task loud panicked: on purpose");
+    group.job("pull", panicking);
+    assert_eq!(ended(group).await, "the job pull failed: task loud panicked: on purpose");
     assert_eq!(story.told(), ["push stopped", "afterwards of push"]);
 }

@@ -26,22 +26,22 @@ fn the_urgent_come_first_then_the_early() {
 #[test]
 fn a_crowd_is_of_those_that_wait_and_those_at_work_but_for_the_patient() {
     let (mut state, now) = (State::new(), Instant::now());
-    assert!(state.is_crowded(now, 0) && !state.is_crowded(now, 1));
+    assert!(state.is_depth_at_least(now, 0) && !state.is_depth_at_least(now, 1));
     for (key, priority) in [(1, Priority::Normal), (2, Priority::High), (3, Priority::Low)] {
         state.add(key, now, priority, "test");
     }
     state.add(4, now + Duration::from_secs(1), Priority::High, "later");
-    assert!(state.is_crowded(now, 2) && !state.is_crowded(now, 3));
+    assert!(state.is_depth_at_least(now, 2) && !state.is_depth_at_least(now, 3));
     for _ in 0..3 {
         taken(&mut state, now);
     }
-    assert!(state.is_crowded(now, 2) && !state.is_crowded(now, 3), "at work");
+    assert!(state.is_depth_at_least(now, 2) && !state.is_depth_at_least(now, 3), "at work");
     for key in [1, 3] {
         state.complete(&key, Completion::Done, now);
     }
-    assert!(state.is_crowded(now, 1) && !state.is_crowded(now, 2));
+    assert!(state.is_depth_at_least(now, 1) && !state.is_depth_at_least(now, 2));
     state.complete(&2, Completion::Done, now);
-    assert!(!state.is_crowded(now, 1));
+    assert!(!state.is_depth_at_least(now, 1));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_look_inside_tells_how_each_key_stands() {
 fn a_key_rests_between_two_runs_and_is_forgotten_then() {
     let (mut state, now) = (State::new(), Instant::now());
     let second = Duration::from_secs(1);
-    state.rest(10 * second);
+    state.set_min_interval(10 * second);
     state.add(1, now, Priority::Normal, "test");
     taken(&mut state, now);
     // While it runs, right after, and by its own wish: not before the ten seconds are over.
@@ -242,7 +242,7 @@ fn of_the_keys_that_wait_those_without_an_object_leave() {
 fn a_key_that_is_gone_still_rests_and_is_remembered_once() {
     let (mut state, now) = (State::new(), Instant::now());
     let second = Duration::from_secs(1);
-    state.rest(10 * second);
+    state.set_min_interval(10 * second);
     state.add(1, now, Priority::Normal, "created");
     taken(&mut state, now);
     state.complete(&1, Completion::Done, now + second);

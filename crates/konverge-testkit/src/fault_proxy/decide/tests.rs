@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::fault_proxy::plan::EventKind;
 
-fn asks(method: &Method, path: &str) -> ApiRequest {
+fn request(method: &Method, path: &str) -> ApiRequest {
     ApiRequest::parse(method, &path.parse().unwrap())
 }
 
@@ -20,10 +20,10 @@ fn turns(state: &mut PlanState, request: &ApiRequest, moments: usize) -> Vec<Vec
 
 #[test]
 fn a_trigger_fits_what_it_names() {
-    let create = asks(&Method::POST, "/api/v1/namespaces/shop/configmaps");
-    let status = asks(&Method::PATCH, "/apis/apps/v1/namespaces/shop/deployments/web/status");
-    let lease = asks(&Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/shop/leases/leader");
-    let list = asks(&Method::GET, "/api/v1/configmaps?limit=1&continue=abc%3D");
+    let create = request(&Method::POST, "/api/v1/namespaces/shop/configmaps");
+    let status = request(&Method::PATCH, "/apis/apps/v1/namespaces/shop/deployments/web/status");
+    let lease = request(&Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/shop/leases/leader");
+    let list = request(&Method::GET, "/api/v1/configmaps?limit=1&continue=abc%3D");
     let all = [&create, &status, &lease, &list];
     for (when, fitting) in [
         ("{}", "+++ +"),
@@ -51,7 +51,7 @@ fn a_trigger_fits_what_it_names() {
 
 #[test]
 fn an_event_is_matched_by_its_object_and_not_by_the_watch() {
-    let request = asks(&Method::GET, "/api/v1/configmaps?watch=true");
+    let request = request(&Method::GET, "/api/v1/configmaps?watch=true");
     let event =
         Event { kind: EventKind::Deleted, namespace: "shop".into(), name: "colours".into(), ends_initial: false };
     for (when, fitting) in [
@@ -69,7 +69,7 @@ fn an_event_is_matched_by_its_object_and_not_by_the_watch() {
 
 #[test]
 fn rules_take_turns_and_count_on_their_own() {
-    let read = asks(&Method::GET, "/api/v1/nodes/n");
+    let read = request(&Method::GET, "/api/v1/nodes/n");
     let none = Vec::<usize>::new;
     for (rules, acts) in [
         ("- { when: { nth: 2 }, then: drop }", vec![none(), vec![1], none(), none()]),
@@ -87,7 +87,7 @@ fn rules_take_turns_and_count_on_their_own() {
 #[test]
 fn a_release_ends_holds_and_freezes_and_nothing_else() {
     let mut state = state("- { then: freeze }\n- { then: drop }");
-    let read = asks(&Method::GET, "/api/v1/nodes/n");
+    let read = request(&Method::GET, "/api/v1/nodes/n");
     assert_eq!(turns(&mut state, &read, 1), [[1, 2]]);
     state.release();
     assert_eq!(turns(&mut state, &read, 1), [[2]]);
@@ -98,7 +98,7 @@ proptest! {
     #[test]
     fn jitter_is_a_delay_of_at_most_so_much(seed: u64) {
         let plan = Plan::parse(&format!("seed: {seed}\nrules: [{{ then: {{ jitter: 200ms }} }}]")).unwrap();
-        let request = asks(&Method::GET, "/api/v1/nodes/n");
+        let request = request(&Method::GET, "/api/v1/nodes/n");
         let moment = Moment { request: &request, phase: Phase::Before, event: None };
         let mut state = PlanState::new(plan);
         for _ in 0..20 {
@@ -113,7 +113,7 @@ proptest! {
         let text = format!(
             "seed: {seed}\nrules:\n- {{ when: {{ probability: {chance} }}, then: drop }}\n- {{ when: {{ verbs: [get], every: 2 }}, then: freeze }}"
         );
-        let requests = [Method::GET, Method::PUT, Method::DELETE].map(|method| asks(&method, "/api/v1/nodes/n"));
+        let requests = [Method::GET, Method::PUT, Method::DELETE].map(|method| request(&method, "/api/v1/nodes/n"));
         let run = || {
             let mut state = PlanState::new(Plan::parse(&text).unwrap());
             let moment = |verb: &usize| Moment { request: &requests[*verb], phase: Phase::Before, event: None };
@@ -125,7 +125,7 @@ proptest! {
     #[test]
     fn what_does_not_fit_a_rule_does_not_change_its_draws(seed: u64, noise in proptest::collection::vec(any::<bool>(), 40)) {
         let plan = Plan::parse(&format!("seed: {seed}\nrules:\n- {{ when: {{ verbs: [get], probability: 0.5 }}, then: drop }}")).unwrap();
-        let (get, put) = (asks(&Method::GET, "/api/v1/nodes/n"), asks(&Method::PUT, "/api/v1/nodes/n"));
+        let (get, put) = (request(&Method::GET, "/api/v1/nodes/n"), request(&Method::PUT, "/api/v1/nodes/n"));
         let (mut calm, mut noisy) = (PlanState::new(plan.clone()), PlanState::new(plan));
         for disturbed in noise {
             if disturbed {

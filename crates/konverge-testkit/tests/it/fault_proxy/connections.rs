@@ -55,7 +55,7 @@ async fn what_the_api_server_does_not_answer_is_not_answered() {
     let lost = maps.create(&PostParams::default(), &map("a")).await.unwrap_err();
     assert_eq!(code(&lost), None, "{lost:?}");
     let entry = proxy.journal().pop().unwrap();
-    assert_eq!((entry.reached, entry.code, entry.told), (Reached::Server, None, None));
+    assert_eq!((entry.reached, entry.code, entry.client_code), (Reached::Server, None, None));
     assert!(!entry.is_committed());
 
     control_plane.start_api_server().await.unwrap().unwrap();

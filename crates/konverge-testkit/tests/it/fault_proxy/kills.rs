@@ -45,6 +45,6 @@ async fn a_process_is_killed_before_and_after_its_second_write() {
             rig.proxy.journal().into_iter().filter(|entry| entry.mutation.is_some()).collect();
         let committed: Vec<bool> = writes.iter().map(JournalEntry::is_committed).collect();
         assert_eq!(committed, [true, phase == "after"]);
-        assert_eq!((writes[1].mutation, writes[1].told), (Some(2), None));
+        assert_eq!((writes[1].mutation, writes[1].client_code), (Some(2), None));
     }
 }

@@ -19,7 +19,7 @@ async fn without_a_plan_it_changes_nothing_and_keeps_a_journal() {
 
     let journal = rig.proxy.journal();
     let of = |name: &str| format!("{}/{name}", rig.namespace);
-    let said: Vec<_> = journal.iter().map(|entry| (entry.asks.to_string(), entry.mutation, entry.code)).collect();
+    let said: Vec<_> = journal.iter().map(|entry| (entry.request.to_string(), entry.mutation, entry.code)).collect();
     assert_eq!(
         said,
         [
@@ -30,7 +30,7 @@ async fn without_a_plan_it_changes_nothing_and_keeps_a_journal() {
             (format!("delete configmaps {}", of("a")), Some(3), Some(200)),
         ]
     );
-    assert!(journal.iter().all(|entry| entry.reached == Reached::Client && entry.told == entry.code));
+    assert!(journal.iter().all(|entry| entry.reached == Reached::Client && entry.client_code == entry.code));
     let flags: Vec<_> = journal.iter().map(|entry| (entry.is_committed(), entry.created(), entry.deleted())).collect();
     let nothing = (false, false, false);
     assert_eq!(flags, [(true, true, false), nothing, nothing, nothing, (true, false, true)]);
@@ -43,7 +43,7 @@ async fn a_dropped_request_never_reaches_the_server() {
     let lost = rig.proxied.create(&PostParams::default(), &map("a")).await.unwrap_err();
     assert_eq!(code(&lost), None, "{lost:?}");
     assert!(!rig.exists("a").await);
-    assert_eq!((rig.last().reached, rig.last().code, rig.last().told), (Reached::Proxy, None, None));
+    assert_eq!((rig.last().reached, rig.last().code, rig.last().client_code), (Reached::Proxy, None, None));
     assert_eq!(rig.last().faults, ["rule 1, before: drop"]);
     rig.proxied.create(&PostParams::default(), &map("b")).await.unwrap();
 }
@@ -55,7 +55,7 @@ async fn a_reply_dropped_after_commit_leaves_the_object() {
     let lost = rig.proxied.create(&PostParams::default(), &map("a")).await.unwrap_err();
     assert_eq!(code(&lost), None, "{lost:?}");
     assert!(rig.exists("a").await);
-    assert_eq!((rig.last().reached, rig.last().code, rig.last().told), (Reached::Answered, Some(201), None));
+    assert_eq!((rig.last().reached, rig.last().code, rig.last().client_code), (Reached::Answered, Some(201), None));
     assert!(rig.last().is_committed());
     assert_eq!(rig.proxy.fired(), [1]);
     // A retry meets its own success.
@@ -72,7 +72,7 @@ async fn a_status_stands_for_the_answer() {
         ));
         let refused = rig.proxied.create(&PostParams::default(), &map("a")).await.unwrap_err();
         assert_eq!(code(&refused), Some(status));
-        assert_eq!((rig.last().code, rig.last().told), (None, Some(status)));
+        assert_eq!((rig.last().code, rig.last().client_code), (None, Some(status)));
     }
     assert!(!rig.exists("a").await);
 
@@ -81,7 +81,7 @@ async fn a_status_stands_for_the_answer() {
     let refused = rig.proxied.create(&PostParams::default(), &map("a")).await.unwrap_err();
     assert!(matches!(&refused, kube::Error::Api(status) if status.reason == "Slow"), "{refused:?}");
     assert!(rig.exists("a").await);
-    assert_eq!((rig.last().code, rig.last().told), (Some(201), Some(504)));
+    assert_eq!((rig.last().code, rig.last().client_code), (Some(201), Some(504)));
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_body_is_cut_short_or_stands_still() {
         rig.plan(&format!("- {{ when: {{ phase: body, verbs: [list] }}, then: {fault} }}"));
         let cut = rig.proxied.list(&ListParams::default()).await.unwrap_err();
         assert_eq!(code(&cut), None, "{fault}: {cut:?}");
-        assert_eq!(rig.last().told, Some(200));
+        assert_eq!(rig.last().client_code, Some(200));
     }
     rig.plan("- { when: { phase: body, verbs: [list] }, then: freeze }");
     let list = ListParams::default();

@@ -65,7 +65,7 @@ async fn events_come_one_by_one() {
     rig.direct.delete("a", &DeleteParams::default()).await.unwrap();
     assert_eq!(next(&mut events).await, "-a");
     assert!(is_silent(&mut events).await);
-    assert_eq!((rig.last().events, rig.last().asks.verb.name()), (2, "watch"));
+    assert_eq!((rig.last().events, rig.last().request.verb.name()), (2, "watch"));
 }
 
 #[tokio::test]

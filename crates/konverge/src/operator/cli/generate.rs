@@ -37,7 +37,7 @@ pub(super) fn verb() -> Command {
 }
 
 /// Prints, writes or checks.
-pub(super) fn obey(operator: Operator, matches: &ArgMatches) -> Result<(), GenerateError> {
+pub(super) fn execute(operator: Operator, matches: &ArgMatches) -> Result<(), GenerateError> {
     let told = Arguments::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
     let may_install_crds = operator.may_install_crds || told.install_crds;
     let may_authenticate = operator.may_authenticate || told.metrics_authentication;

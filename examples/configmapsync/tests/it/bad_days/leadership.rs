@@ -77,7 +77,7 @@ async fn leaders_end_one_after_the_other() {
         stage.converges("app", &value).await;
         assert!(ended.elapsed() <= TAKEOVER, "round {round}: {:?}", ended.elapsed());
         // Two for each of the contents, and one whose answer the old leader did not live to see.
-        let writes = [old.asked_since(old_mark).writes(), stage.writes(mark)].concat();
+        let writes = [old.requests_since(old_mark).writes(), stage.writes(mark)].concat();
         assert!(writes.len() <= 5, "round {round}: {writes:#?}");
         let most_lists = if standby == Standby::Warm { 0 } else { 2 };
         assert!(stage.lists(mark) <= most_lists, "round {round}: {} lists", stage.lists(mark));
@@ -110,7 +110,7 @@ async fn loses_its_lease(name: &str, rules: &str) {
     stage.befalls(rules);
     // There is always something to write, until the next leader has written.
     let (mut contents, taken_over) = (0, Instant::now());
-    while proxy.asked_since(begun.1).writes().is_empty() {
+    while proxy.requests_since(begun.1).writes().is_empty() {
         contents += 1;
         stage.change("app", &contents.to_string()).await;
         assert!(taken_over.elapsed() <= TAKEOVER, "{name}: nobody took over:\n{}", process.logged());
@@ -121,14 +121,14 @@ async fn loses_its_lease(name: &str, rules: &str) {
     let old_proxy = std::mem::replace(&mut stage.proxy, proxy);
     stage.change("app", "last").await;
     stage.converges("app", "last").await;
-    assert_eq!(old_proxy.asked_since(of_old).writes(), [""; 0], "{name}: the old leader wrote beside the new one");
+    assert_eq!(old_proxy.requests_since(of_old).writes(), [""; 0], "{name}: the old leader wrote beside the new one");
     // It has ended, and says why; a supervisor starts it again.
     let mut old = old;
     let status = old.ended(LIMIT).await.unwrap();
     assert!(!status.success() && old.logged().contains("lost the lease"), "{name}: {status}\n{}", old.logged());
     // No more than a try for each period, and no content twice.
-    let asked = old_proxy.asked_since(begun.0);
-    let renewals = asked.entries().iter().filter(|entry| entry.asks.resource == "leases").count();
+    let asked = old_proxy.requests_since(begun.0);
+    let renewals = asked.entries().iter().filter(|entry| entry.request.resource == "leases").count();
     assert!(renewals <= 8, "{name}: {renewals} renewals");
     let writes = asked.writes().len() + stage.writes(begun.1).len();
     assert!(writes <= 2 * (contents + 1) + 1, "{name}: {writes} writes for {contents} contents");
@@ -149,14 +149,14 @@ async fn a_lease_that_is_throttled_for_a_moment_is_kept() {
         .set(plan(&format!("- {{ when: {{ {lease}, times: 1 }}, then: {{ status: {{ code: 429 }} }} }}")))
         .unwrap();
     let is_renewed = || {
-        let asked = stage.proxy.asked_since(0);
+        let asked = stage.proxy.requests_since(0);
         let mut entries = asked.entries().iter().rev().take_while(|entry| entry.faults.is_empty());
-        let renewed = entries.any(|entry| entry.asks.resource == "leases" && entry.told == Some(200));
+        let renewed = entries.any(|entry| entry.request.resource == "leases" && entry.client_code == Some(200));
         std::future::ready((renewed && stage.proxy.fired() == [1]).then_some(()))
     };
     eventually(LIMIT, is_renewed).await.unwrap();
     stage.change("app", "1").await;
     stage.converges("app", "1").await;
-    assert_eq!(next.proxy.asked_since(begun).writes(), [""; 0]);
+    assert_eq!(next.proxy.requests_since(begun).writes(), [""; 0]);
     stage.end().await;
 }

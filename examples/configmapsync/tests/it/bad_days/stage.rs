@@ -119,7 +119,7 @@ impl Stage {
         if found.await.is_err() {
             let (sync, copy) = (self.syncs().get(name).await, self.copies().get_opt(&format!("cms-{name}")).await);
             let journal = self.proxy.journal();
-            let last = journal.iter().rev().take(12).map(|entry| format!("{}: {:?}", entry.asks, entry.reached));
+            let last = journal.iter().rev().take(12).map(|entry| format!("{}: {:?}", entry.request, entry.reached));
             let last: Vec<_> = last.collect();
             panic!("{sync:#?}\n{copy:#?}\n{last:#?}\n{:#?}\n{}", self.proxy.fired(), self.operator.logged());
         }
@@ -147,12 +147,12 @@ impl Stage {
 
     /// How often objects were written since the mark.
     pub(super) fn writes(&self, mark: usize) -> Vec<String> {
-        self.proxy.asked_since(mark).writes()
+        self.proxy.requests_since(mark).writes()
     }
 
     /// How often a list began since the mark.
     pub(super) fn lists(&self, mark: usize) -> usize {
-        self.proxy.asked_since(mark).lists()
+        self.proxy.requests_since(mark).lists()
     }
 
     /// The invariants after every bad day.
@@ -161,7 +161,7 @@ impl Stage {
         let foreign = self.copies().get("cms-foreign").await.unwrap();
         assert_eq!(foreign, self.foreign, "what is not the operator's was touched");
         let journal = self.proxy.journal();
-        assert!(!journal.iter().any(|entry| entry.asks.name == "cms-foreign" && entry.asks.is_mutating()));
+        assert!(!journal.iter().any(|entry| entry.request.name == "cms-foreign" && entry.request.is_mutating()));
     }
 }
 

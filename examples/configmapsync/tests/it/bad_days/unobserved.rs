@@ -58,8 +58,8 @@ async fn a_copy_that_somebody_else_made_anew_meanwhile_is_theirs() {
     let begun = stage.proxy.mark();
     stage.change("app", "1").await;
     let tried = eventually(LIMIT, || async {
-        let asked = stage.proxy.asked_since(begun);
-        asked.entries().iter().any(|entry| entry.asks.name == "cms-app" && entry.code.is_some()).then_some(())
+        let asked = stage.proxy.requests_since(begun);
+        asked.entries().iter().any(|entry| entry.request.name == "cms-app" && entry.code.is_some()).then_some(())
     });
     tried.await.unwrap();
     assert_eq!(stage.copies().get("cms-app").await.unwrap(), theirs);

@@ -69,15 +69,15 @@ async fn a_list_whose_continuation_has_expired_begins_anew() {
     stage.converges("app", "1").await;
     // 111 objects in pages of 100 are two pages, so the one that continues another is the last.
     let is_last_page = |entry: &JournalEntry| {
-        let asks = &entry.asks;
+        let asks = &entry.request;
         let is_second = asks.parameter("limit") == Some("100") && asks.parameter("continue").is_some();
         asks.verb == Verb::List
             && asks.full_resource() == "configmapsyncs.example.io"
             && is_second
-            && entry.told == Some(200)
+            && entry.client_code == Some(200)
     };
     let is_complete = || {
-        let asked = stage.proxy.asked_since(begun);
+        let asked = stage.proxy.requests_since(begun);
         std::future::ready(asked.entries().iter().any(is_last_page).then_some(()))
     };
     eventually(LIMIT, is_complete).await.unwrap();

@@ -69,7 +69,7 @@ async fn leaders_end_one_after_the_other() {
         };
         // There is always something to write, until the next leader has written.
         let mut contents = 2;
-        while next.proxy.asked_since(mark).writes().is_empty() {
+        while next.proxy.requests_since(mark).writes().is_empty() {
             assert!(ended.elapsed() <= TAKEOVER, "round {round}: nobody took over:\n{}", next.process.logged());
             contents += 1;
             day.change_both(&format!("round {round}, {contents}")).await;
@@ -82,9 +82,9 @@ async fn leaders_end_one_after_the_other() {
         let value = format!("after {round}");
         day.change_both(&value).await;
         day.converges(&value).await;
-        assert_eq!(old.asked_since(of_old).writes(), [""; 0], "round {round}: it wrote beside the next one");
+        assert_eq!(old.requests_since(of_old).writes(), [""; 0], "round {round}: it wrote beside the next one");
         // Two for each of the contents of each kind, and one of each kind whose answer the old leader did not live to see.
-        let writes = old.asked_since(old_mark).writes().len() + day.writes(mark).len();
+        let writes = old.requests_since(old_mark).writes().len() + day.writes(mark).len();
         assert!(writes <= 4 * contents + 2, "round {round}: {writes} writes for {contents} contents");
         let most_lists = if standby == Standby::Warm { 0 } else { 4 };
         assert!(day.lists(mark) <= most_lists, "round {round}: {} lists", day.lists(mark));
@@ -92,8 +92,8 @@ async fn leaders_end_one_after_the_other() {
             let (status, log) = (old_process.ended(LIMIT).await.unwrap(), old_process.logged());
             assert!(!status.success() && log.contains("lost the lease"), "{ending:?}: {status}\n{log}");
             // No more than a try for each period.
-            let asked = old.asked_since(old_mark);
-            let renewals = asked.entries().iter().filter(|entry| entry.asks.resource == "leases").count();
+            let asked = old.requests_since(old_mark);
+            let renewals = asked.entries().iter().filter(|entry| entry.request.resource == "leases").count();
             assert!(renewals <= 8, "{ending:?}: {renewals} renewals");
         }
     }
@@ -122,14 +122,14 @@ async fn a_lease_that_is_throttled_for_a_moment_is_kept() {
         "- { when: { resources: [leases.coordination.k8s.io], times: 1 }, then: { status: { code: 429, retry_after: 1 } } }",
     );
     let is_renewed = || {
-        let asked = day.proxy.asked_since(0);
+        let asked = day.proxy.requests_since(0);
         let mut entries = asked.entries().iter().rev().take_while(|entry| entry.faults.is_empty());
-        let renewed = entries.any(|entry| entry.asks.resource == "leases" && entry.told == Some(200));
+        let renewed = entries.any(|entry| entry.request.resource == "leases" && entry.client_code == Some(200));
         std::future::ready((renewed && day.proxy.fired() == [1]).then_some(()))
     };
     eventually(RECOVERED, is_renewed).await.unwrap();
     day.change_both("1").await;
     day.converges("1").await;
-    assert_eq!(next.proxy.asked_since(begun).writes(), [""; 0]);
+    assert_eq!(next.proxy.requests_since(begun).writes(), [""; 0]);
     day.end().await;
 }

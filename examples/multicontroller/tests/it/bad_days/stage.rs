@@ -187,10 +187,10 @@ impl BadDay {
         let are_open = || {
             let journal = self.proxy.journal();
             let mut last = BTreeMap::new();
-            for entry in journal.iter().filter(|entry| matches!(entry.asks.verb, Verb::List | Verb::Watch)) {
-                last.insert(&entry.asks.resource, entry);
+            for entry in journal.iter().filter(|entry| matches!(entry.request.verb, Verb::List | Verb::Watch)) {
+                last.insert(&entry.request.resource, entry);
             }
-            let is_open = |entry: &&JournalEntry| entry.asks.verb == Verb::Watch && entry.code == Some(200);
+            let is_open = |entry: &&JournalEntry| entry.request.verb == Verb::Watch && entry.code == Some(200);
             std::future::ready(last.values().all(is_open).then_some(()))
         };
         assert!(eventually(RECOVERED, are_open).await.is_ok(), "no watch\n{}", self.operator.logged());
@@ -198,12 +198,12 @@ impl BadDay {
 
     /// How often objects were written since the mark.
     pub(super) fn writes(&self, mark: usize) -> Vec<String> {
-        self.proxy.asked_since(mark).writes()
+        self.proxy.requests_since(mark).writes()
     }
 
     /// How often a list began since the mark.
     pub(super) fn lists(&self, mark: usize) -> usize {
-        self.proxy.asked_since(mark).lists()
+        self.proxy.requests_since(mark).lists()
     }
 
     /// The invariants after every bad day.
@@ -215,7 +215,7 @@ impl BadDay {
             "what is not the operator's was touched"
         );
         let touches = |name: &str| name == "ss-foreign";
-        assert!(!self.proxy.journal().iter().any(|entry| entry.asks.is_mutating() && touches(&entry.asks.name)));
+        assert!(!self.proxy.journal().iter().any(|entry| entry.request.is_mutating() && touches(&entry.request.name)));
     }
 }
 

@@ -27,8 +27,8 @@ async fn a_secret_that_somebody_else_made_anew_unseen_is_theirs() {
     let begun = day.proxy.mark();
     day.change_both("1").await;
     let tried = || async {
-        let asked = day.proxy.asked_since(begun);
-        asked.entries().iter().any(|entry| entry.asks.name == "ss-app" && entry.told.is_some()).then_some(())
+        let asked = day.proxy.requests_since(begun);
+        asked.entries().iter().any(|entry| entry.request.name == "ss-app" && entry.client_code.is_some()).then_some(())
     };
     eventually(LIMIT, tried).await.unwrap();
     assert_eq!(day.secrets().get("ss-app").await.unwrap(), theirs);

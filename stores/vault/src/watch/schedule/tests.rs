@@ -24,11 +24,11 @@ fn failure() -> VaultError {
 impl Schedule {
     /// Answers with the middle of all chances.
     fn answer(&mut self, location: &Location, outcome: Result<Seen, VaultError>, now: Instant) {
-        self.done(location, Way::Metadata, outcome, None, now, 0.5);
+        self.done(location, PollMethod::Metadata, outcome, None, now, 0.5);
     }
 
     fn take_one(&mut self, location: &Location, now: Instant) {
-        assert_eq!(self.take(now), Some(Job::One(location.clone(), Way::Metadata)));
+        assert_eq!(self.take(now), Some(Job::One(location.clone(), PollMethod::Metadata)));
     }
 }
 
@@ -131,13 +131,13 @@ async fn a_location_that_fails_is_asked_for_less_and_less() {
     for _ in 0..9 {
         let due = schedule.next_due().unwrap();
         schedule.take_one(&location, due);
-        schedule.done(&location, Way::Metadata, Err(failure()), None, due, 1.0);
+        schedule.done(&location, PollMethod::Metadata, Err(failure()), None, due, 1.0);
         pauses.push((schedule.next_due().unwrap() - due).as_secs());
     }
     assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
     let due = schedule.next_due().unwrap();
     schedule.take_one(&location, due);
-    schedule.done(&location, Way::Metadata, Err(failure()), Some(Duration::from_hours(1)), due, 1.0);
+    schedule.done(&location, PollMethod::Metadata, Err(failure()), Some(Duration::from_hours(1)), due, 1.0);
     assert_eq!(schedule.next_due(), Some(due + Duration::from_hours(1)), "as long as it was told to wait");
 }
 
@@ -159,7 +159,7 @@ async fn a_location_that_fails_because_everything_does_is_asked_for_within_five_
     while now < start + Duration::from_mins(10) {
         schedule.take_one(&location, now);
         let error = [sealed(), login(), garbage()].into_iter().nth(asked as usize % 3).unwrap();
-        schedule.done(&location, Way::Metadata, Err(error), None, now, 1.0);
+        schedule.done(&location, PollMethod::Metadata, Err(error), None, now, 1.0);
         let next = schedule.next_due().unwrap();
         assert!(next <= now + Duration::from_secs(4), "{:?} after {asked} questions", next - now);
         (now, asked) = (next, asked + 1);
@@ -169,7 +169,7 @@ async fn a_location_that_fails_because_everything_does_is_asked_for_within_five_
     schedule.take_one(&location, now);
     let after = Duration::from_secs(2);
     let paused = VaultError::Paused { what: what(), address: address(), cause: "sealed".into(), after };
-    schedule.done(&location, Way::Metadata, Err(paused), Some(after), now, 1.0);
+    schedule.done(&location, PollMethod::Metadata, Err(paused), Some(after), now, 1.0);
     assert_eq!(schedule.next_due(), Some(now + Duration::from_secs(3)));
 }
 

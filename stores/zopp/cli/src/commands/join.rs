@@ -16,7 +16,7 @@ use super::{
     wrapped::WrappedFields,
 };
 use crate::{
-    context::{Context, tell_replaced},
+    context::{Context, report_replaced},
     escape::visible,
     failure::{Failure, failed},
     invite_code,
@@ -139,7 +139,7 @@ fn pin(context: &Context, answer: &JoinResponse, id: &str, fingerprint: Fingerpr
             .next("The new principal is saved. Ask the one who invited you which server the invite is for."));
     };
     let before = context.trust()?.pin_workspace(&workspace.name, fingerprint);
-    tell_replaced(&format!("workspace '{}'", workspace.name), before);
+    report_replaced(&format!("workspace '{}'", workspace.name), before);
     Ok(())
 }
 

@@ -114,16 +114,16 @@ impl Kubernetes for OtherProgram {
     const PROGRAM: &'static str = "zopp";
 
     async fn sync(&self, _: &Context, _: SyncK8s) -> Outcome {
-        Err(become_it())
+        Err(exec_beside())
     }
 
     async fn diff(&self, _: &Context, _: DiffK8s) -> Outcome {
-        Err(become_it())
+        Err(exec_beside())
     }
 }
 
 /// Returns only if it failed.
-fn become_it() -> Failure {
+fn exec_beside() -> Failure {
     let beside = env::current_exe().ok().and_then(|own| beside(&own)).filter(|program| program.is_file());
     let source = Command::new(beside.unwrap_or_else(|| PROGRAM.into())).args(env::args_os().skip(1)).exec();
     Failure::new(format!("cannot run {PROGRAM}, which has the verbs for Kubernetes"))

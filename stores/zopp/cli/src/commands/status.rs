@@ -16,7 +16,7 @@ use crate::{
 
 /// `whoami`
 #[derive(Serialize)]
-struct Who {
+struct CallerStatus {
     principal: String,
     principal_id: String,
     /// `null` for a service principal.
@@ -69,7 +69,7 @@ pub(super) async fn whoami(context: &Context) -> Outcome {
     let client = context.client()?;
     let identity = client.identity();
     let workspaces = workspaces(&client).await.map_err(failed("cannot ask the server who you are", None))?;
-    let who = Who {
+    let who = CallerStatus {
         principal: identity.name().to_owned(),
         principal_id: identity.principal_id().to_owned(),
         email: identity.email().map(str::to_owned),

@@ -18,7 +18,7 @@ pub(super) mod rotate;
 use self::rotate::{RekeyArguments, Rekeying, Replaced, RotateArguments, text_after_removal};
 use super::wrapped::{WrappedFields, wrap};
 use crate::{
-    context::{Context, tell_replaced},
+    context::{Context, report_replaced},
     escape::visible,
     failure::{Failure, failed},
     output::{Outcome, listing, plain},
@@ -218,7 +218,7 @@ async fn create(context: &Context, client: &Client, name: String) -> Outcome {
     let request = CreateWorkspaceRequest { id, name: name.clone(), ephemeral_pub, kek_wrapped, kek_nonce };
     let workspace = client.create_workspace(request).await.map_err(failed(what, None))?;
     let before = context.trust()?.pin_workspace(&name, key.fingerprint());
-    tell_replaced(&format!("workspace '{name}'"), before);
+    report_replaced(&format!("workspace '{name}'"), before);
     let text = format!("Workspace created\nName: {}\nID:   {}", workspace.name, workspace.id);
     Ok(plain(WorkspaceObject::from(workspace), text))
 }
@@ -232,7 +232,7 @@ async fn fingerprint(client: &Client, workspace: String) -> Outcome {
 
 fn pin_key(context: &Context, workspace: String, pin: Fingerprint) -> Outcome {
     let before = context.trust()?.pin_workspace(&workspace, pin);
-    tell_replaced(&format!("workspace '{workspace}'"), before);
+    report_replaced(&format!("workspace '{workspace}'"), before);
     let text = format!("Pinned. Workspace '{workspace}' is used with this key only:\n  {pin}");
     Ok(plain(WorkspaceFingerprint { workspace, fingerprint: pin.to_string() }, text))
 }
@@ -279,7 +279,7 @@ fn vouch(
             .next("Nothing was sent. The server may lie, or the fingerprint is that of another principal.")),
         Some(_) => {
             let before = trust.pin_principal(principal_id, offered);
-            tell_replaced(&format!("principal {principal_id}"), before);
+            report_replaced(&format!("principal {principal_id}"), before);
             Ok(())
         }
         None => trust.check_principal(principal_id, offered).map_err(failed(what, None)),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Channels, Event, lock,
-    notice::{self, Heard, Notice},
+    notice::{self, Notice, ReceivedNotice},
     send,
 };
 use crate::{revocations::Revocations, store::PostgresAddress};
@@ -100,7 +100,7 @@ struct Session {
 }
 
 /// Why a connection is of no use any more.
-enum Away {
+enum Disconnect {
     Lost(String),
     Stopped,
 }
@@ -118,9 +118,9 @@ impl Session {
                 }
                 continue;
             };
-            match self.hear(listener).await {
-                Away::Stopped => return,
-                Away::Lost(error) => {
+            match self.receive(listener).await {
+                Disconnect::Stopped => return,
+                Disconnect::Lost(error) => {
                     tracing::warn!(error, "the connection for changes by other replicas is lost; watchers list again");
                     self.listened.clear();
                     self.miss_all();
@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// Passes on what one connection hears until it is lost.
-    async fn hear(&mut self, mut listener: PgListener) -> Away {
+    async fn receive(&mut self, mut listener: PgListener) -> Disconnect {
         let mut probe = interval(PROBE_EVERY);
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -140,25 +140,25 @@ impl Session {
                         self.pass_on(&notification);
                         Ok(())
                     }
-                    Ok(None) => return Away::Lost("closed by PostgreSQL".into()),
+                    Ok(None) => return Disconnect::Lost("closed by PostgreSQL".into()),
                     Err(error) => Err(error),
                 },
                 command = self.commands.recv() => match command {
-                    Some(command) => self.obey(&mut listener, command).await,
-                    None => return Away::Stopped,
+                    Some(command) => self.execute(&mut listener, command).await,
+                    None => return Disconnect::Stopped,
                 },
                 _ = probe.tick() => match timeout(PROBE_TIMEOUT, sqlx::query("SELECT 1").execute(&mut listener)).await {
                     Ok(result) => result.map(|_| ()),
-                    Err(_) => return Away::Lost(format!("no answer within {} s", PROBE_TIMEOUT.as_secs())),
+                    Err(_) => return Disconnect::Lost(format!("no answer within {} s", PROBE_TIMEOUT.as_secs())),
                 },
             };
             if let Err(error) = done {
-                return Away::Lost(error.to_string());
+                return Disconnect::Lost(error.to_string());
             }
         }
     }
 
-    async fn obey(&mut self, listener: &mut PgListener, command: Command) -> Result<(), sqlx::Error> {
+    async fn execute(&mut self, listener: &mut PgListener, command: Command) -> Result<(), sqlx::Error> {
         match command {
             Command::Listen(environment_id, told) => {
                 if !self.listened.contains(&environment_id) {
@@ -188,8 +188,8 @@ impl Session {
 
     fn pass_on(&self, notification: &PgNotification) {
         match notice::parse(notification.channel(), notification.payload()) {
-            Some(Heard::Event(environment_id, event)) => send(&self.channels, &environment_id, event),
-            Some(Heard::Lost(principal_ids)) => self.revocations.announce(principal_ids),
+            Some(ReceivedNotice::Event(environment_id, event)) => send(&self.channels, &environment_id, event),
+            Some(ReceivedNotice::Lost(principal_ids)) => self.revocations.announce(principal_ids),
             // A payload of another version: listeners of that channel may have missed a change.
             None => {
                 tracing::warn!(channel = notification.channel(), "a notice of another replica is not understood");

@@ -20,7 +20,7 @@ pub(crate) struct Notice {
 
 /// A received notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum ReceivedNotice {
     /// Something happened in the environment of this id.
     Event(String, Event),
     /// These principals lost something.
@@ -83,18 +83,18 @@ pub(crate) fn of_losses(principal_ids: &[String]) -> impl Iterator<Item = Notice
 }
 
 /// Parses a notice. Returns `None` if this version does not know it.
-pub(crate) fn parse(channel: &str, payload: &str) -> Option<Heard> {
+pub(crate) fn parse(channel: &str, payload: &str) -> Option<ReceivedNotice> {
     if channel == OWN_CHANNEL {
         return Some(match serde_json::from_str(payload).ok()? {
-            Own::SeveralChanged(id, version) => Heard::Event(id, Event::SeveralChanged { version }),
-            Own::EnvironmentDeleted(id) => Heard::Event(id, Event::EnvironmentDeleted),
-            Own::Lost(ids) => Heard::Lost(ids),
+            Own::SeveralChanged(id, version) => ReceivedNotice::Event(id, Event::SeveralChanged { version }),
+            Own::EnvironmentDeleted(id) => ReceivedNotice::Event(id, Event::EnvironmentDeleted),
+            Own::Lost(ids) => ReceivedNotice::Lost(ids),
         });
     }
     let environment_id = channel.strip_prefix(PREFIX)?.replace('_', "-");
     let Change { event_type, key, version, timestamp } = serde_json::from_str(payload).ok()?;
     let deleted = matches!(event_type, ChangeType::Deleted);
-    Some(Heard::Event(environment_id, Event::Changed { key, version, deleted, timestamp }))
+    Some(ReceivedNotice::Event(environment_id, Event::Changed { key, version, deleted, timestamp }))
 }
 
 fn own(own: &Own) -> Notice {
@@ -120,27 +120,30 @@ mod tests {
         let notice = of_event(ID, &event).unwrap();
         assert_eq!(notice.channel, "zopp_env_01890a5d_ac96_774b_bcce_b302099a8057");
         assert_eq!(notice.payload, r#"{"event_type":"Deleted","key":"A","version":7,"timestamp":9}"#);
-        assert_eq!(parse(&notice.channel, &notice.payload), Some(Heard::Event(ID.into(), event)));
+        assert_eq!(parse(&notice.channel, &notice.payload), Some(ReceivedNotice::Event(ID.into(), event)));
         let created = r#"{"event_type":"Created","key":"A","version":1,"timestamp":9}"#;
         let heard = Event::Changed { key: "A".into(), version: 1, deleted: false, timestamp: 9 };
-        assert_eq!(parse(&notice.channel, created), Some(Heard::Event(ID.into(), heard)));
+        assert_eq!(parse(&notice.channel, created), Some(ReceivedNotice::Event(ID.into(), heard)));
     }
 
     #[test]
     fn ends_and_losses_have_a_channel_of_their_own() {
         let notice = of_event(ID, &Event::EnvironmentDeleted).unwrap();
         assert_eq!(notice.channel, OWN_CHANNEL);
-        assert_eq!(parse(OWN_CHANNEL, &notice.payload), Some(Heard::Event(ID.into(), Event::EnvironmentDeleted)));
+        assert_eq!(
+            parse(OWN_CHANNEL, &notice.payload),
+            Some(ReceivedNotice::Event(ID.into(), Event::EnvironmentDeleted))
+        );
         let several = Event::SeveralChanged { version: 7 };
         let notice = of_event(ID, &several).unwrap();
-        assert_eq!(parse(OWN_CHANNEL, &notice.payload), Some(Heard::Event(ID.into(), several)));
+        assert_eq!(parse(OWN_CHANNEL, &notice.payload), Some(ReceivedNotice::Event(ID.into(), several)));
         let ids: Vec<String> = (0..250).map(|number| format!("{number:036}")).collect();
         let notices: Vec<Notice> = of_losses(&ids).collect();
         assert!(notices.iter().all(|notice| notice.payload.len() < 8000), "as PostgreSQL limits it");
         let heard: Vec<String> = notices
             .iter()
             .flat_map(|notice| match parse(OWN_CHANNEL, &notice.payload) {
-                Some(Heard::Lost(ids)) => ids,
+                Some(ReceivedNotice::Lost(ids)) => ids,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -172,7 +175,7 @@ mod tests {
             let Event::Changed { key, .. } = &event else { unreachable!() };
             let (channel, [before, after]) = around_version(ID, key, deleted, timestamp);
             prop_assert_eq!((&channel, format!("{before}{version}{after}")), (&notice.channel, notice.payload.clone()));
-            prop_assert_eq!(parse(&notice.channel, &notice.payload), Some(Heard::Event(ID.into(), event)));
+            prop_assert_eq!(parse(&notice.channel, &notice.payload), Some(ReceivedNotice::Event(ID.into(), event)));
         }
     }
 }

@@ -30,12 +30,12 @@ pub(super) struct Probes {
     stop: CancellationToken,
     metrics: Metrics,
     /// One probe asks the database at a time, and its answer is that of all who waited for it: probes without end cost one query.
-    asking: Arc<Mutex<Asked>>,
+    database_status: Arc<Mutex<DatabaseStatus>>,
 }
 
 /// The last answers of the database.
 #[derive(Debug, Default)]
-struct Asked {
+struct DatabaseStatus {
     /// When it was asked, and how it was.
     last: Option<(Instant, Outcome)>,
     /// When a write succeeded.
@@ -103,21 +103,21 @@ fn report(name: &str, checks: &[Check], verbose: bool) -> (StatusCode, String) {
 impl Probes {
     /// Of that store, until `stop`.
     pub(super) fn new(store: Store, stop: CancellationToken, metrics: Metrics) -> Self {
-        Self { store, stop, metrics, asking: Arc::default() }
+        Self { store, stop, metrics, database_status: Arc::default() }
     }
 
     /// Can the database be read and written, by a question that was put after this was called? A write may be some seconds older.
     async fn examine(&self) -> Outcome {
         let came = Instant::now();
-        let mut asked = self.asking.lock().await;
-        if let Some((at, outcome)) = asked.last
+        let mut status = self.database_status.lock().await;
+        if let Some((at, outcome)) = status.last
             && at >= came
         {
             return outcome;
         }
         let at = Instant::now();
-        let outcome = self.ask(&mut asked.written).await;
-        asked.last = Some((at, outcome));
+        let outcome = self.ask(&mut status.written).await;
+        status.last = Some((at, outcome));
         outcome
     }
 

@@ -35,13 +35,13 @@ const TURN: Duration = Duration::from_secs(80);
 
 /// The changes that wait, by environment and principal.
 #[derive(Clone, Default)]
-pub(super) struct Together(Arc<Mutex<HashMap<Place, Arc<Queue>>>>);
+pub(super) struct BatchedChanges(Arc<Mutex<HashMap<Place, Arc<Queue>>>>);
 
 type Place = (String, String);
 
-impl fmt::Debug for Together {
+impl fmt::Debug for BatchedChanges {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Together")
+        out.write_str("BatchedChanges")
     }
 }
 
@@ -68,28 +68,28 @@ pub(super) struct SingleChange {
 }
 
 /// A place at which somebody waits. It goes with the last one.
-struct Seat<'a> {
-    together: &'a Together,
+struct QueueGuard<'a> {
+    batched: &'a BatchedChanges,
     place: Place,
     queue: Arc<Queue>,
 }
 
 impl Store {
     /// Makes a change together with others that wait, if there are any.
-    pub(super) async fn change_key_together(&self, change: SingleChange) -> Result<Change, StoreError> {
-        let seat = self.together.seat((change.environment_id.clone(), change.audit.principal_id.clone()));
+    pub(super) async fn change_key_batched(&self, change: SingleChange) -> Result<Change, StoreError> {
+        let guard = self.batched.enter((change.environment_id.clone(), change.audit.principal_id.clone()));
         let (made, mut answer) = oneshot::channel();
-        lock(&seat.queue.waiting).push_back(Waiting { change, made });
+        lock(&guard.queue.waiting).push_back(Waiting { change, made });
         let until = Instant::now() + PATIENCE;
         loop {
             let _turn = tokio::select! {
                 biased;
                 // Without an answer, the task that made the call went away in the middle of it.
                 made = &mut answer => return made.unwrap_or_else(|_| Err(unknown("the call was given up"))),
-                turn = seat.queue.turn.lock() => turn,
+                turn = guard.queue.turn.lock() => turn,
                 () = sleep_until(until) => return Err(unknown("the calls before this one take too long")),
             };
-            let next = take(&mut lock(&seat.queue.waiting));
+            let next = take(&mut lock(&guard.queue.waiting));
             // Callers without an answer in time learn that the outcome is unknown.
             let _ = timeout(TURN, self.change_all(next)).await;
         }
@@ -181,22 +181,22 @@ impl SingleChange {
     }
 }
 
-impl Together {
+impl BatchedChanges {
     /// How many changes wait for the next call.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         lock(&self.0).values().map(|queue| lock(&queue.waiting).len()).sum()
     }
 
-    fn seat(&self, place: Place) -> Seat<'_> {
+    fn enter(&self, place: Place) -> QueueGuard<'_> {
         let queue = Arc::clone(lock(&self.0).entry(place.clone()).or_default());
-        Seat { together: self, place, queue }
+        QueueGuard { batched: self, place, queue }
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
-        let mut queues = lock(&self.together.0);
+        let mut queues = lock(&self.batched.0);
         // Given back under the lock: of two who leave at once, one is the last.
         drop(std::mem::take(&mut self.queue));
         if queues.get(&self.place).is_some_and(|queue| Arc::strong_count(queue) == 1) {
@@ -341,13 +341,13 @@ mod tests {
 
     #[test]
     fn a_place_goes_with_the_last_who_waits_there() {
-        let together = Together::default();
+        let batched = BatchedChanges::default();
         let place = || ("e".to_owned(), "p".to_owned());
-        let (first, second) = (together.seat(place()), together.seat(place()));
+        let (first, second) = (batched.enter(place()), batched.enter(place()));
         assert!(Arc::ptr_eq(&first.queue, &second.queue));
         drop(first);
-        assert_eq!(lock(&together.0).len(), 1);
+        assert_eq!(lock(&batched.0).len(), 1);
         drop(second);
-        assert!(lock(&together.0).is_empty());
+        assert!(lock(&batched.0).is_empty());
     }
 }

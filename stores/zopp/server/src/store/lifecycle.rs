@@ -92,8 +92,8 @@ impl Store {
             return Ok(Err(kept));
         }
         if disabled && !even_if_last_key {
-            let leaving = Leaving::Principal(id);
-            let last = last_copies(&mut transaction, leaving, None, target.user_id.is_none()).await?;
+            let removed = RemovedHolder::Principal(id);
+            let last = last_copies(&mut transaction, removed, None, target.user_id.is_none()).await?;
             if !last.is_empty() {
                 return Ok(Err(Kept::LastKey(last)));
             }
@@ -119,7 +119,7 @@ impl Store {
         if owner_of(&mut transaction, workspace_id).await? == user_id {
             return Ok(Err(Kept::Owner(Vec::new())));
         }
-        let last = last_copies(&mut transaction, Leaving::User(user_id), Some(workspace_id), false).await?;
+        let last = last_copies(&mut transaction, RemovedHolder::User(user_id), Some(workspace_id), false).await?;
         if !last.is_empty() {
             return Ok(Err(Kept::LastKey(last)));
         }
@@ -242,7 +242,7 @@ impl Store {
         if !owned.is_empty() {
             return Ok(Err(Kept::Owner(owned.into_iter().map(|(name,)| name).collect())));
         }
-        let last = last_copies(&mut transaction, Leaving::User(user_id), None, false).await?;
+        let last = last_copies(&mut transaction, RemovedHolder::User(user_id), None, false).await?;
         if !last.is_empty() {
             return Ok(Err(Kept::LastKey(last)));
         }
@@ -307,7 +307,7 @@ async fn is_restricted(connection: &mut Connection, principal_id: &str) -> Resul
 
 /// Those whose copies of keys are about to be of no use.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Leaving<'a> {
+pub(super) enum RemovedHolder<'a> {
     Principal(&'a str),
     User(&'a str),
 }
@@ -316,13 +316,13 @@ pub(super) enum Leaving<'a> {
 /// hand on no key; its copy counts only against another service's (`among_services`).
 pub(super) async fn last_copies(
     connection: &mut Connection,
-    leaving: Leaving<'_>,
+    removed: RemovedHolder<'_>,
     workspace_id: Option<&str>,
     among_services: bool,
 ) -> Result<Vec<String>, StoreError> {
-    let (principal_id, user_id) = match leaving {
-        Leaving::Principal(id) => (Some(id), None),
-        Leaving::User(id) => (None, Some(id)),
+    let (principal_id, user_id) = match removed {
+        RemovedHolder::Principal(id) => (Some(id), None),
+        RemovedHolder::User(id) => (None, Some(id)),
     };
     let names: Vec<(String,)> = sql::query_as(
         "SELECT DISTINCT w.name FROM workspace_principals k JOIN workspaces w ON w.id = k.workspace_id \

@@ -28,6 +28,7 @@ mod audit;
 mod audit_query;
 mod authority;
 mod backup;
+mod batched_changes;
 mod changes;
 mod delegation;
 mod environments;
@@ -55,14 +56,13 @@ mod secrets;
 mod settings;
 mod signatures;
 mod sql;
-mod together;
 mod transfer;
 mod users;
 mod workspaces;
 
 use self::{
+    batched_changes::BatchedChanges,
     sql::{Connection, Pool, Procedures, QueryAs, Transaction},
-    together::Together,
 };
 use crate::{
     clock,
@@ -103,7 +103,7 @@ pub struct Store {
     /// Do changes tell other replicas of themselves?
     announces: bool,
     procedures: Procedures,
-    together: Together,
+    batched: BatchedChanges,
 }
 
 /// How SQLite begins each transaction that writes: with the write lock.

@@ -9,9 +9,9 @@ use sqlx::migrate::MigrateError;
 
 use super::{
     Location, Store, StoreError,
+    batched_changes::BatchedChanges,
     error::{is_lock_timeout, is_read_only},
     sql::{self, Pool, Procedures},
-    together::Together,
 };
 use crate::limits::Limits;
 
@@ -136,7 +136,7 @@ impl Store {
             limits: Limits::default(),
             announces: false,
             procedures: Procedures::default(),
-            together: Together::default(),
+            batched: BatchedChanges::default(),
         })
     }
 }

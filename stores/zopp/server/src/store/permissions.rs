@@ -6,7 +6,7 @@ use super::{
     delegation::{exceeds, highest_role},
     grants::{holdings, principal_holdings, role_from_text, role_text},
     groups::find_user,
-    lifecycle::{Leaving, last_copies, owner_of},
+    lifecycle::{RemovedHolder, last_copies, owner_of},
     principals::find_principal,
     sql::{self, Connection},
 };
@@ -317,8 +317,8 @@ impl Store {
                 return Ok(Removal::OwnersKey);
             }
         }
-        let leaving = Leaving::Principal(principal_id);
-        if !last_copies(&mut transaction, leaving, Some(workspace_id), user_id.is_none()).await?.is_empty() {
+        let removed = RemovedHolder::Principal(principal_id);
+        if !last_copies(&mut transaction, removed, Some(workspace_id), user_id.is_none()).await?.is_empty() {
             return Ok(Removal::LastCopy);
         }
         remove_all(&mut transaction, workspace_id, principal_id).await?;

@@ -4,9 +4,9 @@ use futures::TryStreamExt;
 
 use super::{
     AuditRow, Authority, Store, StoreError,
+    batched_changes::SingleChange,
     keys::{KeyChange, KeysChange, Outcome},
     sql::{self, Pool},
-    together::SingleChange,
 };
 use crate::{clock, events::Event};
 
@@ -65,7 +65,7 @@ impl Store {
     async fn change_key(&self, change: &KeysChange<'_>) -> Result<Change, StoreError> {
         let together = if matches!(self.writer, Pool::Postgres(_)) { SingleChange::of(change) } else { None };
         match together {
-            Some(change) => self.change_key_together(change).await,
+            Some(change) => self.change_key_batched(change).await,
             None => self.change_alone(change).await,
         }
     }

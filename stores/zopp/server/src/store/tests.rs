@@ -6,6 +6,7 @@ use crate::{audit::row::blank_row, clock};
 mod audit;
 mod authority;
 mod backup;
+mod batched_changes;
 mod concurrency;
 mod erasure;
 mod history;
@@ -14,7 +15,6 @@ mod key_rotation;
 mod migrations;
 mod procedures;
 mod rollback;
-mod together;
 
 /// An empty database, which goes with this.
 struct Database {

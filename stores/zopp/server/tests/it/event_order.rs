@@ -32,7 +32,7 @@ enum Act {
 
 /// One change, as a watcher is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Told {
+struct ReceivedEvent {
     key: String,
     version: i64,
     deleted: bool,
@@ -71,7 +71,7 @@ async fn act(person: &mut Person, name: &str, acts: &[Act]) -> Vec<(String, bool
 }
 
 /// The changes that a watcher is told of, up to a version.
-async fn told(mut stream: Streaming<proto::WatchSecretsResponse>, from: i64, to: i64) -> Vec<Told> {
+async fn received(mut stream: Streaming<proto::WatchSecretsResponse>, from: i64, to: i64) -> Vec<ReceivedEvent> {
     let mut told = Vec::new();
     while from + i64::try_from(told.len()).unwrap() < to {
         let message = timeout(DEADLINE, stream.message()).await.expect("it is told").unwrap();
@@ -79,7 +79,7 @@ async fn told(mut stream: Streaming<proto::WatchSecretsResponse>, from: i64, to:
             panic!("an event was due after {told:?}");
         };
         let deleted = event.event_type() == EventType::Deleted;
-        told.push(Told { key: event.key, version: event.version, deleted });
+        told.push(ReceivedEvent { key: event.key, version: event.version, deleted });
     }
     told
 }
@@ -98,7 +98,7 @@ async fn check(replicas: &[World; 2], owner: &mut Person, number: u64, clients: 
     let after = owner.list().await.unwrap().version;
     let changes: usize = made.iter().map(Vec::len).sum();
     assert_eq!(before + i64::try_from(changes).unwrap(), after, "each change counts once");
-    let watched = join_all(watchers.into_iter().map(|stream| told(stream, before, after))).await;
+    let watched = join_all(watchers.into_iter().map(|stream| received(stream, before, after))).await;
     assert!(watched[0].iter().map(|told| told.version).eq(before + 1..=after), "{:?}", watched[0]);
     assert_eq!(watched[0], watched[1], "both replicas tell the same");
     for (name, made) in names.iter().zip(made) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use konverge_zopp_client::{
     Client, EnvironmentName, EnvironmentWriter, Fingerprint,
-    key_rotation::{KeyRotation, Recipient, Rotated, RotationError, Standing},
+    key_rotation::{KeyRotation, Recipient, RecipientStatus, Rotated, RotationError},
     writer::WriteError,
 };
 use serde::Serialize;
@@ -258,7 +258,7 @@ async fn rotate(
 }
 
 fn is_left_out(recipient: &Recipient, left_out: &BTreeSet<String>) -> bool {
-    recipient.standing == Standing::Disabled || left_out.contains(&recipient.principal_id)
+    recipient.status == RecipientStatus::Disabled || left_out.contains(&recipient.principal_id)
 }
 
 /// Refuses recipients that are not known, pins those that are accepted, and returns those that are left out.
@@ -279,7 +279,7 @@ fn vet(
     }
     let trust = context.trust()?;
     for recipient in rotation.recipients().iter().filter(|recipient| !is_left_out(recipient, &left_out)) {
-        if recipient.standing != Standing::Known {
+        if recipient.status != RecipientStatus::Known {
             trust.pin_principal(&recipient.principal_id, recipient.fingerprint);
         }
     }
@@ -291,10 +291,10 @@ fn unknown<'r>(recipients: impl Iterator<Item = &'r Recipient>, arguments: &Reci
     let is_refused = |recipient: &&Recipient| {
         let is_compared = arguments.fingerprint.contains(&recipient.fingerprint);
         !arguments.without.contains(&recipient.principal_id)
-            && match recipient.standing {
-                Standing::Known | Standing::Disabled => false,
-                Standing::Unknown => !(arguments.accept_recipients || is_compared),
-                Standing::Changed => !is_compared,
+            && match recipient.status {
+                RecipientStatus::Known | RecipientStatus::Disabled => false,
+                RecipientStatus::Unknown => !(arguments.accept_recipients || is_compared),
+                RecipientStatus::Changed => !is_compared,
             }
     };
     recipients.filter(is_refused).collect()
@@ -302,9 +302,9 @@ fn unknown<'r>(recipients: impl Iterator<Item = &'r Recipient>, arguments: &Reci
 
 fn refusal(what: String, unknown: &[&Recipient], last: &str) -> Failure {
     let line = |recipient: &&Recipient| {
-        let Recipient { principal_id, name, email, fingerprint, standing } = recipient;
+        let Recipient { principal_id, name, email, fingerprint, status } = recipient;
         let whose = email.as_deref().unwrap_or("service");
-        let changed = if *standing == Standing::Changed { ", another one than pinned" } else { "" };
+        let changed = if *status == RecipientStatus::Changed { ", another one than pinned" } else { "" };
         format!("{name} ({whose}, ID {principal_id}, fingerprint {fingerprint}{changed})")
     };
     let lines: Vec<_> = unknown.iter().map(line).collect();
@@ -358,18 +358,18 @@ mod tests {
     #[test]
     fn only_what_somebody_vouched_for_gets_a_key() {
         let print = |byte| Fingerprint::of_principal(&[byte], &[]);
-        let recipient = |byte, standing| Recipient {
+        let recipient = |byte, status| Recipient {
             principal_id: format!("p{byte}"),
             name: "phone".into(),
             email: None,
             fingerprint: print(byte),
-            standing,
+            status,
         };
         let all = [
-            recipient(1, Standing::Known),
-            recipient(2, Standing::Unknown),
-            recipient(3, Standing::Changed),
-            recipient(4, Standing::Disabled),
+            recipient(1, RecipientStatus::Known),
+            recipient(2, RecipientStatus::Unknown),
+            recipient(3, RecipientStatus::Changed),
+            recipient(4, RecipientStatus::Disabled),
         ];
         let nobody = RecipientArguments::default();
         let accepting = RecipientArguments { accept_recipients: true, ..nobody.clone() };

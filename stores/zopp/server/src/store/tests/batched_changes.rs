@@ -40,7 +40,7 @@ async fn set_waiting(store: &Store, delete: Option<&'static str>) -> (Vec<StoreE
         changes.spawn(async move { store.delete_secret(&environment_id, key, &row(Action::SecretDelete)).await });
     }
     let waiting = WAITING + usize::from(delete.is_some());
-    eventually("all others wait", async || store.together.waiting() == waiting).await;
+    eventually("all others wait", async || store.batched.waiting() == waiting).await;
     holder.commit().await.unwrap();
     let (mut versions, mut refused) = (Vec::new(), Vec::new());
     for change in changes.join_all().await {
@@ -58,7 +58,7 @@ async fn set_waiting(store: &Store, delete: Option<&'static str>) -> (Vec<StoreE
     // Deleting has none.
     let unsigned = usize::from(delete.is_some_and(|key| key != MISSING));
     assert_eq!(store.used_signatures(60).await.unwrap().len(), versions.len() - unsigned);
-    assert_eq!(store.together.waiting(), 0);
+    assert_eq!(store.batched.waiting(), 0);
     (refused, transactions)
 }
 

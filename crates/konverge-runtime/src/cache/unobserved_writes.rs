@@ -8,7 +8,7 @@ use crate::object::ObjectKey;
 ///
 /// Time proves nothing: a watch may be late without limit, and then still shows states from before our write.
 #[derive(Debug, Default)]
-pub(super) struct Unshown(HashMap<ObjectKey, Mark>);
+pub(super) struct UnobservedWrites(HashMap<ObjectKey, Mark>);
 
 #[derive(Debug)]
 struct Mark {
@@ -26,7 +26,7 @@ impl Mark {
     }
 }
 
-impl Unshown {
+impl UnobservedWrites {
     /// Remembers that a write of ours made this version.
     pub(super) fn wrote(&mut self, key: &ObjectKey, uid: Option<&str>, version: u64) {
         self.insert(key, uid, version, false);
@@ -48,7 +48,7 @@ impl Unshown {
     }
 
     /// Takes in that the watch, or a list, showed the object in this version.
-    pub(super) fn shown(&mut self, key: &ObjectKey, uid: Option<&str>, version: u64) {
+    pub(super) fn observed(&mut self, key: &ObjectKey, uid: Option<&str>, version: u64) {
         if !self.is_overtaken(key, uid, version) {
             self.0.remove(key);
         }
@@ -143,33 +143,33 @@ mod tests {
 
     #[test]
     fn a_write_counts_until_the_watch_has_come_so_far() {
-        let mut unshown = Unshown::default();
-        unshown.wrote(&key(), Some("u"), 10);
-        assert!(unshown.is_overtaken(&key(), Some("u"), 9) && unshown.is_overtaken(&key(), Some("before"), 9));
-        assert!(!unshown.is_overtaken(&key(), Some("u"), 10));
-        unshown.shown(&key(), Some("u"), 9);
-        assert!(unshown.passed(9, None).is_empty() && unshown.passed(10, Some("elsewhere")).is_empty());
-        assert_eq!(unshown.passed(10, Some("a")), [key()]);
-        unshown.shown(&key(), Some("u"), 10);
-        assert!(unshown.passed(10, None).is_empty());
+        let mut unobserved = UnobservedWrites::default();
+        unobserved.wrote(&key(), Some("u"), 10);
+        assert!(unobserved.is_overtaken(&key(), Some("u"), 9) && unobserved.is_overtaken(&key(), Some("before"), 9));
+        assert!(!unobserved.is_overtaken(&key(), Some("u"), 10));
+        unobserved.observed(&key(), Some("u"), 9);
+        assert!(unobserved.passed(9, None).is_empty() && unobserved.passed(10, Some("elsewhere")).is_empty());
+        assert_eq!(unobserved.passed(10, Some("a")), [key()]);
+        unobserved.observed(&key(), Some("u"), 10);
+        assert!(unobserved.passed(10, None).is_empty());
     }
 
     #[test]
     fn what_we_deleted_does_not_come_back_but_its_successor_does() {
-        let mut unshown = Unshown::default();
-        unshown.deleted(&key(), Some("u"), 10);
-        assert!(unshown.is_overtaken(&key(), Some("u"), 12), "changed by another client before it was deleted");
-        unshown.shown(&key(), Some("u"), 12);
-        assert!(unshown.passed(100, None).is_empty(), "nobody knows the version of the deletion");
-        assert!(!unshown.is_overtaken(&key(), Some("v"), 14));
-        unshown.ended(&key(), Some("v"));
-        assert!(unshown.is_overtaken(&key(), Some("u"), 12));
-        unshown.ended(&key(), Some("u"));
-        assert!(!unshown.is_overtaken(&key(), Some("u"), 12));
-        unshown.deleted(&key(), Some("u"), 10);
-        unshown.absent(&key(), 9);
-        assert!(unshown.is_overtaken(&key(), Some("u"), 11), "the list is older than what is known");
-        unshown.absent(&key(), 10);
-        assert!(!unshown.is_overtaken(&key(), Some("u"), 11));
+        let mut unobserved = UnobservedWrites::default();
+        unobserved.deleted(&key(), Some("u"), 10);
+        assert!(unobserved.is_overtaken(&key(), Some("u"), 12), "changed by another client before it was deleted");
+        unobserved.observed(&key(), Some("u"), 12);
+        assert!(unobserved.passed(100, None).is_empty(), "nobody knows the version of the deletion");
+        assert!(!unobserved.is_overtaken(&key(), Some("v"), 14));
+        unobserved.ended(&key(), Some("v"));
+        assert!(unobserved.is_overtaken(&key(), Some("u"), 12));
+        unobserved.ended(&key(), Some("u"));
+        assert!(!unobserved.is_overtaken(&key(), Some("u"), 12));
+        unobserved.deleted(&key(), Some("u"), 10);
+        unobserved.absent(&key(), 9);
+        assert!(unobserved.is_overtaken(&key(), Some("u"), 11), "the list is older than what is known");
+        unobserved.absent(&key(), 10);
+        assert!(!unobserved.is_overtaken(&key(), Some("u"), 11));
     }
 }

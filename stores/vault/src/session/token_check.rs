@@ -37,7 +37,7 @@ pub(super) struct Known {
 
 /// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doubt {
+pub(super) enum TokenCheck {
     /// The token is good and the refusal stands.
     Stands,
     /// Look the token up.
@@ -47,19 +47,19 @@ pub(super) enum Doubt {
 }
 
 impl Known {
-    pub(super) fn judge(self) -> Doubt {
+    pub(super) fn judge(self) -> TokenCheck {
         let within = |since: Option<Duration>, limit| since.is_some_and(|since| since < limit);
         if self.invalid {
-            return if self.proven || self.age >= YOUNG { Doubt::LogIn } else { Doubt::Stands };
+            return if self.proven || self.age >= YOUNG { TokenCheck::LogIn } else { TokenCheck::Stands };
         }
         let hopeless = within(self.replaced, POLICIES) && !self.looks_up;
-        if hopeless || within(self.verified, VERIFIED) { Doubt::Stands } else { Doubt::LookUp }
+        if hopeless || within(self.verified, VERIFIED) { TokenCheck::Stands } else { TokenCheck::LookUp }
     }
 
     /// After it was looked up.
-    pub(super) fn judge_again(self, good: bool) -> Doubt {
+    pub(super) fn judge_again(self, good: bool) -> TokenCheck {
         let stands = if good { self.age < POLICIES } else { self.looks_up && !self.proven && self.age < YOUNG };
-        if stands { Doubt::Stands } else { Doubt::LogIn }
+        if stands { TokenCheck::Stands } else { TokenCheck::LogIn }
     }
 }
 
@@ -73,26 +73,26 @@ mod tests {
         let known =
             Known { invalid: false, proven: true, age: secs(60), verified: None, replaced: None, looks_up: false };
         for (known, expected) in [
-            (known, Doubt::LookUp),
-            (Known { invalid: true, ..known }, Doubt::LogIn),
-            (Known { invalid: true, proven: false, age: secs(1), ..known }, Doubt::Stands),
-            (Known { invalid: true, proven: false, ..known }, Doubt::LogIn),
-            (Known { invalid: true, replaced: Some(secs(1)), ..known }, Doubt::LogIn),
-            (Known { verified: Some(secs(29)), ..known }, Doubt::Stands),
-            (Known { verified: Some(secs(31)), ..known }, Doubt::LookUp),
-            (Known { replaced: Some(secs(299)), ..known }, Doubt::Stands),
-            (Known { replaced: Some(secs(301)), ..known }, Doubt::LookUp),
-            (Known { replaced: Some(secs(1)), looks_up: true, ..known }, Doubt::LookUp),
-            (Known { verified: Some(secs(29)), looks_up: true, ..known }, Doubt::Stands),
+            (known, TokenCheck::LookUp),
+            (Known { invalid: true, ..known }, TokenCheck::LogIn),
+            (Known { invalid: true, proven: false, age: secs(1), ..known }, TokenCheck::Stands),
+            (Known { invalid: true, proven: false, ..known }, TokenCheck::LogIn),
+            (Known { invalid: true, replaced: Some(secs(1)), ..known }, TokenCheck::LogIn),
+            (Known { verified: Some(secs(29)), ..known }, TokenCheck::Stands),
+            (Known { verified: Some(secs(31)), ..known }, TokenCheck::LookUp),
+            (Known { replaced: Some(secs(299)), ..known }, TokenCheck::Stands),
+            (Known { replaced: Some(secs(301)), ..known }, TokenCheck::LookUp),
+            (Known { replaced: Some(secs(1)), looks_up: true, ..known }, TokenCheck::LookUp),
+            (Known { verified: Some(secs(29)), looks_up: true, ..known }, TokenCheck::Stands),
         ] {
             assert_eq!(known.judge(), expected, "{known:?}");
         }
-        assert_eq!(known.judge_again(false), Doubt::LogIn);
-        assert_eq!(known.judge_again(true), Doubt::Stands);
-        assert_eq!(Known { age: secs(300), ..known }.judge_again(true), Doubt::LogIn);
+        assert_eq!(known.judge_again(false), TokenCheck::LogIn);
+        assert_eq!(known.judge_again(true), TokenCheck::Stands);
+        assert_eq!(Known { age: secs(300), ..known }.judge_again(true), TokenCheck::LogIn);
         let young = Known { proven: false, age: secs(1), ..known };
-        assert_eq!(young.judge_again(false), Doubt::LogIn);
-        assert_eq!(Known { looks_up: true, ..young }.judge_again(false), Doubt::Stands, "it is not the token");
-        assert_eq!(Known { looks_up: true, ..known }.judge_again(false), Doubt::LogIn);
+        assert_eq!(young.judge_again(false), TokenCheck::LogIn);
+        assert_eq!(Known { looks_up: true, ..young }.judge_again(false), TokenCheck::Stands, "it is not the token");
+        assert_eq!(Known { looks_up: true, ..known }.judge_again(false), TokenCheck::LogIn);
     }
 }

@@ -14,14 +14,14 @@ use crate::{
 
 /// How a location is asked for, from the least that has to be allowed to the most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PollMethod {
     #[default]
     Metadata,
     Subkeys,
     Data,
 }
 
-impl Way {
+impl PollMethod {
     fn next(self) -> Option<Self> {
         match self {
             Self::Metadata => Some(Self::Subkeys),
@@ -32,36 +32,36 @@ impl Way {
 }
 
 /// The state, and the kind of request that was allowed. Counts the questions.
-pub(super) async fn look(
+pub(super) async fn poll(
     vault: &Vault,
     location: &Location,
-    way: Way,
+    method: PollMethod,
     key: &DigestKey,
     mut count: impl FnMut(),
-) -> (Way, Result<Seen, VaultError>) {
-    let start = if location.mount().version() == KvVersion::One { Way::Data } else { way };
-    let mut way = start;
+) -> (PollMethod, Result<Seen, VaultError>) {
+    let start = if location.mount().version() == KvVersion::One { PollMethod::Data } else { method };
+    let mut method = start;
     loop {
         count();
-        let outcome = match way {
-            Way::Metadata => vault.metadata(location).await.map(|metadata| match metadata {
+        let outcome = match method {
+            PollMethod::Metadata => vault.metadata(location).await.map(|metadata| match metadata {
                 Some(metadata) => {
                     let now = metadata.read_at.unwrap_or_else(Timestamp::now);
                     Seen::State(StateKey::of_metadata(&metadata, now))
                 }
                 None => Seen::Absent,
             }),
-            Way::Subkeys => vault.subkeys(location).await.map(|version| match version {
+            PollMethod::Subkeys => vault.subkeys(location).await.map(|version| match version {
                 Some((version, live)) => Seen::State(StateKey::of_version(&version, live)),
                 None => Seen::Absent,
             }),
-            Way::Data => vault.read(location).await.map(|found| seen(&found, key)),
+            PollMethod::Data => vault.read(location).await.map(|found| seen(&found, key)),
         };
-        match (&outcome, way.next()) {
-            (Err(VaultError::Denied { .. } | VaultError::Rejected { .. }), Some(next)) => way = next,
+        match (&outcome, method.next()) {
+            (Err(VaultError::Denied { .. } | VaultError::Rejected { .. }), Some(next)) => method = next,
             // When all of them are denied, the first is the one to allow.
             (Err(VaultError::Denied { .. }), None) => return (start, outcome),
-            _ => return (way, outcome),
+            _ => return (method, outcome),
         }
     }
 }
