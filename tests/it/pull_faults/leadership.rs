@@ -121,7 +121,6 @@ async fn takes_over(scene: &mut Scene, round: usize, ends: Ends, standby: Standb
     let mut old_operator = std::mem::replace(&mut scene.operator, next.operator);
     scene.set_value("last").await;
     scene.holds("backend", &[("A", "last")]).await;
-    assert_eq!(old.requests_since(of_old).writes(), [""; 0], "the old leader wrote beside the new one");
     // One for each value at most, and one whose answer the old leader did not see.
     let writes = [old.requests_since(old_mark).writes(), scene.writes(mark)].concat();
     assert!(writes.len() <= values + 2, "{} writes for {values} values", writes.len());
@@ -134,4 +133,5 @@ async fn takes_over(scene: &mut Scene, round: usize, ends: Ends, standby: Standb
     if old_operator.process().pid().is_some() {
         old_operator.process().ended(TAKEOVER).await.unwrap();
     }
+    assert_eq!(old.requests_since(of_old).writes(), [""; 0], "the old leader wrote beside the new one");
 }

@@ -58,6 +58,7 @@ fn storms_leave_no_memory_and_no_connections_behind() {
             storm(&scene, &format!("storm {round}")).await;
         }
         let begun = scene.proxy.mark();
+        scene.settles().await;
         let settled = eventually(LIMIT, || async {
             let after = footprint(&scene).await;
             (after.files <= files + 2.0).then_some(after)

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_e2e::{Operator, Stage, Watcher, annotated_secret};
-use konverge_testkit::fault_proxy::{FaultProxy, Plan};
+use konverge_testkit::{
+    fault_proxy::{FaultProxy, Plan},
+    http_get, settled,
+};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -13,6 +16,9 @@ use serde_json::{Value, json};
 
 /// From the end of a fault to convergence: a pause of half a minute at most, and what a busy machine needs.
 pub(super) const LIMIT: Duration = Duration::from_mins(1);
+
+/// An operator that has done nothing for so long has settled: longer than the interval of its polls.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// Seconds between two polls, so that what a stream missed comes soon.
 const POLL: [&str; 2] = ["--poll-interval", "2"];
@@ -107,6 +113,11 @@ impl Scene {
     /// Puts a plan in force.
     pub(super) fn befalls(&self, rules: &str) {
         self.proxy.set(Plan::parse(&format!("seed: 11\nrules:\n{rules}")).unwrap()).unwrap();
+    }
+
+    /// Waits until the operator has nothing left to do, so that the test can say what it has not done.
+    pub(super) async fn settles(&self) {
+        settled(QUIET, async || http_get(self.operator.metrics_address(), "/metrics").await.unwrap().1).await;
     }
 
     /// How often Secrets were written since the mark.

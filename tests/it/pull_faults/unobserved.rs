@@ -43,6 +43,7 @@ fn a_secret_that_was_made_anew_and_not_bound_is_left_alone() {
         scene.holds("other", &[("A", "1")]).await;
         scene.set_value("2").await;
         scene.holds("other", &[("A", "2")]).await;
+        scene.settles().await;
         assert_eq!(scene.secrets().get("backend").await.unwrap(), theirs);
         scene.end().await;
     });
@@ -60,6 +61,7 @@ fn a_secret_that_was_made_anew_and_bound_is_filled() {
         scene.proxy.show_outcome(LIMIT).await.unwrap();
         scene.holds("backend", &[("A", "0")]).await;
         assert_eq!(scene.secrets().get("backend").await.unwrap().uid(), new.uid());
+        scene.settles().await;
         assert_eq!(scene.writes(begun).len(), 1, "{:#?}", scene.writes(begun));
         scene.end().await;
     });
@@ -78,6 +80,7 @@ fn a_binding_that_was_taken_away_and_put_back_is_the_same() {
         scene.proxy.show_outcome(LIMIT).await.unwrap();
         scene.set_value("1").await;
         scene.holds("backend", &[("A", "1")]).await;
+        scene.settles().await;
         assert_eq!(scene.writes(begun).len(), 1, "{:#?}", scene.writes(begun));
 
         // Edited and edited back: nothing is written but to take the key's ownership back.
@@ -91,6 +94,7 @@ fn a_binding_that_was_taken_away_and_put_back_is_the_same() {
         scene.proxy.show_outcome(LIMIT).await.unwrap();
         scene.bind("last").await;
         scene.holds("last", &[("A", "1")]).await;
+        scene.settles().await;
         let edited = scene.writes(begun).iter().filter(|write| write.contains("backend")).count();
         assert!(edited <= 1, "{:#?}", scene.writes(begun));
         scene.end().await;

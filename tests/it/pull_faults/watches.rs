@@ -14,6 +14,7 @@ use crate::shared_stage::on_stage;
 fn whatever_befalls_a_watch_the_next_secret_is_filled() {
     on_stage(async |stage| {
         let scene = Scene::set(stage, "watches").await;
+        let first = scene.proxy.mark();
         for (round, (rule, most_lists)) in [
             ("- { when: { verbs: [watch], times: 2 }, then: { status: { code: 410 } } }", 3),
             ("- { when: { verbs: [watch], times: 2 }, then: { error_event: 410 } }", 3),
@@ -38,6 +39,8 @@ fn whatever_befalls_a_watch_the_next_secret_is_filled() {
             assert!(lists <= most_lists, "{rule}: {lists} lists");
             scene.proxy.clear();
         }
+        scene.settles().await;
+        assert_eq!(scene.writes(first).len(), 7, "none comes late: {:#?}", scene.writes(first));
         scene.end().await;
     });
 }

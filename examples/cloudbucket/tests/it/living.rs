@@ -63,7 +63,7 @@ async fn a_bucket_follows_its_object_from_beginning_to_end() {
 
     operator.terminate(LIMIT).await.unwrap();
     let rules = cloudbucket_operator::operator().grant("operator").everywhere;
-    let requests = stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap();
+    let requests = stage.requests().await;
     assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default(), "no refusal, and no verb unused");
 }
 

@@ -7,7 +7,7 @@ use konverge::kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, PostParams},
 };
-use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, events_about, eventually};
+use konverge_testkit::{AuditEntry, ControlPlane, InstalledOperator, Options, Process, events_about, eventually};
 
 use crate::cloud::FakeCloud;
 
@@ -18,8 +18,8 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 pub(crate) const SETTINGS: Settings = Settings { versioning: true, retention_days: Some(7) };
 
 pub(crate) struct Stage {
-    pub(crate) plane: ControlPlane,
-    pub(crate) operator: InstalledOperator,
+    plane: ControlPlane,
+    operator: InstalledOperator,
     pub(crate) cloud: FakeCloud,
     client: Client,
     namespace: String,
@@ -41,6 +41,13 @@ impl Stage {
     pub(crate) async fn start(&self) -> Process {
         let arguments = ["--leader-election", "--cloud-url", &self.cloud.server.url(), "--look-every", "1"];
         self.operator.start(PROGRAM, env!("CARGO_BIN_EXE_cloudbucket-operator"), &arguments).await.unwrap()
+    }
+
+    /// All requests of the operator to the API server.
+    pub(crate) async fn requests(&self) -> Vec<AuditEntry> {
+        let log = self.plane.audit_log().unwrap();
+        log.catch_up(&self.client).await.unwrap();
+        self.operator.requests(&log).unwrap()
     }
 
     pub(crate) fn buckets(&self) -> Api<Bucket> {

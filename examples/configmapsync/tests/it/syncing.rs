@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace},
     events::v1::Event,
 };
-use konverge_testkit::{AuditEntry, ControlPlane, InstalledOperator, Options, Process, RoleUse, eventually};
+use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, InstalledOperator, Options, Process, RoleUse, eventually};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -41,6 +41,19 @@ impl Stage {
     async fn operator(&self, name: &str) -> Process {
         let binary = env!("CARGO_BIN_EXE_configmapsync-operator");
         self.operator.start(name, binary, &["--leader-election"]).await.unwrap()
+    }
+
+    /// The audit log from here on.
+    async fn audit_from_now(&self) -> AuditLog {
+        let log = self.plane.audit_log().unwrap();
+        log.catch_up(&self.client).await.unwrap();
+        log.from_now().unwrap()
+    }
+
+    /// The operator's requests to the API server in this log, also the newest.
+    async fn requests(&self, log: &AuditLog) -> Vec<AuditEntry> {
+        log.catch_up(&self.client).await.unwrap();
+        self.operator.requests(log).unwrap()
     }
 
     fn syncs(&self) -> Api<ConfigMapSync> {
@@ -145,7 +158,7 @@ async fn a_copy_follows_its_object_from_beginning_to_end() {
     gone.await.unwrap();
 
     operator.terminate(Duration::from_secs(40)).await.unwrap();
-    let requests = stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap();
+    let requests = stage.requests(&stage.plane.audit_log().unwrap()).await;
     let rules = configmapsync_operator::operator().grant("default").rules();
     assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default(), "no 403 and no verb unused");
 }
@@ -197,12 +210,12 @@ async fn at_rest_and_after_a_restart_nothing_is_written() {
         stage.says(&format!("app-{number}"), "Ready", "True", "ConfigMapSynced").await;
     }
     operator.terminate(Duration::from_secs(40)).await.unwrap();
-    let audit = stage.plane.audit_log().unwrap().from_now().unwrap();
+    let audit = stage.audit_from_now().await;
     let _again = stage.operator("second").await;
     // The second operator reports everything that it finds before it follows this change.
     stage.create("last", &[("a", "b")]).await;
     stage.says("last", "Ready", "True", "ConfigMapSynced").await;
-    let requests = stage.operator.requests(&audit).unwrap().into_iter();
+    let requests = stage.requests(&audit).await.into_iter();
     let (events, writes): (Vec<_>, Vec<_>) = requests
         .filter(AuditEntry::is_mutating)
         .filter(|entry| entry.object_ref.resource != "leases" && !entry.object_ref.name.ends_with("last"))

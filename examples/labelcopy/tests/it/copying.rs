@@ -37,7 +37,7 @@ async fn an_entry_follows_the_labels_of_its_deployment_from_beginning_to_end() {
 
     operator.terminate(LIMIT).await.unwrap();
     let rules = labelcopy_operator::operator().grant("operator").everywhere;
-    let requests = stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap();
+    let requests = stage.requests().await;
     assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default(), "no refusal, and no verb unused");
 }
 

@@ -10,7 +10,7 @@ use konverge::{
     },
     serde_json::{Value, from_value, json},
 };
-use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, events_about, eventually};
+use konverge_testkit::{AuditEntry, ControlPlane, InstalledOperator, Options, Process, events_about, eventually};
 use labelcopy_operator::ENTRY;
 
 use crate::list::{FakeList, owned};
@@ -20,8 +20,8 @@ const PROGRAM: &str = "labelcopy-operator";
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 pub(crate) struct Stage {
-    pub(crate) plane: ControlPlane,
-    pub(crate) operator: InstalledOperator,
+    plane: ControlPlane,
+    operator: InstalledOperator,
     pub(crate) list: FakeList,
     client: Client,
     namespace: String,
@@ -43,6 +43,13 @@ impl Stage {
     pub(crate) async fn start(&self) -> Process {
         let arguments = ["--leader-election", "--list-url", &self.list.url(), "--read-every", "1"];
         self.operator.start(PROGRAM, env!("CARGO_BIN_EXE_labelcopy-operator"), &arguments).await.unwrap()
+    }
+
+    /// All requests of the operator to the API server.
+    pub(crate) async fn requests(&self) -> Vec<AuditEntry> {
+        let log = self.plane.audit_log().unwrap();
+        log.catch_up(&self.client).await.unwrap();
+        self.operator.requests(&log).unwrap()
     }
 
     pub(crate) fn deployments(&self) -> Api<Deployment> {

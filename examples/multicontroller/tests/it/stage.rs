@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Secret};
-use konverge_testkit::{ControlPlane, InstalledOperator, Options, Process, eventually};
+use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, InstalledOperator, Options, Process, eventually};
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
@@ -44,6 +44,19 @@ impl Stage {
     pub(crate) async fn start(&self, name: &str) -> Process {
         let binary = env!("CARGO_BIN_EXE_multicontroller-operator");
         self.operator.start(name, binary, &["--leader-election"]).await.unwrap()
+    }
+
+    /// The audit log from here on.
+    pub(crate) async fn audit_from_now(&self) -> AuditLog {
+        let log = self.plane.audit_log().unwrap();
+        log.catch_up(&self.client).await.unwrap();
+        log.from_now().unwrap()
+    }
+
+    /// The operator's requests to the API server in this log, also the newest.
+    pub(crate) async fn requests(&self, log: &AuditLog) -> Vec<AuditEntry> {
+        log.catch_up(&self.client).await.unwrap();
+        self.operator.requests(log).unwrap()
     }
 
     pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>

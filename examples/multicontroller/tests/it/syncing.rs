@@ -78,7 +78,7 @@ async fn both_kinds_follow_their_objects_from_beginning_to_end() {
 
     operator.terminate(STOPS_WITHIN).await.unwrap();
     let rules = multicontroller_operator::operator().grant(&stage.home).rules();
-    let requests = stage.operator.requests(&stage.plane.audit_log().unwrap()).unwrap();
+    let requests = stage.requests(&stage.plane.audit_log().unwrap()).await;
     assert_eq!(RoleUse::of(&requests, &rules), RoleUse::default(), "no 403 and no verb unused");
 }
 
@@ -95,14 +95,14 @@ async fn at_rest_and_after_a_restart_nothing_is_written() {
         says(&stage.account_syncs(), &format!("account-{number}"), "Ready", Some("ServiceAccountSynced")).await;
     }
     operator.terminate(STOPS_WITHIN).await.unwrap();
-    let audit = stage.plane.audit_log().unwrap().from_now().unwrap();
+    let audit = stage.audit_from_now().await;
     let _again = stage.start("second").await;
     // The second operator reports everything that it finds before it follows these changes.
     stage.create_secret("last", &[("a", "b")]).await;
     stage.create_account("last", &[]).await;
     says(&stage.secret_syncs(), "last", "Ready", Some("SecretSynced")).await;
     says(&stage.account_syncs(), "last", "Ready", Some("ServiceAccountSynced")).await;
-    let (events, writes) = written(stage.operator.requests(&audit).unwrap());
+    let (events, writes) = written(stage.requests(&audit).await);
     assert!(writes.is_empty(), "{writes:#?}");
     assert!(events <= 2, "one about each of the last two, but {events}");
 }

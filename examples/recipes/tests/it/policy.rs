@@ -38,7 +38,7 @@ async fn names_follow_the_policies_of_their_namespace_in_both_versions() {
     let spec = v1alpha1::NamePolicySpec { prefix: "shop-".to_owned() };
     let old = Api::<v1alpha1::NamePolicy>::namespaced(client.clone(), &namespace);
     old.create(&PostParams::default(), &v1alpha1::NamePolicy::new("teams", spec)).await.unwrap();
-    let policies = Api::<NamePolicy>::namespaced(client, &namespace);
+    let policies = Api::<NamePolicy>::namespaced(client.clone(), &namespace);
     assert_eq!(policies.get("teams").await.unwrap().spec.allowed_prefixes, ["shop-"]);
 
     let refused = eventually(LIMIT, async || create("app").await.err()).await.unwrap().to_string();
@@ -59,7 +59,9 @@ async fn names_follow_the_policies_of_their_namespace_in_both_versions() {
 
     running.terminate(LIMIT).await.unwrap();
     let rules = operator().grant(&home).everywhere;
-    let requests = installed.requests(&plane.audit_log().unwrap()).unwrap();
+    let log = plane.audit_log().unwrap();
+    log.catch_up(&client).await.unwrap();
+    let requests = installed.requests(&log).unwrap();
     let RoleUse { refused, unused } = RoleUse::of(&requests, &rules);
     assert!(refused.is_empty(), "{refused:?}");
     // Nothing failed, and no object was stored in the former version, so nothing was told and nothing migrated.

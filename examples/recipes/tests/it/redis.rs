@@ -112,7 +112,9 @@ async fn an_upgrade_reaches_the_primary_after_the_replicas() {
 
     running.terminate(LIMIT).await.unwrap();
     let rules = operator().grant(&home).rules();
-    let used = RoleUse::of(&installed.requests(&plane.audit_log().unwrap()).unwrap(), &rules);
+    let log = plane.audit_log().unwrap();
+    log.catch_up(&world.client).await.unwrap();
+    let used = RoleUse::of(&installed.requests(&log).unwrap(), &rules);
     // Nothing failed and nothing was dropped here, so some of what the role allows was not needed.
     assert!(used.refused.is_empty(), "{used:?}");
 }

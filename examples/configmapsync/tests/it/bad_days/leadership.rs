@@ -121,11 +121,11 @@ async fn loses_its_lease(name: &str, rules: &str) {
     let old_proxy = std::mem::replace(&mut stage.proxy, proxy);
     stage.change("app", "last").await;
     stage.converges("app", "last").await;
-    assert_eq!(old_proxy.requests_since(of_old).writes(), [""; 0], "{name}: the old leader wrote beside the new one");
     // It has ended, and says why; a supervisor starts it again.
     let mut old = old;
     let status = old.ended(LIMIT).await.unwrap();
     assert!(!status.success() && old.logged().contains("lost the lease"), "{name}: {status}\n{}", old.logged());
+    assert_eq!(old_proxy.requests_since(of_old).writes(), [""; 0], "{name}: the old leader wrote beside the new one");
     // No more than a try for each period, and no content twice.
     let asked = old_proxy.requests_since(begun.0);
     let renewals = asked.entries().iter().filter(|entry| entry.request.resource == "leases").count();
@@ -157,6 +157,7 @@ async fn a_lease_that_is_throttled_for_a_moment_is_kept() {
     eventually(LIMIT, is_renewed).await.unwrap();
     stage.change("app", "1").await;
     stage.converges("app", "1").await;
+    stage.settles().await;
     assert_eq!(next.proxy.requests_since(begun).writes(), [""; 0]);
     stage.end().await;
 }

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_testkit::{
     ControlPlane, InstalledOperator, Options, Process, ProxiedOperator, eventually,
     fault_proxy::{FaultProxy, Plan},
+    http_get, settled,
 };
 use kube::{
     Api, Client,
@@ -18,6 +19,9 @@ use tokio::sync::OnceCell;
 /// From the end of a fault to convergence: on a busy machine a call now and then gets no answer after its connection was cut, and is
 /// given up after 30 seconds.
 pub(super) const LIMIT: Duration = Duration::from_mins(1);
+
+/// An operator that has done nothing for so long has settled.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Holds an installed operator; it ends with the process.
 async fn installed() -> &'static (ControlPlane, InstalledOperator) {
@@ -143,6 +147,11 @@ impl Stage {
     /// Another replica, and what it is to be called.
     pub(super) async fn replica(&self, name: &str, arguments: &[&str]) -> ProxiedOperator {
         start(name, &self.home, arguments).await
+    }
+
+    /// Waits until the operator has nothing left to do, so that the test can say what it has not done.
+    pub(super) async fn settles(&self) {
+        settled(QUIET, async || http_get(&self.address, "/metrics").await.unwrap().1).await;
     }
 
     /// How often objects were written since the mark.

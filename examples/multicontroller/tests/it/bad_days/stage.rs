@@ -9,10 +9,11 @@ use k8s_openapi::{
 use konverge_testkit::{
     ControlPlane, InstalledOperator, Options, Process, ProxiedOperator, Verb, eventually,
     fault_proxy::{FaultProxy, JournalEntry, Plan},
+    http_get, metric, settled, until,
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ObjectMeta, PostParams},
+    api::{ListParams, ObjectMeta, PostParams},
 };
 use multicontroller_operator::{
     secret_sync::{SecretSync, SecretSyncSpec},
@@ -26,6 +27,9 @@ use crate::stage::{change, says};
 /// From the end of a fault to convergence: on a busy machine a call now and then gets no answer after its connection was cut, and is
 /// given up after 30 seconds.
 pub(super) const RECOVERED: Duration = Duration::from_mins(1);
+
+/// An operator that has done nothing for so long has settled.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Holds an installed operator; it ends with the process.
 async fn installed() -> &'static (ControlPlane, InstalledOperator) {
@@ -194,6 +198,34 @@ impl BadDay {
             std::future::ready(last.values().all(is_open).then_some(()))
         };
         assert!(eventually(RECOVERED, are_open).await.is_ok(), "no watch\n{}", self.operator.logged());
+    }
+
+    /// A metric of the operator: the sum over all its label sets that contain `label`.
+    pub(super) async fn metric(&self, name: &str, label: &str) -> f64 {
+        metric(&self.metrics().await, name, label)
+    }
+
+    async fn metrics(&self) -> String {
+        let (code, text) = http_get(&self.address, "/metrics").await.unwrap();
+        assert_eq!(code, 200);
+        text
+    }
+
+    /// Waits until the operator has nothing left to do, so that the test can say what it has not done.
+    pub(super) async fn settles(&self) {
+        settled(QUIET, async || self.metrics().await).await;
+    }
+
+    /// Waits until the operator's cache has as many Secrets with these labels as the cluster. It watches all namespaces, so those of other tests count.
+    pub(super) async fn caches_all_secrets(&self, labels: &BTreeMap<String, String>) {
+        let labels = labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",");
+        let (all, labelled) = (Api::<Secret>::all(self.client.clone()), ListParams::default().labels(&labels));
+        until("the cache has what the cluster has", async || {
+            let there = f64::from(u32::try_from(all.list_metadata(&labelled).await.unwrap().items.len()).unwrap());
+            let cached = self.metric("konverge_cache_objects", "resource=\"secrets\"").await;
+            if (there - cached).abs() < 0.5 { Ok(()) } else { Err(format!("{cached} of {there}")) }
+        })
+        .await;
     }
 
     /// How often objects were written since the mark.

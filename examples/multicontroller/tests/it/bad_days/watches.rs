@@ -11,6 +11,7 @@ use super::stage::{BadDay, RECOVERED};
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_befalls_a_watch_the_next_change_arrives() {
     let mut day = BadDay::begin("watches").await;
+    let first = day.proxy.mark();
     for (round, (rule, most_lists)) in [
         ("- { when: { verbs: [watch], times: 5 }, then: { status: { code: 410 } } }", 9),
         ("- { when: { verbs: [watch], times: 5 }, then: { error_event: 410 } }", 9),
@@ -33,6 +34,8 @@ async fn whatever_befalls_a_watch_the_next_change_arrives() {
         assert!(day.lists(begun) <= most_lists, "{rule}: {} lists", day.lists(begun));
         day.proxy.clear();
     }
+    day.settles().await;
+    assert_eq!(day.writes(first).len(), 7 * 4, "none comes late: {:#?}", day.writes(first));
     day.end().await;
 }
 
