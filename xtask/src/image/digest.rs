@@ -11,7 +11,7 @@ pub(crate) struct Digesting<W> {
     size: u64,
 }
 
-/// What a blob is named by.
+/// The digest of bytes, by which a blob is named, and their number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Digest {
     /// SHA-256 in hexadecimal.
