@@ -7,10 +7,10 @@ use konverge_kubectl::Examined;
 #[tokio::main]
 async fn main() -> ExitCode {
     let jobs: Vec<Box<dyn Examined>> = vec![
-        Box::new(konverge_push::inspect::Push),
-        Box::new(konverge_pull::inspect::Pull),
-        Box::new(konverge_roll::inspect::Roll),
-        Box::new(konverge_manage::inspect::Manage),
+        Box::new(konverge_push::plugin::Push),
+        Box::new(konverge_pull::plugin::Pull),
+        Box::new(konverge_roll::plugin::Roll),
+        Box::new(konverge_manage::plugin::Manage),
     ];
     konverge_kubectl::run(jobs, std::env::args_os()).await
 }

@@ -21,7 +21,7 @@
 //!
 //! - [`config`], [`program`] and [`job`]: the program, alone and as one job of several in a process;
 //!
-//! - [`inspect`]: the answers of the kubectl plugin.
+//! - [`plugin`]: the answers of the kubectl plugin.
 //!
 //! # Guarantees
 //! - Items that people made in openZro are never emptied, taken over without a word, or deleted with an object.
@@ -37,8 +37,8 @@ pub mod collections;
 pub mod config;
 pub mod control;
 pub mod expose;
-pub mod inspect;
 pub mod metrics;
+pub mod plugin;
 pub mod program;
 pub mod reasons;
 pub mod remote;

@@ -22,7 +22,7 @@
 //!
 //! - [`config`], [`run`](mod@run) and [`job`]: the program, alone and as one job of several in a process;
 //!
-//! - [`inspect`]: the plugin of kubectl.
+//! - [`plugin`]: the plugin of kubectl.
 //!
 //! # Guarantees
 //! - A Secret that is not annotated is never read, and nothing about it is kept.
@@ -35,11 +35,11 @@ pub mod annotations;
 pub mod bindings;
 pub mod config;
 pub mod hub;
-pub mod inspect;
 pub mod messages;
 pub mod metrics;
 pub mod migrate;
 pub mod plan;
+pub mod plugin;
 pub mod reasons;
 pub mod reconcile;
 pub mod run;

@@ -24,7 +24,7 @@
 //!
 //! - [`config`] and [`run`](mod@run): the program. [`job`]: push as one of several jobs in a process.
 //!
-//! - [`inspect`]: the verbs of the plugin of kubectl.
+//! - [`plugin`]: the verbs of the plugin of kubectl.
 
 pub mod annotations;
 pub mod bindings;
@@ -34,7 +34,6 @@ pub mod content;
 pub mod desired;
 mod drain;
 pub mod error;
-pub mod inspect;
 pub mod journal;
 pub mod ledger;
 pub mod merge;
@@ -44,6 +43,7 @@ pub mod migrate;
 pub mod object;
 pub mod orphans;
 pub mod plan;
+pub mod plugin;
 pub mod prefetch;
 pub mod reasons;
 pub mod reconcile;

@@ -25,7 +25,7 @@
 //!
 //! - [`trigger_status`] and [`status_controller`]: the status of triggers.
 //!
-//! - [`config`] and [`run`](mod@run): the program. [`job`]: the same as one of several jobs in a process. [`inspect`]: the kubectl plugin.
+//! - [`config`] and [`run`](mod@run): the program. [`job`]: the same as one of several jobs in a process. [`plugin`]: the kubectl plugin.
 //!
 //! **Guarantees.** First sight of content rolls nothing. Content that differs from the record of a workload rolls it once. One patch carries the record and the
 //! stamp, and names the version of the workload that was decided upon. So a restart, a failover or a second leader rolls nothing, and a change in the
@@ -48,13 +48,13 @@ pub mod digest;
 pub mod digest_key;
 pub mod hold;
 pub mod index;
-pub mod inspect;
 pub mod messages;
 pub mod metrics;
 pub mod migrate;
 pub mod object;
 pub mod parts;
 pub mod plan;
+pub mod plugin;
 pub mod reader;
 pub mod reasons;
 pub mod reconcile;

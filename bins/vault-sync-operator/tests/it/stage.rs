@@ -12,7 +12,7 @@ use k8s_openapi::api::{
     core::v1::Secret,
 };
 use konverge_core::SecretValue;
-use konverge_push::{inspect::record_of, vault_push::VaultPush};
+use konverge_push::{plugin::record_of, vault_push::VaultPush};
 pub(crate) use konverge_testkit::until_true as until;
 use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, free_port, http_get};
 use konverge_testkit_stores::{VaultOptions, VaultServer};

@@ -9,7 +9,7 @@ use crate::world::{World, until};
 
 /// The version of the one path that the object says is written.
 fn version(object: &DynamicObject) -> Option<u64> {
-    let record = konverge_push::inspect::record_of(object)?;
+    let record = konverge_push::plugin::record_of(object)?;
     record.paths.values().next()?.version
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use k8s_openapi::api::{authorization::v1::SubjectAccessReview, rbac::v1::ClusterRole};
 use konverge_core::SecretValue;
-use konverge_push::{inspect::record_of, object::Kind, run::assemble};
+use konverge_push::{object::Kind, plugin::record_of, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
 use konverge_testkit::{AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, settled};

@@ -119,7 +119,7 @@ mod tests {
     use konverge_kubectl::Job;
 
     use super::*;
-    use crate::inspect::Manage;
+    use crate::plugin::Manage;
 
     fn converted(kind: &str, annotations: Value, spec: Value, status: Value) -> Result<Conversion, Failure> {
         let metadata = json!({ "name": "devs", "namespace": "shop", "uid": "u", "labels": { "team": "a" }, "annotations": annotations });
