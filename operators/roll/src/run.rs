@@ -89,12 +89,12 @@ pub async fn assemble(config: Config) -> Result<Manager, StartError> {
     // A standby has seen them, too.
     manager.task("all-seen", all_seen.clone().map(move |()| seen.set(true)).then(|()| pending()));
     let vault = vault.map(|vault| VaultSource::new(vault, Arc::clone(&parts)));
-    let watches = vault.as_ref().map(|vault| vault.watches().clone());
+    let requests = vault.as_ref().map(|vault| vault.watches().clone());
     // The metrics outlive the parts, which hold handles to them.
     let measured = Arc::downgrade(&parts);
     metrics.before_scrape(move || {
         if let Some(parts) = measured.upgrade() {
-            let questions = watches.as_ref().map_or(0, Watches::questions);
+            let questions = requests.as_ref().map_or(0, Watches::questions);
             parts.metrics.measure(&parts.index, questions, Time::now());
         }
     });

@@ -154,7 +154,7 @@ fn conditions(
     match condition.readiness {
         Readiness::Ready => conditions.ready(&reason(condition.reason), &condition.text, moment),
         Readiness::Progressing | Readiness::Waiting => {
-            conditions.reconciling(&reason(condition.reason), &condition.text, moment)
+            conditions.reconciling(&reason(condition.reason), &condition.text, moment);
         }
         Readiness::Stalled => conditions.stalled(&reason(condition.reason), &condition.text, moment),
     }
