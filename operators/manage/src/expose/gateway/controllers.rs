@@ -320,7 +320,7 @@ fn with_conditions(before: &Value, wanted: &[Condition<'_>], object: &DynamicObj
         if before.is_null() { Conditions::default() } else { serde_json::from_value(before.clone())? };
     let moment = Moment { generation: object.metadata.generation, now: Timestamp::now() };
     for (type_, status, reason, message) in wanted {
-        conditions.set(type_, *status, &Reason::new(*reason), message, moment);
+        conditions.set(type_, *status, &Reason::new(reason), message, moment);
     }
     Ok(serde_json::to_value(conditions)?)
 }

@@ -190,7 +190,7 @@ fn each_service_behind_a_route_becomes_a_resource_of_the_gateways_router() {
         for (is, expected) in states.into_iter().zip(expected) {
             match (is, expected) {
                 (ParentState::Waiting(why) | ParentState::Refused(why), Err(part)) => {
-                    assert!(why.contains(part), "{why}")
+                    assert!(why.contains(part), "{why}");
                 }
                 (is, expected) => assert_eq!(Ok(is), expected.map_err(str::to_owned)),
             }
