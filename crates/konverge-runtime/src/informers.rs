@@ -65,7 +65,9 @@ impl<'a> Informers<'a> {
         H: EventHandler<K, Key: Send> + Send + 'static,
     {
         let (events, health) = watch::events::<E>(self.client.clone(), kind, &self.options);
-        (async move { handle_events(events, &mut handler).await }, health)
+        // Both are boxed: a function that takes a future or a stream and awaits it has room for it twice.
+        let events = Box::pin(events);
+        (Box::pin(async move { handle_events(events, &mut handler).await }), health)
     }
 }
 

@@ -157,7 +157,7 @@ impl Manager {
 
     /// Runs `task` from start to stop and drops it then. A task that ends before is an error of the program.
     pub fn task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop_tasks.clone();
+        let (stop, task) = (self.stop_tasks.clone(), Box::pin(task));
         self.stopping_task(name, async move {
             stop.run_until_cancelled(task).await;
         });
@@ -170,7 +170,7 @@ impl Manager {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let stop = self.stop_tasks.clone();
-        self.tasks.all_along.push(Box::pin(guarded(name.into(), stop, task)));
+        self.tasks.all_along.push(Box::pin(guarded(name.into(), stop, Box::pin(task))));
     }
 
     /// Like [`stopping_task`](Self::stopping_task), for a server that others call, such as one of webhooks. It runs on standbys too. The
@@ -178,13 +178,13 @@ impl Manager {
     /// leader must not wait for them.
     pub fn server_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop_tasks.clone();
-        self.tasks.servers.push(Box::pin(guarded(name.into(), stop, task)));
+        self.tasks.servers.push(Box::pin(guarded(name.into(), stop, Box::pin(task))));
     }
 
     /// Like [`task`](Self::task), for what only one replica may do: it begins once we lead, as controllers do, or at once where there is no
     /// election. A lease that is lost drops it where it is; told to stop, it is dropped while we still lead.
     pub fn leader_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop_tasks.clone();
+        let (stop, task) = (self.stop_tasks.clone(), Box::pin(task));
         let until = stop.clone();
         self.tasks.leader.push(Box::pin(guarded(name.into(), stop, async move {
             until.run_until_cancelled(task).await;
@@ -326,6 +326,8 @@ async fn gated(leadership: Option<Leadership>, shutdown: CancellationToken, run:
 }
 
 /// Makes an error of a task that panics, and of one that ends before it should.
+///
+/// Tasks come boxed, here and above: each function that takes a future and awaits it has room for it twice.
 async fn guarded(
     name: Cow<'static, str>,
     stop: CancellationToken,

@@ -34,6 +34,18 @@ async fn a_task_that_ends_or_panics_ends_the_program() {
 }
 
 #[tokio::test]
+async fn a_task_takes_its_memory_once() {
+    const LARGE: usize = 8 * 1024;
+    let (mut manager, kept) = (manager().await, [0_u8; LARGE]);
+    manager.task("large", async move {
+        std::future::pending::<()>().await;
+        assert!(kept.iter().all(|byte| *byte == 0));
+    });
+    let around = size_of_val(&**manager.tasks.all_along.last().expect("a task"));
+    assert!(around < LARGE, "{around} bytes");
+}
+
+#[tokio::test]
 async fn a_task_may_finish_its_work_when_stopped_and_others_are_dropped() {
     let mut manager = manager().await;
     let finished = Arc::new(AtomicBool::new(false));
