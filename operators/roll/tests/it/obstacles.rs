@@ -134,6 +134,8 @@ async fn f27_a_rollout_of_anothers_template_is_left_alone_and_that_template_is_r
     world.secret("db", "1").await;
     for name in ["web", "idle"] {
         world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
+        // Its status says that there are no pods before the first one, too.
+        world.ready(name).await;
         world.merge(Deployment, name, json!({ "spec": { "replicas": 0 } })).await;
     }
     let named = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
