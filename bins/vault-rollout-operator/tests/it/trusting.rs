@@ -5,10 +5,9 @@ use std::path::Path;
 
 use konverge_roll::trigger::TriggerKind::{self, VaultRollout, VaultSyncStatus};
 use konverge_testkit_stores::{Certificate, VaultOptions, VaultStorage};
-use tokio::time::sleep;
 
 use crate::{
-    stage::{QUIET, Running, Stage, until},
+    stage::{Running, Stage, until},
     vault::Vault,
     view::View,
 };
@@ -67,7 +66,11 @@ impl World {
             before.push(self.view.seen("Deployment", name).await.unwrap());
         }
         self.vault.write(PATH, part).await;
-        sleep(QUIET).await;
+        let asked = async || self.operator.metric("konverge_roll_vault_questions_total", "").await;
+        let until_now = asked().await;
+        // Both objects name one secret, and the operator asks for it again once it has the answer. So the third question proves two answers.
+        until("the operator has two answers from after the write", async || Ok(asked().await >= until_now + 3.0)).await;
+        self.operator.settled().await;
         for ((kind, name), before) in ASKED.into_iter().zip(before) {
             assert_eq!(self.view.seen("Deployment", name).await.unwrap(), before, "{part}");
             assert!(self.view.is_rolled(name, rollouts).await.unwrap(), "{name}: {part}");

@@ -32,6 +32,7 @@ async fn the_queues_of_a_standby_forget_objects_that_are_gone() {
         if depths.iter().all(|depth| (depth - 2.0).abs() < 0.5) { Ok(()) } else { Err(format!("{depths:?}")) }
     };
     until("the standby has the keys of the first and the last", is_short).await;
+    // A standby works on no key, so its queues are never empty and it never settles. Only time shows that no late event adds a key.
     sleep(QUIET).await;
     is_short().await.unwrap();
     // It is ready to take over.

@@ -41,7 +41,11 @@ async fn only_who_asks_and_only_for_the_keys_that_are_used() {
     world.rolled("map", 1).await;
     world.settled(&operator).await;
     assert_eq!(world.templates("silent").await, 1);
-    assert_eq!(world.record(Deployment, "silent").await, None, "nothing is written on who takes no part");
+    assert_eq!(
+        world.record(Deployment, "silent").await,
+        None,
+        "nothing is written on a workload that has not opted in"
+    );
 }
 
 #[tokio::test]
