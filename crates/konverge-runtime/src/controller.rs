@@ -55,7 +55,7 @@ pub trait Reconciler: Send + Sync + 'static {
     }
 }
 
-/// How long [`Reconciler::dropped`] may take.
+/// How long [`Reconciler::on_abort`] may take.
 pub const ABORT_REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a run ended without a result. It gets no further variant, so that a controller is known to word each.

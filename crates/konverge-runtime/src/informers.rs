@@ -65,12 +65,56 @@ impl<'a> Informers<'a> {
         H: EventHandler<K, Key: Send> + Send + 'static,
     {
         let (events, health) = watch::events::<E>(self.client.clone(), kind, &self.options);
-        // Both are boxed: a function that takes a future or a stream and awaits it has room for it twice.
+        // A function that takes a stream and awaits it has room for it twice.
         let events = Box::pin(events);
-        (Box::pin(async move { handle_events(events, &mut handler).await }), health)
+        (async move { handle_events(events, &mut handler).await }, health)
     }
 }
 
 fn task_name<E: Object>(kind: &E::DynamicType) -> String {
     format!("{}-watch", E::plural(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use k8s_openapi::api::core::v1::Secret;
+    use kube::api::ObjectMeta;
+
+    use super::*;
+    use crate::{Metrics, watch::Origin};
+
+    /// Keeps nothing.
+    struct Nothing;
+
+    impl EventHandler<Secret> for Nothing {
+        type Key = String;
+
+        fn key(&self, metadata: &ObjectMeta) -> Option<String> {
+            metadata.name.clone()
+        }
+
+        fn apply(&mut self, _: &String, _: Secret, _: Origin) -> bool {
+            false
+        }
+
+        fn delete(&mut self, _: &String) {}
+
+        fn replace(&mut self, _: &HashSet<String>) {}
+    }
+
+    #[tokio::test]
+    async fn the_task_of_a_watch_takes_the_memory_of_the_stream_once() {
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+        });
+        let client = Client::new(silent, "shop");
+        let options = WatchOptions::default();
+        let stream = size_of_val(&watch::events::<Secret>(client.clone(), &(), &options).0);
+        let mut manager = Manager::new(Metrics::new("test", "0"));
+        let task = Informers::new(&mut manager, client, options).follow::<Secret, Secret, _>(&(), Nothing).0;
+        let around = size_of_val(&task);
+        assert!(around < stream, "{around} bytes around a stream of {stream}");
+    }
 }

@@ -157,10 +157,8 @@ impl Manager {
 
     /// Runs `task` from start to stop and drops it then. A task that ends before is an error of the program.
     pub fn task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
-        let (stop, task) = (self.stop_tasks.clone(), Box::pin(task));
-        self.stopping_task(name, async move {
-            stop.run_until_cancelled(task).await;
-        });
+        let task = until_stopped(self.stop_tasks.clone(), task);
+        self.stopping_task(name, task);
     }
 
     /// Like [`task`](Self::task), for one that looks at [`stop_tasks`](Self::stop_tasks) itself and has something to finish.
@@ -170,7 +168,7 @@ impl Manager {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let stop = self.stop_tasks.clone();
-        self.tasks.all_along.push(Box::pin(guarded(name.into(), stop, Box::pin(task))));
+        self.tasks.all_along.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
     /// Like [`stopping_task`](Self::stopping_task), for a server that others call, such as one of webhooks. It runs on standbys too. The
@@ -178,17 +176,15 @@ impl Manager {
     /// leader must not wait for them.
     pub fn server_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop_tasks.clone();
-        self.tasks.servers.push(Box::pin(guarded(name.into(), stop, Box::pin(task))));
+        self.tasks.servers.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
     /// Like [`task`](Self::task), for what only one replica may do: it begins once we lead, as controllers do, or at once where there is no
     /// election. A lease that is lost drops it where it is; told to stop, it is dropped while we still lead.
     pub fn leader_task(&mut self, name: impl Into<Cow<'static, str>>, task: impl Future<Output = ()> + Send + 'static) {
-        let (stop, task) = (self.stop_tasks.clone(), Box::pin(task));
-        let until = stop.clone();
-        self.tasks.leader.push(Box::pin(guarded(name.into(), stop, async move {
-            until.run_until_cancelled(task).await;
-        })));
+        let stop = self.stop_tasks.clone();
+        let task = until_stopped(stop.clone(), task);
+        self.tasks.leader.push(Box::pin(guarded(name.into(), stop, task)));
     }
 
     /// Runs a controller, with a lease only while leading. A worker that is stuck fails the liveness check of that name.
@@ -277,10 +273,7 @@ impl Manager {
 
         let services = servers.serve(checks, metrics).into_iter().map(|server| {
             let stop = stop_server.clone();
-            let name = "http server".into();
-            guarded(name, stop.clone(), async move {
-                stop.run_until_cancelled(server).await;
-            })
+            guarded("http server".into(), stop.clone(), until_stopped(stop, server))
         });
         // Their log lines say of which job they are, where there are several.
         let services: JoinSet<_> = services.map(Instrument::in_current_span).collect();
@@ -325,18 +318,29 @@ async fn gated(leadership: Option<Leadership>, shutdown: CancellationToken, run:
     run.await
 }
 
+/// Runs a task and drops it when told to stop. Boxes it, as [`guarded`] does.
+fn until_stopped(stop: CancellationToken, task: impl Future<Output = ()> + Send) -> impl Future<Output = ()> + Send {
+    let task = Box::pin(task);
+    async move {
+        stop.run_until_cancelled(task).await;
+    }
+}
+
 /// Makes an error of a task that panics, and of one that ends before it should.
 ///
-/// Tasks come boxed, here and above: each function that takes a future and awaits it has room for it twice.
-async fn guarded(
+/// Boxes the task before the `async` block takes it: an `async` function that takes a future and awaits it has room for it twice.
+fn guarded(
     name: Cow<'static, str>,
     stop: CancellationToken,
     task: impl Future<Output = ()> + Send,
-) -> Result<(), RunError> {
-    match AssertUnwindSafe(task).catch_unwind().await {
-        Ok(()) if stop.is_cancelled() => Ok(()),
-        Ok(()) => Err(RunError::TaskEnded { name }),
-        Err(panic) => Err(RunError::TaskPanicked { name, message: panic_text(&*panic).to_owned() }),
+) -> impl Future<Output = Result<(), RunError>> + Send {
+    let task = Box::pin(task);
+    async move {
+        match AssertUnwindSafe(task).catch_unwind().await {
+            Ok(()) if stop.is_cancelled() => Ok(()),
+            Ok(()) => Err(RunError::TaskEnded { name }),
+            Err(panic) => Err(RunError::TaskPanicked { name, message: panic_text(&*panic).to_owned() }),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{LastTask, Manager, RunError, guarded, running::first_failure, signals};
+use super::{LastTask, Manager, RunError, guarded, running::first_failure, signals, until_stopped};
 use crate::{
     checks::Checks,
     http_server::{BindError, HttpServer, Listen, MetricsPage},
@@ -75,11 +75,9 @@ impl ManagerGroup {
         let Self { server, checks, pages, jobs, on_shutdown } = self;
         let shutdown = CancellationToken::new();
         let stop_server = CancellationToken::new();
-        let until = stop_server.clone();
+        let serve = until_stopped(stop_server.clone(), server.serve_jobs(checks, pages));
         let mut service = JoinSet::new();
-        service.spawn(guarded("http server".into(), stop_server.clone(), async move {
-            until.run_until_cancelled(server.serve_jobs(checks, pages)).await;
-        }));
+        service.spawn(guarded("http server".into(), stop_server.clone(), serve));
         let ended = signals::run_until_signal(&shutdown, run_jobs(jobs, &shutdown, &mut service)).await;
         join_all(on_shutdown).await;
         stop_server.cancel();

@@ -33,16 +33,23 @@ async fn a_task_that_ends_or_panics_ends_the_program() {
     assert_eq!(error.to_string(), "task loud panicked: on purpose");
 }
 
-#[tokio::test]
-async fn a_task_takes_its_memory_once() {
+#[test]
+fn a_task_takes_its_memory_once() {
     const LARGE: usize = 8 * 1024;
-    let (mut manager, kept) = (manager().await, [0_u8; LARGE]);
-    manager.task("large", async move {
-        std::future::pending::<()>().await;
-        assert!(kept.iter().all(|byte| *byte == 0));
-    });
-    let around = size_of_val(&**manager.tasks.all_along.last().expect("a task"));
-    assert!(around < LARGE, "{around} bytes");
+    let large = || {
+        let kept = [0_u8; LARGE];
+        async move {
+            std::future::pending::<()>().await;
+            assert!(kept.iter().all(|byte| *byte == 0));
+        }
+    };
+    assert!(size_of_val(&large()) >= LARGE);
+    let stop = CancellationToken::new();
+    let stopped = size_of_val(&until_stopped(stop.clone(), large()));
+    let guarded = size_of_val(&guarded("large".into(), stop, large()));
+    for around in [stopped, guarded] {
+        assert!(around < LARGE, "{around} bytes");
+    }
 }
 
 #[tokio::test]
@@ -62,7 +69,7 @@ async fn a_task_may_finish_its_work_when_stopped_and_others_are_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_left_for_afterwards_is_done_last_and_also_after_a_failure() {
+async fn the_work_on_shutdown_is_done_last_and_also_after_a_failure() {
     for fails in [false, true] {
         let (mut manager, story) = (manager().await, Story::default());
         let (stop, told) = (manager.stop_tasks(), story.clone());
@@ -71,14 +78,14 @@ async fn what_is_left_for_afterwards_is_done_last_and_also_after_a_failure() {
             told.tell("tidied".to_owned());
         });
         let told = story.clone();
-        manager.on_shutdown(async move { told.tell("afterwards".to_owned()) });
+        manager.on_shutdown(async move { told.tell("on shutdown".to_owned()) });
         if fails {
             manager.task("short", async {});
         } else {
             manager.shutdown().cancel();
         }
         assert_eq!(manager.run().await.is_err(), fails);
-        assert_eq!(story.told(), ["tidied", "afterwards"]);
+        assert_eq!(story.told(), ["tidied", "on shutdown"]);
     }
 }
 

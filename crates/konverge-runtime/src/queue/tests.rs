@@ -1,6 +1,6 @@
-//! The queue between real threads: whatever their order, every wish is followed by a run, and a key has one worker at a time.
+//! The queue between real threads: whatever their order, every request is followed by a run, and a key has one worker at a time.
 //!
-//! Between two bursts of wishes everything comes to rest. So a wake-up that is lost is not made good by the next one, and is found.
+//! Between two bursts of requests everything comes to rest. So a wake-up that is lost is not made good by the next one, and is found.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The requests for a key, and those that its last run knew of.
 #[derive(Default)]
 struct Key {
-    wishes: AtomicU64,
+    requests: AtomicU64,
     known: AtomicU64,
     is_worked_on: AtomicBool,
 }
@@ -44,7 +44,7 @@ async fn work(queue: Queue<usize>, keys: Arc<[Key; KEYS]>, has_timers: bool, mut
         let Some(request) = next else { return };
         let key = &keys[request.key];
         assert!(!key.is_worked_on.swap(true, Ordering::SeqCst), "two workers have one key");
-        let known = key.wishes.load(Ordering::SeqCst);
+        let known = key.requests.load(Ordering::SeqCst);
         yield_or_sleep(&mut random);
         key.known.store(known, Ordering::SeqCst);
         key.is_worked_on.store(false, Ordering::SeqCst);
@@ -57,18 +57,18 @@ async fn work(queue: Queue<usize>, keys: Arc<[Key; KEYS]>, has_timers: bool, mut
     }
 }
 
-/// Wishes in bursts, and waits after each until all is at rest. Says whether it came to rest.
-fn wish(queue: &Queue<usize>, keys: &[Key; KEYS], has_timers: bool, mut random: SmallRng) -> bool {
+/// Requests runs in bursts, and waits after each until all is at rest. Returns whether it came to rest.
+fn request_runs(queue: &Queue<usize>, keys: &[Key; KEYS], has_timers: bool, mut random: SmallRng) -> bool {
     for _ in 0..BURSTS {
         for _ in 0..random.random_range(1..4) {
             let key = random.random_range(0..KEYS);
-            keys[key].wishes.fetch_add(1, Ordering::SeqCst);
+            keys[key].requests.fetch_add(1, Ordering::SeqCst);
             let delay = if has_timers { random.random_range(0..300) } else { 0 };
             queue.add_after(key, Duration::from_micros(delay), Priority::Normal, "test");
             yield_or_sleep(&mut random);
         }
         let begun = std::time::Instant::now();
-        while keys.iter().any(|key| key.known.load(Ordering::SeqCst) != key.wishes.load(Ordering::SeqCst)) {
+        while keys.iter().any(|key| key.known.load(Ordering::SeqCst) != key.requests.load(Ordering::SeqCst)) {
             if begun.elapsed() > LIMIT {
                 return false;
             }
@@ -90,11 +90,11 @@ fn run(seed: u64) {
     let producers: Vec<_> = (0..PRODUCERS)
         .map(|number| {
             let (queue, keys, random) = (queue.clone(), Arc::clone(&keys), random(50 + number));
-            thread::spawn(move || wish(&queue, &keys, has_timers, random))
+            thread::spawn(move || request_runs(&queue, &keys, has_timers, random))
         })
         .collect();
     let are_at_rest = producers.into_iter().all(|producer| producer.join().unwrap());
-    assert!(are_at_rest, "seed {seed}: a wish was lost; {:#?}", queue.snapshot());
+    assert!(are_at_rest, "seed {seed}: a request was lost; {:#?}", queue.snapshot());
     queue.close();
     runtime.block_on(async {
         for worker in workers {

@@ -19,8 +19,8 @@ use tokio::{
 #[tokio::test]
 async fn program() {
     let Ok(mode) = std::env::var(MODE) else { return };
-    if mode == "together" {
-        std::process::exit(together().await);
+    if mode == "group" {
+        std::process::exit(group().await);
     }
     let mut manager = Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.unwrap();
     if mode == "logging" {
@@ -57,7 +57,7 @@ async fn program() {
 }
 
 /// Two jobs, of which one is in no hurry to end.
-async fn together() -> i32 {
+async fn group() -> i32 {
     telemetry::init(LogFormat::Text).unwrap();
     let mut group = ManagerGroup::listen(Listen::Nowhere).await.unwrap();
     for name in ["pull", "push"] {
@@ -132,7 +132,7 @@ async fn sigterm_and_sigint_end_it_cleanly() {
 
 #[tokio::test]
 async fn a_signal_ends_all_jobs_cleanly_and_log_lines_say_of_which_they_are() {
-    let mut program = Program::start("together");
+    let mut program = Program::start("group");
     let (before, line) = program.says("begins").await;
     let (between, other) = program.says("begins").await;
     let mut begun = [line, other];

@@ -10,7 +10,7 @@ async fn nowhere() -> ManagerGroup {
     ManagerGroup::listen(Listen::Nowhere).await.expect("nothing to take")
 }
 
-/// A job that tells when it was stopped and, last, what is left for afterwards.
+/// A job that tells when it was stopped and, last, what `on_shutdown` runs.
 async fn tidy(name: &'static str, story: &Story) -> Manager {
     let mut manager = manager().await;
     let (stop, told) = (manager.stop_tasks(), story.clone());
@@ -21,7 +21,7 @@ async fn tidy(name: &'static str, story: &Story) -> Manager {
         told.tell(format!("{name} stopped"));
     });
     let told = story.clone();
-    manager.on_shutdown(async move { told.tell(format!("afterwards of {name}")) });
+    manager.on_shutdown(async move { told.tell(format!("on shutdown of {name}")) });
     manager
 }
 
@@ -37,11 +37,11 @@ async fn one_that_fails_stops_the_others_in_their_order_and_is_named() {
     let mut failing = manager().await;
     failing.task("short", async {});
     let told = story.clone();
-    failing.on_shutdown(async move { told.tell("afterwards of pull".to_owned()) });
+    failing.on_shutdown(async move { told.tell("on shutdown of pull".to_owned()) });
     group.job("pull", failing);
     group.job("push", tidy("push", &story).await);
     assert_eq!(ended(group).await, "the job pull failed: task short ended unexpectedly");
-    assert_eq!(story.told(), ["push stopped", "afterwards of pull", "afterwards of push"]);
+    assert_eq!(story.told(), ["push stopped", "on shutdown of pull", "on shutdown of push"]);
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn one_that_is_told_to_stop_stops_all_while_it_ends_itself() {
     assert_eq!(ended(group).await, "well");
     let mut stopped = story.told();
     stopped[..2].sort();
-    assert_eq!(stopped, ["pull stopped", "push stopped", "afterwards of pull", "afterwards of push"]);
+    assert_eq!(stopped, ["pull stopped", "push stopped", "on shutdown of pull", "on shutdown of push"]);
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_lost_lease_drops_that_job_and_the_others_hand_over_theirs() {
     let told = story.told();
     let after = &told[2..];
     assert_eq!(after[0], r#"pull dropped, held by "loser""#, "{told:?}");
-    for wanted in [r#"push dropped, held by "keeper""#, "push stopped", "afterwards of push"] {
+    for wanted in [r#"push dropped, held by "keeper""#, "push stopped", "on shutdown of push"] {
         assert!(after.iter().any(|told| told == wanted), "{told:?}");
     }
     assert_eq!(kept.spec()["holderIdentity"], "", "its lease is given back");
@@ -126,5 +126,5 @@ async fn the_first_failure_counts_and_one_that_does_not_end_in_time_does_not_hol
     panicking.task("loud", async { panic!("on purpose") });
     group.job("pull", panicking);
     assert_eq!(ended(group).await, "the job pull failed: task loud panicked: on purpose");
-    assert_eq!(story.told(), ["push stopped", "afterwards of push"]);
+    assert_eq!(story.told(), ["push stopped", "on shutdown of push"]);
 }

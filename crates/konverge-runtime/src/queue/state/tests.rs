@@ -110,7 +110,7 @@ fn a_key_rests_between_two_runs_and_is_forgotten_then() {
     state.set_min_interval(10 * second);
     state.add(1, now, Priority::Normal, "test");
     taken(&mut state, now);
-    // While it runs, right after, and by its own wish: not before the ten seconds are over.
+    // While it runs, right after, and by its own request: not before the ten seconds are over.
     state.add(1, now + second, Priority::High, "urgent");
     state.complete(&1, Completion::Retry(Duration::ZERO), now + 2 * second);
     state.add(1, now + 3 * second, Priority::Normal, "changed");
@@ -163,7 +163,7 @@ fn the_backoff_rises_once_for_each_time_that_it_has_elapsed() {
 }
 
 #[test]
-fn a_key_that_waits_for_an_endpoint_runs_for_a_new_wish_and_for_no_other_event() {
+fn a_key_that_waits_for_an_endpoint_runs_for_a_new_request_and_for_no_other_event() {
     let (mut state, now) = (State::new(), Instant::now());
     state.chance = || 1.0;
     let second = Duration::from_secs(1);
@@ -358,7 +358,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// The same rules, written for being obviously right: every question is answered by looking at everything.
 #[derive(Default, Clone)]
 struct Model {
-    wishes: BTreeMap<u8, (Instant, Priority, BTreeSet<&'static str>)>,
+    requests: BTreeMap<u8, (Instant, Priority, BTreeSet<&'static str>)>,
     /// Keys that workers have, with the priority of their runs.
     in_flight: BTreeMap<u8, Priority>,
     /// Keys in flight whose object is gone.
@@ -373,13 +373,13 @@ struct Model {
 impl Model {
     fn add(&mut self, key: u8, due: Instant, priority: Priority, reason: &'static str) {
         self.gone.remove(&key);
-        let wish = self.wishes.entry(key).or_insert((due, priority, BTreeSet::new()));
-        *wish = (wish.0.min(due), wish.1.max(priority), wish.2.iter().copied().chain([reason]).collect());
+        let entry = self.requests.entry(key).or_insert((due, priority, BTreeSet::new()));
+        *entry = (entry.0.min(due), entry.1.max(priority), entry.2.iter().copied().chain([reason]).collect());
     }
 
     fn due(&self, now: Instant) -> Vec<(u8, Priority)> {
-        let idle = self.wishes.iter().filter(|(key, _)| !self.in_flight.contains_key(key));
-        idle.filter(|(_, wish)| wish.0 <= now).map(|(key, wish)| (*key, wish.1)).collect()
+        let idle = self.requests.iter().filter(|(key, _)| !self.in_flight.contains_key(key));
+        idle.filter(|(_, request)| request.0 <= now).map(|(key, request)| (*key, request.1)).collect()
     }
 
     /// Which priority has the next run: one that let too many pass, else the highest.
@@ -410,7 +410,7 @@ proptest! {
                     Taken::Request(request, _) => {
                         let served = model.served(now).expect("the model has something due");
                         prop_assert!(model.due(now).contains(&(request.key, served)));
-                        let (_, priority, reasons) = model.wishes.remove(&request.key).expect("just seen");
+                        let (_, priority, reasons) = model.requests.remove(&request.key).expect("just seen");
                         prop_assert_eq!(&request.reasons, &reasons);
                         prop_assert_eq!(request.attempt, model.failures.get(&request.key).copied().unwrap_or(0) + 1);
                         prop_assert!(model.in_flight.insert(request.key, priority).is_none(), "one worker per key");
@@ -418,14 +418,14 @@ proptest! {
                     nothing => {
                         prop_assert_eq!(model.due(now), vec![]);
                         prop_assert_eq!(model.served(now), None);
-                        let idle = model.wishes.iter().filter(|(key, _)| !model.in_flight.contains_key(key));
-                        let next = idle.map(|(_, wish)| wish.0).min();
+                        let idle = model.requests.iter().filter(|(key, _)| !model.in_flight.contains_key(key));
+                        let next = idle.map(|(_, request)| request.0).min();
                         prop_assert_eq!(nothing, next.map_or(Taken::Nothing, Taken::NothingUntil));
                     }
                 },
                 Step::Remove { key } => {
                     state.remove(&key, now);
-                    model.wishes.remove(&key);
+                    model.requests.remove(&key);
                     model.failures.remove(&key);
                     if model.in_flight.contains_key(&key) {
                         model.gone.insert(key);
@@ -458,7 +458,7 @@ proptest! {
             prop_assert_eq!(depth, model.due(now).len());
             prop_assert_eq!(state.in_flight().count(), model.in_flight.len());
             // Nothing is remembered of a key that nobody wants and no worker has.
-            let known = model.wishes.keys().chain(model.in_flight.keys()).collect::<BTreeSet<_>>().len();
+            let known = model.requests.keys().chain(model.in_flight.keys()).collect::<BTreeSet<_>>().len();
             prop_assert_eq!((state.snapshot(now).len(), state.entries.len()), (known, known));
         }
     }
@@ -467,19 +467,19 @@ proptest! {
 proptest! {
     /// For all outcomes of runs and endpoints, no request is lost, and each key has one place.
     #[test]
-    fn no_wish_is_lost_in_an_outage(steps in proptest::collection::vec((0..6_u8, 0..5_u8, 0..3000_u64), 0..120)) {
+    fn no_request_is_lost_in_an_outage(steps in proptest::collection::vec((0..6_u8, 0..5_u8, 0..3000_u64), 0..120)) {
         let (mut state, mut now) = (State::new(), Instant::now());
-        let (mut wished, mut in_flight) = (BTreeSet::new(), BTreeSet::new());
+        let (mut requested, mut in_flight) = (BTreeSet::new(), BTreeSet::new());
         for (step, key, pass) in steps {
             let completion = match step {
                 0 | 1 => {
                     state.add(key, now, Priority::Normal, "test");
-                    wished.insert(key);
+                    requested.insert(key);
                     continue;
                 }
                 2 => {
                     if let Taken::Request(request, _) = state.take(now) {
-                        prop_assert!(wished.remove(&request.key), "handed out without a wish");
+                        prop_assert!(requested.remove(&request.key), "handed out without a request");
                         prop_assert!(in_flight.insert(request.key), "one worker per key");
                     }
                     now += Duration::from_millis(pass);
@@ -496,7 +496,7 @@ proptest! {
             if in_flight.remove(&key) {
                 state.complete(&key, completion, now);
                 if completion != Completion::Done {
-                    wished.insert(key);
+                    requested.insert(key);
                 }
             }
         }
@@ -507,17 +507,17 @@ proptest! {
         loop {
             match state.take(now) {
                 Taken::Request(request, _) => {
-                    prop_assert!(wished.remove(&request.key));
+                    prop_assert!(requested.remove(&request.key));
                     state.complete(&request.key, Completion::Done, now);
                 }
                 Taken::NothingUntil(due) => {
-                    prop_assert!(now < due && due <= end, "{wished:?}");
+                    prop_assert!(now < due && due <= end, "{requested:?}");
                     now = due;
                 }
                 Taken::Nothing => break,
             }
         }
-        prop_assert!(wished.is_empty(), "{wished:?}");
+        prop_assert!(requested.is_empty(), "{requested:?}");
         state.take(now + Duration::from_secs(2));
         prop_assert!(state.entries.is_empty() && state.endpoints.values().all(|known| known.waiting.is_empty()));
     }
