@@ -394,14 +394,14 @@ impl Applier {
         }
     }
 
-    /// Tells the witness that a write begins.
+    /// Tells the write observer that a write begins.
     pub(crate) fn begin(&self, target: &Target) -> Option<Box<dyn Writing>> {
         let write_observer = self.write_observer.as_ref().filter(|_| !self.dry_run)?;
         Some(write_observer.begin(&target.object, &target.api_version))
     }
 }
 
-/// The object after an apply, with the answer's code and the notice for the witness.
+/// The object after an apply, with the answer's code and the notice for the write observer.
 struct Sent {
     object: Value,
     code: StatusCode,

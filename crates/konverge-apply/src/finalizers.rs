@@ -136,7 +136,7 @@ impl Applier {
                 let after =
                     as_seen::<K>(&answer.success(&target.object)?.body).map_err(|source| target.unreadable(source))?;
                 if let Some(writing) = writing {
-                    write_observer(writing, &after, uid);
+                    report_write(writing, &after, uid);
                 }
                 serde_json::from_value(after).map(Some).map_err(|source| target.unreadable(source))
             }
@@ -144,8 +144,8 @@ impl Applier {
     }
 }
 
-/// An object that was only kept by the finalizer is gone when the answer comes, which shows its last state.
-fn write_observer(writing: Box<dyn Writing>, after: &Value, uid: Option<&str>) {
+/// Tells the write observer of the write. An object that only the finalizer kept is gone when the answer comes, which shows its last state.
+fn report_write(writing: Box<dyn Writing>, after: &Value, uid: Option<&str>) {
     let metadata = |field: &str| after.get("metadata").and_then(|metadata| metadata.get(field));
     let is_kept = metadata("finalizers").and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
         || metadata("deletionGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|grace| grace > 0);

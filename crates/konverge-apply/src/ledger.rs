@@ -11,7 +11,7 @@
 //!
 //! - [`Drain`]: before an uninstall, the release of every object from the operator.
 //!
-//! Three more pieces need no IO, so they are in `konverge_core`. There, `contest` is the backoff against an actor that reverts our writes. The
+//! Three more pieces need no IO, so they are in `konverge_core`. There, `revert_backoff` is the backoff against an actor that reverts our writes. The
 //! module `claims` says which object has a thing that several want, and `reverse_index` finds the objects that refer to a thing.
 
 mod deadline;

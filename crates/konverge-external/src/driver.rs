@@ -100,7 +100,7 @@ impl Options {
         self
     }
 
-    /// Whether replicas that stand by are to ask.
+    /// Whether standby replicas poll.
     pub fn polls_on_standbys(&self) -> bool {
         self.on_standbys && self.memory.is_none()
     }

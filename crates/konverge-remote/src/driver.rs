@@ -439,8 +439,8 @@ impl<R: Remote> Remotes<R> {
     async fn create<L: Ledger>(&self, run: &mut Run<'_, R, L>, desired: &R::Desired) -> Result<R::Item, Failure> {
         run.ledger.check_lease()?;
         let (collection, scope) = (&run.begun.collection, &run.binding.scope);
-        let former = run.former();
-        if let Some(id) = &former {
+        let replaced = run.replaced_id();
+        if let Some(id) = &replaced {
             collection.drift_found(scope, id);
         }
         // The run may be dropped during the call. Then the create ends now, as far as anybody knows.
@@ -453,7 +453,7 @@ impl<R: Remote> Remotes<R> {
                 lock(&self.0.memory).forget_create(&run.mark);
                 run.holds(R::id(&item));
                 collection.count(|counts| counts.created += 1);
-                if let Some(id) = &former {
+                if let Some(id) = &replaced {
                     collection.drift_settled(scope, id);
                 }
                 run.publish("Created", format!("created the {} {} ({})", R::NOUN, R::name(&item), R::id(&item)));
@@ -484,7 +484,7 @@ impl<R: Remote> Remotes<R> {
     ) -> Result<(), Failure> {
         let (collection, scope, fields) = (&run.begun.collection, &run.binding.scope, differing.join(", "));
         let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
-        // An edit of the object is no contest, however often it comes.
+        // An edit of the object does not count as a revert, however often it comes.
         let backoff = if collection.is_drifted(scope, id) {
             let backoff = lock(&self.0.memory).backoff(scope, id, &differing).ok_or_else(|| {
                 let message =

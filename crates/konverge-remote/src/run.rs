@@ -86,8 +86,8 @@ impl<'a, R: Remote, L: Ledger> Run<'a, R, L> {
         })
     }
 
-    /// The id of the item that is gone and that a new one is to replace.
-    pub(crate) fn former(&self) -> Option<String> {
+    /// Returns the id of the item that is gone and that a new one is to replace.
+    pub(crate) fn replaced_id(&self) -> Option<String> {
         let replaced = || self.record.part(&self.key()).and_then(|entry| entry.replaces.clone());
         self.absent.clone().or_else(replaced)
     }

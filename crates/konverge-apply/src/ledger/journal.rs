@@ -1,8 +1,8 @@
 //! The journal of intentions: what a process is about to write outside for many objects without a record, in a few Secrets.
 //!
 //! An intention is recorded on its object before the first write outside, so that no crash leaves something outside that nobody knows of. With
-//! many new objects at once, as at the first start in a cluster, that is one request for each before anything is written. The journal notes
-//! intentions that come within a moment together, in one request, and each object gets its record later.
+//! many new objects at once, as at the first start in a cluster, that is one request for each before anything is written. The journal
+//! writes intentions that come within a moment together, in one request, and each object gets its record later.
 //!
 //! The journal speaks of objects that bear no record, and of nothing else. An object leaves the journal once it bears a record, or once it is
 //! gone and cleared. A batch goes with its last object, so there is none at rest. After a crash or a failover, the next process reads the
@@ -121,7 +121,7 @@ impl<I: Intention> Journal<I> {
         (journal.clone(), Writer::new(journal).run(ordered))
     }
 
-    /// Reads what earlier processes have noted, once. Returns the objects of these intentions, the first time.
+    /// Reads the intentions of earlier processes, once. Returns their objects, the first time.
     pub async fn recall(&self) -> Result<Vec<I::Key>, JournalError> {
         let mut found = Vec::new();
         self.0.recalled.get_or_try_init(|| async { self.read().await.map(|objects| found = objects) }).await?;
@@ -146,7 +146,7 @@ impl<I: Intention> Journal<I> {
         state.noted.get(key).into_iter().flatten().map(|(_, intention)| intention.clone()).collect()
     }
 
-    /// Returns whether anything is noted of the object.
+    /// Returns whether the journal holds an intention for the object.
     pub fn speaks_of(&self, key: &I::Key) -> bool {
         self.state().noted.contains_key(key)
     }
@@ -156,7 +156,7 @@ impl<I: Intention> Journal<I> {
         self.state().refused
     }
 
-    /// Notes an intention. It is stored for sure if this returns `true`. `false` means that the journal cannot hold it.
+    /// Writes an intention into the journal. Returns `true` once it is stored, and `false` if the journal cannot hold it.
     pub async fn note(&self, key: I::Key, intention: I) -> Result<bool, JournalError> {
         let (answer, answered) = oneshot::channel();
         // If the task has ended, there is no answer.
@@ -226,13 +226,13 @@ impl<I: Intention> State<I> {
         for intention in intentions {
             // A later version may have written it, for a kind that this version does not know.
             let Some(key) = intention.key() else { continue };
-            self.note(&name, key.clone(), intention);
+            self.add(&name, key.clone(), intention);
             objects.push(key);
         }
         objects
     }
 
-    fn note(&mut self, batch: &str, key: I::Key, intention: I) {
+    fn add(&mut self, batch: &str, key: I::Key, intention: I) {
         *self.left.entry(batch.to_owned()).or_default() += 1;
         self.noted.entry(key).or_default().push((batch.to_owned(), intention));
     }
@@ -290,7 +290,7 @@ mod tests {
     fn state(batches: &[(&str, Noted)]) -> State<Noted> {
         let mut state = State::default();
         for (batch, intention) in batches {
-            state.note(batch, intention.0.clone(), intention.clone());
+            state.add(batch, intention.0.clone(), intention.clone());
         }
         state
     }

@@ -1,4 +1,4 @@
-//! A witness that writes down what it is told.
+//! A write observer that records its calls.
 
 use std::sync::{Arc, Mutex};
 

@@ -240,7 +240,7 @@ async fn writes_without_effect_and_writes_that_are_undone_end_in_a_refusal() {
     assert_eq!(reason(one.reconcile(&remotes, &binding, &want("one", 2)).await), "NoEffect");
 
     server.lock().does_ignore_updates = false;
-    // Failed writes are no contest.
+    // Failed writes do not count as reverts.
     for _ in 0..6 {
         let from = server.lock().calls;
         server.lock().faults = vec![(from, Fault::Unreachable)];

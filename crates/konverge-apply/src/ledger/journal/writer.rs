@@ -95,7 +95,7 @@ impl<I: Intention> Writer<I> {
         }
     }
 
-    /// Notes these together, and answers the runs that wait.
+    /// Writes these together, and answers the runs that wait.
     async fn write(&mut self, batch: Vec<Waiting<I>>) {
         self.written += 1;
         let name = format!("{}-{}", self.journal.0.options.prefix, self.written);
@@ -105,7 +105,7 @@ impl<I: Intention> Writer<I> {
             Ok(true) => {
                 let mut state = self.journal.state();
                 for Waiting { key, intention, .. } in &batch {
-                    state.note(&name, key.clone(), intention.clone());
+                    state.add(&name, key.clone(), intention.clone());
                 }
             }
             // It may exist all the same, and nobody counts on it.
