@@ -56,7 +56,7 @@ impl Candidate {
         Self {
             rollout: view.snapshot.pods.rollout,
             paused: spec.paused,
-            rolled: view.plan.record.as_ref().and_then(|record| Some(now.recorded_or_now(record.rolled?))),
+            rolled: view.plan.comparison.record.as_ref().and_then(|record| Some(now.recorded_or_now(record.rolled?))),
             min_interval: spec.min_interval.unwrap_or(pace.min_interval),
             changed: view.plan.changed,
             debounce: pace.debounce,

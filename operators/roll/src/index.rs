@@ -102,7 +102,7 @@ impl Index {
     }
 
     /// A watch event, a list or an answer shows a workload. Returns its key, and the work that follows.
-    pub fn show(
+    pub fn apply_workload(
         &self,
         shows: Shows<'_>,
         kind: WorkloadKind,
@@ -136,24 +136,39 @@ impl Index {
     }
 
     /// Changes the state of a workload, unless it is another one than that with this uid by now.
-    pub fn note(&self, key: &WorkloadRef, uid: &str, note: impl FnOnce(&mut WorkloadState)) {
+    fn update_workload(&self, key: &WorkloadRef, uid: &str, update: impl FnOnce(&mut WorkloadState)) {
         let mut tables = self.lock();
         if let Some(state) = tables.workloads.with_uid(key, uid) {
-            note(state);
+            update(state);
             tables.waves.invalidate(key);
         }
+    }
+
+    /// A workload waits to be rolled since `now`, unless it has been waiting already, and until when if that is known. `None`: it waits no more.
+    pub fn wait(&self, key: &WorkloadRef, uid: &str, waits: Option<(Time, Option<Time>)>) {
+        self.update_workload(key, uid, |state| state.health.wait(waits));
+    }
+
+    /// Notes that this process is about to write this record on a workload.
+    pub fn writing(&self, key: &WorkloadRef, uid: &str, record: &str) {
+        self.update_workload(key, uid, |state| state.record.writing(record));
+    }
+
+    /// Notes a rollout whose answer was lost.
+    pub fn set_unacknowledged(&self, key: &WorkloadRef, uid: &str, unacknowledged: UnacknowledgedRollout) {
+        self.update_workload(key, uid, |state| state.record.set_unacknowledged(Some(unacknowledged)));
     }
 
     /// Notes the messages of a run. Returns the messages that were not reported before.
     pub fn report(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>, now: Time) -> Vec<Statement> {
         let mut new = Vec::new();
-        self.note(key, uid, |state| new = state.health.report(messages, now));
+        self.update_workload(key, uid, |state| new = state.health.report(messages, now));
         new
     }
 
     /// Notes that this process has written on a workload, which is `version` of it now. `rolled` is the new stamp on its pod template, and when.
     pub fn wrote(&self, key: &WorkloadRef, uid: &str, version: &str, record: String, rolled: Option<(String, Time)>) {
-        self.note(key, uid, |state| state.wrote(version, record, rolled));
+        self.update_workload(key, uid, |state| state.wrote(version, record, rolled));
     }
 
     /// Takes a rollout whose answer was lost and that was done after all. It is reported once.
@@ -179,7 +194,7 @@ impl Index {
     }
 
     /// A watch event or a list shows a source. A source that rolls nobody and has no spec leaves no trace.
-    pub fn show_source(&self, kind: SourceKind, metadata: ObjectMeta) -> (Option<SourceRef>, Work) {
+    pub fn apply_source(&self, kind: SourceKind, metadata: ObjectMeta) -> (Option<SourceRef>, Work) {
         let mut work = Work::default();
         let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else { return (None, work) };
         let source = SourceName { kind, name }.of(&namespace);
@@ -290,7 +305,7 @@ impl Index {
     }
 
     /// A watch event or a list shows a class of the Secrets Store CSI driver. Returns its key, or `None` if it has no name.
-    pub fn show_class(&self, class: SecretProviderClass) -> (Option<ClassRef>, Work) {
+    pub fn apply_class(&self, class: SecretProviderClass) -> (Option<ClassRef>, Work) {
         let Some(key) = class.metadata.namespace.zip(class.metadata.name) else { return (None, Work::default()) };
         let secrets = class.secrets.into_iter().map(SourceName::secret).collect();
         let work = self.lock().set_class(&key, secrets);
@@ -313,7 +328,7 @@ impl Index {
     }
 
     /// A watch event, a list or an answer shows a trigger.
-    pub fn show_trigger(&self, by: Shows<'_>, key: TriggerRef, shown: WatchedTrigger) -> Work {
+    pub fn apply_trigger(&self, by: Shows<'_>, key: TriggerRef, shown: WatchedTrigger) -> Work {
         let mut work = Work::default();
         let mut tables = self.lock();
         if tables.triggers.is_outdated(by, &key, &shown) {
@@ -365,8 +380,8 @@ impl Index {
         loop {
             let snapshot = self.lock().snapshot(key).filter(|snapshot| snapshot.workload.is_opted_in())?;
             let plan = plan::plan(&snapshot, digester, now);
-            let settled = self.lock().settle(&snapshot, &plan, now);
-            if let Some(is_decided_now) = settled {
+            let updated = self.lock().update_if_current(&snapshot, &plan, now);
+            if let Some(is_decided_now) = updated {
                 return Some(View { snapshot, plan, is_decided_now });
             }
         }
@@ -404,8 +419,8 @@ impl Index {
                 Looked { key, change, peer }
             });
             let looked = looked.collect();
-            let settled = self.lock().waves.settle(at, looked, now);
-            if let Some(turn) = settled {
+            let updated = self.lock().waves.update(at, looked, now);
+            if let Some(turn) = updated {
                 #[cfg(test)]
                 self.assert_wave_gate(at, &turn, digester, (now, rollout_timeout));
                 return turn;

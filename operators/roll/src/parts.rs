@@ -61,14 +61,14 @@ impl Parts {
 
     /// No object of this kind requests rollouts.
     pub(crate) fn no_triggers(&self, kind: TriggerKind) {
-        self.leave(self.index.retain_triggers(kind, &HashSet::new()), Priority::Normal, OBJECT);
+        self.enqueue(self.index.retain_triggers(kind, &HashSet::new()), Priority::Normal, OBJECT);
     }
 
     /// A watch event or a list shows a workload. Returns whether it can be named.
-    pub(crate) fn show(&self, kind: WorkloadKind, workload: Workload, origin: Origin) -> bool {
+    pub(crate) fn apply_workload(&self, kind: WorkloadKind, workload: Workload, origin: Origin) -> bool {
         let (shows, priority, reason) = origin_of(origin);
         let now = Time::now();
-        let (key, work) = self.index.show(shows, kind, workload, now);
+        let (key, work) = self.index.apply_workload(shows, kind, workload, now);
         if let Some(key) = &key
             && let Some((stamp, rolled, progress)) = self.index.rollout(key)
         {
@@ -76,7 +76,7 @@ impl Parts {
             let next = self.budget().seen(key, &stamp, (now.recorded(rolled), now), is_over);
             self.queues.wake_next(next);
         }
-        self.leave(work, priority, reason);
+        self.enqueue(work, priority, reason);
         key.is_some()
     }
 
@@ -84,7 +84,7 @@ impl Parts {
     pub(crate) fn forget(&self, key: &WorkloadRef) {
         let work = self.index.forget(key);
         self.forget_key(key);
-        self.leave(work, Priority::Normal, OBJECT);
+        self.enqueue(work, Priority::Normal, OBJECT);
     }
 
     /// Forgets a workload that the index does not know any more.
@@ -118,7 +118,7 @@ impl Parts {
 
     /// Queues work. A standby keeps only keys of existing objects, also if the watch of another kind has removed one meanwhile: no
     /// worker of its own has begun anything that would have to be ended.
-    pub(crate) fn leave(&self, work: Work, priority: Priority, reason: &'static str) {
+    pub(crate) fn enqueue(&self, work: Work, priority: Priority, reason: &'static str) {
         for source in work.sources {
             self.queues.sources.add(source.clone(), priority, reason);
             self.drop_if_unused(&source);

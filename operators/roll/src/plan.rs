@@ -1,13 +1,14 @@
 //! The plan for a workload: a pure function of a snapshot. No lock, no client, no clock.
 //!
-//! [`plan`] compares the content of each source with the entry that the record of the workload has for it, and [`decide`] says what follows from all of them. A
-//! change in Vault may be held back by a [`Deferral`]. [`peer`] is the part of a plan that the later waves need.
+//! [`compare`] compares the content of each source with the entry that the record of the workload has for it, and [`decide`] says what follows from all of them.
+//! A change in Vault may be held back by a [`Deferral`]. A [`Plan`] adds to the [`Comparison`] what only the run of the workload itself needs. Later waves need
+//! a [`peer`], and the status of a trigger needs the comparison alone.
 //!
 //! An entry may be recorded for another selection of keys, or in another mode, than the one that counts now. A user who changes what counts while a change
 //! waits to be rolled has restarted nothing by that: the change still counts.
 //!
-//! A Secret into which another tool syncs a secret in Vault is waited for, if a trigger says so: until its content is another than when the workload was last
-//! rolled for that source, or the baseline was recorded. The record of the workload has the old content. So a restart of the operator does no harm, and a Secret
+//! If a trigger says so, a workload waits for a Secret into which another tool syncs a secret in Vault. It waits until the content differs from that of the last
+//! rollout for this source, or from the baseline. The record of the workload has the old content. So a restart of the operator does no harm, and a Secret
 //! that is quicker than the request to Vault does none either. It is not known whether a change of the Secret comes from Vault. If Vault was asked twice after it and
 //! had nothing new, the change is taken for another client's, and counts no more.
 
@@ -72,21 +73,28 @@ impl View {
     }
 }
 
-/// The plan for a workload.
-#[derive(Debug)]
-pub struct Plan {
+/// The comparison of what a workload uses with its record.
+#[derive(Debug, Default)]
+pub struct Comparison {
     /// The record of the workload, if it is its own.
     pub record: Option<Record>,
     /// Whether that record stands on it, and was not removed.
     pub is_noted: bool,
-    /// The comparison of the content with the record. `None` while a source of the workload has not been read.
-    pub compared: Option<Verdict>,
-    /// The sources to read again before a decision: another leader has written the record, and may have seen newer content.
-    pub doubted: Vec<SourceRef>,
+    /// The result, also if a source is doubted. A run takes [`Plan::verdict`] instead. `None` while a source of the workload has not been read.
+    pub verdict: Option<Verdict>,
     /// The sources that have changed and roll nothing yet, and why.
     pub deferral: BTreeMap<SourceName, Deferral>,
     /// When to look again though nothing happens.
     pub again: Option<Time>,
+}
+
+/// The plan for a run of a workload.
+#[derive(Debug)]
+pub struct Plan {
+    /// The comparison with the record.
+    pub comparison: Comparison,
+    /// The sources to read again before a decision: another leader has written the record, and may have seen newer content.
+    pub doubted: Vec<SourceRef>,
     /// When a source that it may be rolled for changed last, as far as that was seen.
     pub changed: Option<Time>,
     /// The sources that may not be read.
@@ -96,9 +104,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the decision. Returns `None` while a source of the workload has not been read, or is to be read again.
+    /// Returns the decision of a run. Returns `None` while a source of the workload has not been read, or is to be read again.
     pub fn verdict(&self) -> Option<&Verdict> {
-        self.compared.as_ref().filter(|_| self.doubted.is_empty())
+        self.comparison.verdict.as_ref().filter(|_| self.doubted.is_empty())
     }
 }
 
@@ -179,22 +187,26 @@ pub enum Verdict {
 
 /// Plans a run of a workload.
 pub fn plan(snapshot: &Snapshot, digester: &Digester, now: Time) -> Plan {
-    let state = &snapshot.workload.record;
-    let (record, is_noted) = state.own(&digester.tag(&snapshot.observed().uid));
-    let planner = Planner { snapshot, record: record.as_ref(), is_noted, digester, now };
-    let mut deferral = BTreeMap::new();
-    let (compared, again) = planner.compare_all(&mut deferral).unzip();
-    let doubted = doubted(snapshot, compared.as_ref());
+    let comparison = compare(snapshot, digester, now);
+    let doubted = doubted(snapshot, comparison.verdict.as_ref());
     let (mut changed, mut refused) = (None, Vec::new());
     for name in snapshot.workload.uses.current.keys() {
         let Some(source) = snapshot.source(name) else { continue };
-        if !deferral.contains_key(name) {
+        if !comparison.deferral.contains_key(name) {
             changed = source.changed.max(changed);
         }
         refused.extend(source.refused.clone());
     }
-    let contested_until = state.contested_until(now);
-    Plan { record, is_noted, compared, doubted, deferral, again: again.flatten(), changed, refused, contested_until }
+    let contested_until = snapshot.workload.record.contested_until(now);
+    Plan { comparison, doubted, changed, refused, contested_until }
+}
+
+/// Compares what a workload uses with its record.
+pub fn compare(snapshot: &Snapshot, digester: &Digester, now: Time) -> Comparison {
+    let (record, is_noted) = snapshot.workload.record.own(|| digester.tag(&snapshot.observed().uid));
+    let planner = Planner { snapshot, record: record.as_ref(), is_noted, digester, now };
+    let compared = planner.compare_all().unwrap_or_default();
+    Comparison { record, is_noted, ..compared }
 }
 
 /// Returns the sources that this process may have read too early: another leader has rolled the workload, which this verdict would roll back.
@@ -210,9 +222,9 @@ fn doubted(snapshot: &Snapshot, verdict: Option<&Verdict>) -> Vec<SourceRef> {
 
 /// Returns how far a workload of an earlier wave is. `rollout_timeout` is how long it may take to become ready.
 pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, rollout_timeout: SignedDuration) -> Peer {
-    let Plan { record, compared, deferral, again, .. } = plan(snapshot, digester, now);
+    let Comparison { record, verdict, deferral, again, .. } = compare(snapshot, digester, now);
     let waits = deferral.values().any(Deferral::is_waited_for);
-    let in_sync = !waits && !matches!(compared, None | Some(Verdict::Roll { .. }));
+    let in_sync = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
     let health = &snapshot.workload.health;
     // A workload that is held back for a while, as by a pause or the budget, reports that, and is no trouble.
     let since = if in_sync {
@@ -294,7 +306,7 @@ struct Planner<'a> {
 
 /// The sources that were compared so far.
 #[derive(Default)]
-struct Compared {
+struct ComparedSources {
     /// The entries of the next record.
     now: BTreeMap<String, CurrentEntry>,
     /// The secrets in Vault that it is rolled for.
@@ -319,7 +331,7 @@ fn kept(entry: &Entry) -> CurrentEntry {
     CurrentEntry { entry: entry.clone(), need: Need::Required, is_news: false, counts: true }
 }
 
-impl Compared {
+impl ComparedSources {
     /// Leaves an entry as if nobody had told of a change.
     fn defer(&mut self, name: &SourceName, before: Option<(String, &Entry)>, deferral: Deferral) {
         self.now.extend(before.map(|(text, before)| (text, kept(before))));
@@ -328,11 +340,10 @@ impl Compared {
 }
 
 impl<'a> Planner<'a> {
-    /// Compares all sources. Returns the verdict, and when to look again though nothing happens. Returns `None` while a source of the cluster has not been read, or
-    /// nothing is known.
-    fn compare_all(&self, deferral: &mut BTreeMap<SourceName, Deferral>) -> Option<(Verdict, Option<Time>)> {
+    /// Compares all sources. Returns the comparison without the record. Returns `None` while a source of the cluster has not been read, or nothing is known.
+    fn compare_all(&self) -> Option<Comparison> {
         let uses = &self.snapshot.workload.uses.current;
-        let mut compared = Compared::default();
+        let mut compared = ComparedSources::default();
         for (name, used) in uses.iter().filter(|(_, used)| used.counts) {
             self.compare(name, used, &mut compared)?;
         }
@@ -347,12 +358,11 @@ impl<'a> Planner<'a> {
             return None;
         }
         let (awaited, again) = self.of_awaited(&compared);
-        let Compared { mut now, deferral: deferred, .. } = compared;
-        *deferral = deferred;
+        let ComparedSources { mut now, deferral, .. } = compared;
         let awaits = |secret: &SourceName| uses.get(secret).is_some_and(|used| used.awaited.is_some());
         now.retain(|text, _| record::secret_of(text).is_none_or(|secret| !awaits(&secret)));
         now.extend(awaited);
-        let mut verdict = decide(self.recorded(), &now);
+        let mut verdict = decide(self.recorded_state(), &now);
         if let Verdict::Roll { changed, .. } = &mut verdict {
             // Users know it by its own name.
             for text in changed {
@@ -361,11 +371,11 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        Some((verdict, again))
+        Some(Comparison { verdict: Some(verdict), deferral, again, ..Comparison::default() })
     }
 
     /// Compares one source. Returns `None` if it is about to be read, so that nothing can be decided.
-    fn compare(&self, name: &SourceName, used: &Use, compared: &mut Compared) -> Option<()> {
+    fn compare(&self, name: &SourceName, used: &Use, compared: &mut ComparedSources) -> Option<()> {
         let source = self.snapshot.source(name);
         let text = name.to_string();
         let own = self.record.and_then(|record| record.content.get(&text));
@@ -378,7 +388,7 @@ impl<'a> Planner<'a> {
         let before = own.map(|entry| (text.clone(), entry)).or(other);
         let new = CurrentEntry { entry, need: used.need, is_news, counts: true };
         let open = source.breaker.open_until(self.now);
-        if let Some(until) = open.filter(|_| is_change(self.recorded(), &text, &new)) {
+        if let Some(until) = open.filter(|_| is_change(self.recorded_state(), &text, &new)) {
             compared.defer(name, before, Deferral::RanAway(until));
             return Some(());
         }
@@ -461,7 +471,7 @@ impl<'a> Planner<'a> {
         Some((text, entry))
     }
 
-    fn recorded(&self) -> RecordedState<'a> {
+    fn recorded_state(&self) -> RecordedState<'a> {
         let Snapshot { workload, .. } = self.snapshot;
         let stamp = workload.observed.stamp.as_deref();
         let is_stamped = stamp.is_some_and(|stamp| self.digester.is_stamp_of(&workload.observed.uid, stamp));
@@ -496,7 +506,7 @@ impl<'a> Planner<'a> {
             Some(read) => {
                 let keys = workload.uses.current.get(&wait.secret)?.awaited.as_ref()?;
                 let entry = self.digester.entry(&workload.observed.uid, &wait.secret, keys, read.content.as_ref());
-                if recorded(self.record, &wait.secret).is_some_and(|(before, _)| has_followed(before, &entry)) {
+                if recorded_entry(self.record, &wait.secret).is_some_and(|(before, _)| has_followed(before, &entry)) {
                     return None;
                 }
             }
@@ -520,12 +530,12 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the entries of the Secrets that are waited for, and when to look again though nothing happens.
-    fn of_awaited(&self, compared: &Compared) -> (BTreeMap<String, CurrentEntry>, Option<Time>) {
+    fn of_awaited(&self, compared: &ComparedSources) -> (BTreeMap<String, CurrentEntry>, Option<Time>) {
         let (mut entries, mut again) = (BTreeMap::new(), None);
         let workload = &self.snapshot.workload;
         let awaited = workload.uses.current.iter().filter_map(|(name, used)| Some((name, used.awaited.as_ref()?)));
         for (secret, keys) in awaited {
-            let before = recorded(self.record, secret);
+            let before = recorded_entry(self.record, secret);
             let source = self.snapshot.source(secret).and_then(|source| Some((source, source.current()?)));
             let Some((source, read)) = source else {
                 entries
@@ -542,7 +552,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the next entry of a Secret that is waited for: whether the workload was rolled without it, the entry, and when to look again.
-    fn follow(&self, followed: Followed<'_>, compared: &Compared) -> (bool, CurrentEntry, Option<Time>) {
+    fn follow(&self, followed: Followed<'_>, compared: &ComparedSources) -> (bool, CurrentEntry, Option<Time>) {
         let Followed { secret, source, before, current } = followed;
         let follows = |sources: &BTreeSet<SourceName>| {
             let mut specs = self.snapshot.specs().filter(|spec| spec.waits_for(secret));
@@ -588,7 +598,7 @@ fn compare_unread(
     source: Option<&SourceState>,
     name: &SourceName,
     before: Option<(String, &Entry)>,
-    compared: &mut Compared,
+    compared: &mut ComparedSources,
 ) -> Option<()> {
     if !name.kind.is_in_vault() && source.is_none_or(|source| source.refused.is_none()) {
         return None;
@@ -613,7 +623,7 @@ fn name_of(secret: &SourceName, is_late: bool) -> String {
 }
 
 /// Returns the entry of a Secret that is waited for, and whether the workload was rolled without it.
-fn recorded<'a>(known: Option<&'a Record>, secret: &SourceName) -> Option<(&'a Entry, bool)> {
+fn recorded_entry<'a>(known: Option<&'a Record>, secret: &SourceName) -> Option<(&'a Entry, bool)> {
     let content = &known?.content;
     let awaited = content.get(&record::awaited(secret)).map(|entry| (entry, false));
     awaited.or_else(|| content.get(&record::late(secret)).map(|entry| (entry, true)))

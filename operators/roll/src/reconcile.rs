@@ -23,7 +23,6 @@ use crate::{
     plan::{Deferral, Verdict, View},
     reasons,
     record::{Entry, Record, UnacknowledgedRollout, late_secret_of},
-    state::WorkloadState,
     time::Time,
     writer::{Decided, WriteError, Writer, Written},
 };
@@ -153,16 +152,16 @@ impl Run<'_> {
             }
             Some(Verdict::Nothing) => Ok(Some(self.nothing_to_do())),
             Some(Verdict::Note(content)) => {
-                match view.plan.contested_until.filter(|until| until > now && !view.plan.is_noted) {
+                match view.plan.contested_until.filter(|until| until > now && !view.plan.comparison.is_noted) {
                     Some(until) => {
                         self.finish(Vec::new());
                         Ok(Some(self.at(until)))
                     }
-                    None => self.note(content).await,
+                    None => self.write_record(content).await,
                 }
             }
             // Pods that are started later read what there is then.
-            Some(Verdict::Roll { content, .. }) if view.snapshot.pods.rollout.empty => self.note(content).await,
+            Some(Verdict::Roll { content, .. }) if view.snapshot.pods.rollout.empty => self.write_record(content).await,
             Some(Verdict::Roll { changed, content }) => self.roll_unless_blocked(spec, changed, content).await,
         }
     }
@@ -176,7 +175,7 @@ impl Run<'_> {
         let found = found.map_err(|source| RollError::Read { object: (*key).clone(), source: Box::new(source) })?;
         let work = match found {
             Some(Guarded(Ok(workload))) => {
-                parts.index.show(Shows::Answer(&view.observed().version), key.kind, workload, Time::now()).1
+                parts.index.apply_workload(Shows::Answer(&view.observed().version), key.kind, workload, Time::now()).1
             }
             // An object that cannot be decoded still exists: the watch has reported it, and its last known state stays.
             Some(Guarded(Err(_))) => return Ok(()),
@@ -192,7 +191,7 @@ impl Run<'_> {
     /// Reports that the pods run with the current content, or why a change is held back.
     fn nothing_to_do(&self) -> Action {
         self.release_slot();
-        let deferrals = &self.view.plan.deferral;
+        let deferrals = &self.view.plan.comparison.deferral;
         if deferrals.values().any(|deferral| matches!(deferral, Deferral::Awaited(_, None))) {
             // It is woken when that was read.
             return Action::Done;
@@ -202,7 +201,7 @@ impl Run<'_> {
             return until.map_or(Action::Done, |until| self.at(until));
         }
         self.settled(Vec::new());
-        self.view.plan.again.map_or(Action::Done, |again| self.at(again))
+        self.view.plan.comparison.again.map_or(Action::Done, |again| self.at(again))
     }
 
     async fn roll_unless_blocked(
@@ -228,7 +227,7 @@ impl Run<'_> {
 
     /// Returns why none of the changed sources rolls it, and until when at least.
     fn deferral_of_all(&self) -> Option<(Statement, Option<Time>)> {
-        let deferral = || self.view.plan.deferral.iter().filter(|(_, deferral)| deferral.is_reported());
+        let deferral = || self.view.plan.comparison.deferral.iter().filter(|(_, deferral)| deferral.is_reported());
         let until = deferral().filter_map(|(_, deferral)| deferral.until()).min();
         let (_, first) = deferral().min_by_key(|(_, deferral)| deferral.until())?;
         // A source that is held back for another reason is reported later.
@@ -270,7 +269,7 @@ impl Run<'_> {
         }
         let tag = digester.tag(view.uid());
         let record = Record::of_rollout(tag, content.clone(), (now.wall(), why), changed).text();
-        self.note_state(|state| state.record.writing(&record));
+        parts.index.writing(key, view.uid(), &record);
         // To the second, as the tools write it whose annotations these are.
         let time = whole_second(now.wall()).to_string();
         let written = roller.writer.roll(self.decided(&record), &stamp, (&self.marks(spec), &time)).await;
@@ -285,7 +284,7 @@ impl Run<'_> {
                     let (version, why, changed) = (view.observed().version.clone(), why.to_owned(), changed.to_vec());
                     let unacknowledged =
                         UnacknowledgedRollout { version, stamp, why, changed, seen: view.plan.changed };
-                    self.note_state(|state| state.record.set_unacknowledged(Some(unacknowledged)));
+                    parts.index.set_unacknowledged(key, view.uid(), unacknowledged);
                 }
                 parts.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "failed" });
                 return Ok(if other? == Written::Outdated { None } else { Some(Action::Done) });
@@ -316,17 +315,18 @@ impl Run<'_> {
 
     /// The Secrets that have not followed and are not waited for any longer.
     fn late(&self, content: &BTreeMap<String, Entry>) -> Vec<String> {
-        let known = self.view.plan.record.as_ref().map(|record| &record.content);
+        let known = self.view.plan.comparison.record.as_ref().map(|record| &record.content);
         let late = content.keys().filter(|text| !known.is_some_and(|known| known.contains_key(*text)));
         late.filter_map(|text| Some(late_secret_of(text)?.to_string())).collect()
     }
 
     /// Records the content that its pods run with, and leaves the pods alone.
-    async fn note(&self, content: &BTreeMap<String, Entry>) -> Result<Option<Action>, RollError> {
+    async fn write_record(&self, content: &BTreeMap<String, Entry>) -> Result<Option<Action>, RollError> {
         let Self { roller, parts, key, view, digester, .. } = self;
-        let record = Record::of_content(digester.tag(view.uid()), content.clone(), view.plan.record.as_ref()).text();
-        self.note_state(|state| state.record.writing(&record));
-        match roller.writer.note(self.decided(&record)).await? {
+        let record =
+            Record::of_content(digester.tag(view.uid()), content.clone(), view.plan.comparison.record.as_ref()).text();
+        parts.index.writing(key, view.uid(), &record);
+        match roller.writer.write_record(self.decided(&record)).await? {
             Written::Done(version) => {
                 parts.index.wrote(key, view.uid(), &version, record, None);
                 Ok(Some(self.finish(Vec::new())))
@@ -347,14 +347,9 @@ impl Run<'_> {
         Decided { key: self.key, uid: self.view.uid(), version: &self.view.observed().version, record }
     }
 
-    /// Changes what is known of the workload.
-    fn note_state(&self, note: impl FnOnce(&mut WorkloadState)) {
-        self.parts.index.note(self.key, self.view.uid(), note);
-    }
-
     /// It waits, and says why.
     fn block(&self, message: Statement, until: Option<Time>) {
-        self.note_state(|state| state.health.wait(Some((self.now, until))));
+        self.parts.index.wait(self.key, self.view.uid(), Some((self.now, until)));
         self.parts.metrics.held(message.reason);
         self.say(vec![message]);
     }
@@ -368,7 +363,7 @@ impl Run<'_> {
 
     /// It waits for nothing any more.
     fn settled(&self, messages: Vec<Statement>) {
-        self.note_state(|state| state.health.wait(None));
+        self.parts.index.wait(self.key, self.view.uid(), None);
         self.parts.index.needs_no_turn(self.key);
         self.say(messages);
     }

@@ -257,8 +257,12 @@ impl RecordState {
     }
 
     /// Returns the record with this tag, or the one that stood there before and says more; and whether it is the one that stands there.
-    pub fn own(&self, tag: &str) -> (Option<Record>, bool) {
-        let read = |text: &str| Record::read(text, tag);
+    pub fn own(&self, tag: impl FnOnce() -> String) -> (Option<Record>, bool) {
+        if self.shown.is_none() && self.revert_guard.is_none() {
+            return (None, true);
+        }
+        let tag = tag();
+        let read = |text: &str| Record::read(text, &tag);
         let shown = self.shown.as_deref().and_then(read);
         let revert_guard = self.revert_guard.as_ref().and_then(|revert_guard| read(revert_guard.record()));
         match (shown, revert_guard) {
@@ -285,7 +289,7 @@ pub struct RevertGuard {
     /// The record as it stood.
     record: String,
     /// The row of reverts.
-    contest: RevertBackoff,
+    backoff: RevertBackoff,
     /// When it was last.
     last: Time,
 }
@@ -304,18 +308,18 @@ impl RevertGuard {
 
     /// Returns the guard of a record that was reverted now. `before` is the guard of an earlier revert.
     fn reverted(record: String, before: Option<&Self>, now: Time) -> Self {
-        let row = before.map(|before| (before.contest, before.quiet(now)));
-        Self { record, contest: RevertBackoff::again(row, LONGEST_PAUSE), last: now }
+        let row = before.map(|before| (before.backoff, before.quiet(now)));
+        Self { record, backoff: RevertBackoff::again(row, LONGEST_PAUSE), last: now }
     }
 
     /// Returns until when the record is not restored.
     pub(crate) fn until(&self) -> Time {
-        self.last.later(SignedDuration::try_from(self.contest.pause()).unwrap_or(SignedDuration::MAX))
+        self.last.later(SignedDuration::try_from(self.backoff.pause()).unwrap_or(SignedDuration::MAX))
     }
 
     /// Returns whether another client keeps reverting it.
     pub(crate) fn is_contested(&self, now: Time) -> bool {
-        self.contest.is_contested() && self.contest.goes_on(self.quiet(now))
+        self.backoff.is_contested() && self.backoff.goes_on(self.quiet(now))
     }
 
     /// Returns how long nothing was reverted.
@@ -398,6 +402,17 @@ mod tests {
             assert_eq!(Record::read(text, "t"), None, "{text}");
         }
     }
+
+    #[test]
+    fn a_tag_is_made_only_to_compare_it() {
+        assert_eq!(RecordState::of(None).own(|| panic!("nothing has a tag")), (None, true));
+        let record =
+            Record { tag: "t".to_owned(), content: BTreeMap::new(), rolled: None, because: None, also: Vec::new() };
+        let state = RecordState::of(Some(record.text()));
+        assert_eq!(state.own(|| "t".to_owned()), (Some(record), true));
+        assert_eq!(state.own(|| "u".to_owned()), (None, true), "a copy");
+    }
+
     #[test]
     fn it_is_for_each_that_changed_however_many_there_were() {
         let record = Record {

@@ -19,7 +19,7 @@ use crate::{
     digest::Digester,
     messages::{self, second, template_elsewhere},
     object::{SourceName, WorkloadRef},
-    plan::{Deferral, Plan, Verdict, plan},
+    plan::{Comparison, Deferral, Verdict, compare},
     reasons,
     record::Record,
     state::{Snapshot, WorkloadState},
@@ -366,8 +366,8 @@ struct Target<'a> {
     snapshot: &'a Snapshot,
     /// Its state, if that is the same for all sources.
     fixed: Option<TargetState>,
-    /// The plan for it, once for all its sources.
-    plan: Plan,
+    /// The comparison with its record, once for all its sources.
+    comparison: Comparison,
 }
 
 impl<'a> Target<'a> {
@@ -380,7 +380,7 @@ impl<'a> Target<'a> {
             Ok(_) if spec.suspended => Some(TargetState::Suspended),
             Ok(_) => workload.template_of.clone().map(TargetState::Elsewhere),
         };
-        Self { snapshot, fixed, plan: plan(snapshot, digester, now) }
+        Self { snapshot, fixed, comparison: compare(snapshot, digester, now) }
     }
 
     fn state(&self, source: &SourceName, secret: SecretState) -> TargetState {
@@ -390,7 +390,7 @@ impl<'a> Target<'a> {
         let SecretState::Live(version) = secret else {
             return if secret == SecretState::Unknown { TargetState::NotYet } else { TargetState::Vault(secret) };
         };
-        let Plan { record, compared, deferral, .. } = &self.plan;
+        let Comparison { record, verdict, deferral, .. } = &self.comparison;
         let text = source.to_string();
         let recorded = record.as_ref().and_then(|record| record.content.get(&text)?.version.clone());
         if let Some(recorded) = recorded.filter(|recorded| version.is_before(recorded)) {
@@ -400,7 +400,7 @@ impl<'a> Target<'a> {
         if matches!(deferral, Some(Deferral::Awaited(_, None))) {
             return TargetState::NotYet;
         }
-        match compared {
+        match verdict {
             Some(Verdict::Roll { changed, .. }) if changed.contains(&text) && !self.snapshot.pods.rollout.empty => {
                 TargetState::PendingRollout(pending(&self.snapshot.workload))
             }
@@ -535,18 +535,7 @@ fn target_condition(key: &TriggerRef, target: &TargetStatus) -> Option<TargetCon
             ),
         ),
         TargetState::Suspended => TargetCondition::new(Readiness::Stalled, reasons::SUSPENDED, String::new()),
-        TargetState::PendingRollout(PendingRollout { message: None, .. }) => TargetCondition::new(
-            Readiness::Progressing,
-            reasons::ROLLOUT_PENDING,
-            format!("{source} changed, and {workload} is rolled"),
-        ),
-        TargetState::PendingRollout(PendingRollout { message: Some(message), .. }) => {
-            let (readiness, reason) = match message.reason {
-                reasons::NOT_FOLLOWED => (Readiness::Waiting, reasons::NOT_FOLLOWED),
-                _ => (Readiness::Progressing, reasons::ROLLOUT_PENDING),
-            };
-            TargetCondition::new(readiness, reason, format!("{workload}: {}", message.text))
-        }
+        TargetState::PendingRollout(pending) => of_pending(workload, source, pending),
         TargetState::InSync(in_sync) => of_pods(workload, source, in_sync),
     })
 }
@@ -572,6 +561,19 @@ fn of_secret(source: &SourceName, state: &SecretState) -> TargetCondition {
             format!("there is no {source}; create it, or correct the path. Nothing is rolled"),
         ),
     }
+}
+
+/// Returns the condition for a workload that is about to be rolled.
+fn of_pending(workload: &WorkloadRef, source: &SourceName, pending: &PendingRollout) -> TargetCondition {
+    let Some(message) = &pending.message else {
+        let text = format!("{source} changed, and {workload} is rolled");
+        return TargetCondition::new(Readiness::Progressing, reasons::ROLLOUT_PENDING, text);
+    };
+    let (readiness, reason) = match message.reason {
+        reasons::NOT_FOLLOWED => (Readiness::Waiting, reasons::NOT_FOLLOWED),
+        _ => (Readiness::Progressing, reasons::ROLLOUT_PENDING),
+    };
+    TargetCondition::new(readiness, reason, format!("{workload}: {}", message.text))
 }
 
 /// Returns the condition for a workload that was rolled for the version that there is.

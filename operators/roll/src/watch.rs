@@ -37,7 +37,7 @@ impl EventHandler<Workload> for Workloads {
     }
 
     fn apply(&mut self, _: &WorkloadRef, workload: Workload, origin: Origin) -> bool {
-        self.parts.show(self.kind, workload, origin)
+        self.parts.apply_workload(self.kind, workload, origin)
     }
 
     /// The workload still exists, so its last known state stays.
@@ -55,7 +55,7 @@ impl EventHandler<Workload> for Workloads {
         for key in &gone {
             parts.forget_key(key);
         }
-        parts.leave(work, Priority::Normal, OBJECT);
+        parts.enqueue(work, Priority::Normal, OBJECT);
     }
 }
 
@@ -88,7 +88,7 @@ impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
 
     /// Keeps no key for the list: a source that comes into use after the list has shown it is not missing.
     fn apply(&mut self, source: &SourceRef, object: PartialObjectMeta<K>, origin: Origin) -> bool {
-        let (_, work) = self.parts.index.show_source(self.kind, object.metadata);
+        let (_, work) = self.parts.index.apply_source(self.kind, object.metadata);
         let (priority, reason) = match origin {
             Origin::List => {
                 self.missing.remove(source);
@@ -96,17 +96,17 @@ impl<K: Resource> EventHandler<PartialObjectMeta<K>> for Sources {
             }
             Origin::Watch => (Priority::High, OBJECT),
         };
-        self.parts.leave(work, priority, reason);
+        self.parts.enqueue(work, priority, reason);
         false
     }
 
     fn delete(&mut self, source: &SourceRef) {
-        self.parts.leave(self.parts.index.forget_source(source, Time::now()), Priority::Normal, OBJECT);
+        self.parts.enqueue(self.parts.index.forget_source(source, Time::now()), Priority::Normal, OBJECT);
     }
 
     fn replace(&mut self, _: &HashSet<SourceRef>) {
         let work = self.parts.index.retain_sources(std::mem::take(&mut self.missing));
-        self.parts.leave(work, Priority::Normal, OBJECT);
+        self.parts.enqueue(work, Priority::Normal, OBJECT);
     }
 }
 
@@ -125,8 +125,8 @@ impl EventHandler<SecretProviderClass> for Classes {
 
     fn apply(&mut self, _: &ClassRef, class: SecretProviderClass, origin: Origin) -> bool {
         let (_, priority, reason) = origin_of(origin);
-        let (key, work) = self.parts.index.show_class(class);
-        self.parts.leave(work, priority, reason);
+        let (key, work) = self.parts.index.apply_class(class);
+        self.parts.enqueue(work, priority, reason);
         key.is_some()
     }
 
@@ -134,11 +134,11 @@ impl EventHandler<SecretProviderClass> for Classes {
     fn undecodable(&mut self, _: &ClassRef, _: Undecodable, _: Origin) {}
 
     fn delete(&mut self, key: &ClassRef) {
-        self.parts.leave(self.parts.index.forget_class(key), Priority::Normal, OBJECT);
+        self.parts.enqueue(self.parts.index.forget_class(key), Priority::Normal, OBJECT);
     }
 
     fn replace(&mut self, listed: &HashSet<ClassRef>) {
-        self.parts.leave(self.parts.index.retain_classes(listed), Priority::Normal, OBJECT);
+        self.parts.enqueue(self.parts.index.retain_classes(listed), Priority::Normal, OBJECT);
     }
 }
 
@@ -160,7 +160,7 @@ impl<K: TriggerResource> EventHandler<Guarded<K>> for Triggers {
     fn apply(&mut self, _: &TriggerRef, object: Guarded<K>, origin: Origin) -> bool {
         let Some((key, trigger)) = watched(object, &self.settings) else { return false };
         let (shows, priority, reason) = origin_of(origin);
-        self.parts.leave(self.parts.index.show_trigger(shows, key, trigger), priority, reason);
+        self.parts.enqueue(self.parts.index.apply_trigger(shows, key, trigger), priority, reason);
         true
     }
 
@@ -168,11 +168,11 @@ impl<K: TriggerResource> EventHandler<Guarded<K>> for Triggers {
         let mut work = self.parts.index.forget_trigger(key);
         // The memory of it is removed with it.
         work.triggers.insert(key.clone());
-        self.parts.leave(work, Priority::Normal, OBJECT);
+        self.parts.enqueue(work, Priority::Normal, OBJECT);
     }
 
     fn replace(&mut self, listed: &HashSet<TriggerRef>) {
-        self.parts.leave(self.parts.index.retain_triggers(K::KIND, listed), Priority::Normal, OBJECT);
+        self.parts.enqueue(self.parts.index.retain_triggers(K::KIND, listed), Priority::Normal, OBJECT);
     }
 }
 

@@ -143,7 +143,7 @@ impl<K: Ord + Clone> WaveQueue<K> {
     }
 
     /// Notes what was found. A workload that has changed since the look will be looked at once more, and one that somebody else has looked at since stays as it is.
-    pub fn settle(&mut self, looked: impl IntoIterator<Item = Looked<K>>, now: Time) {
+    pub fn update(&mut self, looked: impl IntoIterator<Item = Looked<K>>, now: Time) {
         for Looked { key, change, peer } in looked {
             match self.invalidated.get(&key) {
                 None => continue,
@@ -185,7 +185,7 @@ impl<K: Ord + Clone> WaveQueue<K> {
     pub fn evaluate(&mut self, now: Time, mut look: impl FnMut(&K) -> Option<Peer>) -> WaveGate<K> {
         let due = self.due(now);
         let looked = due.into_iter().map(|(key, change)| Looked { peer: look(&key), key, change }).collect::<Vec<_>>();
-        self.settle(looked, now);
+        self.update(looked, now);
         self.gate()
     }
 }
@@ -239,14 +239,14 @@ impl WaveQueues {
     }
 
     /// Notes the result of looking at workloads. Returns whose turn it is, or `None` if the queue has been dropped meanwhile.
-    pub(crate) fn settle(
+    pub(crate) fn update(
         &mut self,
         at: QueueRef<'_>,
         looked: Vec<Looked<WorkloadRef>>,
         now: Time,
     ) -> Option<WaveGate<WorkloadRef>> {
         let queue = self.queues.get_mut(at.namespace)?.get_mut(&(at.source.clone(), at.wave))?;
-        queue.settle(looked, now);
+        queue.update(looked, now);
         Some(queue.gate())
     }
 
@@ -365,12 +365,12 @@ mod tests {
         let early = line.due(at(0))[0];
         assert!(line.invalidate(&"a"));
         let late = line.due(at(0))[0];
-        line.settle(looked(early, false), at(0));
+        line.update(looked(early, false), at(0));
         assert_eq!((line.gate(), line.due(at(0))), (WaveGate::After("a"), vec![late]), "it has changed since");
-        line.settle(looked(late, true), at(0));
-        line.settle(looked(early, false), at(0));
+        line.update(looked(late, true), at(0));
+        line.update(looked(early, false), at(0));
         assert_eq!((line.gate(), line.due(at(0))), (WaveGate::Now, vec![]), "the first look was earlier");
-        line.settle(looked(late, false), at(0));
+        line.update(looked(late, false), at(0));
         assert_eq!(line.gate(), WaveGate::Now, "and the same look counts once");
     }
 

@@ -89,7 +89,7 @@ impl Writer {
 
     /// Writes the record and leaves the pods alone. It is a merge patch, since an apply without the pod template would take back what
     /// an earlier one has put there. Only the metadata comes back, whatever the size of the pod template.
-    pub async fn note(&self, decided: Decided<'_>) -> Result<Written, WriteError> {
+    pub async fn write_record(&self, decided: Decided<'_>) -> Result<Written, WriteError> {
         let kind = decided.key.kind.resource();
         let metadata = decided.seen();
         let seen = PartialObjectMeta::<DynamicObject> { types: None, metadata, _phantom: PhantomData };

@@ -293,7 +293,7 @@ impl Tables {
     }
 
     /// Notes what follows from a plan. Returns whether it was not known until now what is to be done, or `None` if the workload has changed since the snapshot.
-    pub(super) fn settle(&mut self, snapshot: &Snapshot, plan: &Plan, now: Time) -> Option<bool> {
+    pub(super) fn update_if_current(&mut self, snapshot: &Snapshot, plan: &Plan, now: Time) -> Option<bool> {
         let state = self.workloads.get(&snapshot.key)?;
         if !Arc::ptr_eq(state, &snapshot.workload) {
             return None;
@@ -303,7 +303,7 @@ impl Tables {
             self.invalidate_users(source);
         }
         let before = &snapshot.workload;
-        let doubted = before.record.doubted && plan.compared.is_none();
+        let doubted = before.record.doubted && plan.comparison.verdict.is_none();
         let undecided = plan.verdict().is_none().then(|| before.health.undecided.unwrap_or(now));
         let is_decided_now = undecided.is_none() && before.health.undecided.is_some();
         if (doubted, undecided) != (before.record.doubted, before.health.undecided)

@@ -63,7 +63,9 @@ fn workload(name: &str, version: u64, annotations: &Value, secrets: &[&str]) -> 
 }
 
 fn show(index: &Index, name: &str, annotations: &Value, secrets: &[&str]) -> (Vec<String>, Vec<String>) {
-    shown(index.show(Shows::Event, WorkloadKind::Deployment, workload(name, 1, annotations, secrets), now()).1)
+    shown(
+        index.apply_workload(Shows::Event, WorkloadKind::Deployment, workload(name, 1, annotations, secrets), now()).1,
+    )
 }
 
 fn show_secret(index: &Index, name: &str, version: &str, annotations: &Value) -> (Vec<String>, Vec<String>) {
@@ -71,7 +73,7 @@ fn show_secret(index: &Index, name: &str, version: &str, annotations: &Value) ->
         "namespace": "shop", "name": name, "uid": "s", "resourceVersion": version, "annotations": annotations,
     });
     let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
-    shown(index.show_source(SourceKind::Secret, metadata).1)
+    shown(index.apply_source(SourceKind::Secret, metadata).1)
 }
 
 fn shown(work: Work) -> (Vec<String>, Vec<String>) {
@@ -164,7 +166,7 @@ fn what_is_gone_is_forgotten_and_another_of_its_name_is_another() {
     learn(&index, "db", "1", "x");
     let mut other = workload("web", 2, &all, &["db"]);
     other.metadata.uid = Some("other".to_owned());
-    index.show(Shows::Event, WorkloadKind::Deployment, other, now());
+    index.apply_workload(Shows::Event, WorkloadKind::Deployment, other, now());
     assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().uid(), "other");
     let (gone, _) = index.retain(WorkloadKind::Deployment, &HashSet::new());
     assert_eq!(gone, [key("web")]);
@@ -188,8 +190,12 @@ fn record_of(value: &str) -> String {
 fn one_that_takes_no_part_any_more_is_looked_at_once_more() {
     let index = index();
     let woken = |version, annotations: &Value| {
-        let (_, work) =
-            index.show(Shows::Event, WorkloadKind::Deployment, workload("web", version, annotations, &["db"]), now());
+        let (_, work) = index.apply_workload(
+            Shows::Event,
+            WorkloadKind::Deployment,
+            workload("web", version, annotations, &["db"]),
+            now(),
+        );
         shown(work).0
     };
     assert_eq!(woken(1, &json!({ ON_CHANGE: "true" })), ["web"]);
@@ -201,9 +207,9 @@ fn one_that_takes_no_part_any_more_is_looked_at_once_more() {
 fn one_that_left_waits_no_more() {
     let index = index();
     show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
-    index.note(&key("web"), "uid of web", |state| state.health.wait(Some((now(), None))));
+    index.wait(&key("web"), "uid of web", Some((now(), None)));
     assert_eq!(index.waiting(), (Some(now()), 1));
-    index.show(Shows::Event, WorkloadKind::Deployment, workload("web", 2, &json!({}), &["db"]), now());
+    index.apply_workload(Shows::Event, WorkloadKind::Deployment, workload("web", 2, &json!({}), &["db"]), now());
     index.opt_out(&key("web"));
     assert_eq!(index.waiting(), (None, 0));
 }

@@ -34,7 +34,7 @@ pub(super) async fn differences(cluster: &Cluster, key: &WorkloadRef) -> Result<
 
 fn difference(look: &Look, view: &View, source: &SourceName, used: &Use) -> Difference {
     let name = source.to_string();
-    let recorded = view.plan.record.as_ref().and_then(|record| record.content.get(&name));
+    let recorded = view.plan.comparison.record.as_ref().and_then(|record| record.content.get(&name));
     let now = match view.plan.verdict() {
         Some(Verdict::Note(content) | Verdict::Roll { content, .. }) => content.get(&name),
         // Then they are the same.

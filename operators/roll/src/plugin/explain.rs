@@ -101,7 +101,7 @@ fn request(source: &SourceName, used: &Use) -> String {
 }
 
 fn last(view: &View, look: &Look) -> String {
-    match &view.plan.record {
+    match &view.plan.comparison.record {
         None if look.incomparable.is_some() => "not known: whether the record is its own cannot be checked".to_owned(),
         None => "never: it has no record of its own, so the current content becomes its baseline, and nothing restarts"
             .to_owned(),

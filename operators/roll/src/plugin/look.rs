@@ -68,14 +68,14 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     let mut unseen = Vec::new();
     for source in SOURCES {
         match cluster.list(&What::Source(source).kind(), Some(&key.namespace)).await {
-            Ok(found) => found.into_iter().for_each(|object| drop(index.show_source(source, object.metadata))),
+            Ok(found) => found.into_iter().for_each(|object| drop(index.apply_source(source, object.metadata))),
             Err(failure) => unseen.push(format!("which sources request its restart: {failure}")),
         }
     }
     let (triggers, hidden) = trigger::all(cluster, &key.namespace, &config).await;
     unseen.extend(hidden.iter().map(|failure| format!("which objects request its restart: {failure}")));
     for (trigger, shown) in triggers {
-        index.show_trigger(Shows::Event, trigger, shown);
+        index.apply_trigger(Shows::Event, trigger, shown);
     }
     let workload = workload(cluster, key).await?;
     let classes = if workload.references.secret_provider_classes.is_empty() {
@@ -84,10 +84,10 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         classes(cluster, &key.namespace).await
     };
     match classes {
-        Ok(classes) => classes.into_iter().for_each(|class| drop(index.show_class(class))),
+        Ok(classes) => classes.into_iter().for_each(|class| drop(index.apply_class(class))),
         Err(failure) => unseen.push(format!("which Secrets the driver of its volumes makes: {failure}")),
     }
-    let (_, work) = index.show(Shows::Event, key.kind, workload, now);
+    let (_, work) = index.apply_workload(Shows::Event, key.kind, workload, now);
     let referenced = index.referenced(key);
 
     let (digester, (gone, incomparable)) = match digester(cluster, known, &config.digest_key).await {

@@ -38,24 +38,24 @@ fn a_source_that_runs_away_keeps_no_other_back() {
     let index = with_two_sources(true);
     let view = |now| index.view(&key("web"), &digester(), now).unwrap();
     for turn in 1..=3 {
-        assert_eq!(view(now()).plan.deferral, BTreeMap::new(), "{turn}");
+        assert_eq!(view(now()).plan.comparison.deferral, BTreeMap::new(), "{turn}");
         learn(&index, "bad", &turn.to_string(), &turn.to_string());
     }
     let until = Time::at(1060);
     let deferral = BTreeMap::from([(SourceName::secret("bad"), Deferral::RanAway(until))]);
-    assert_eq!((changed(&view(now())), &view(now()).plan.deferral), (vec![], &deferral));
+    assert_eq!((changed(&view(now())), &view(now()).plan.comparison.deferral), (vec![], &deferral));
     assert_eq!(view(now()).plan.changed, None, "nor does it put others off by its own time");
     learn(&index, "good", "2", "y");
-    assert_eq!((changed(&view(now())), &view(now()).plan.deferral), (strings(&["Secret/good"]), &deferral));
+    assert_eq!((changed(&view(now())), &view(now()).plan.comparison.deferral), (strings(&["Secret/good"]), &deferral));
     // Its new record says nothing of a change of the other source.
     let Some(Verdict::Roll { content, .. }) = view(now()).plan.verdict().cloned() else { panic!() };
     let record = Record { tag: digester().tag("uid of web"), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), "uid of web", "3", record.text(), None);
-    assert_eq!((changed(&view(now())), &view(now()).plan.deferral), (vec![], &deferral));
+    assert_eq!((changed(&view(now())), &view(now()).plan.comparison.deferral), (vec![], &deferral));
     assert_eq!(changed(&view(until)), ["Secret/bad"], "it is quiet");
     learn(&index, "bad", "9", "0");
     assert_eq!(
-        (changed(&view(now())), view(now()).plan.deferral),
+        (changed(&view(now())), view(now()).plan.comparison.deferral),
         (vec![], BTreeMap::new()),
         "it came back to what it was"
     );

@@ -20,9 +20,14 @@ fn used(index: &Index, name: &str) -> Vec<String> {
 
 #[test]
 fn what_the_driver_makes_counts_for_who_mounts_it_whichever_is_seen_first() {
-    let show_class = |index: &Index, secrets: &[&str]| index.show_class(class(secrets)).1;
+    let show_class = |index: &Index, secrets: &[&str]| index.apply_class(class(secrets)).1;
     let show_web = |index: &Index| {
-        drop(index.show(Shows::Event, WorkloadKind::Deployment, mounting("web", &json!({ ON_CHANGE: "true" })), now()));
+        drop(index.apply_workload(
+            Shows::Event,
+            WorkloadKind::Deployment,
+            mounting("web", &json!({ ON_CHANGE: "true" })),
+            now(),
+        ));
     };
     for class_first in [true, false] {
         let index = index();
@@ -51,8 +56,8 @@ fn what_the_driver_makes_counts_for_who_mounts_it_whichever_is_seen_first() {
 #[test]
 fn what_the_driver_makes_may_ask_for_its_users_and_leaves_no_trace_when_it_goes() {
     let index = index();
-    drop(index.show(Shows::Event, WorkloadKind::Deployment, mounting("web", &json!({})), now()));
-    drop(index.show_class(class(&["db"])));
+    drop(index.apply_workload(Shows::Event, WorkloadKind::Deployment, mounting("web", &json!({})), now()));
+    drop(index.apply_class(class(&["db"])));
     show_secret(&index, "db", "1", &json!({ ROLL_USERS: "true" }));
     assert_eq!(used(&index, "web"), ["Secret/db"]);
     index.forget_class(&("shop".to_owned(), "vault".to_owned()));

@@ -13,10 +13,10 @@ fn what_we_wrote_is_not_undone_by_an_older_event() {
     let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
     index.wrote(&key("web"), view.uid(), "3", record.text(), None);
     assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned(), Some(Verdict::Nothing));
-    index.show(Shows::Event, WorkloadKind::Deployment, workload("web", 2, &all, &["db"]), now());
+    index.apply_workload(Shows::Event, WorkloadKind::Deployment, workload("web", 2, &all, &["db"]), now());
     assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned(), Some(Verdict::Nothing));
     // Somebody took it away.
-    index.show(Shows::Event, WorkloadKind::Deployment, workload("web", 4, &all, &["db"]), now());
+    index.apply_workload(Shows::Event, WorkloadKind::Deployment, workload("web", 4, &all, &["db"]), now());
     let taken = index.view(&key("web"), &digester(), now()).unwrap();
     assert!(matches!(taken.plan.verdict().cloned(), Some(Verdict::Note(_))));
 }
@@ -26,7 +26,12 @@ fn what_another_has_rolled_for_is_read_again_before_it_is_rolled_back() {
     let index = index();
     let recorded = |version, value| {
         let annotations = json!({ ON_CHANGE: "true", RECORD: record_of(value) });
-        index.show(Shows::Event, WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
+        index.apply_workload(
+            Shows::Event,
+            WorkloadKind::Deployment,
+            workload("web", version, &annotations, &["db"]),
+            now(),
+        );
         let view = index.view(&key("web"), &digester(), now()).unwrap();
         (view.plan.verdict().cloned(), view.plan.doubted)
     };
@@ -44,7 +49,7 @@ fn what_another_has_rolled_for_is_read_again_before_it_is_rolled_back() {
     assert_eq!(recorded(3, "x"), (None, vec![secret("db")]));
     assert_eq!(learn(&index, "db", "2", "y").0, ["web"]);
     assert!(matches!(verdict(), Some(Verdict::Roll { .. })));
-    index.note(&key("web"), "uid of web", |state| state.record.writing(&record_of("y")));
+    index.writing(&key("web"), "uid of web", &record_of("y"));
     assert_eq!(recorded(4, "y").0, Some(Verdict::Nothing));
     learn(&index, "db", "5", "z");
     assert!(matches!(verdict(), Some(Verdict::Roll { .. })), "without another read");
@@ -56,7 +61,7 @@ fn what_a_list_or_an_answer_shows_is_so_also_if_it_is_older() {
     let all = json!({ ON_CHANGE: "true" });
     let shown = |shows, version, secret| {
         let workload = workload("web", version, &all, &[secret]);
-        index.show(shows, WorkloadKind::Deployment, workload, now());
+        index.apply_workload(shows, WorkloadKind::Deployment, workload, now());
         index.view(&key("web"), &digester(), now()).unwrap().observed().version.clone()
     };
     assert_eq!(shown(Shows::List, 1000, "db"), "1000");
@@ -78,7 +83,12 @@ fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
     let is_roll = |index: &Index| matches!(verdict(index), Verdict::Roll { changed, .. } if changed == ["Secret/db"]);
     let spec = |index: &Index, version, what: &str, record: &str| {
         let annotations = json!({ ON_CHANGE: what, RECORD: record });
-        index.show(Shows::Event, WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now());
+        index.apply_workload(
+            Shows::Event,
+            WorkloadKind::Deployment,
+            workload("web", version, &annotations, &["db"]),
+            now(),
+        );
     };
     for (before, after) in
         [("secret/db:k", "secret/db:k,secret/db:l"), ("true", "secret/db:k"), ("secret/db:l", "true")]

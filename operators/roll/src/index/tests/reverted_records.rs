@@ -9,7 +9,7 @@ fn show_with(index: &Index, version: u64, record: Option<&str>, shows: Shows<'_>
     if let Some(record) = record {
         annotations[RECORD] = record.into();
     }
-    drop(index.show(shows, WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now()));
+    drop(index.apply_workload(shows, WorkloadKind::Deployment, workload("web", version, &annotations, &["db"]), now()));
 }
 
 /// A record of this content of the Secret.
@@ -57,7 +57,7 @@ fn a_record_that_is_taken_away_or_set_back_rolls_nothing_and_is_written_again() 
         assert_eq!(word(&index), "note", "{what}");
         let view = index.view(&key("web"), &digester(), now()).unwrap();
         assert_eq!(
-            view.plan.record.unwrap().rolled.map(Timestamp::as_second),
+            view.plan.comparison.record.unwrap().rolled.map(Timestamp::as_second),
             Some(500),
             "{what}: the least interval holds"
         );
@@ -93,8 +93,8 @@ fn who_takes_it_again_and_again_is_contradicted_later_and_later() {
         show_with(&index, 2 * turn + 1, None, Shows::Event);
         let pause = view().plan.contested_until.map(|until| until.since(now()).as_secs());
         assert_eq!(pause, expected, "{turn}");
-        assert!(!view().plan.is_noted);
+        assert!(!view().plan.comparison.is_noted);
         index.wrote(&key("web"), "uid of web", &(2 * turn + 2).to_string(), record_of("y", Some(500)), None);
-        assert!(view().plan.is_noted);
+        assert!(view().plan.comparison.is_noted);
     }
 }

@@ -60,8 +60,8 @@ fn bad_annotations_are_told_once_and_end_nothing_else() {
         });
         serde_json::from_value::<ObjectMeta>(metadata).unwrap()
     };
-    assert!(index.show_source(SourceKind::Secret, metadata("1")).1.invalid.is_some());
-    assert!(index.show_source(SourceKind::Secret, metadata("2")).1.invalid.is_none());
+    assert!(index.apply_source(SourceKind::Secret, metadata("1")).1.invalid.is_some());
+    assert!(index.apply_source(SourceKind::Secret, metadata("2")).1.invalid.is_none());
     assert_eq!(show(&index, "web", &json!({ ON_CHANGE: "maybe" }), &["db"]), (strings(&["web"]), vec![]));
     assert!(index.view(&key("web"), &digester(), now()).unwrap().spec().is_err());
     let all = json!({ ON_CHANGE: "true" });

@@ -23,7 +23,7 @@ fn template_owner(name: &str) -> Workload {
 fn the_deployment_whose_template_it_is_stands_as_the_rollout_does() {
     for rollout_first in [true, false] {
         let index = index();
-        let show = |kind, workload| shown(index.show(Shows::Event, kind, workload, now()).1).0;
+        let show = |kind, workload| shown(index.apply_workload(Shows::Event, kind, workload, now()).1).0;
         let is_empty = || index.view(&key("web"), &digester(), now()).unwrap().snapshot.pods.rollout.empty;
         if rollout_first {
             show(ROLLOUT, rollout("web", 1, &json!({})));
@@ -50,10 +50,10 @@ fn a_rollout_without_a_template_is_rolled_for_nothing_and_says_so_if_it_asks() {
     let index = index();
     let canary = WorkloadRef { namespace: "shop".to_owned(), kind: ROLLOUT, name: "canary".to_owned() };
     let view = || index.view(&canary, &digester(), now());
-    drop(index.show(Shows::Event, ROLLOUT, rollout("web", 1, &json!({})), now()));
+    drop(index.apply_workload(Shows::Event, ROLLOUT, rollout("web", 1, &json!({})), now()));
     assert!(view().is_none(), "it asks for nothing");
     for spec in ["true", "secret/db"] {
-        let work = index.show(Shows::Event, ROLLOUT, rollout("web", 1, &json!({ ON_CHANGE: spec })), now()).1;
+        let work = index.apply_workload(Shows::Event, ROLLOUT, rollout("web", 1, &json!({ ON_CHANGE: spec })), now()).1;
         assert!(work.workloads.contains(&canary), "{spec}");
         let view = view().unwrap();
         assert_eq!(

@@ -73,7 +73,7 @@ pub(super) fn state(index: &Index, trigger: &TriggerRef) -> TargetState {
 fn what_is_in_vault_holds_up_nothing_else() {
     let index = index();
     show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
-    let work = index.show_trigger(Shows::Event, trigger("shop"), asking(1, 60));
+    let work = index.apply_trigger(Shows::Event, trigger("shop"), asking(1, 60));
     assert!(work.sources.contains(&source().of("")), "to be followed");
     learn(&index, "db", "1", "x");
     assert_eq!(note(&index), ["Secret/db"], "Vault has not answered");
@@ -105,13 +105,13 @@ fn before_all_that_ask_are_seen_what_is_recorded_for_them_stays() {
     let index = index();
     show(&index, "web", &json!({ ON_CHANGE: "true" }), &["db"]);
     learn(&index, "db", "1", "x");
-    index.show_trigger(Shows::Event, trigger("shop"), asking(1, 60));
+    index.apply_trigger(Shows::Event, trigger("shop"), asking(1, 60));
     learn_vault(&index, 1);
     assert_eq!(note(&index), ["Secret/db", VAULT]);
     // As after a restart, when the workload is seen first.
     index.forget_trigger(&trigger("shop"));
     assert_eq!(verdict(&index), Some(Verdict::Nothing));
-    index.show_trigger(Shows::Event, trigger("shop"), asking(2, 60));
+    index.apply_trigger(Shows::Event, trigger("shop"), asking(2, 60));
     learn_vault(&index, 2);
     assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "changed meanwhile");
     // All have been seen, and it is not among them.
@@ -129,7 +129,7 @@ fn before_all_that_ask_are_seen_what_is_recorded_for_them_stays() {
 fn another_namespace_needs_leave_and_no_takes_it_from_all() {
     let index = index();
     let foreign = trigger("elsewhere");
-    index.show_trigger(Shows::Event, foreign.clone(), asking(1, 60));
+    index.apply_trigger(Shows::Event, foreign.clone(), asking(1, 60));
     assert_eq!(state(&index, &foreign), TargetState::NoWorkload);
     for (annotations, expected) in [
         (json!({}), TargetState::NotAllowed),
@@ -150,15 +150,15 @@ fn another_namespace_needs_leave_and_no_takes_it_from_all() {
 fn the_shortest_interval_counts_for_all() {
     let index = index();
     show(&index, "web", &json!({ "roll.konverge.dev/allow-from": "*" }), &[]);
-    index.show_trigger(Shows::Event, trigger("shop"), asking(2, 60));
-    index.show_trigger(Shows::Event, trigger("elsewhere"), asking(1, 5));
+    index.apply_trigger(Shows::Event, trigger("shop"), asking(2, 60));
+    index.apply_trigger(Shows::Event, trigger("elsewhere"), asking(1, 5));
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_secs(5)));
     let work = index.forget_trigger(&trigger("elsewhere"));
     assert!(work.sources.contains(&source().of("")), "to be followed at another interval");
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_mins(1)));
-    index.show_trigger(Shows::Event, trigger("shop"), asking(1, 5));
+    index.apply_trigger(Shows::Event, trigger("shop"), asking(1, 5));
     assert_eq!(index.interval(&source().of("")), Some(Duration::from_mins(1)), "an older event");
-    index.show_trigger(Shows::Event, trigger("shop"), WatchedTrigger { deleting: true, ..asking(3, 60) });
+    index.apply_trigger(Shows::Event, trigger("shop"), WatchedTrigger { deleting: true, ..asking(3, 60) });
     assert!(!index.is_used(&source().of("")), "it is going");
 }
 
@@ -181,13 +181,14 @@ fn r14_labels_choose_whichever_comes_first_and_only_with_leave() {
         let index = index();
         let (own, foreign) = (ours("shop"), ours("elsewhere"));
         let ask = || {
-            index.show_trigger(Shows::Event, own.clone(), choosing(1, false));
-            index.show_trigger(Shows::Event, foreign.clone(), choosing(1, false));
+            index.apply_trigger(Shows::Event, own.clone(), choosing(1, false));
+            index.apply_trigger(Shows::Event, foreign.clone(), choosing(1, false));
         };
         if first {
             ask();
         }
-        let work = index.show(Shows::Event, WorkloadKind::Deployment, workload("web", 1, &json!({}), &[]), now()).1;
+        let work =
+            index.apply_workload(Shows::Event, WorkloadKind::Deployment, workload("web", 1, &json!({}), &[]), now()).1;
         show(&index, "other", &json!({}), &[]);
         if first {
             assert_eq!(work.triggers, BTreeSet::from([own.clone(), foreign.clone()]), "to tell of it");
@@ -200,7 +201,7 @@ fn r14_labels_choose_whichever_comes_first_and_only_with_leave() {
         // It loses the label: it is rolled for nothing, and who chose it is told.
         let mut without = workload("web", 2, &json!({}), &[]);
         without.metadata.labels = None;
-        let work = index.show(Shows::Event, WorkloadKind::Deployment, without, now()).1;
+        let work = index.apply_workload(Shows::Event, WorkloadKind::Deployment, without, now()).1;
         assert!(work.triggers.contains(&own) && index.target_statuses(&own, &digester(), now()).is_empty());
         assert_eq!(index.counts(), (0, 0));
         index.forget_trigger(&own);
@@ -212,7 +213,7 @@ fn r14_labels_choose_whichever_comes_first_and_only_with_leave() {
 #[test]
 fn who_says_no_is_not_chosen_by_labels() {
     let index = index();
-    index.show_trigger(Shows::Event, ours("shop"), choosing(1, false));
+    index.apply_trigger(Shows::Event, ours("shop"), choosing(1, false));
     show(&index, "web", &json!({ ON_CHANGE: "false" }), &[]);
     assert!(index.target_statuses(&ours("shop"), &digester(), now()).is_empty());
     assert_eq!(index.counts(), (0, 0));
@@ -222,16 +223,16 @@ fn who_says_no_is_not_chosen_by_labels() {
 fn what_changes_while_all_are_suspended_is_rolled_afterwards() {
     let index = index();
     show(&index, "web", &json!({}), &[]);
-    index.show_trigger(Shows::Event, ours("shop"), choosing(1, true));
+    index.apply_trigger(Shows::Event, ours("shop"), choosing(1, true));
     learn_vault(&index, 1);
     assert_eq!(note(&index), [VAULT], "first sight");
     learn_vault(&index, 2);
     assert_eq!((verdict(&index), state(&index, &ours("shop"))), (Some(Verdict::Nothing), TargetState::Suspended));
-    index.show_trigger(Shows::Event, trigger("shop"), asking(1, 60));
+    index.apply_trigger(Shows::Event, trigger("shop"), asking(1, 60));
     assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })), "another asks, too");
     index.forget_trigger(&trigger("shop"));
     assert_eq!(verdict(&index), Some(Verdict::Nothing));
-    index.show_trigger(Shows::Event, ours("shop"), choosing(2, false));
+    index.apply_trigger(Shows::Event, ours("shop"), choosing(2, false));
     assert!(matches!(verdict(&index), Some(Verdict::Roll { .. })));
 }
 
@@ -243,10 +244,10 @@ fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
     let named = |number: usize| TriggerRef { name: format!("vss{number}"), ..trigger("shop") };
     let looks = |work: Work| work.triggers.len();
     let start: usize =
-        (0..ALL).map(|number| looks(index.show_trigger(Shows::Event, named(number), asking(1, 60)))).sum();
+        (0..ALL).map(|number| looks(index.apply_trigger(Shows::Event, named(number), asking(1, 60)))).sum();
     assert_eq!(start, ALL, "each is shown once");
     assert_eq!(
-        looks(index.show_trigger(Shows::Event, named(0), asking(2, 5))),
+        looks(index.apply_trigger(Shows::Event, named(0), asking(2, 5))),
         1,
         "what it asks for otherwise is its own"
     );
@@ -260,7 +261,16 @@ fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
     let shown = |version, more: &Value| {
         let mut annotations = json!({ RECORD: record });
         annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        looks(index.show(Shows::Event, WorkloadKind::Deployment, workload("web", version, &annotations, &[]), now()).1)
+        looks(
+            index
+                .apply_workload(
+                    Shows::Event,
+                    WorkloadKind::Deployment,
+                    workload("web", version, &annotations, &[]),
+                    now(),
+                )
+                .1,
+        )
     };
     assert_eq!(shown(10, &json!({})), ALL, "it was noted");
     assert_eq!(shown(11, &json!({ "example.com/other": "x" })), 0, "nothing that any of them tells of");
@@ -270,7 +280,7 @@ fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
     let mut other = asking(3, 60);
     let sources = [(vault::source(SourceKind::Vault, "secret", "other").unwrap(), Keys::All)].into();
     other.spec = other.spec.map(|spec| Arc::new(TriggerSpec { sources, ..TriggerSpec::clone(&spec) }));
-    assert_eq!(looks(index.show_trigger(Shows::Event, named(1), other)), 1, "one more reason");
+    assert_eq!(looks(index.apply_trigger(Shows::Event, named(1), other)), 1, "one more reason");
     assert_eq!(
         looks(index.forget_trigger(&named(1))),
         ALL - 2,
@@ -283,10 +293,10 @@ fn however_many_aim_at_a_workload_those_look_for_whom_something_may_be_new() {
 fn what_a_list_shows_of_those_that_ask_is_so_also_if_it_is_older() {
     let index = index();
     let every = || index.interval(&source().of("")).unwrap().as_secs();
-    index.show_trigger(Shows::List, trigger("shop"), asking(1000, 60));
-    index.show_trigger(Shows::Event, trigger("shop"), asking(500, 5));
+    index.apply_trigger(Shows::List, trigger("shop"), asking(1000, 60));
+    index.apply_trigger(Shows::Event, trigger("shop"), asking(500, 5));
     assert_eq!(every(), 60, "it comes late");
-    index.show_trigger(Shows::List, trigger("shop"), asking(500, 5));
+    index.apply_trigger(Shows::List, trigger("shop"), asking(500, 5));
     assert_eq!(every(), 5, "restored from a backup");
 }
 
@@ -297,17 +307,17 @@ fn f07_one_that_was_replaced_unseen_by_another_of_its_name_is_that_other_one() {
         let every = || index.interval(&source().of("")).unwrap().as_secs();
         let of = |uid: &str, version, every| WatchedTrigger { uid: uid.to_owned(), ..asking(version, every) };
         show(&index, "web", &json!({}), &[]);
-        index.show_trigger(Shows::Event, replaced.clone(), of("one", 1000, 60));
+        index.apply_trigger(Shows::Event, replaced.clone(), of("one", 1000, 60));
         learn_vault(&index, 1);
         note(&index);
         // Versions of two objects say nothing of which is newer, and neither does the event that is missing.
-        let work = index.show_trigger(Shows::Event, replaced.clone(), of("two", 500, 60));
+        let work = index.apply_trigger(Shows::Event, replaced.clone(), of("two", 500, 60));
         assert!(work.sources.contains(&source().of("")), "{replaced}: what it asks for is followed for its own sake");
         assert_eq!(index.trigger(&replaced).unwrap().uid, "two", "{replaced}");
         assert_eq!(verdict(&index), Some(Verdict::Nothing), "{replaced}: the record is the workload's");
-        index.show_trigger(Shows::Event, replaced.clone(), of("three", 400, 5));
+        index.apply_trigger(Shows::Event, replaced.clone(), of("three", 400, 5));
         assert_eq!(every(), 5, "{replaced}: it asks for something else");
-        index.show_trigger(Shows::Event, replaced.clone(), of("three", 300, 60));
+        index.apply_trigger(Shows::Event, replaced.clone(), of("three", 300, 60));
         assert_eq!(every(), 5, "{replaced}: a late event of its own");
         for (uid, expected) in [("two", "400"), ("three", "401")] {
             index.update_trigger(&replaced, uid, |shown| "401".clone_into(&mut shown.version));
@@ -329,7 +339,7 @@ fn a_change_that_waits_is_not_settled_by_another_mode() {
             let sources = [(vault::source(kind, "secret", "app").unwrap(), Keys::All)].into();
             let mut shown = asking(version, 60);
             shown.spec = shown.spec.map(|spec| Arc::new(TriggerSpec { sources, ..TriggerSpec::clone(&spec) }));
-            index.show_trigger(Shows::Event, trigger("shop"), shown);
+            index.apply_trigger(Shows::Event, trigger("shop"), shown);
         };
         let learn = |kind, number: u64| {
             let version = Version { number, created: format!("2026-01-0{number}T00:00:00Z") };
@@ -378,10 +388,10 @@ fn those_that_aim_at_a_workload_are_looked_at_once_each_at_a_start_in_whatever_o
                     [(vault::source(SourceKind::Vault, "secret", &number.to_string()).unwrap(), Keys::All)].into();
                 spec.spec = spec.spec.map(|spec| Arc::new(TriggerSpec { sources, ..TriggerSpec::clone(&spec) }));
             }
-            looks += index.show_trigger(Shows::List, named, spec).triggers.len();
+            looks += index.apply_trigger(Shows::List, named, spec).triggers.len();
             if number == ALL / 2 {
                 let web = workload("web", 1, &json!({}), &[]);
-                looks += index.show(Shows::List, WorkloadKind::Deployment, web, now()).1.triggers.len();
+                looks += index.apply_workload(Shows::List, WorkloadKind::Deployment, web, now()).1.triggers.len();
             }
         }
         assert!(looks <= 3 * ALL, "{looks} {is_other_each} {is_reversed}");

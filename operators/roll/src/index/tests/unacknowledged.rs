@@ -7,13 +7,13 @@ fn a_rollout_whose_answer_was_lost_is_told_once_when_it_is_shown() {
         let mut object = workload("web", version, &json!({ ON_CHANGE: "true" }), &["db"]);
         // As it comes from the API server.
         object.template_annotations.extend(stamp.map(|stamp| (crate::annotations::STAMP.to_owned(), stamp.to_owned())));
-        index.show(Shows::Event, WorkloadKind::Deployment, object, now());
+        index.apply_workload(Shows::Event, WorkloadKind::Deployment, object, now());
     };
     let acknowledged = || index.take_acknowledged(&key("web"), "uid of web").map(|unacknowledged| unacknowledged.why);
     let lost = |version: &str, why: &str| {
         let (version, stamp, why) = (version.to_owned(), "stamp".to_owned(), why.to_owned());
         let unacknowledged = UnacknowledgedRollout { version, stamp, why, changed: Vec::new(), seen: None };
-        index.note(&key("web"), "uid of web", |state| state.record.set_unacknowledged(Some(unacknowledged)));
+        index.set_unacknowledged(&key("web"), "uid of web", unacknowledged);
     };
     shown(1, None);
     lost("1", "lost");

@@ -30,7 +30,7 @@ fn waiting(holds: bool) -> WatchedTrigger {
 fn settled(annotations: &Value, shown: WatchedTrigger) -> Index {
     let index = index();
     show(&index, "web", annotations, &["db"]);
-    index.show_trigger(Shows::Event, trigger("shop"), shown);
+    index.apply_trigger(Shows::Event, trigger("shop"), shown);
     learn(&index, "db", "1", "one");
     learn_vault(&index, 1);
     note(&index);
@@ -40,7 +40,7 @@ fn settled(annotations: &Value, shown: WatchedTrigger) -> Index {
 /// Returns the verdict at a time, and why the source is held back.
 fn seen(index: &Index, second: i64) -> (Option<Verdict>, Option<Deferral>) {
     let view = index.view(&key("web"), &digester(), at(second)).unwrap();
-    (view.plan.verdict().cloned(), view.plan.deferral.get(&source()).cloned())
+    (view.plan.verdict().cloned(), view.plan.comparison.deferral.get(&source()).cloned())
 }
 
 fn awaited(until: i64) -> Deferral {
@@ -85,7 +85,7 @@ fn r17_a_secret_that_was_quicker_is_not_waited_for() {
 fn r17_a_change_of_the_secret_that_nothing_in_vault_goes_with_counts_no_more() {
     let index = settled(&json!({}), waiting(false));
     learn(&index, "db", "2", "somebody's");
-    let again = index.view(&key("web"), &digester(), at(1119)).unwrap().plan.again;
+    let again = index.view(&key("web"), &digester(), at(1119)).unwrap().plan.comparison.again;
     assert_eq!((seen(&index, 1119).0, again), (Some(Verdict::Nothing), Some(at(1120))));
     let failing = SecretState::Failing { reason: "x", text: "y".into() };
     index.learn_vault(&source().of(""), failing, None, at(1119));
@@ -150,7 +150,7 @@ fn r17_who_is_rolled_for_the_secret_too_is_rolled_for_both() {
 fn r17_one_who_does_not_wait_is_not_kept_waiting() {
     let index = settled(&json!({}), waiting(false));
     let other = TriggerRef { name: "other".to_owned(), ..trigger("shop") };
-    index.show_trigger(Shows::Event, other.clone(), asking(1, 60));
+    index.apply_trigger(Shows::Event, other.clone(), asking(1, 60));
     learn_vault(&index, 2);
     assert_eq!(changed(seen(&index, 1000).0), [VAULT]);
     index.forget_trigger(&other);

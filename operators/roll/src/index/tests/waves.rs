@@ -28,7 +28,7 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
         let seen = if progress == "ready" { 2 } else { 1 };
         object["status"] =
             json!({ "observedGeneration": seen, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1 });
-        index.show(Shows::Event, WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), now());
+        index.apply_workload(Shows::Event, WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), now());
     };
     shown(1, "ready");
     learn(&index, "db", "1", "x");
@@ -73,8 +73,14 @@ fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwi
     let index = index();
     let shown_as = |name: &str, version: u64, wave: &str, more: &str| {
         let annotations = json!({ ON_CHANGE: "true", "roll.konverge.dev/wave": wave, "example.com/more": more });
-        let work =
-            index.show(Shows::Event, WorkloadKind::Deployment, workload(name, version, &annotations, &["db"]), now()).1;
+        let work = index
+            .apply_workload(
+                Shows::Event,
+                WorkloadKind::Deployment,
+                workload(name, version, &annotations, &["db"]),
+                now(),
+            )
+            .1;
         let mut others = shown(work).0;
         others.retain(|other| other != name);
         others
@@ -113,7 +119,12 @@ fn a_wave_that_hangs_is_told_after_its_time_whatever_it_hangs_on() {
             "spec": { "template": { "spec": { "containers": [{ "envFrom": [{ "secretRef": { "name": "db" } }] }] } } },
             "status": { "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": available },
         });
-        index.show(Shows::Event, WorkloadKind::Deployment, serde_json::from_value(object).unwrap(), at(minutes));
+        index.apply_workload(
+            Shows::Event,
+            WorkloadKind::Deployment,
+            serde_json::from_value(object).unwrap(),
+            at(minutes),
+        );
         index.view(&key("web"), &digester(), at(minutes)).unwrap()
     };
     let turn = |index: &Index, minutes| {
@@ -175,7 +186,7 @@ fn what_an_object_notes_counts_for_who_waits() {
     show(&index, "web", &json!({}), &[]);
     let mut spec = asking(1, 60);
     Arc::make_mut(spec.spec.as_mut().unwrap()).before = Before::Other;
-    index.show_trigger(Shows::Event, trigger("shop"), spec);
+    index.apply_trigger(Shows::Event, trigger("shop"), spec);
     learn_vault(&index, 1);
     let turn = || index.wave_gate(&key("late"), 1, &[source()], &digester(), (now(), SignedDuration::from_mins(10)));
     assert_eq!(turn(), WaveGate::After(key("web")), "it is to be rolled");
@@ -201,7 +212,7 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
             let mut object = workload(name, version(), &annotations, &["db", "api"][..=usize::from(lot < 6)]);
             object.rollout.progress = [Progress::Ready, Progress::Running, Progress::Unready, Progress::Failed]
                 [usize::try_from(number / 8 % 4).unwrap()];
-            index.show(Shows::Event, WorkloadKind::Deployment, object, at);
+            index.apply_workload(Shows::Event, WorkloadKind::Deployment, object, at);
         }
         1 => {
             index.reading(&secret(secret_name));
@@ -250,7 +261,7 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
                 holds: lot % 4 == 3,
             };
             spec.wait_for = (lot > 5).then_some(wait_for);
-            drop(index.show_trigger(Shows::Event, trigger("shop"), shown));
+            drop(index.apply_trigger(Shows::Event, trigger("shop"), shown));
         }
         7 if lot == 0 => drop(index.learn_vault(&source().of("shop"), SecretState::Missing, None, at)),
         7 => drop(learn_vault(index, number % 5 + 1)),
