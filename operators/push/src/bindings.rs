@@ -298,21 +298,21 @@ impl Bindings {
     }
 
     /// Updates the binding, unless the object is another one or has another request by now.
-    pub fn settle(&self, key: &ObjectRef, before: &Binding, note: impl FnOnce(&mut Binding)) {
+    pub fn update_if_current(&self, key: &ObjectRef, before: &Binding, update: impl FnOnce(&mut Binding)) {
         self.on_object(key, &before.uid, |now| {
             if now.spec == before.spec {
-                note(now);
+                update(now);
             }
         });
     }
 
     /// Updates the binding, whatever the object requests by now, unless it is another object.
-    pub fn on_object(&self, key: &ObjectRef, uid: &str, note: impl FnOnce(&mut Binding)) {
+    pub fn on_object(&self, key: &ObjectRef, uid: &str, update: impl FnOnce(&mut Binding)) {
         let mut inner = self.lock();
         let Inner { bindings, reasons, .. } = &mut *inner;
         if let Some(now) = bindings.get_mut(key).filter(|now| now.uid == uid) {
             let before = now.announced.reason;
-            note(now);
+            update(now);
             reasons.moved(before, now.announced.reason);
         }
     }

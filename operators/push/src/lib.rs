@@ -1,4 +1,4 @@
-//! Push: Kubernetes Secrets into Vault and OpenBao, as annotations on workloads and Secrets, or a `VaultPush`, ask for.
+//! Push: Kubernetes Secrets into Vault and OpenBao, as annotations on workloads and Secrets, or a `VaultPush`, request.
 //!
 //! ```text
 //! Secrets, workloads (metadata and names of Secrets) ──watch──▶ bindings ──wake──▶ queue

@@ -1,6 +1,7 @@
 //! One object from its spec to Vault: observe, plan, write, report.
 
 mod finalizer;
+mod path_writer;
 mod paths;
 mod report;
 mod secret_reader;
@@ -36,8 +37,9 @@ use crate::{
     watch::JOURNAL,
 };
 use finalizer::{Finalizer, abandon};
+use path_writer::{PathWriter, SpeculativeRead, SyncOutcome, SyncRun};
+use paths::ClearedPaths;
 pub(crate) use paths::Paths;
-use paths::{ClearedPaths, PathWriter, SpeculativeRead, SyncOutcome, SyncRun};
 pub(crate) use report::Reporter;
 pub(crate) use secret_reader::SecretReader;
 use secret_reader::{SecretBatches, Targets};
@@ -63,7 +65,7 @@ const FEWER_FOR: Duration = Duration::from_secs(5);
 pub struct Pusher {
     /// Reads Secrets.
     pub(crate) reader: SecretReader,
-    /// Claims, writes and clears paths in Vault.
+    /// Claims paths, and compares their content with Vault.
     pub(crate) paths: Paths,
     /// Reports on the object, and writes its record.
     pub(crate) reporter: Reporter,
@@ -103,7 +105,7 @@ impl Reconciler for Pusher {
         };
         let binding = self.take_over(key, binding, &intentions);
         let outcome = self.reconcile_binding(key, &binding).await;
-        let outcome = match self.reporter.contest(key) {
+        let outcome = match self.reporter.report_reverts(key) {
             Some(rest) => within(rest, outcome),
             None => outcome,
         };
@@ -229,6 +231,9 @@ impl Pusher {
 
     /// Reads each location that no object has read within the object's interval. Returns whether all of them are unchanged.
     ///
+    /// However many objects have keys at a location, one read per interval serves all of them, except objects that compare with Vault in every
+    /// run. No Secret is read.
+    ///
     /// Skips a location that another object reads at this moment: its result is known by the next run of this one.
     async fn passes_drift_check(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<bool, PushError> {
         let Self { paths, bindings, .. } = self;
@@ -259,7 +264,7 @@ impl Pusher {
             }
             seen.insert(text.clone(), begun);
         }
-        bindings.settle(key, binding, |now| {
+        bindings.update_if_current(key, binding, |now| {
             if let Some(verified) = &mut now.verified {
                 verified.see(seen, begun);
             }
@@ -299,7 +304,7 @@ impl Pusher {
     fn fewer_is_confirmed(&self, key: &ObjectRef, binding: &Binding) -> bool {
         let since = binding.pending.fewer.unwrap_or_else(Instant::now);
         let is_confirmed = since.elapsed() >= FEWER_FOR;
-        self.bindings.settle(key, binding, |now| now.pending.fewer = (!is_confirmed).then_some(since));
+        self.bindings.update_if_current(key, binding, |now| now.pending.fewer = (!is_confirmed).then_some(since));
         if !is_confirmed {
             tracing::info!(object = %key, "fewer Secrets match its selector than are in Vault; a second list must confirm that");
         }
@@ -422,7 +427,7 @@ impl Pusher {
             record.generation = binding.generation;
             record.say(PENDING, None, now);
         }
-        if self.note(run, &binding, record, targets).await? {
+        if self.write_to_journal(run, &binding, record, targets).await? {
             let intend = |now: &mut Binding| now.intend(&binding, record.clone(), Vec::new());
             self.bindings.on_object(run.key, &binding.uid, intend);
             return Ok(Some(binding));
@@ -432,7 +437,7 @@ impl Pusher {
 
     /// Writes to the journal what is about to be written for an object that bears no record, if that saves time. Returns `false` if it does
     /// not, or if the journal cannot be used.
-    async fn note(
+    async fn write_to_journal(
         &self,
         run: &SyncRun<'_>,
         binding: &Binding,
@@ -463,7 +468,7 @@ impl Pusher {
         let recorded = outcome.record.locations().map(|(location, written)| (location, written.clone()));
         let dropped: Vec<_> = recorded.filter(|(location, _)| is_dropped(location)).collect();
         if dropped.is_empty() {
-            self.bindings.settle(key, binding, |now| now.pending.fewer = None);
+            self.bindings.update_if_current(key, binding, |now| now.pending.fewer = None);
             return Ok(());
         }
         if outcome.digests.is_empty() && (!outcome.complete || outcome.statements.iter().any(Statement::is_problem)) {
@@ -482,7 +487,7 @@ impl Pusher {
                     self.paths.warn_sharers(key, &text, &written, cleared);
                     outcome.record.paths.remove(&text);
                     self.paths.release(key, &text, &written);
-                    cleared_paths.note(text, cleared);
+                    cleared_paths.add(text, cleared);
                 }
                 Err(ClearError::LeadershipLost) => return Err(PushError::LeadershipLost),
                 Err(ClearError::Vault(error)) => outcome.unless_refused(key, &location, Doing::Clear, Err(error))?,
@@ -526,7 +531,7 @@ impl Pusher {
         let bindings = &self.bindings;
         if let Some(conflict) = outcome.refused.take_if(|error| error.is_conflict()) {
             // Not in this run: its Secrets may be older than the content of the other writer.
-            bindings.settle(key, binding, |now| now.intend(binding, outcome.record, outcome.statements));
+            bindings.update_if_current(key, binding, |now| now.intend(binding, outcome.record, outcome.statements));
             return Err(conflict);
         }
         let looked_before = binding.verified.as_ref().map(|verified| verified.looked);
@@ -543,7 +548,7 @@ impl Pusher {
             Some(error) => binding.failures.after(error.is_refusal()),
             None => FailureCount::default(),
         };
-        bindings.settle(key, binding, |now| {
+        bindings.update_if_current(key, binding, |now| {
             now.failed(binding, failures);
             now.verify(binding, outcome.digests, verified);
             if let Some(changed) = now.pending.changed.take().filter(|_| outcome.wrote) {

@@ -230,7 +230,7 @@ impl Store {
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks
     /// and stays.
     pub async fn clear(&self, cleanup: &Cleanup<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
-        let Some(deletion) = deletion else { return self.leave(cleanup).await.map(|()| Cleared::Nothing) };
+        let Some(deletion) = deletion else { return self.disown(cleanup).await.map(|()| Cleared::Nothing) };
         let &Cleanup { location, owner, written, claim, unfinished, gone } = cleanup;
         if written.keys.is_some() {
             return self.take_out(cleanup).await;
@@ -312,8 +312,8 @@ impl Store {
         }
     }
 
-    /// Leaves what is there to others. A mark that is not this owner's stays, and where there is nothing nothing is made.
-    async fn leave(&self, cleanup: &Cleanup<'_>) -> Result<(), ClearError> {
+    /// Removes the marks of this owner and leaves the content to others. The mark of another owner stays. An empty path stays empty.
+    async fn disown(&self, cleanup: &Cleanup<'_>) -> Result<(), ClearError> {
         let &Cleanup { location, owner, gone, .. } = cleanup;
         let found = self.read(location).await?;
         self.check_leadership()?;

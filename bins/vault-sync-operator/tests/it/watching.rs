@@ -201,6 +201,7 @@ async fn f11_it_slows_down_when_told_to_and_writes_each_change_once() {
         let begun = scene.proxy.mark();
         scene.change().await;
         scene.fired(&[1]).await;
+        // Real time, because the test limits the rate of requests.
         sleep(FOR).await;
         let asked = scene.proxy.mark() - begun;
         println!("{what}: {asked} requests");

@@ -33,14 +33,14 @@ pub(super) fn parse(text: &str) -> Result<(Vec<Choice>, Vec<String>), String> {
     if text.len() > LONGEST_TEXT {
         return Err(format!("it has {} bytes, and {LONGEST_TEXT} are allowed", text.len()));
     }
-    let entries: Option<Vec<Option<Written>>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let entries: Option<Vec<Option<RawChoice>>> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let entries = entries.unwrap_or_default();
     if entries.len() > MOST_ENTRIES {
         return Err(format!("it has {} entries, and {MOST_ENTRIES} are allowed", entries.len()));
     }
     let mut choices = Vec::with_capacity(entries.len());
     for (index, entry) in entries.into_iter().enumerate() {
-        let Written { name, keys, prefix } = entry.unwrap_or_default();
+        let RawChoice { name, keys, prefix } = entry.unwrap_or_default();
         let place = index + 1;
         if name.is_empty() {
             return Err(format!("entry {place} has no name; give the name of a Secret"));
@@ -104,53 +104,53 @@ fn notes(choices: &[Choice]) -> Vec<String> {
     notes
 }
 
-/// An entry as it is written: whatever is missing or null is empty.
+/// One entry of the JSON before it is checked. A missing field or `null` is empty.
 #[derive(Default)]
-struct Written {
+struct RawChoice {
     name: String,
     keys: Vec<String>,
     prefix: String,
 }
 
-impl<'de> Deserialize<'de> for Written {
+impl<'de> Deserialize<'de> for RawChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(WrittenVisitor)
+        deserializer.deserialize_map(RawChoiceVisitor)
     }
 }
 
-struct WrittenVisitor;
+struct RawChoiceVisitor;
 
-impl<'de> Visitor<'de> for WrittenVisitor {
-    type Value = Written;
+impl<'de> Visitor<'de> for RawChoiceVisitor {
+    type Value = RawChoice;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object with name, keys and prefix")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Written, A::Error> {
-        let mut written = Written::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawChoice, A::Error> {
+        let mut choice = RawChoice::default();
         while let Some(field) = map.next_key::<String>()? {
             let wrong = |error: A::Error| de::Error::custom(format!("{field}: {error}"));
             match folded(&field).as_str() {
                 // A field may come twice: the later one counts, unless it is null.
                 "name" => {
                     let name = map.next_value::<Option<String>>().map_err(wrong)?;
-                    written.name = name.unwrap_or(written.name);
+                    choice.name = name.unwrap_or(choice.name);
                 }
                 "prefix" => {
                     let prefix = map.next_value::<Option<String>>().map_err(wrong)?;
-                    written.prefix = prefix.unwrap_or(written.prefix);
+                    choice.prefix = prefix.unwrap_or(choice.prefix);
                 }
                 "keys" => {
                     let keys = map.next_value::<Option<Vec<Option<String>>>>().map_err(wrong)?;
-                    written.keys = keys.unwrap_or_default().into_iter().map(Option::unwrap_or_default).collect();
+                    choice.keys = keys.unwrap_or_default().into_iter().map(Option::unwrap_or_default).collect();
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok(written)
+        Ok(choice)
     }
 }
 

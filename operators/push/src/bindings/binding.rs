@@ -236,7 +236,7 @@ impl Binding {
         self.tracked.altered();
     }
 
-    /// The expected record was written. If a watch has object it meanwhile, the versions after it are newer than this response.
+    /// The expected record was written. If a watch has shown it meanwhile, the versions after it are newer than this response.
     pub fn recorded(&mut self, record: Record, version: String) {
         self.tracked.written(&record.text(), version);
         self.record = Some(record);
@@ -317,9 +317,9 @@ impl Binding {
         until.filter(|_| self.unrecorded().is_some())
     }
 
-    /// Whether the operator must report now that another actor keeps removing the record. It does so once per contest.
-    pub fn must_report_contest(&mut self) -> bool {
-        self.tracked.must_report_contest()
+    /// Whether the operator must report now that another actor keeps removing the record. It does so once, until the actor has stopped and begins again.
+    pub fn must_report_reverts(&mut self) -> bool {
+        self.tracked.must_report_reverts()
     }
 
     /// Whether there is a record and the object bears it.

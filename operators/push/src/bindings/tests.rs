@@ -87,7 +87,7 @@ fn each_object_counts_under_the_reason_of_its_state_until_it_goes() {
     };
     let state = |name: &str, reason| {
         let binding = bindings.get(&key(name)).unwrap();
-        bindings.settle(&key(name), &binding, |now| now.announced.reason = Some(reason));
+        bindings.update_if_current(&key(name), &binding, |now| now.announced.reason = Some(reason));
         binding
     };
     for name in ["a", "b"] {
@@ -125,7 +125,7 @@ fn the_echo_of_our_own_record_is_no_work_and_somebody_elses_edit_is() {
     bindings.apply(object("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     let mut record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
-    bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
+    bindings.update_if_current(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
     let echo = WatchedObject { version: "2".to_owned(), record: Some(record.text()), ..object("a", &["db"]) };
     assert!(!bindings.apply(echo.clone()));
     assert!(!bindings.apply(WatchedObject { version: "3".to_owned(), ..echo }), "a change of something else");
@@ -145,11 +145,13 @@ async fn who_takes_the_record_again_and_again_is_contradicted_later_and_later() 
     let bear = || {
         bindings.on_object(&key("a"), "uid-a", |now| write(now, record.clone(), "2".to_owned()));
         bindings.apply(WatchedObject { version: "2".to_owned(), record: Some(record.text()), ..object("a", &["db"]) });
-        bindings.settle(&key("a"), &binding(), |now| now.verify(&now.clone(), BTreeMap::new(), Some(verified(&[]))));
+        bindings.update_if_current(&key("a"), &binding(), |now| {
+            now.verify(&now.clone(), BTreeMap::new(), Some(verified(&[])))
+        });
     };
     let tell = || {
         let mut told = false;
-        bindings.on_object(&key("a"), "uid-a", |now| told = now.must_report_contest());
+        bindings.on_object(&key("a"), "uid-a", |now| told = now.must_report_reverts());
         told
     };
     for (turn, (pause, told)) in
@@ -181,7 +183,7 @@ fn when_it_was_looked_at_is_noted_with_what_is_written_anyway_and_asks_for_no_wr
     let begun = bindings.get(&key("a")).unwrap();
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
     assert_eq!(begun.dated(&record, now).verified, None, "nothing is known");
-    bindings.settle(&key("a"), &begun, |now| now.verify(&begun, BTreeMap::new(), Some(verified(&[]))));
+    bindings.update_if_current(&key("a"), &begun, |now| now.verify(&begun, BTreeMap::new(), Some(verified(&[]))));
     let binding = bindings.get(&key("a")).unwrap();
     let dated = binding.dated(&record, now);
     let ago = now.duration_since(dated.verified.unwrap()).as_secs();
@@ -219,7 +221,7 @@ fn the_oldest_look_is_that_of_those_that_are_looked_at_again() {
         assert!((oldest..=oldest + SOON as u64).contains(&found), "{name}: {found}");
     }
     let begun = bindings.get(&key("late")).unwrap();
-    bindings.settle(&key("late"), &begun, |now| now.verify(&begun, BTreeMap::new(), Some(verified(&[]))));
+    bindings.update_if_current(&key("late"), &begun, |now| now.verify(&begun, BTreeMap::new(), Some(verified(&[]))));
     let found = bindings.oldest_look().as_secs();
     assert!((50..=50 + SOON as u64).contains(&found), "it was looked at: {found}");
 }
@@ -232,13 +234,13 @@ fn what_is_refused_begins_anew_when_the_object_or_a_secret_of_it_changes() {
     let now = || bindings.get(&key("a")).unwrap();
     let refuse = || {
         let begun = now();
-        bindings.settle(&key("a"), &begun, |now| now.failed(&begun, begun.failures.after(true)));
+        bindings.update_if_current(&key("a"), &begun, |now| now.failed(&begun, begun.failures.after(true)));
         bindings.get(&key("a")).unwrap().failures.refusals
     };
     assert_eq!([refuse(), refuse()], [1, 2]);
     let begun = now();
     bindings.secret_is(&secret("db"), Some("2"), &BTreeMap::new());
-    bindings.settle(&key("a"), &begun, |now| now.failed(&begun, begun.failures.after(true)));
+    bindings.update_if_current(&key("a"), &begun, |now| now.failed(&begun, begun.failures.after(true)));
     assert_eq!(now().failures.refusals, 0, "it changed while the run was under way");
     assert_eq!([refuse(), refuse()], [1, 2]);
     bindings.apply(object("a", &["db", "api"]));
@@ -254,7 +256,7 @@ fn a_watch_that_is_behind_our_own_writes_takes_nothing_back() {
     let mut second = first.clone();
     second.say(SYNCED, None, Timestamp::UNIX_EPOCH);
     for record in [&first, &second] {
-        bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
+        bindings.update_if_current(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
     }
     for record in [&first, &second] {
         assert!(!bindings.apply(WatchedObject { record: Some(record.text()), ..object("a", &["db"]) }));
@@ -282,25 +284,25 @@ fn records_that_a_watch_shows_late_or_before_their_answer_are_ours() {
         let record = Some(record(state).text());
         bindings.apply(WatchedObject { version: version.to_owned(), record, ..object("a", &["db"]) })
     };
-    bindings.settle(&key("a"), &before, |binding| binding.expect(&record("one")));
+    bindings.update_if_current(&key("a"), &before, |binding| binding.expect(&record("one")));
     assert!(!show("2", "one"), "before the answer");
-    bindings.settle(&key("a"), &before, |binding| binding.recorded(record("one"), "2".to_owned()));
-    bindings.settle(&key("a"), &before, |binding| write(binding, record("two"), "3".to_owned()));
+    bindings.update_if_current(&key("a"), &before, |binding| binding.recorded(record("one"), "2".to_owned()));
+    bindings.update_if_current(&key("a"), &before, |binding| write(binding, record("two"), "3".to_owned()));
     assert!(!show("2", "one"), "late");
     assert_eq!(bindings.get(&key("a")).unwrap().version(), "3", "the newer one is known");
     assert!(!show("3", "two"));
     assert!(!show("4", "two"));
     assert_eq!(bindings.get(&key("a")).unwrap().version(), "4");
-    bindings.settle(&key("a"), &before, |binding| {
+    bindings.update_if_current(&key("a"), &before, |binding| {
         binding.expect(&record("three"));
     });
     assert!(!show("5", "two"), "somebody changed something else");
     bindings.on_object(&key("a"), "uid-a", |binding| binding.expect_no_more(&record("three")));
     assert_eq!(bindings.get(&key("a")).unwrap().version(), "5", "what the next write has to name");
-    bindings.settle(&key("a"), &before, |binding| binding.expect(&record("four")));
+    bindings.update_if_current(&key("a"), &before, |binding| binding.expect(&record("four")));
     assert!(!show("6", "four"));
     assert!(bindings.apply(WatchedObject { version: "7".to_owned(), ..object("a", &["db"]) }), "taken away again");
-    bindings.settle(&key("a"), &before, |binding| binding.recorded(record("four"), "6".to_owned()));
+    bindings.update_if_current(&key("a"), &before, |binding| binding.recorded(record("four"), "6".to_owned()));
     let now = bindings.get(&key("a")).unwrap();
     assert!(!now.bears(&record("four")) && now.version() == "7", "an answer that is late changes nothing of that");
     assert!(!bindings.get(&key("a")).unwrap().bears(&record("three")), "it was not written");
@@ -341,7 +343,7 @@ fn a_record_that_is_taken_away_during_a_run_is_missed_after_it() {
     let held = BTreeMap::from([("secret/data/a".to_owned(), DigestKey::new([1; 32]).digest([]))]);
     let ends = || {
         let (held, verified) = (held.clone(), Some(verified(&[])));
-        bindings.settle(&key("a"), &before, |binding| binding.verify(&before, held, verified));
+        bindings.update_if_current(&key("a"), &before, |binding| binding.verify(&before, held, verified));
         bindings.get(&key("a")).unwrap()
     };
     assert!(ends().verified.is_some() && ends().held == held && ends().unrecorded().is_none());
@@ -359,9 +361,9 @@ fn what_a_run_has_done_is_not_recorded_until_it_is_written() {
     bindings.apply(object("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     let record = Record::new("uid-a", Timestamp::UNIX_EPOCH);
-    bindings.settle(&key("a"), &before, |binding| binding.intend(&before, record.clone(), Vec::new()));
+    bindings.update_if_current(&key("a"), &before, |binding| binding.intend(&before, record.clone(), Vec::new()));
     assert_eq!(bindings.get(&key("a")).unwrap().unrecorded(), Some(&record));
-    bindings.settle(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
+    bindings.update_if_current(&key("a"), &before, |binding| write(binding, record.clone(), "2".to_owned()));
     assert_eq!(bindings.get(&key("a")).unwrap().unrecorded(), None);
 }
 
@@ -396,7 +398,7 @@ fn w1_our_own_write_on_a_secret_is_no_change_of_it() {
     bindings.apply(object("a", &["db"]));
     bindings.secret_is(&secret("db"), Some("1"), &BTreeMap::new());
     let before = bindings.get(&key("a")).unwrap();
-    bindings.settle(&key("a"), &before, |binding| binding.verified = Some(verified(&[("db", Some("1"))])));
+    bindings.update_if_current(&key("a"), &before, |binding| binding.verified = Some(verified(&[("db", Some("1"))])));
     bindings.renamed_version(&secret("db"), "1", "2");
     assert_eq!(bindings.secret_is(&secret("db"), Some("2"), &BTreeMap::new()), []);
     let sources = bindings.get(&key("a")).unwrap().verified.unwrap().sources;
@@ -526,7 +528,7 @@ fn a_note_for_another_object_is_dropped() {
     bindings.apply(object("a", &["db"]));
     let before = bindings.get(&key("a")).unwrap();
     bindings.apply(WatchedObject { uid: "another".to_owned(), ..object("a", &["db"]) });
-    bindings.settle(&key("a"), &before, |binding| binding.failures.in_a_row = 7);
+    bindings.update_if_current(&key("a"), &before, |binding| binding.failures.in_a_row = 7);
     assert_eq!(bindings.get(&key("a")).unwrap().failures.in_a_row, 0);
     assert!(!bindings.is_current(&key("a"), &before));
 }
@@ -583,7 +585,7 @@ fn a_look_of_one_counts_for_all_who_have_their_keys_there() {
             let _ = bindings.claim(&key(name), path, share);
             record.paths.insert((*path).clone(), Written::default());
         }
-        bindings.settle(&key(name), &begun, |now| {
+        bindings.update_if_current(&key(name), &begun, |now| {
             now.record = Some(record);
             now.verify(&begun, held(&paths), Some(verified(&[])));
         });
@@ -611,7 +613,7 @@ fn a_look_of_one_counts_for_all_who_have_their_keys_there() {
     let compared = sharers(&shared);
     let begun = bindings.get(&key("b")).unwrap();
     let changed = BTreeMap::from([(shared.clone(), digest("2"))]);
-    bindings.settle(&key("b"), &begun, |now| now.verify(&begun, changed, Some(verified(&[]))));
+    bindings.update_if_current(&key("b"), &begun, |now| now.verify(&begun, changed, Some(verified(&[]))));
     let since = looked("b");
     for sharer in &compared {
         bindings.saw(sharer, &shared, later + Duration::from_secs(5));

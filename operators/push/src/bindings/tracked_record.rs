@@ -26,27 +26,27 @@ pub(super) struct TrackedRecord {
     is_altered: bool,
     /// How often another actor changed the record.
     edits: u64,
-    /// The contest with an actor that removed the record or set it back.
-    reverts: Option<Reverts>,
+    /// The guard against an actor that removed the record or set it back.
+    revert_guard: Option<RevertGuard>,
 }
 
-/// A contest with an actor that removes the record or sets it back, as a tool does that replaces whole objects. The operator restores it at once as
-/// long as that is seldom, and with exponential backoff against an actor that goes on. Meanwhile the record stays in force, so changes still reach
+/// The guard against an actor that removes the record or sets it back, for example a tool that replaces whole objects. The operator restores the
+/// record at once while that is rare, and with exponential backoff if the actor goes on. Meanwhile the record stays in force, so changes still reach
 /// Vault.
 #[derive(Debug, Clone)]
-struct Reverts {
-    contest: RevertBackoff,
-    /// When the actor did so last.
+struct RevertGuard {
+    backoff: RevertBackoff,
+    /// When the actor last reverted the record.
     last: Instant,
-    /// Whether the contest was reported.
-    is_told: bool,
+    /// Whether the operator has reported that the actor goes on.
+    is_reported: bool,
 }
 
 impl TrackedRecord {
     /// A record that a watch has shown with this version.
     pub(super) fn new(text: Option<String>, version: String) -> Self {
         let texts = VecDeque::from([text]);
-        Self { seen: version.clone(), version, texts, is_altered: false, edits: 0, reverts: None }
+        Self { seen: version.clone(), version, texts, is_altered: false, edits: 0, revert_guard: None }
     }
 
     pub(super) fn version(&self) -> &str {
@@ -120,37 +120,39 @@ impl TrackedRecord {
     /// Another actor removed the record or set it back, on an object that is compared with Vault in this interval.
     pub(super) fn reverted(&mut self, interval: Option<Duration>) {
         let longest = interval.map_or(LONGEST, |interval| interval.min(LONGEST));
-        let before = self.reverts.take();
-        let row = before.as_ref().map(|before| (before.contest, before.last.elapsed()));
-        let contest = RevertBackoff::again(row, longest);
-        let is_told = contest.is_contested() && before.is_some_and(|before| before.is_told);
-        self.reverts = Some(Reverts { contest, last: Instant::now(), is_told });
+        let before = self.revert_guard.take();
+        let row = before.as_ref().map(|before| (before.backoff, before.last.elapsed()));
+        let backoff = RevertBackoff::again(row, longest);
+        let is_reported = backoff.is_contested() && before.is_some_and(|before| before.is_reported);
+        self.revert_guard = Some(RevertGuard { backoff, last: Instant::now(), is_reported });
     }
 
     /// The object requests something else: earlier reverts do not count.
     pub(super) fn forgive(&mut self) {
-        self.reverts = None;
+        self.revert_guard = None;
     }
 
-    /// The contest with an actor that goes on, so that it is no accident.
-    fn contest(&self) -> Option<&Reverts> {
-        let goes_on = |reverts: &&Reverts| reverts.contest.goes_on(reverts.last.elapsed());
-        self.reverts.as_ref().filter(|reverts| reverts.contest.is_contested()).filter(goes_on)
+    /// Returns the guard if the actor keeps reverting the record, which is no accident.
+    fn ongoing_revert(&self) -> Option<&RevertGuard> {
+        let goes_on =
+            |guard: &&RevertGuard| guard.backoff.is_contested() && guard.backoff.goes_on(guard.last.elapsed());
+        self.revert_guard.as_ref().filter(goes_on)
     }
 
     /// Whether another actor keeps removing the record or setting it back.
     pub(super) fn is_contested(&self) -> bool {
-        self.contest().is_some()
+        self.ongoing_revert().is_some()
     }
 
     /// Until when the operator leaves the object without its record.
     pub(super) fn left_until(&self) -> Option<Instant> {
-        self.contest().and_then(|reverts| reverts.last.checked_add(reverts.contest.pause()))
+        self.ongoing_revert().and_then(|guard| guard.last.checked_add(guard.backoff.pause()))
     }
 
-    /// Whether the contest is to be reported now, which it is once.
-    pub(super) fn must_report_contest(&mut self) -> bool {
-        self.is_contested() && self.reverts.as_mut().is_some_and(|reverts| !mem::replace(&mut reverts.is_told, true))
+    /// Whether the operator must report now that another actor keeps reverting the record. It does so once.
+    pub(super) fn must_report_reverts(&mut self) -> bool {
+        self.is_contested()
+            && self.revert_guard.as_mut().is_some_and(|guard| !mem::replace(&mut guard.is_reported, true))
     }
 
     /// An own write that no watch has shown yet has a newer version than the one that was seen. Its response tells that version.

@@ -1,4 +1,4 @@
-//! How far one namespace has been read, and what becomes of a wish for one of its Secrets. Pure.
+//! How far one namespace has been read, and the answer to a request for one of its Secrets. Pure.
 
 use std::collections::HashMap;
 
@@ -96,7 +96,7 @@ impl<T> NamespacePager<T> {
         }
     }
 
-    /// A run wants the Secret in this version. `is_crowded` tells whether others wait. Data of another version is of no use.
+    /// Answers a run that wants the Secret in this version; data of another version is of no use. `others_wait` tells whether further runs wait.
     pub(super) fn fetch(&mut self, name: &str, version: &str, others_wait: bool) -> Answer<T> {
         if let Some(held) = self.left.remove(name) {
             return if held.version == version { Answer::Fetched(held.content) } else { Answer::Alone };

@@ -140,7 +140,7 @@ impl Finalizer<'_> {
                 let text = location.to_string();
                 let content = made.as_ref().and_then(|made| made.get(&text)).filter(|_| !written.left);
                 let cleared = self.clear_one(&location, written, (&owner, content, deletion)).await?;
-                paths.note(text, cleared);
+                paths.add(text, cleared);
             }
         }
         Ok(paths.statements(messages::cleared).collect())

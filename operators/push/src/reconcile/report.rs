@@ -61,20 +61,20 @@ impl Reporter {
         let (record, statements) = binding.with_state(record, statements);
         self.say(key, binding, Some(&record), statements);
         if binding.left_until().is_some() {
-            self.bindings.settle(key, binding, |now| now.intend(binding, record, Vec::new()));
+            self.bindings.update_if_current(key, binding, |now| now.intend(binding, record, Vec::new()));
         } else if !binding.bears(&record) {
             self.write_record(key, binding, &record).await?;
         }
         Ok(())
     }
 
-    /// Reports once an actor that keeps removing the record. Returns how soon the record is to be written again; `None` unless it is
-    /// left alone for a while.
-    pub(super) fn contest(&self, key: &ObjectRef) -> Option<Duration> {
+    /// Reports once that another actor keeps removing the record. Returns the pause before the operator writes the record again, or `None` if no
+    /// pause is under way.
+    pub(super) fn report_reverts(&self, key: &ObjectRef) -> Option<Duration> {
         let binding = self.bindings.get(key)?;
         let until = binding.left_until()?;
         let mut is_new = false;
-        self.bindings.on_object(key, &binding.uid, |now| is_new = now.must_report_contest());
+        self.bindings.on_object(key, &binding.uid, |now| is_new = now.must_report_reverts());
         if is_new {
             self.announcer.announce(key, key.reference(&binding.uid), &messages::record_taken(key.kind));
         }
@@ -109,7 +109,7 @@ impl Reporter {
         let unsaid = binding.announced.unsaid.iter().filter(|statement| !statements.contains(statement));
         self.announcer.announce_new(key, &key.reference(&binding.uid), unsaid.chain(&statements), is_said);
         let reason = messages::summary(&statements).0;
-        self.bindings.settle(key, binding, |now| {
+        self.bindings.update_if_current(key, binding, |now| {
             now.announced = Announced { said: statements, unsaid: Vec::new(), reason: Some(reason), ..now.announced };
         });
     }
@@ -117,10 +117,10 @@ impl Reporter {
     /// Reports a failure, unless it is likely to pass. Returns the pause before the next attempt.
     pub(super) async fn report_failure(&self, key: &ObjectRef, binding: &Binding, error: &PushError) -> Duration {
         let failures = binding.failures.after(error.is_refusal());
-        self.bindings.settle(key, binding, |now| now.failed(binding, failures));
+        self.bindings.update_if_current(key, binding, |now| now.failed(binding, failures));
         // A paused endpoint says less than the cause of the pause, which was reported before.
-        let is_told = binding.failures.in_a_row >= REPORT_AFTER && error.is_pause();
-        if is_told || failures.in_a_row < REPORT_AFTER && error.is_passing() {
+        let is_reported = binding.failures.in_a_row >= REPORT_AFTER && error.is_pause();
+        if is_reported || failures.in_a_row < REPORT_AFTER && error.is_passing() {
             tracing::debug!(object = %key, "{}", in_one_line(error));
         } else {
             // If the record cannot be written now, the next attempt writes it.

@@ -39,6 +39,7 @@ async fn w1_a_secret_settles_with_one_version_and_its_rotation_is_one_more() {
     world.secret("db", &[("user", "u"), ("password", "p")], json!({ "vault-sync.io/path": path })).await;
     world.holds(&path, &[("password", "p"), ("user", "u")]).await;
     world.says(Kind::Secret, "db", "Synced").await;
+    // Real time: a run that is queued for later counts as settled, and none may write within this minute.
     let writes = world.writes_during(tokio::time::sleep(Duration::from_mins(1))).await;
     assert!(writes.is_empty(), "{writes:?}");
     assert_eq!(world.versions(&path).await, 1, "after a minute at rest");
