@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     Counters, Request, State, Token, Verdict,
-    token_check::{Known, TokenCheck},
+    token_check::{TokenCheck, TokenState},
 };
 use crate::{
     answer::Answer,
@@ -223,7 +223,7 @@ impl Driver {
             return Verdict::Changed;
         }
         let since = |at: Option<Instant>| at.map(|at| at.elapsed());
-        let known = Known {
+        let token = TokenState {
             invalid,
             proven: self.counters.proven.load(Ordering::Relaxed) >= generation,
             age: held.granted.elapsed(),
@@ -231,8 +231,8 @@ impl Driver {
             replaced: since(self.replaced),
             looks_up: self.looks_up,
         };
-        let check = match known.judge() {
-            TokenCheck::LookUp => self.look_up(known).await,
+        let check = match token.judge() {
+            TokenCheck::LookUp => self.look_up(token).await,
             decided => decided,
         };
         if check != TokenCheck::LogIn {
@@ -250,18 +250,18 @@ impl Driver {
         Verdict::Changed
     }
 
-    async fn look_up(&mut self, known: Known) -> TokenCheck {
+    async fn look_up(&mut self, token: TokenState) -> TokenCheck {
         let Some(outcome) = self.looked_up().await else { return TokenCheck::LogIn };
         match outcome {
             Ok(()) => {
                 self.looks_up = true;
-                let check = known.judge_again(true);
+                let check = token.judge_again(true);
                 if let Some(held) = &mut self.held {
                     held.verified = Some(Instant::now());
                 }
                 check
             }
-            Err(VaultError::Denied { .. }) => known.judge_again(false),
+            Err(VaultError::Denied { .. }) => token.judge_again(false),
             Err(_) => TokenCheck::Stands,
         }
     }

@@ -20,7 +20,7 @@ const POLICIES: Duration = Duration::from_mins(5);
 
 /// The state of a token after a refusal.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct TokenState {
     /// Vault said that the token itself is invalid.
     pub(super) invalid: bool,
     /// Something was done with it before.
@@ -46,7 +46,7 @@ pub(super) enum TokenCheck {
     LogIn,
 }
 
-impl Known {
+impl TokenState {
     pub(super) fn judge(self) -> TokenCheck {
         let within = |since: Option<Duration>, limit| since.is_some_and(|since| since < limit);
         if self.invalid {
@@ -71,28 +71,32 @@ mod tests {
     fn refusals() {
         let secs = Duration::from_secs;
         let known =
-            Known { invalid: false, proven: true, age: secs(60), verified: None, replaced: None, looks_up: false };
+            TokenState { invalid: false, proven: true, age: secs(60), verified: None, replaced: None, looks_up: false };
         for (known, expected) in [
             (known, TokenCheck::LookUp),
-            (Known { invalid: true, ..known }, TokenCheck::LogIn),
-            (Known { invalid: true, proven: false, age: secs(1), ..known }, TokenCheck::Stands),
-            (Known { invalid: true, proven: false, ..known }, TokenCheck::LogIn),
-            (Known { invalid: true, replaced: Some(secs(1)), ..known }, TokenCheck::LogIn),
-            (Known { verified: Some(secs(29)), ..known }, TokenCheck::Stands),
-            (Known { verified: Some(secs(31)), ..known }, TokenCheck::LookUp),
-            (Known { replaced: Some(secs(299)), ..known }, TokenCheck::Stands),
-            (Known { replaced: Some(secs(301)), ..known }, TokenCheck::LookUp),
-            (Known { replaced: Some(secs(1)), looks_up: true, ..known }, TokenCheck::LookUp),
-            (Known { verified: Some(secs(29)), looks_up: true, ..known }, TokenCheck::Stands),
+            (TokenState { invalid: true, ..known }, TokenCheck::LogIn),
+            (TokenState { invalid: true, proven: false, age: secs(1), ..known }, TokenCheck::Stands),
+            (TokenState { invalid: true, proven: false, ..known }, TokenCheck::LogIn),
+            (TokenState { invalid: true, replaced: Some(secs(1)), ..known }, TokenCheck::LogIn),
+            (TokenState { verified: Some(secs(29)), ..known }, TokenCheck::Stands),
+            (TokenState { verified: Some(secs(31)), ..known }, TokenCheck::LookUp),
+            (TokenState { replaced: Some(secs(299)), ..known }, TokenCheck::Stands),
+            (TokenState { replaced: Some(secs(301)), ..known }, TokenCheck::LookUp),
+            (TokenState { replaced: Some(secs(1)), looks_up: true, ..known }, TokenCheck::LookUp),
+            (TokenState { verified: Some(secs(29)), looks_up: true, ..known }, TokenCheck::Stands),
         ] {
             assert_eq!(known.judge(), expected, "{known:?}");
         }
         assert_eq!(known.judge_again(false), TokenCheck::LogIn);
         assert_eq!(known.judge_again(true), TokenCheck::Stands);
-        assert_eq!(Known { age: secs(300), ..known }.judge_again(true), TokenCheck::LogIn);
-        let young = Known { proven: false, age: secs(1), ..known };
+        assert_eq!(TokenState { age: secs(300), ..known }.judge_again(true), TokenCheck::LogIn);
+        let young = TokenState { proven: false, age: secs(1), ..known };
         assert_eq!(young.judge_again(false), TokenCheck::LogIn);
-        assert_eq!(Known { looks_up: true, ..young }.judge_again(false), TokenCheck::Stands, "it is not the token");
-        assert_eq!(Known { looks_up: true, ..known }.judge_again(false), TokenCheck::LogIn);
+        assert_eq!(
+            TokenState { looks_up: true, ..young }.judge_again(false),
+            TokenCheck::Stands,
+            "it is not the token"
+        );
+        assert_eq!(TokenState { looks_up: true, ..known }.judge_again(false), TokenCheck::LogIn);
     }
 }

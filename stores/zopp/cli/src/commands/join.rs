@@ -4,7 +4,9 @@ use std::{path::PathBuf, process::Command};
 
 use clap::Args;
 use konverge_zopp_client::{CallError, Client, ConfigFile, Connection, config_file::Principal};
-use konverge_zopp_crypto::{Fingerprint, InviteSecret, SigningSeed, WrappedKek, X25519Public, invite::CODE_PREFIX};
+use konverge_zopp_crypto::{
+    Fingerprint, InviteSecret, SigningSeed, WrappedKek, X25519Private, X25519Public, invite::CODE_PREFIX,
+};
 use konverge_zopp_proto::{GetInviteRequest, JoinRequest, JoinResponse};
 use serde::Serialize;
 use tonic::Code;
@@ -70,6 +72,24 @@ struct InvitedKey {
     wrapped: WrappedKek,
 }
 
+impl Invited {
+    /// Returns the request to join with this invite and these keys.
+    fn into_request(self, email: &str, principal: &str, seed: &SigningSeed, exchange: &X25519Private) -> JoinRequest {
+        let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } =
+            self.key.map(|key| key.wrapped.into()).unwrap_or_default();
+        JoinRequest {
+            invite_token: self.token,
+            email: email.to_owned(),
+            principal_name: principal.to_owned(),
+            public_key: seed.public().to_bytes().to_vec(),
+            x25519_public_key: exchange.public().to_bytes().to_vec(),
+            ephemeral_pub,
+            kek_wrapped,
+            kek_nonce,
+        }
+    }
+}
+
 pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outcome {
     let JoinArguments { invite_and_email, invite_file, principal } = arguments;
     let name = principal.map_or_else(host_name, Ok)?;
@@ -93,18 +113,7 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     // Before the server knows the principal: one of the first generation is joined only on request.
     connection.profile().await.map_err(failed("cannot join", None))?;
     let vouched = invited.key.as_ref().map(|key| (key.workspace_id.clone(), key.fingerprint));
-    let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } =
-        invited.key.map(|key| key.wrapped.into()).unwrap_or_default();
-    let request = JoinRequest {
-        invite_token: invited.token,
-        email: email.clone(),
-        principal_name: name.clone(),
-        public_key: seed.public().to_bytes().to_vec(),
-        x25519_public_key: exchange.public().to_bytes().to_vec(),
-        ephemeral_pub,
-        kek_wrapped,
-        kek_nonce,
-    };
+    let request = invited.into_request(&email, &name, &seed, &exchange);
     let member = member(context, &config, &email);
     let workspace_id = vouched.as_ref().map(|(id, _)| id.as_str());
     let answer = send(&connection, member, request, &seed, workspace_id).await.map_err(failed("cannot join", None))?;

@@ -219,33 +219,10 @@ async fn verify(
     let public = SigningPublic::from_slice(&principal.public_key).map_err(|_| refused())?;
     signature::verify_hashed(signed.profile(), &public, method, &request_hash, signed).map_err(|_| refused())?;
     known_to_be_good(&known, signed.timestamp, repeat)?;
-    let mut used = None;
-    if repeat == Repeat::Refused {
-        let digest = match signed.profile() {
-            // All requests of a second have the same signature.
-            Profile::V1 => replay::digest_of_request(principal_id, &signed.signature, &request_hash),
-            Profile::V2 => replay::digest(principal_id, &signed.signature),
-        };
-        let signature = *used.insert(digest);
-        let share = store.limits().changes;
-        let limited = |what, limit, flag, seconds| {
-            let status = exhausted(&Reached { what, limit, flag }, Some(seconds));
-            Refused { status, principal: Some(Box::new(principal.clone())) }
-        };
-        match replays.admit(principal_id, signature, share, now) {
-            Admission::First => {}
-            Admission::Replay => return Err(replayed().into()),
-            Admission::ShareUsed(seconds) => {
-                let what = "changes of a principal within a minute and a half";
-                return Err(limited(what, share, "--max-changes", seconds));
-            }
-            Admission::Full(seconds) => {
-                let what = "changes of all principals within a minute and a half";
-                let limit = u32::try_from(replay::CAPACITY).unwrap_or(u32::MAX);
-                return Err(limited(what, limit, "of this build", seconds));
-            }
-        }
-    }
+    let used = match repeat {
+        Repeat::Allowed => None,
+        Repeat::Refused => Some(use_up(replays, principal, (signed, &request_hash), (store.limits().changes, now))?),
+    };
     if let (Some((callers, _)), Some(names), false) = (callers, names, is_remembered) {
         callers.remember(names, &known);
     }
@@ -254,6 +231,35 @@ async fn verify(
     let remembered = names.clone().filter(|_| is_remembered);
     let remembered = remembered.map(|names| Remembered { names, signed_at: signed.timestamp, repeat, restored_at });
     Ok(Caller { principal, used, place: names.map(|names| (names, located)), remembered })
+}
+
+/// Uses up the signature of a change, within the share of the principal and the capacity for all. Refuses a signature that was used before.
+fn use_up(
+    replays: &ReplayCache,
+    principal: &PrincipalRow,
+    (signed, request_hash): (&Signed, &[u8; 32]),
+    (share, now): (u32, i64),
+) -> Result<SignatureDigest, Refused> {
+    let digest = match signed.profile() {
+        // All requests of a second have the same signature.
+        Profile::V1 => replay::digest_of_request(&principal.id, &signed.signature, request_hash),
+        Profile::V2 => replay::digest(&principal.id, &signed.signature),
+    };
+    let limited = |what, limit, flag, seconds| {
+        let status = exhausted(&Reached { what, limit, flag }, Some(seconds));
+        Err(Refused { status, principal: Some(Box::new(principal.clone())) })
+    };
+    match replays.admit(&principal.id, digest, share, now) {
+        Admission::First => Ok(digest),
+        Admission::Replay => Err(replayed().into()),
+        Admission::ShareUsed(seconds) => {
+            limited("changes of a principal within a minute and a half", share, "--max-changes", seconds)
+        }
+        Admission::Full(seconds) => {
+            let limit = u32::try_from(replay::CAPACITY).unwrap_or(u32::MAX);
+            limited("changes of all principals within a minute and a half", limit, "of this build", seconds)
+        }
+    }
 }
 
 /// Refuses a principal that is disabled, and a change that was signed before the database was restored.

@@ -159,14 +159,20 @@ async fn table_rows(
 
 /// Returns the value as our schema has it; `None` if it is not understood.
 fn convert(column: &Column, read: Cell) -> Option<Cell> {
-    use schema::Kind;
+    use schema::OriginalType;
     Some(match (column.kind, read) {
-        (Kind::Seconds, Cell::Text(Some(text))) => Cell::Integer(Some(schema::time(&text)?.as_second())),
-        (Kind::Milliseconds, Cell::Text(Some(text))) => Cell::Integer(Some(schema::time(&text)?.as_millisecond())),
-        (Kind::Token, Cell::Text(Some(token))) => Cell::Bytes(Some(hash_token(&token).to_vec())),
-        (Kind::Proof, Cell::Text(Some(hash))) => Cell::Text(Some(proof(&hash))),
-        (Kind::Seconds | Kind::Milliseconds | Kind::Token | Kind::Proof, _) => return None,
-        (Kind::Integer | Kind::Flag, Cell::Integer(number)) => Cell::Integer(Some(number.unwrap_or_default())),
+        (OriginalType::Seconds, Cell::Text(Some(text))) => Cell::Integer(Some(schema::time(&text)?.as_second())),
+        (OriginalType::Milliseconds, Cell::Text(Some(text))) => {
+            Cell::Integer(Some(schema::time(&text)?.as_millisecond()))
+        }
+        (OriginalType::Token, Cell::Text(Some(token))) => Cell::Bytes(Some(hash_token(&token).to_vec())),
+        (OriginalType::Proof, Cell::Text(Some(hash))) => Cell::Text(Some(proof(&hash))),
+        (OriginalType::Seconds | OriginalType::Milliseconds | OriginalType::Token | OriginalType::Proof, _) => {
+            return None;
+        }
+        (OriginalType::Integer | OriginalType::Flag, Cell::Integer(number)) => {
+            Cell::Integer(Some(number.unwrap_or_default()))
+        }
         (_, other) => other,
     })
 }

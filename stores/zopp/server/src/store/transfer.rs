@@ -18,7 +18,7 @@ const BYTES: usize = 4 * 1024 * 1024;
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnType {
     Text,
     Bytes,
     Integer,
@@ -36,7 +36,7 @@ pub(super) enum Cell {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Table {
     pub(super) name: String,
-    pub(super) columns: Vec<(String, Kind)>,
+    pub(super) columns: Vec<(String, ColumnType)>,
     /// The tables that its rows refer to.
     references: BTreeSet<String>,
 }
@@ -52,11 +52,11 @@ pub(super) struct Inserter<'t> {
 
 impl Cell {
     /// Reads the column at `index`.
-    pub(super) fn read(row: &Row, index: usize, kind: Kind) -> Result<Self, sqlx::Error> {
+    pub(super) fn read(row: &Row, index: usize, kind: ColumnType) -> Result<Self, sqlx::Error> {
         Ok(match kind {
-            Kind::Text => Self::Text(row.try_get(index)?),
-            Kind::Bytes => Self::Bytes(row.try_get(index)?),
-            Kind::Integer => Self::Integer(row.try_get(index)?),
+            ColumnType::Text => Self::Text(row.try_get(index)?),
+            ColumnType::Bytes => Self::Bytes(row.try_get(index)?),
+            ColumnType::Integer => Self::Integer(row.try_get(index)?),
         })
     }
 
@@ -106,11 +106,11 @@ pub(super) async fn tables(file: &mut Connection) -> Result<Vec<Table>, sqlx::Er
     Ok(in_order(tables))
 }
 
-fn kind(declared: &str) -> Result<Kind, sqlx::Error> {
+fn kind(declared: &str) -> Result<ColumnType, sqlx::Error> {
     match declared {
-        "TEXT" => Ok(Kind::Text),
-        "BLOB" => Ok(Kind::Bytes),
-        "INTEGER" => Ok(Kind::Integer),
+        "TEXT" => Ok(ColumnType::Text),
+        "BLOB" => Ok(ColumnType::Bytes),
+        "INTEGER" => Ok(ColumnType::Integer),
         other => Err(sqlx::Error::Decode(format!("unknown type of a column: {other}").into())),
     }
 }

@@ -51,7 +51,7 @@ struct Line {
 
 /// `audit export -o`, `audit verify`
 #[derive(Serialize)]
-struct Written {
+struct AuditFile {
     file: String,
     count: u64,
     /// SHA-256 of the last line. A copy kept elsewhere reveals a truncated file.
@@ -112,7 +112,7 @@ pub(super) async fn execute(client: &Client, arguments: ExportArguments) -> Outc
     let last_hash = hash_chain.then(|| hex::encode(last));
     let mut text = format!("Exported {count} audit log entries to {}", path.display());
     text.extend(last_hash.as_ref().map(|hash| format!("\nHash of the last line: {hash}")));
-    Ok(plain(Written { file: path.display().to_string(), count, last_hash }, text))
+    Ok(plain(AuditFile { file: path.display().to_string(), count, last_hash }, text))
 }
 
 /// Pages from the oldest entry to the newest. Rows recorded meanwhile are left out, so that pages do not shift.
@@ -175,7 +175,7 @@ pub(super) fn verify(path: &Path) -> Outcome {
     }
     let last_hash = hex::encode(expected);
     let text = format!("{count} lines follow each other\nHash of the last line: {last_hash}");
-    Ok(plain(Written { file: path.display().to_string(), count, last_hash: Some(last_hash) }, text))
+    Ok(plain(AuditFile { file: path.display().to_string(), count, last_hash: Some(last_hash) }, text))
 }
 
 fn named_hash(line: &str) -> Option<String> {

@@ -51,7 +51,7 @@ impl ExportArguments {
 
 /// `secret export --file`
 #[derive(Serialize)]
-struct Written {
+struct ExportedFile {
     file: String,
     count: usize,
 }
@@ -132,5 +132,5 @@ fn write(file: &Path, exported: &Exported) -> Outcome {
         .map_err(|source| Failure::new(format!("cannot write {}", file.display())).because(source))?;
     let (file, count) = (file.display().to_string(), exported.snapshot.values.len());
     let text = format!("Exported {count} secrets to {file}");
-    Ok(plain(Written { file, count }, text))
+    Ok(plain(ExportedFile { file, count }, text))
 }

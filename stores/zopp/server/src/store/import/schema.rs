@@ -17,12 +17,12 @@ pub(super) struct OriginalTable {
 pub(super) struct Column {
     pub(super) source: &'static str,
     pub(super) target: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: OriginalType,
 }
 
 /// How a column is kept there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OriginalType {
     /// Text, a UUID, or JSON.
     Text,
     /// The name of a role.
@@ -40,15 +40,15 @@ pub(super) enum Kind {
     Proof,
 }
 
-impl Kind {
+impl OriginalType {
     /// The type as which it is read.
-    pub(super) const fn read_as(self) -> transfer::Kind {
+    pub(super) const fn read_as(self) -> transfer::ColumnType {
         match self {
             Self::Text | Self::Role | Self::Seconds | Self::Milliseconds | Self::Token | Self::Proof => {
-                transfer::Kind::Text
+                transfer::ColumnType::Text
             }
-            Self::Bytes => transfer::Kind::Bytes,
-            Self::Integer | Self::Flag => transfer::Kind::Integer,
+            Self::Bytes => transfer::ColumnType::Bytes,
+            Self::Integer | Self::Flag => transfer::ColumnType::Integer,
         }
     }
 }
@@ -60,11 +60,11 @@ impl OriginalTable {
     }
 }
 
-const fn column(name: &'static str, kind: Kind) -> Column {
+const fn column(name: &'static str, kind: OriginalType) -> Column {
     Column { source: name, target: name, kind }
 }
 
-const fn renamed(source: &'static str, target: &'static str, kind: Kind) -> Column {
+const fn renamed(source: &'static str, target: &'static str, kind: OriginalType) -> Column {
     Column { source, target, kind }
 }
 
@@ -85,7 +85,7 @@ macro_rules! grants {
     };
 }
 
-use Kind::{Bytes, Flag, Integer, Milliseconds, Proof, Role, Seconds, Text, Token};
+use OriginalType::{Bytes, Flag, Integer, Milliseconds, Proof, Role, Seconds, Text, Token};
 
 /// All tables, each after those that it refers to.
 pub(super) const TABLES: &[OriginalTable] = &[

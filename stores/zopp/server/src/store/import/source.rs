@@ -9,7 +9,7 @@ use sqlx::{
 
 use super::{
     ImportError,
-    schema::{Column, Kind, OriginalTable, TABLES},
+    schema::{Column, OriginalTable, OriginalType, TABLES},
 };
 use crate::store::{
     Location,
@@ -88,22 +88,22 @@ impl Original {
         let name = column.source;
         let is_there = there.contains(name);
         match (&self.pool, column.kind) {
-            (_, Kind::Integer | Kind::Flag) if !is_there => "0".to_owned(),
-            (_, Kind::Seconds | Kind::Milliseconds) if !is_there && name != CREATED_AT => {
+            (_, OriginalType::Integer | OriginalType::Flag) if !is_there => "0".to_owned(),
+            (_, OriginalType::Seconds | OriginalType::Milliseconds) if !is_there && name != CREATED_AT => {
                 self.expression(&Column { source: CREATED_AT, target: column.target, kind: column.kind }, there)
             }
-            (_, Kind::Seconds | Kind::Milliseconds) if !is_there => "'1970-01-01 00:00:00'".to_owned(),
+            (_, OriginalType::Seconds | OriginalType::Milliseconds) if !is_there => "'1970-01-01 00:00:00'".to_owned(),
             (Pool::Sqlite(_), _) if !is_there => "NULL".to_owned(),
-            (Pool::Postgres(_), Kind::Bytes) if !is_there => "NULL::bytea".to_owned(),
+            (Pool::Postgres(_), OriginalType::Bytes) if !is_there => "NULL::bytea".to_owned(),
             (Pool::Postgres(_), _) if !is_there => "NULL::text".to_owned(),
-            (_, Kind::Bytes) => format!("\"{name}\""),
-            (Pool::Sqlite(_), Kind::Integer | Kind::Flag) => format!("CAST(\"{name}\" AS INTEGER)"),
-            (Pool::Sqlite(_), Kind::Role) => format!("lower(\"{name}\")"),
-            (Pool::Postgres(_), Kind::Role) => format!("lower(\"{name}\"::text)"),
+            (_, OriginalType::Bytes) => format!("\"{name}\""),
+            (Pool::Sqlite(_), OriginalType::Integer | OriginalType::Flag) => format!("CAST(\"{name}\" AS INTEGER)"),
+            (Pool::Sqlite(_), OriginalType::Role) => format!("lower(\"{name}\")"),
+            (Pool::Postgres(_), OriginalType::Role) => format!("lower(\"{name}\"::text)"),
             (Pool::Sqlite(_), _) => format!("CAST(\"{name}\" AS TEXT)"),
-            (Pool::Postgres(_), Kind::Integer) => format!("\"{name}\"::bigint"),
-            (Pool::Postgres(_), Kind::Flag) => format!("\"{name}\"::int::bigint"),
-            (Pool::Postgres(_), Kind::Seconds | Kind::Milliseconds) => {
+            (Pool::Postgres(_), OriginalType::Integer) => format!("\"{name}\"::bigint"),
+            (Pool::Postgres(_), OriginalType::Flag) => format!("\"{name}\"::int::bigint"),
+            (Pool::Postgres(_), OriginalType::Seconds | OriginalType::Milliseconds) => {
                 format!("to_char(\"{name}\" AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS')")
             }
             (Pool::Postgres(_), _) => format!("\"{name}\"::text"),

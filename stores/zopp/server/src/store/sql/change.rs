@@ -6,7 +6,7 @@ use sqlx::SqliteConnection;
 use super::{
     Query, Row, Source,
     batch::{Effect, batch},
-    step::{Kind, Step},
+    step::{RequiredEffect, Step},
 };
 use crate::store::StoreError;
 
@@ -16,16 +16,16 @@ pub(in crate::store) async fn take(
     steps: Vec<Step<'_>>,
     answer: Query<'_>,
 ) -> Result<Row, StoreError> {
-    let (mut kinds, mut queries) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len() + 1));
-    for Step { query, kind } in steps {
-        match kind {
+    let (mut all_required, mut queries) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len() + 1));
+    for Step { query, required } in steps {
+        match required {
             // A question before the first write goes alone: the driver keeps it prepared, and long questions take long to prepare.
-            Kind::MustFind(_) if queries.is_empty() => {
+            RequiredEffect::RowFound(_) if queries.is_empty() => {
                 let rows = query.fetch_all(Source::Sqlite(&mut *connection)).await?;
-                kind.check(&Effect { rows, written: 0 })?;
+                required.check(&Effect { rows, written: 0 })?;
             }
             _ => {
-                kinds.push(kind);
+                all_required.push(required);
                 queries.push(query);
             }
         }
@@ -33,8 +33,8 @@ pub(in crate::store) async fn take(
     queries.push(answer);
     let mut effects = batch(connection, queries).await?;
     let answered = effects.pop();
-    for (kind, effect) in kinds.into_iter().zip(&effects) {
-        kind.check(effect)?;
+    for (required, effect) in all_required.into_iter().zip(&effects) {
+        required.check(effect)?;
     }
     Ok(answered.and_then(|answered| answered.rows.into_iter().next()).ok_or(sqlx::Error::RowNotFound)?)
 }

@@ -6,39 +6,39 @@ use crate::store::StoreError;
 /// A statement of a change.
 pub(in crate::store) struct Step<'q> {
     pub(super) query: Query<'q>,
-    pub(super) kind: Kind,
+    pub(super) required: RequiredEffect,
 }
 
 /// The effect that a statement must have. Without it, the change is refused for the reason given, and nothing of it happens.
-pub(super) enum Kind {
-    /// Any.
-    Write,
+pub(super) enum RequiredEffect {
+    /// None: any effect will do.
+    Any,
     /// It writes a row.
-    MustWrite(StoreError),
+    RowWritten(StoreError),
     /// It is a plain `SELECT`, and finds a row.
-    MustFind(StoreError),
+    RowFound(StoreError),
 }
 
 impl<'q> Step<'q> {
     pub(in crate::store) const fn write(query: Query<'q>) -> Self {
-        Self { query, kind: Kind::Write }
+        Self { query, required: RequiredEffect::Any }
     }
 
     pub(in crate::store) const fn must_write(query: Query<'q>, or_else: StoreError) -> Self {
-        Self { query, kind: Kind::MustWrite(or_else) }
+        Self { query, required: RequiredEffect::RowWritten(or_else) }
     }
 
     pub(in crate::store) const fn must_find(query: Query<'q>, or_else: StoreError) -> Self {
-        Self { query, kind: Kind::MustFind(or_else) }
+        Self { query, required: RequiredEffect::RowFound(or_else) }
     }
 }
 
-impl Kind {
+impl RequiredEffect {
     /// Refuses the change if the statement had not the effect that it must have.
     pub(super) fn check(self, effect: &Effect) -> Result<(), StoreError> {
         match self {
-            Self::MustWrite(or_else) if effect.written == 0 => Err(or_else),
-            Self::MustFind(or_else) if effect.rows.is_empty() => Err(or_else),
+            Self::RowWritten(or_else) if effect.written == 0 => Err(or_else),
+            Self::RowFound(or_else) if effect.rows.is_empty() => Err(or_else),
             _ => Ok(()),
         }
     }
