@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Features of the facade that each must compile alone.
-const FEATURES: [&str; 8] = ["admission", "cli", "external", "generate", "otlp", "remote", "serve", "testing"];
+const FEATURES: [&str; 9] = ["admission", "cli", "external", "generate", "otlp", "proxy", "remote", "serve", "testing"];
 
 /// Where the crate of the author lies, in the workspace and as a copy in the target folder.
 const CRATE: &str = "tests/outside";

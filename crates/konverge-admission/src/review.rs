@@ -26,7 +26,7 @@ pub struct Review<T> {
     pub uid: String,
     /// The kind of `object` and `old_object`.
     pub kind: GroupVersionKind,
-    /// The resource that is asked for, in the version that the webhook declared.
+    /// The resource of the request, in the version that the webhook declared.
     pub resource: GroupVersionResource,
     /// The subresource, for example `status` or `scale`.
     #[serde(default, rename = "subResource", deserialize_with = "filled")]

@@ -222,7 +222,7 @@ impl Webhook {
         Self { reinvoke: true, ..self }
     }
 
-    /// Its name: what was asked for, or made of the resource.
+    /// Its name: the one that the author set, or one made of the resource.
     pub(crate) fn name_for(&self, purpose: &str) -> String {
         self.name.clone().unwrap_or_else(|| {
             // The group of the oldest kinds has no name of its own.
@@ -231,7 +231,7 @@ impl Webhook {
         })
     }
 
-    /// Its path: what was asked for, or made of the kind.
+    /// Its path: the one that the author set, or one made of the kind.
     pub(crate) fn path_for(&self, purpose: &str) -> String {
         self.path.clone().unwrap_or_else(|| {
             let GroupVersionKind { group, version, kind } = &self.kind;

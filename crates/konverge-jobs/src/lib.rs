@@ -1,18 +1,18 @@
 //! Several operators in one process: its command line, without any job.
 //!
 //! ```text
-//! --job "pull --server …" ─▶ words, as a shell makes them ─▶ Job: its settings ─▶ Together: one process
+//! --job "pull --server …" ─▶ words, as a shell makes them ─▶ Job: its settings ─▶ ManagerGroup: one process
 //! ```
 //!
 //! Read in this order:
 //!
-//! 1. [`Settings`], what the settings of all jobs have. [`Shared`] names the flags that are another matter where a job is one of several, and [`go_flags`] is
-//!    for operators whose original takes the flags of Go.
-//! 2. [`Program`], the parts of a single operator's program.
-//! 3. [`Job`], what an operator's crate says about itself. [`reasons!`] and [`annotations!`] declare what its reference pages list.
-//! 4. `lines`, how a command line becomes jobs, and [`Run`], the command.
+//! 1. [`Settings`], the settings that all jobs have. The flags that differ where a job is one of several are in [`Shared`]. Operators whose original
+//!    takes the flags of Go use [`go_flags`].
+//! 2. The parts of a single operator's program: [`Program`].
+//! 3. The self-description of an operator's crate: [`Job`]. The macros [`reasons!`] and [`annotations!`] declare the entries of its reference pages.
+//! 4. The way from a command line to jobs, `lines`, and the command, [`Run`].
 //!
-//! Guarantee: what is wrong with a command line is told by the name of its job, without the line, which may hold credentials.
+//! Guarantee: an error in a command line names its job and does not repeat the line, which may hold credentials.
 
 pub mod go_flags;
 mod job;

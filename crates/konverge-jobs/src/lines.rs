@@ -4,7 +4,7 @@ use std::{ffi::OsString, fmt::Write};
 
 use crate::job::{Job, Ready};
 
-/// A job that was asked for, by its name.
+/// A requested job, by its name.
 pub(crate) type Chosen = (&'static str, Ready);
 
 /// Why there is nothing to run.
@@ -25,7 +25,7 @@ pub(crate) enum Misuse {
     /// In the words of its own program, which end with a line break.
     #[error("job {name}: {said}")]
     Flags { name: &'static str, said: String },
-    /// No misuse: what the line asks for is told instead of running.
+    /// No misuse: the line requests the help or the version, which is printed in place of a run.
     #[error("{said}")]
     HelpOrVersion { said: String },
 }

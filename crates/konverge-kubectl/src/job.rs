@@ -149,7 +149,7 @@ pub enum Grade {
 pub struct Place {
     /// Where.
     pub path: String,
-    /// Which version holds what was asked for.
+    /// The version that holds the requested content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
     /// Anything else that is worth knowing, in a word or two.
@@ -232,9 +232,9 @@ pub enum PlannedChange {
     Created,
     /// It would be changed.
     Changed,
-    /// It is not asked for any more and would be cleared.
+    /// Nothing requests it any more. It would be cleared.
     Cleared,
-    /// It would stay as it is, although it is not as asked for.
+    /// It would stay as it is, although it is not as requested.
     Left,
     /// It is other than what was made of it, which is to be made anew.
     Differs,

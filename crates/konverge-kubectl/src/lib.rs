@@ -55,7 +55,7 @@ pub use text::{age, when};
 
 use arguments::Arguments;
 
-/// The exit code of a command that could not do what it was asked for, or that was called wrongly. 1 is the answer that something is not well.
+/// The exit code of a command that failed or was called wrongly. 1 is the answer that something is not well.
 const FAILED: u8 = 2;
 
 /// Returns the command line with all verbs.
@@ -63,7 +63,7 @@ pub fn command() -> Command {
     Arguments::command()
 }
 
-/// Does what the command line asks for, for these jobs.
+/// Runs the command that the command line requests, for these jobs.
 pub async fn run(jobs: Vec<Box<dyn Examined>>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = Arguments::try_parse_from(arguments).unwrap_or_else(|error| error.exit());
     exit_code(verbs::run(&jobs, arguments).await)

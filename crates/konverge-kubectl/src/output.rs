@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{Failure, arguments::Form};
 
-/// Prints data for programs, or the text, which is of the form that was asked for.
+/// Prints data for programs, or the text, in the requested form.
 pub(crate) fn print(form: Form, data: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     let mut printed = match form {
         Form::Text | Form::Wide | Form::Name => text(),

@@ -43,8 +43,9 @@ use crate::{
     schedule::Schedule,
     setup::Setup,
     start_error::StartError,
-    wakes::{BeginWatch, Wake, Wakes, Watched},
+    wakes::{Wake, Wakes},
     watch::Watch,
+    watched::WatchedCache,
     write_observer::Stores,
 };
 use failure::{Failure, RunError};
@@ -132,14 +133,9 @@ pub(crate) fn prepare<K: Object + Writable, R: Reconcile<K>>(
     let mut stores = Stores::of::<K>(&kind);
     let manager = writes.applier.manager();
     let children = owned.begin(&selection.namespaces, manager, &waker.wake_owners(), &mut stores, setup);
-    let Wakes { watches, triggers } = wakes;
-    let (watched, mut synced): (Vec<_>, Vec<_>) =
-        begin_watches(watches, &cache, &waker, setup).map(|watched| (watched.cache, watched.synced)).unzip();
+    let (watched, mut synced) = begin_wakes(wakes, &cache, &waker, setup);
     synced.extend(children.iter().map(|kind| kind.synced()));
     synced.push(synced_cache(cache.clone()));
-    for trigger in triggers {
-        waker.follow_trigger(trigger, setup);
-    }
 
     let applier_past_cache = writes.applier.clone().with_write_observer(Arc::new(stores.clone()));
     stores.add(&kind, cache.store.clone(), subscriber);
@@ -300,18 +296,25 @@ impl Writes {
     }
 }
 
-/// Begins the caches of what else is watched, and lets changes there wake the objects that they concern.
-fn begin_watches<K: Object>(
-    declared: Vec<BeginWatch<K>>,
+/// Begins the watches and the triggers that a controller declares. From then on, they wake the objects that they concern. Returns the
+/// caches of the watches, and futures that end when these are complete.
+fn begin_wakes<K: Object>(
+    wakes: Wakes<K>,
     cache: &Cache<K>,
     waker: &Arc<Waker<K>>,
     setup: &mut Setup,
-) -> impl Iterator<Item = Watched> {
-    declared.into_iter().map(move |begin| {
+) -> (Vec<WatchedCache>, Vec<BoxFuture<'static, ()>>) {
+    let watches = wakes.watches.into_iter().map(|begin| {
         let waker = Arc::clone(waker);
         let add = Arc::new(move |key, priority, reason| waker.wake(key, priority, reason));
-        begin(setup, Wake { cache: cache.clone(), add })
-    })
+        let watched = begin(setup, Wake { cache: cache.clone(), add });
+        (watched.cache, watched.synced)
+    });
+    let begun = watches.unzip();
+    for trigger in wakes.triggers {
+        waker.follow_trigger(trigger, setup);
+    }
+    begun
 }
 
 /// An applier whose writes wait for the lease of the controller instead of the program's.

@@ -29,7 +29,7 @@ use super::request::Answerer;
 /// How often a silent HTTP/2 connection is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
-/// As much of a body as may come before it is asked for: most reviews are shorter.
+/// The part of a body that a client may send before the server reads it: most reviews are shorter.
 const WINDOW: u32 = 1 << 20;
 
 /// Serves a connection until its end, or until it has answered what it began when it is to stop.

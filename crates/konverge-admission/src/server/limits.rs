@@ -1,4 +1,4 @@
-//! How much a caller may ask for. Every client that reaches the port may call, so each resource has a bound.
+//! The bounds of a request. Every client that reaches the port may call, so each resource has a bound.
 
 use std::time::Duration;
 

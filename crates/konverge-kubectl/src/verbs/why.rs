@@ -1,4 +1,4 @@
-//! One object in words: what it asks for, how it stands, and what to do next.
+//! One object in words: its spec, its state, and the next step.
 
 use jiff::Timestamp;
 use serde::Serialize;

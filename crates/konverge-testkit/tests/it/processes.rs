@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A process that runs logs something in a fraction of this time.
+/// A process that runs logs something in a fraction of this time. No condition shows that a stopped process does nothing: only time does.
 const QUIET: Duration = Duration::from_millis(500);
 
 fn shell(name: &str, script: &str) -> ProcessSpec {
