@@ -3,6 +3,9 @@
 //! [`reasons!`](crate::reasons) and [`annotations!`](crate::annotations) declare each entry once: as the constant that the code uses, and as the row that
 //! people read.
 
+#[doc(hidden)]
+pub use konverge_apply::Reason as ConditionReason;
+
 /// A reason of an event, a condition or a recorded state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason {
@@ -37,7 +40,7 @@ pub struct Annotation {
 }
 
 /// Declares the reasons of a job in its module `reasons`: a constant for each, whose documentation is the cause, and `REASONS` with all of them. A reason
-/// without a name comes from another crate.
+/// without a name comes from another crate. A word that the API server does not accept as a reason does not compile.
 ///
 /// ```
 /// konverge_jobs::reasons! {
@@ -50,6 +53,13 @@ pub struct Annotation {
 /// }
 /// assert_eq!((REASONS[1].reason, REASONS[1].cause), (TOO_LARGE, "The environment does not fit into a Secret."));
 /// assert_eq!([REASONS[0].next, REASONS[2].next], ["", "Unseal Vault."]);
+/// ```
+///
+/// ```compile_fail
+/// konverge_jobs::reasons! {
+///     /// The Secret holds the keys and values of its environment.
+///     SYNCED = "in sync" on "Secret";
+/// }
 /// ```
 #[macro_export]
 macro_rules! reasons {
@@ -64,6 +74,9 @@ macro_rules! reasons {
             // `next`, or empty.
             next: [$($next,)? ""][0],
         }),+];
+
+        // The compiler checks each word, because `Reason::new` panics on a bad one.
+        const _: &[$crate::reference::ConditionReason] = &[$($crate::reference::ConditionReason::new($reason)),+];
     };
     (@constant [] $reason:literal [$($cause:literal)+]) => {};
     (@constant [$name:ident] $reason:literal [$($cause:literal)+]) => {
@@ -73,7 +86,8 @@ macro_rules! reasons {
     };
 }
 
-/// Declares the annotations of a job: a constant for each, whose documentation is the meaning, and `ANNOTATIONS` with all of them.
+/// Declares the annotations of a job: a constant for each, whose documentation is the meaning, and `ANNOTATIONS` with all of them. The path of another
+/// crate's constant stands in parentheses.
 ///
 /// ```
 /// konverge_jobs::annotations! {
@@ -81,17 +95,23 @@ macro_rules! reasons {
 ///     SYNC = "zopp.dev/sync" on "Secret", otherwise: "`InvalidAnnotation`";
 ///     /// Written by the operator: the version that the Secret holds.
 ///     VERSION = "zopp.dev/version" on "Secret";
+///     /// Another crate reads it.
+///     OTHER = (other::NAME) on "Secret";
 /// }
+/// mod other {
+///     pub const NAME: &str = "zopp.dev/other";
+/// }
+/// assert_eq!(ANNOTATIONS[2].name, "zopp.dev/other");
 /// assert_eq!((ANNOTATIONS[0].name, ANNOTATIONS[0].meaning), (SYNC, "`true` fills the Secret."));
 /// assert_eq!([ANNOTATIONS[0].otherwise, ANNOTATIONS[1].otherwise], ["`InvalidAnnotation`", ""]);
 /// ```
 #[macro_export]
 macro_rules! annotations {
-    ($($(#[doc = $meaning:literal])+ $name:ident = $annotation:literal on $on:expr $(, otherwise: $otherwise:expr)?;)+) => {
+    ($($(#[doc = $meaning:literal])+ $name:ident = $($annotation:literal)? $(($path:path))? on $on:expr $(, otherwise: $otherwise:expr)?;)+) => {
         $(
             $(#[doc = $meaning])+
             #[allow(clippy::doc_markdown, reason = "people read the text on a page, where kinds have no backticks")]
-            pub const $name: &str = $annotation;
+            pub const $name: &str = $($annotation)? $($path)?;
         )+
 
         /// Every annotation of this job.
