@@ -18,7 +18,7 @@ pub(crate) use network_resource::{Wanted, bindings as network_resource_bindings,
 pub use policy::oz_policy;
 pub(crate) use policy::plan as policy_plan;
 pub use resource::oz_resource;
-pub(crate) use resource::{Referenced, plan as resource_plan};
+pub(crate) use resource::{Referenced, names_policies, plan as resource_plan};
 pub use routing::{network_router, oz_routing_peer};
 pub(crate) use routing::{peer_plan, router_plan};
 pub use setup_key::{oz_setup_key, setup_key};

@@ -17,7 +17,7 @@ use crate::{
     annotations,
     api::v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer},
     collections::Collections,
-    control::pause::LOOK_AGAIN,
+    control::{pause::LOOK_AGAIN, policy::requested_policies},
     reasons,
     remote::{DesiredResource, Networks, ORIGINAL_DESCRIPTION, address_type, canonical},
     settings::Settings,
@@ -113,10 +113,16 @@ struct Checked {
 }
 
 /// The objects of other kinds that resources refer to.
+#[derive(Default)]
 pub(crate) struct Referenced {
     pub(crate) peers: Vec<Arc<OZRoutingPeer>>,
     pub(crate) groups: Vec<Arc<OZGroup>>,
     pub(crate) policies: Vec<Arc<OZPolicy>>,
+}
+
+/// Returns whether the plan of a resource depends on [`Referenced::policies`].
+pub(crate) fn names_policies(resource: &OZResource) -> bool {
+    !requested_policies(&resource.spec).is_empty()
 }
 
 /// Checks everything that a resource refers to. Nothing is written before, neither to openZro nor to the cluster.

@@ -30,8 +30,9 @@ use crate::{
     collections::Collections,
     config::Config,
     control::{
-        GroupObject, Referenced, Wanted, group_binding, network_resource_bindings, network_resource_items, peer_plan,
-        plan_of_oz_setup_key, plan_of_setup_key, policy_plan, resource_plan, router_plan,
+        GroupObject, Referenced, Wanted, group_binding, names_policies, network_resource_bindings,
+        network_resource_items, peer_plan, plan_of_oz_setup_key, plan_of_setup_key, policy_plan, resource_plan,
+        router_plan,
     },
     reasons,
     remote::{DesiredSetupKey, Groups, Networks, Policies, Records, Resources, Routers, SetupKeys},
@@ -185,7 +186,7 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// All objects of a kind that has namespaces.
+    /// All objects of a kind, in all namespaces.
     async fn all<K>(&self) -> Result<Vec<K>, Failure>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug,
@@ -227,8 +228,15 @@ impl View<'_> {
 
     async fn resource(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
         let (resource, collections): (OZResource, _) = (decoded(object)?, self.begun());
-        let referenced =
-            Referenced { peers: self.shared().await?, groups: self.shared().await?, policies: self.shared().await? };
+        let mut referenced = Referenced::default();
+        if resource.metadata.deletion_timestamp.is_none() {
+            referenced.peers = self.shared().await?;
+            referenced.groups = self.shared().await?;
+            // A person without the permission to list policies still sees the plan of a resource that names none.
+            if names_policies(&resource) {
+                referenced.policies = self.shared().await?;
+            }
+        }
         let planned = resource_plan(&resource, &referenced, &collections, &self.config.settings()).await;
         self.steps(&collections.resources, [planned.map_err(|error| waits(&error))?]).await
     }

@@ -51,13 +51,13 @@ pub(super) async fn leftovers(
         )));
     }
     let run = Run { only, delete };
-    let mut told = run.settle(&policies, of_policies, None).await;
-    told.extend(run.settle(&resources, of_resources, None).await);
+    let mut told = run.leftovers(&policies, of_policies, None).await;
+    told.extend(run.leftovers(&resources, of_resources, None).await);
     let groups = groups_of_peers(&of_keys, &of_groups);
     let inside = Inside { networks: &networks, routers: Routers::new(account), groups, objects: &objects };
     // Before the keys: if this is interrupted, they still tell the routers of the operator from others.
-    told.extend(run.settle(&networks, of_networks, Some(&inside)).await);
-    told.extend(run.settle(&keys, of_keys, None).await);
+    told.extend(run.leftovers(&networks, of_networks, Some(&inside)).await);
+    told.extend(run.leftovers(&keys, of_keys, None).await);
     Ok(told)
 }
 
@@ -173,15 +173,15 @@ fn use_of_network(
     })
 }
 
-/// The wish of the person.
+/// The action that the person requests.
 struct Run<'a> {
     only: &'a [String],
     delete: bool,
 }
 
 impl Run<'_> {
-    /// Tells the items of a collection, deleted on request. `inside` is for networks.
-    async fn settle<R: Remote>(
+    /// Returns the items of a collection as leftovers. Deletes them on request. `inside` is for networks.
+    async fn leftovers<R: Remote>(
         &self,
         remote: &R,
         items: Vec<(R::Item, Mark)>,

@@ -14,10 +14,16 @@ async fn w19_a_drain_waits_until_the_operator_has_stopped_and_its_objects_stay_r
     let groups = stage.api::<OZGroup>();
     stage.create(&groups, &OZGroup::new("devs", OZGroupSpec { name: "Developers".to_owned() })).await;
     stage.says(&groups, "devs", "Ready", "Reconciled").await;
+    let log = stage.audit_log();
     let mut drain = pin!(stage.drain());
+    // The leader only writes the lease. The drain reads it once to find the holder, and again as a candidate.
+    let waits = async {
+        stage.until("the drain is a candidate for the lease", async || stage.lease_reads(&log).await > 1).await;
+        stage.settled(&operator).await;
+    };
     tokio::select! {
         drained = &mut drain => panic!("it does not wait for the operator: {drained:?}"),
-        () = stage.settled(&operator) => {}
+        () = waits => {}
     }
     assert_eq!(stage.finalizers(&groups, "devs").await, ["openzro.io/group-cleanup"]);
     operator.stop().await;

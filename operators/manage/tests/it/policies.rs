@@ -166,7 +166,7 @@ async fn the_rules_of_a_policy_may_name_groups_by_their_objects() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_resource_whose_policy_cannot_be_generated_is_refused_before_anything_is_written() {
     let stage = Stage::set().await;
-    let _operator = stage.start(&["--allow-automatic-policy-creation"]).await;
+    let operator = stage.start(&["--allow-automatic-policy-creation"]).await;
     let (policies, resources) = (Api::<OZPolicy>::all(stage.client.clone()), stage.api::<OZResource>());
     // The name that the generated policy would have.
     let taken = format!("web-{}-taken", stage.namespace);
@@ -194,7 +194,23 @@ async fn a_resource_whose_policy_cannot_be_generated_is_refused_before_anything_
     // With source groups, the first one gets its policy.
     stage.patch(&resources, "unsourced", json!({ "spec": { "policySourceGroups": ["All"] } })).await;
     stage.says(&resources, "unsourced", "Ready", "Reconciled").await;
-    stage.says(&policies, &format!("web-{}-unsourced", stage.namespace), "Ready", "Reconciled").await;
+    let generated = format!("web-{}-unsourced", stage.namespace);
+    stage.says(&policies, &generated, "Ready", "Reconciled").await;
+
+    // Without them again, its item keeps the former spec until the resource has source groups.
+    stage.settled(&operator).await;
+    let (address, writes) =
+        (async || stage.on_server(&Collection::AllResources).await["unsourced"]["address"].clone(), stage.writes());
+    let before = address().await;
+    let spec = json!({ "address": "10.0.0.2", "policySourceGroups": [] });
+    stage.patch(&resources, "unsourced", json!({ "spec": spec })).await;
+    stage.says(&resources, "unsourced", "Stalled", "InvalidSpec").await;
+    stage.settled(&operator).await;
+    assert_eq!((address().await, stage.writes()), (before.clone(), writes), "{:#?}", stage.calls());
+    assert!(policies.get_opt(&generated).await.unwrap().is_some());
+    stage.patch(&resources, "unsourced", json!({ "spec": { "policySourceGroups": ["All"] } })).await;
+    stage.says(&resources, "unsourced", "Ready", "Reconciled").await;
+    assert_ne!(address().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -309,6 +309,13 @@ impl Stage {
         changes.map(|request| (request.verb, request.request_uri)).collect()
     }
 
+    /// How often the service account of the operator has read a lease.
+    pub(crate) async fn lease_reads(&self, log: &AuditLog) -> usize {
+        log.catch_up(&self.client).await.unwrap();
+        let requests = self.installed.requests(log).unwrap();
+        requests.iter().filter(|request| request.verb == "get" && request.request_uri.contains("/leases/")).count()
+    }
+
     /// The objects of a collection by name. The server answers 500 while it is in the middle of writing a policy, so it is asked again.
     pub(crate) async fn on_server(&self, collection: &Collection) -> BTreeMap<String, Value> {
         let listed = eventually(LIMIT, async || self.dashboard.list(collection).await.ok()).await;

@@ -144,6 +144,10 @@ pub(super) fn users(policy: &OZPolicy, resources: &[Arc<OZResource>]) -> Vec<Obj
 
 #[cfg(test)]
 mod tests {
+    use konverge::{
+        prelude::{Action, Controller, reconcile_fn},
+        testing::TestRun,
+    };
     use konverge_core::error::Classify;
     use serde_json::json;
 
@@ -189,5 +193,22 @@ mod tests {
             });
             assert_eq!(planned.as_deref().map_err(|reason| *reason), expected, "case {number}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_the_cache_has_not_seen_is_left_alone() {
+        let spec = json!({ "name": "db", "address": "10.0.0.1", "policyName": "web", "policySourceGroups": ["All"] });
+        let mut resource = OZResource::new("db", serde_json::from_value(spec).unwrap());
+        resource.metadata.namespace = Some("shop".to_owned());
+        let by_hand =
+            OZPolicy::new("web-shop-db", OZPolicySpec { name: "by hand".to_owned(), ..OZPolicySpec::default() });
+        let reconcile = async |resource: Arc<OZResource>, context: Context<OZResource>| {
+            let settings = Settings { creates_policies: true, ..Settings::default() };
+            ensure(&context, plan(&resource, &[], &settings)?).await?;
+            Ok::<_, Error>(Action::Done)
+        };
+        let run = TestRun::new(resource).seeing(by_hand).apply(Controller::new(reconcile_fn(reconcile))).await.unwrap();
+        assert_eq!(run.error().map(|failed| failed.reason), Some("Conflict"), "{:?}", run.error());
+        assert_eq!(run.get::<OZPolicy>("web-shop-db").unwrap().spec.name, "by hand");
     }
 }

@@ -33,7 +33,7 @@ where
 }
 
 /// Says on a child that its item stays, because that of its owner stays. The garbage collector deletes the child after its owner.
-pub(super) async fn leave<K, C>(context: &Context<K>, name: &str) -> Result<(), Error>
+pub(super) async fn orphan_item<K, C>(context: &Context<K>, name: &str) -> Result<(), Error>
 where
     K: Object + Writable,
     C: Object + Writable + Resource<DynamicType = ()>,

@@ -14,7 +14,7 @@ use konverge_core::names::few;
 
 use super::{
     children, removal,
-    workload::{self, Wishes, Workload},
+    workload::{self, PodSettings, Workload},
 };
 use crate::{
     annotations,
@@ -70,14 +70,14 @@ fn display_name(network: &str, uid: &str) -> String {
     format!("networkrouter-{network}-{}", short_digest(uid))
 }
 
-fn wishes(router: &NetworkRouter) -> Wishes {
+fn pod_settings(router: &NetworkRouter) -> PodSettings {
     let wanted = router.spec.workload_override.clone().unwrap_or_default();
-    Wishes {
+    PodSettings {
         replicas: wanted.replicas,
         labels: wanted.labels,
         annotations: wanted.annotations,
         pod_template: wanted.pod_template,
-        ..Wishes::default()
+        ..PodSettings::default()
     }
 }
 
@@ -150,14 +150,14 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
         let (owner, name) = (Owner::of(&*router)?, child_name(&router));
         let instance = router.name_any();
         let selector = [("app.kubernetes.io/name", "networkrouter"), ("app.kubernetes.io/instance", &instance)];
-        let (secret, wishes) = (SetupKey::secret_name(&name), wishes(&router));
+        let (secret, pod_settings) = (SetupKey::secret_name(&name), pod_settings(&router));
         let workload = Workload {
             name: &name,
             namespace: &router.namespace().unwrap_or_default(),
             owner: &owner,
             selector: selector.map(|(label, value)| (label.to_owned(), value.to_owned())).into(),
             secret: (&secret, SetupKey::SECRET_KEY),
-            wishes: &wishes,
+            pod_settings: &pod_settings,
         };
         // Before the first write: an invalid spec makes nothing.
         let pods = workload::desired(&context, &workload, &self.settings)?;
@@ -188,8 +188,8 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
 
     async fn finalize(&self, router: Arc<NetworkRouter>, context: Context<NetworkRouter>) -> Result<Cleanup, Error> {
         if deletion(&router, &self.settings) == DeletionPolicy::Orphan {
-            children::leave::<_, Group>(&context, &child_name(&router)).await?;
-            children::leave::<_, SetupKey>(&context, &child_name(&router)).await?;
+            children::orphan_item::<_, Group>(&context, &child_name(&router)).await?;
+            children::orphan_item::<_, SetupKey>(&context, &child_name(&router)).await?;
             return Ok(Cleanup::Done);
         }
         let name = router.name_any();

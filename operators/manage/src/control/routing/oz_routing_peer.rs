@@ -14,7 +14,7 @@ use konverge_core::{error::Classify, names::few};
 
 use super::{
     children, exemption, removal,
-    workload::{self, Wishes, Workload},
+    workload::{self, PodSettings, Workload},
 };
 use crate::{
     annotations::{self, FORMER_NETWORKS},
@@ -178,9 +178,9 @@ fn is_in(resource: &OZResource, peer: &Arc<OZRoutingPeer>, settings: &Settings) 
         && network.is_some_and(|network| networks_of(peer).contains(network.as_str()))
 }
 
-fn wishes(peer: &OZRoutingPeer) -> Wishes {
+fn pod_settings(peer: &OZRoutingPeer) -> PodSettings {
     let spec = &peer.spec;
-    Wishes {
+    PodSettings {
         replicas: spec.replicas,
         labels: spec.labels.clone(),
         annotations: spec.annotations.clone(),
@@ -304,14 +304,14 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
     async fn apply(&self, peer: Arc<OZRoutingPeer>, context: Context<OZRoutingPeer>) -> Result<Action, Error> {
         let (owner, name) = (Owner::of(&*peer)?, peer.name_any());
         let selector = [("app.kubernetes.io/name", "openzro-router"), ("app.kubernetes.io/instance", &name)];
-        let (place, wishes) = (Place { name: name.clone(), key: "setupKey".to_owned() }, wishes(&peer));
+        let (place, pod_settings) = (Place { name: name.clone(), key: "setupKey".to_owned() }, pod_settings(&peer));
         let workload = Workload {
             name: &name,
             namespace: &peer.namespace().unwrap_or_default(),
             owner: &owner,
             selector: selector.map(|(label, value)| (label.to_owned(), value.to_owned())).into(),
             secret: (&place.name, &place.key),
-            wishes: &wishes,
+            pod_settings: &pod_settings,
         };
         // Before the first write: an invalid spec makes nothing.
         let routes = valid_routes(&peer.spec)?;
@@ -353,7 +353,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
                     tracing::warn!("the mark of a released routing peer stays on its network: {error}");
                 }
             }
-            children::leave::<_, OZGroup>(&context, &peer.name_any()).await?;
+            children::orphan_item::<_, OZGroup>(&context, &peer.name_any()).await?;
             return Ok(Cleanup::Done);
         }
         let resources = context.watched::<OZResource>()?.list();

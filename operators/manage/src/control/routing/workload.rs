@@ -20,9 +20,9 @@ pub(super) const REPLICAS: i32 = 3;
 
 type Labels = BTreeMap<String, String>;
 
-/// The wishes of an object for its pods.
+/// The pod settings that an object requests.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct PodSettings {
     pub(super) replicas: Option<i32>,
     pub(super) labels: Labels,
     pub(super) annotations: Labels,
@@ -45,7 +45,7 @@ pub(super) struct Workload<'a> {
     pub(super) selector: Labels,
     /// The Secret with the setup key, and the key in it.
     pub(super) secret: (&'a str, &'a str),
-    pub(super) wishes: &'a Wishes,
+    pub(super) pod_settings: &'a PodSettings,
 }
 
 impl Workload<'_> {
@@ -54,10 +54,59 @@ impl Workload<'_> {
     ///
     /// There is no probe: the client has no command that tells whether it is connected and that exists in each of its versions.
     pub(super) fn deployment(&self, settings: &Settings, existing: Option<&Deployment>) -> Result<Deployment, String> {
-        let wishes = self.wishes;
         let known = existing.and_then(|existing| existing.spec.as_ref()?.selector.match_labels.clone());
         let selector = known.unwrap_or_else(|| self.selector.clone());
         let labels = self.labels(settings, &selector);
+        let mut metadata = self.metadata(settings, &labels);
+        if !self.pod_settings.annotations.is_empty() {
+            metadata["annotations"] = json!(self.pod_settings.annotations);
+        }
+        let deployment = json!({
+            "metadata": metadata,
+            "spec": {
+                "replicas": self.pod_settings.replicas.unwrap_or(REPLICAS),
+                "selector": { "matchLabels": selector },
+                "template": self.pod_template(settings, &selector, &labels),
+            },
+        });
+        serde_json::from_value(deployment)
+            .map_err(|error| format!("no Deployment can have what the spec says of its pods: {error}"))
+    }
+
+    fn pod_template(&self, settings: &Settings, selector: &Labels, labels: &Labels) -> Value {
+        let pod_settings = self.pod_settings;
+        let mut spec = json!({
+            "containers": [self.container(settings)],
+            "topologySpreadConstraints": [{
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": { "matchLabels": selector },
+            }],
+        });
+        if !pod_settings.node_selector.is_empty() {
+            spec["nodeSelector"] = json!(pod_settings.node_selector);
+        }
+        if !pod_settings.tolerations.is_empty() {
+            spec["tolerations"] = json!(pod_settings.tolerations);
+        }
+        if !pod_settings.volumes.is_empty() {
+            spec["volumes"] = json!(pod_settings.volumes);
+        }
+        let mut template = json!({ "metadata": { "labels": labels }, "spec": spec });
+        if !pod_settings.annotations.is_empty() {
+            template["metadata"]["annotations"] = json!(pod_settings.annotations);
+        }
+        if let Some(patch) = &pod_settings.pod_template {
+            merge(&mut template, patch);
+            // Pods that the selector does not find would be made without end.
+            merge(&mut template, &json!({ "metadata": { "labels": selector } }));
+        }
+        template
+    }
+
+    fn container(&self, settings: &Settings) -> Value {
+        let pod_settings = self.pod_settings;
         let (secret, key) = self.secret;
         let mut container = json!({
             "name": "openzro",
@@ -68,56 +117,16 @@ impl Workload<'_> {
             ],
             "securityContext": { "capabilities": { "add": ["NET_ADMIN"] } },
         });
-        if wishes.privileged {
+        if pod_settings.privileged {
             container["securityContext"]["privileged"] = json!(true);
         }
-        if let Some(resources) = &wishes.resources {
+        if let Some(resources) = &pod_settings.resources {
             container["resources"] = resources.clone();
         }
-        if !wishes.volume_mounts.is_empty() {
-            container["volumeMounts"] = json!(wishes.volume_mounts);
+        if !pod_settings.volume_mounts.is_empty() {
+            container["volumeMounts"] = json!(pod_settings.volume_mounts);
         }
-        let mut spec = json!({
-            "containers": [container],
-            "topologySpreadConstraints": [{
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": { "matchLabels": selector },
-            }],
-        });
-        if !wishes.node_selector.is_empty() {
-            spec["nodeSelector"] = json!(wishes.node_selector);
-        }
-        if !wishes.tolerations.is_empty() {
-            spec["tolerations"] = json!(wishes.tolerations);
-        }
-        if !wishes.volumes.is_empty() {
-            spec["volumes"] = json!(wishes.volumes);
-        }
-        let mut template = json!({ "metadata": { "labels": labels }, "spec": spec });
-        if !wishes.annotations.is_empty() {
-            template["metadata"]["annotations"] = json!(wishes.annotations);
-        }
-        if let Some(patch) = &wishes.pod_template {
-            merge(&mut template, patch);
-            // Pods that the selector does not find would be made without end.
-            merge(&mut template, &json!({ "metadata": { "labels": selector } }));
-        }
-        let mut metadata = self.metadata(settings, &labels);
-        if !wishes.annotations.is_empty() {
-            metadata["annotations"] = json!(wishes.annotations);
-        }
-        let deployment = json!({
-            "metadata": metadata,
-            "spec": {
-                "replicas": wishes.replicas.unwrap_or(REPLICAS),
-                "selector": { "matchLabels": selector },
-                "template": template,
-            },
-        });
-        serde_json::from_value(deployment)
-            .map_err(|error| format!("no Deployment can have what the spec says of its pods: {error}"))
+        container
     }
 
     /// Returns the budget that lets one pod at a time be evicted.
@@ -132,7 +141,7 @@ impl Workload<'_> {
     }
 
     fn labels(&self, settings: &Settings, selector: &Labels) -> Labels {
-        let own = self.wishes.labels.iter().chain(selector);
+        let own = self.pod_settings.labels.iter().chain(selector);
         settings.default_labels.iter().chain(own).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
@@ -242,34 +251,35 @@ mod tests {
         Owner::of(&peer).unwrap()
     }
 
-    fn deployment(wishes: &Wishes, existing: Option<&Deployment>) -> Value {
+    fn deployment(pod_settings: &PodSettings, existing: Option<&Deployment>) -> Value {
         let owner = owner();
         let selector = [("app.kubernetes.io/instance".to_owned(), "r".to_owned())].into();
-        let workload = Workload { name: "r", namespace: "n", owner: &owner, selector, secret: ("s", "k"), wishes };
+        let workload =
+            Workload { name: "r", namespace: "n", owner: &owner, selector, secret: ("s", "k"), pod_settings };
         serde_json::to_value(workload.deployment(&settings(), existing).unwrap()).unwrap()
     }
 
     #[test]
     fn w12_pods_get_net_admin_alone_unless_more_is_requested() {
-        let plain = deployment(&Wishes::default(), None);
+        let plain = deployment(&PodSettings::default(), None);
         let container = &plain["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["securityContext"], json!({ "capabilities": { "add": ["NET_ADMIN"] } }));
         assert_eq!((&plain["spec"]["replicas"], container.get("readinessProbe")), (&json!(3), None));
-        let privileged = deployment(&Wishes { privileged: true, ..Wishes::default() }, None);
+        let privileged = deployment(&PodSettings { privileged: true, ..PodSettings::default() }, None);
         let container = &privileged["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["securityContext"]["privileged"], true);
     }
 
     #[test]
     fn w28_each_object_has_a_selector_and_labels_of_its_own_and_an_existing_selector_stays() {
-        let wishes = Wishes { labels: [("a".to_owned(), "b".to_owned())].into(), ..Wishes::default() };
-        let made = deployment(&wishes, None);
+        let pod_settings = PodSettings { labels: [("a".to_owned(), "b".to_owned())].into(), ..PodSettings::default() };
+        let made = deployment(&pod_settings, None);
         assert_eq!(made["spec"]["selector"]["matchLabels"], json!({ "app.kubernetes.io/instance": "r" }));
         let labels = json!({ "a": "b", "app.kubernetes.io/instance": "r", "team": "net" });
         assert_eq!(made["spec"]["template"]["metadata"]["labels"], labels);
         let old = json!({ "metadata": {}, "spec": { "selector": { "matchLabels": { "app.kubernetes.io/name": "openzro-router" } },
             "template": {} } });
-        let kept = deployment(&wishes, Some(&serde_json::from_value(old).unwrap()));
+        let kept = deployment(&pod_settings, Some(&serde_json::from_value(old).unwrap()));
         assert_eq!(kept["spec"]["selector"]["matchLabels"], json!({ "app.kubernetes.io/name": "openzro-router" }));
         assert_eq!(kept["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"], "openzro-router");
     }
@@ -278,7 +288,7 @@ mod tests {
     fn w31_an_override_changes_the_pods_and_never_their_selector() {
         let template = json!({ "metadata": { "labels": { "app.kubernetes.io/instance": "other", "x": "y" } },
             "spec": { "containers": [{ "name": "openzro", "securityContext": { "privileged": true } }] } });
-        let made = deployment(&Wishes { pod_template: Some(template), ..Wishes::default() }, None);
+        let made = deployment(&PodSettings { pod_template: Some(template), ..PodSettings::default() }, None);
         let pod = &made["spec"]["template"];
         assert_eq!(pod["metadata"]["labels"]["app.kubernetes.io/instance"], "r");
         assert_eq!(pod["metadata"]["labels"]["x"], "y");
