@@ -58,9 +58,24 @@ pub struct Binding {
     pub known: Option<String>,
 }
 
+/// An annotated Secret, as the watch shows it.
+pub struct WatchedSecret {
+    /// The object's uid.
+    pub uid: String,
+    /// Its resource version.
+    pub shown: String,
+    /// Where its data is to come from.
+    pub declared: Declaration,
+    /// The subscription to its environment, if it may have one.
+    pub hub: Option<Arc<Hub>>,
+    /// Whether it requests a choice of keys.
+    pub requests_keys: bool,
+}
+
 impl Binding {
     /// The binding of an object that the watch shows for the first time.
-    pub fn new(uid: String, shown: String, declared: Declaration, hub: Option<Arc<Hub>>, requests_keys: bool) -> Self {
+    fn new(seen: WatchedSecret) -> Self {
+        let WatchedSecret { uid, shown, declared, hub, requests_keys } = seen;
         Self {
             uid,
             declared,
@@ -76,9 +91,9 @@ impl Binding {
         }
     }
 
-    /// Whether both are of the same object with the same source. The rules decide the same for both.
-    fn is_same(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.declared == other.declared
+    /// Whether it is of this object with this source. The rules decide the same for both.
+    fn is_of(&self, uid: &str, declared: &Declaration) -> bool {
+        self.uid == uid && self.declared == *declared
     }
 
     fn last_reason(&self) -> Option<&'static str> {
@@ -114,12 +129,12 @@ impl Bindings {
     }
 
     /// The watch shows a bound Secret. Returns whether there is work: the binding is new, or another client wrote to the Secret.
-    pub fn apply(&self, key: SecretRef, seen: Binding, origin: Origin) -> bool {
+    pub fn apply(&self, key: SecretRef, seen: WatchedSecret, origin: Origin) -> bool {
         let Inner { bindings, own_writes } = &mut *self.lock();
-        let Some(binding) = bindings.get_mut(&key).filter(|binding| binding.is_same(&seen)) else {
+        let Some(binding) = bindings.get_mut(&key).filter(|binding| binding.is_of(&seen.uid, &seen.declared)) else {
             own_writes.forget(&key);
             // The statements go, too: about another object or another source, the same words are news.
-            let before = bindings.insert(key, seen);
+            let before = bindings.insert(key, Binding::new(seen));
             self.metrics.reason_changed(before.as_ref().and_then(Binding::last_reason), None);
             return true;
         };
@@ -145,7 +160,9 @@ impl Bindings {
     pub fn learned(&self, key: &SecretRef, before: &Binding, learned: Learned<'_>) {
         let Some(known) = learned.written.or(learned.read) else { return };
         let Inner { bindings, own_writes } = &mut *self.lock();
-        let Some(binding) = bindings.get_mut(key).filter(|binding| binding.is_same(before)) else { return };
+        let Some(binding) = bindings.get_mut(key).filter(|binding| binding.is_of(&before.uid, &before.declared)) else {
+            return;
+        };
         let (uid, now) = (Some(binding.uid.as_str()), Instant::now());
         if let Some(version) = learned.written {
             own_writes.wrote(key, uid, version, now);
@@ -183,13 +200,15 @@ impl Bindings {
 
     /// Whether it is still the same object with the same source, so that it may be written.
     pub fn is_current(&self, key: &SecretRef, before: &Binding) -> bool {
-        self.lock().bindings.get(key).is_some_and(|now| now.is_same(before))
+        self.lock().bindings.get(key).is_some_and(|now| now.is_of(&before.uid, &before.declared))
     }
 
     /// Changes the binding if it is still of the same object with the same source.
     pub fn update_if_current(&self, key: &SecretRef, before: &Binding, change: impl FnOnce(&mut Binding)) {
         let mut inner = self.lock();
-        if let Some(binding) = inner.bindings.get_mut(key).filter(|binding| binding.is_same(before)) {
+        if let Some(binding) =
+            inner.bindings.get_mut(key).filter(|binding| binding.is_of(&before.uid, &before.declared))
+        {
             let reason = binding.last_reason();
             change(binding);
             self.metrics.reason_changed(reason, binding.last_reason());
@@ -224,7 +243,8 @@ mod tests {
 
     fn shown_by(origin: Origin, bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
         let declared = Declaration::Incomplete(vec!["zopp.dev/project"]);
-        let seen = Binding::new(uid.into(), resource_version.into(), declared, None, false);
+        let (uid, shown) = (uid.into(), resource_version.into());
+        let seen = WatchedSecret { uid, shown, declared, hub: None, requests_keys: false };
         bindings.apply(key(), seen, origin)
     }
 

@@ -181,7 +181,7 @@ impl Pull {
         let mut resource_version = metadata.resource_version.clone().unwrap_or_default();
         if !keys.updated.is_empty() {
             let taken = self.applier.take_over(&metadata.into_response_partial(), manager).await?;
-            // Without a version it is gone, as far as anybody knows; what becomes of it begins another run.
+            // Without a version, the Secret is treated as deleted. The next event about it starts another run.
             let Some(now) = stored_version(taken) else { return Ok(None) };
             resource_version = now;
         }

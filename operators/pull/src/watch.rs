@@ -15,7 +15,7 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 use crate::{
     allow::{Rule, is_allowed},
     annotations::{Declaration, KEYS, declaration},
-    bindings::{Binding, Bindings, SecretRef},
+    bindings::{Bindings, SecretRef, WatchedSecret},
     hub::{Hubs, Wake},
 };
 
@@ -67,7 +67,8 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
             }
             Declaration::Bound(_) | Declaration::Incomplete(_) => None,
         };
-        let seen = Binding::new(uid, shown, declared, hub.clone(), annotations.contains_key(KEYS));
+        let requests_keys = annotations.contains_key(KEYS);
+        let seen = WatchedSecret { uid, shown, declared, hub: hub.clone(), requests_keys };
         if self.bindings.apply(key.clone(), seen, origin) {
             if let Some(hub) = hub {
                 hub.retry_soon();

@@ -120,7 +120,7 @@ impl Follow {
                     next.count(self.fetcher.failure().as_deref());
                     next_poll = next_poll.min(Instant::now() + next.pause(rand::random()));
                 }
-                // A poll that is under way may miss what changed; the wish waits until it has ended.
+                // A poll that is under way may miss what changed; the request waits until the poll has ended.
                 () = self.fetcher.wanted.notified(), if poll.is_terminated() => {
                     next_poll = next_poll.min(Instant::now() + SHORTEST_PAUSE);
                 }
