@@ -447,10 +447,10 @@ fn dashboards_are_config_maps_with_the_label_of_the_sidecar() {
 }
 
 #[test]
-fn a_kind_that_takes_no_part_is_not_granted() {
+fn a_kind_that_roll_does_not_watch_is_not_granted() {
     let objects = objects(&render(&["roll.kinds={deployments}"], &[]).unwrap());
     let granted = grants(of_part(&objects, "roll"), "ClusterRole");
     let resources: BTreeSet<_> = granted.iter().map(|(_, resource, _, _)| resource.as_str()).collect();
     assert!(resources.contains("deployments") && !resources.contains("statefulsets"), "{resources:?}");
-    assert!(!resources.contains("vaultrollouts"), "Vault takes no part: {resources:?}");
+    assert!(!resources.contains("vaultrollouts"), "roll runs without Vault: {resources:?}");
 }
