@@ -299,19 +299,19 @@ impl Writes {
 /// Begins the watches and the triggers that a controller declares. From then on, they wake the objects that they concern. Returns the
 /// caches of the watches, and futures that end when these are complete.
 fn begin_wakes<K: Object>(
-    wakes: Wakes<K>,
+    declared: Wakes<K>,
     cache: &Cache<K>,
     waker: &Arc<Waker<K>>,
     setup: &mut Setup,
 ) -> (Vec<WatchedCache>, Vec<BoxFuture<'static, ()>>) {
-    let watches = wakes.watches.into_iter().map(|begin| {
+    let watches = declared.watches.into_iter().map(|begin| {
         let waker = Arc::clone(waker);
         let add = Arc::new(move |key, priority, reason| waker.wake(key, priority, reason));
         let watched = begin(setup, Wake { cache: cache.clone(), add });
         (watched.cache, watched.synced)
     });
     let begun = watches.unzip();
-    for trigger in wakes.triggers {
+    for trigger in declared.triggers {
         waker.follow_trigger(trigger, setup);
     }
     begun

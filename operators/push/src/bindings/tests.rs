@@ -146,7 +146,7 @@ async fn who_takes_the_record_again_and_again_is_contradicted_later_and_later() 
         bindings.on_object(&key("a"), "uid-a", |now| write(now, record.clone(), "2".to_owned()));
         bindings.apply(WatchedObject { version: "2".to_owned(), record: Some(record.text()), ..object("a", &["db"]) });
         bindings.update_if_current(&key("a"), &binding(), |now| {
-            now.verify(&now.clone(), BTreeMap::new(), Some(verified(&[])))
+            now.verify(&now.clone(), BTreeMap::new(), Some(verified(&[])));
         });
     };
     let tell = || {
