@@ -515,3 +515,31 @@ async fn the_objects_of_a_tenant_are_compared_with_its_own_account() {
     assert!(account.list(&Collection::Networks).await.unwrap().is_empty());
     assert_eq!(account.list(&Collection::Policies).await.unwrap().len(), 1, "that of the object");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_who_may_not_list_policies_sees_the_plan_of_a_resource_that_names_none() {
+    let stage = Stage::set().await;
+    let network = stage.network("n", "").await;
+    for (name, policy) in [("plain", ""), ("guarded", "db-access")] {
+        let spec = json!({ "name": name, "networkID": network, "address": "10.0.0.1", "groups": ["All"], "policyName": policy });
+        stage.create(&resource("v1", "OZResource"), name, spec).await;
+    }
+    let namespace = &stage.namespace;
+    let role = format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{ name: person }}\nrules:\n\
+         - {{ apiGroups: [\"\"], resources: [namespaces], verbs: [get] }}\n\
+         - {{ apiGroups: [openzro.io], resources: [ozresources, ozroutingpeers, ozgroups], verbs: [get, list] }}\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{ name: person }}\n\
+         roleRef: {{ apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: person }}\n\
+         subjects: [{{ kind: ServiceAccount, name: person, namespace: {namespace} }}]\n",
+    );
+    stage.plane.apply(&role).await.unwrap();
+    let person = stage.plane.service_account_kubeconfig(namespace, "person").await.unwrap();
+    let diff = async |object: &str| {
+        let mut command = stage.plugin();
+        command.env("KUBECONFIG", &person).args(["-n", namespace, "diff", object]);
+        ran(&mut command).await
+    };
+    diff("ozresource/plain").await.ends(1).says(&["network resource plain would be created"]);
+    diff("ozresource/guarded").await.ends(2).says(&["you may not list ozpolicies"]);
+}
