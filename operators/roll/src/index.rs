@@ -3,7 +3,7 @@
 //! The index keeps the references of each workload, opted in or not, since a Secret may request rollouts of its users at any time. Of a Secret or `ConfigMap` that
 //! rolls nobody and has no spec, it keeps nothing. Of the others it keeps digests, and never a value.
 //!
-//! One lock guards all tables. Nothing is decided under it: a question takes a [`Snapshot`](crate::state::Snapshot), and a pure function of [`plan`](crate::plan) answers it outside.
+//! One lock guards all tables. Nothing is decided under it: a question takes a [`Snapshot`](crate::state::Snapshot), and a pure function of [`plan`] answers it outside.
 
 mod classes;
 mod sources;
