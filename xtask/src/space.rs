@@ -14,7 +14,7 @@ use crate::{paths, step::step};
 const GIB: u64 = 1 << 30;
 
 /// The target folder after CI in a clean clone.
-const BUILD: u64 = 13 * GIB;
+const BUILD: u64 = 11 * GIB;
 
 /// The most that tests have in the folder for temporary files at one time. Images and archives of unoptimised programs take the most.
 const TESTS: u64 = 3 * GIB;
