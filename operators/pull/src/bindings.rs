@@ -131,7 +131,7 @@ impl Bindings {
     /// The watch shows a bound Secret. Returns whether there is work: the binding is new, or another client wrote to the Secret.
     pub fn apply(&self, key: SecretRef, seen: WatchedSecret, origin: Origin) -> bool {
         let Inner { bindings, own_writes } = &mut *self.lock();
-        let Some(binding) = bindings.get_mut(&key).filter(|binding| binding.is_of(&seen.uid, &seen.declared)) else {
+        let Some(binding) = current(bindings, &key, &seen.uid, &seen.declared) else {
             own_writes.forget(&key);
             // The statements go, too: about another object or another source, the same words are news.
             let before = bindings.insert(key, Binding::new(seen));
@@ -160,9 +160,7 @@ impl Bindings {
     pub fn learned(&self, key: &SecretRef, before: &Binding, learned: Learned<'_>) {
         let Some(known) = learned.written.or(learned.read) else { return };
         let Inner { bindings, own_writes } = &mut *self.lock();
-        let Some(binding) = bindings.get_mut(key).filter(|binding| binding.is_of(&before.uid, &before.declared)) else {
-            return;
-        };
+        let Some(binding) = current(bindings, key, &before.uid, &before.declared) else { return };
         let (uid, now) = (Some(binding.uid.as_str()), Instant::now());
         if let Some(version) = learned.written {
             own_writes.wrote(key, uid, version, now);
@@ -206,9 +204,7 @@ impl Bindings {
     /// Changes the binding if it is still of the same object with the same source.
     pub fn update_if_current(&self, key: &SecretRef, before: &Binding, change: impl FnOnce(&mut Binding)) {
         let mut inner = self.lock();
-        if let Some(binding) =
-            inner.bindings.get_mut(key).filter(|binding| binding.is_of(&before.uid, &before.declared))
-        {
+        if let Some(binding) = current(&mut inner.bindings, key, &before.uid, &before.declared) {
             let reason = binding.last_reason();
             change(binding);
             self.metrics.reason_changed(reason, binding.last_reason());
@@ -227,6 +223,16 @@ impl Bindings {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the binding if it still is of this object with this source.
+fn current<'a>(
+    bindings: &'a mut HashMap<SecretRef, Binding>,
+    key: &SecretRef,
+    uid: &str,
+    declared: &Declaration,
+) -> Option<&'a mut Binding> {
+    bindings.get_mut(key).filter(|binding| binding.is_of(uid, declared))
 }
 
 #[cfg(test)]

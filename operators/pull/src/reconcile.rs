@@ -224,7 +224,7 @@ impl Pull {
                 let version = verified.as_ref().map_or(0, |verified| verified.version);
                 match self.write(run, &desired, version, read.or(binding.known.as_deref())).await {
                     Ok(Some(written)) => (Some(written), "changed"),
-                    // It is gone, as far as anybody knows; what becomes of it begins another run.
+                    // The Secret was deleted. The next event about it starts another run.
                     Ok(None) => {
                         self.metrics.synced("gone");
                         return Ok(Next::Done);

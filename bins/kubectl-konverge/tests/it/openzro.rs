@@ -169,6 +169,15 @@ impl Stage {
     }
 }
 
+/// Waits until the plugin ends so: the API server serves new definitions after a moment.
+async fn ends(code: i32, says: &str, run: impl AsyncFn() -> Ran) {
+    let found = eventually(SOON, async || {
+        let ran = run().await;
+        (ran.code == code && format!("{}{}", ran.out, ran.err).contains(says)).then_some(())
+    });
+    assert!(found.await.is_ok(), "{says}: {:?}", run().await);
+}
+
 fn fields(name: &str, description: &str, rest: &Value) -> Value {
     let mut fields = json!({ "name": name, "description": description });
     fields.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
@@ -344,13 +353,9 @@ async fn each_kind_shows_the_plan_of_its_items() {
     let spec = json!({ "networkRouterRef": { "name": "edge", "namespace": stage.namespace }, "serviceRef": { "name": "web" } });
     stage.create(&resource("v1alpha1", "NetworkResource"), "web", spec).await;
 
-    // Nothing is there yet. The API server serves new definitions after a moment.
+    // Nothing is there yet.
     let ends = async |object: &str, code: i32, says: &str| {
-        let found = eventually(SOON, async || {
-            let ran = stage.run(&format!("diff {object}")).await;
-            (ran.code == code && format!("{}{}", ran.out, ran.err).contains(says)).then_some(())
-        });
-        assert!(found.await.is_ok(), "{object}: {:?}", stage.run(&format!("diff {object}")).await);
+        ends(code, says, async || stage.run(&format!("diff {object}")).await).await;
     };
     ends("ozresource/db", 1, "network resource db would be created").await;
     ends("setupkey/pods", 1, "setup key pods would be created").await;
@@ -540,14 +545,6 @@ async fn a_person_who_may_not_list_policies_sees_the_plan_of_a_resource_that_nam
         command.env("KUBECONFIG", &person).args(["-n", namespace, "diff", object]);
         ran(&mut command).await
     };
-    // The API server serves new definitions after a moment.
-    let ends = async |object: &str, code: i32, says: &str| {
-        let found = eventually(SOON, async || {
-            let ran = diff(object).await;
-            (ran.code == code && format!("{}{}", ran.out, ran.err).contains(says)).then_some(())
-        });
-        assert!(found.await.is_ok(), "{object}: {:?}", diff(object).await);
-    };
-    ends("ozresource/plain", 1, "network resource plain would be created").await;
-    ends("ozresource/guarded", 2, "you may not list ozpolicies").await;
+    ends(1, "network resource plain would be created", async || diff("ozresource/plain").await).await;
+    ends(2, "you may not list ozpolicies", async || diff("ozresource/guarded").await).await;
 }
