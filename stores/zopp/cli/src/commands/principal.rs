@@ -44,6 +44,7 @@ pub enum PrincipalCommand {
     #[command(after_help = transfer::EXPORT_EXAMPLES)]
     Export(transfer::ExportArguments),
     /// Take over a principal that another device exported
+    #[command(after_help = transfer::IMPORT_EXAMPLES)]
     Import(transfer::ImportArguments),
     /// List the service principals of a workspace with their roles
     ServiceList {

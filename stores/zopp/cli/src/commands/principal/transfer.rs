@@ -1,7 +1,10 @@
 //! `zopp principal export` and `import`: the same principal on another device.
 //!
-//! The export is encrypted here with words that the server never sees, and lies on the server under a code for a time. The words
-//! go from device to device by another way than the code, or by the person who owns both.
+//! The export is encrypted on this device, and the server keeps it for a time. A person carries the code and the passphrase to the other
+//! device. What either device sends is of no use to a server that wants to open the export: see [`konverge_zopp_crypto::export`].
+//!
+//! The published programs have another format, in which a server that lies learns the key of the export. Reading and writing it takes a flag
+//! that says so.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -9,7 +12,7 @@ use clap::Args;
 use konverge_zopp_client::{CallError, ConfigFile, Connection, config_file::Principal};
 use konverge_zopp_crypto::{
     SigningSeed, X25519Private,
-    export::{Passphrase, SALT_LENGTH, salt},
+    export::{CodeSecret, ExportCode, ExportKey, ExportKeys, Passphrase, SALT_LENGTH, salt},
 };
 use konverge_zopp_proto::{
     ConsumePrincipalExportRequest, CreatePrincipalExportRequest, GetPrincipalExportRequest, GetPrincipalExportResponse,
@@ -26,11 +29,15 @@ use crate::{
     wiped::Wiped,
 };
 
-/// Set by scripts; else words are drawn, or asked for.
+/// Set by scripts. Otherwise, words are drawn by an export, and asked for by an import.
 const PASSPHRASE_VARIABLE: &str = "ZOPP_EXPORT_PASSPHRASE";
 const CODE_VARIABLE: &str = "ZOPP_EXPORT_CODE";
-/// The version of the export that is written and read.
-const VERSION: u32 = 1;
+/// The version of an export's content.
+const VERSION: u32 = 2;
+/// The version in the published format.
+const PUBLISHED_VERSION: u32 = 1;
+/// The least number of guesses, as a power of ten, that a given passphrase must take. A guess takes 64 MiB and about 0.1 s.
+const MIN_GUESSES_LOG10: f64 = 15.0;
 /// Waits between the attempts to delete an export that was imported.
 const CONSUME_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
 
@@ -40,7 +47,22 @@ Example:
   zopp principal import                          on the other device: asks for code and passphrase
 
 Both devices then are the same principal. For a device that can be cut off by itself, use
-zopp principal create. Three wrong passphrases delete the export.";
+zopp principal create. Three wrong passphrases delete the export.
+
+The last four groups of the code stay on the two devices. The server needs them, and the passphrase,
+to read the keys. ZOPP_EXPORT_PASSPHRASE replaces the drawn passphrase; a weak one is refused.
+
+Published clients of zopp cannot read this format. --for-published-client writes theirs: a server
+that lies at the import learns both private keys, and the import succeeds all the same.";
+
+pub(super) const IMPORT_EXAMPLES: &str = "\
+Examples:
+  zopp principal import                          asks for code and passphrase
+  ZOPP_EXPORT_CODE=exp_…-… ZOPP_EXPORT_PASSPHRASE=… zopp principal import
+
+A code without the four last groups is that of a published client. --from-published-client reads
+such an export. The server chooses the salts of that format. A server that lies thereby learns both
+private keys, and with them reads everything that the principal may read.";
 
 /// `zopp principal export`
 #[derive(Debug, Args)]
@@ -50,6 +72,9 @@ pub struct ExportArguments {
     /// For how many hours it can be imported
     #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=87_600))]
     expires_hours: u32,
+    /// Write the format of published clients, in which a server that lies learns both private keys
+    #[arg(long)]
+    for_published_client: bool,
 }
 
 /// `zopp principal import`
@@ -61,9 +86,12 @@ pub struct ImportArguments {
     /// The passphrase, which other processes of this machine can read here.
     #[arg(short, long, hide = true)]
     passphrase: Option<String>,
+    /// Read the export of a published client, from which a server that lies learns both private keys
+    #[arg(long)]
+    from_published_client: bool,
 }
 
-/// The plaintext of an export. Field for field as the original writes it.
+/// The plaintext of an export. The fields are those of the original.
 #[derive(Serialize, Deserialize)]
 struct Content {
     version: u32,
@@ -103,7 +131,7 @@ impl<'de> Deserialize<'de> for KeyText {
 /// `principal export`. Holds the passphrase, hence printed from here and not cloned into an object.
 struct Exported {
     name: String,
-    code: String,
+    code: Zeroizing<String>,
     passphrase: Passphrase,
     expires_at: i64,
 }
@@ -111,7 +139,9 @@ struct Exported {
 impl Answer for Exported {
     fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
         let Self { name, code, passphrase, expires_at } = self;
-        text.push(format!("Principal '{name}' exported\n\nCode:\n  {code}\n\nPassphrase:\n").as_bytes());
+        text.push(format!("Principal '{name}' exported\n\nCode:\n  ").as_bytes());
+        text.push(code.as_bytes());
+        text.push(b"\n\nPassphrase:\n");
         text.push(passphrase.expose().as_bytes());
         text.push(
             format!("\n\nExpires: {}\nOn the other device: zopp principal import\n", time(*expires_at)).as_bytes(),
@@ -146,48 +176,89 @@ struct Imported {
 
 /// The export belongs to the current principal at the server, also if it holds another one of this device.
 pub(super) async fn export(context: &Context, arguments: ExportArguments) -> Outcome {
-    let ExportArguments { name, expires_hours } = arguments;
+    let ExportArguments { name, expires_hours, for_published_client } = arguments;
     let config = Context::config()?;
     let principal = &config.principals[find(&config, &name)?];
     let client = context.client()?;
     let what = || format!("cannot export principal '{name}'");
     let passphrase = match std::env::var(PASSPHRASE_VARIABLE) {
-        Ok(words) if !words.trim().is_empty() => Passphrase::new(words.trim().to_owned()),
+        Ok(words) if !words.trim().is_empty() => given_passphrase(words.trim().to_owned())?,
         _ => Passphrase::generate().map_err(|source| Failure::new(what()).because(source))?,
     };
     let expires_at = jiff::Timestamp::now().as_second().saturating_add(i64::from(expires_hours) * 3600);
-    let request = seal(principal, client.connection().server(), &passphrase, expires_at)
-        .map_err(|source| Failure::new(what()).because(source))?;
-    let code = client.create_principal_export(request).await.map_err(failed(what(), None))?.export_code;
+    let failure = |source: Reason| Failure::new(what()).because(source);
+    let content = Content::of(principal, client.connection().server());
+    let (request, secret) = if for_published_client {
+        eprintln!("Warning: in the format of published clients, a server that lies at the import learns both private keys");
+        (seal_published(content, &passphrase, expires_at).map_err(failure)?, None)
+    } else {
+        let secret = CodeSecret::generate().map_err(|source| failure(source.into()))?;
+        (seal(content, &passphrase, &secret, expires_at).map_err(failure)?, Some(secret))
+    };
+    let export_code = client.create_principal_export(request).await.map_err(failed(what(), None))?.export_code;
+    if !is_server_code(&export_code) {
+        return Err(Failure::new(what()).because("the server's answer is not the code of an export"));
+    }
+    let code = match &secret {
+        Some(secret) => secret.to_code(&export_code),
+        None => Zeroizing::new(export_code),
+    };
     Ok(Box::new(Exported { name, code, passphrase, expires_at }))
 }
 
+/// Returns the passphrase that a person or a script chose.
+fn given_passphrase(words: String) -> Result<Passphrase, Failure> {
+    if zxcvbn::zxcvbn(&words, &[]).guesses_log10() < MIN_GUESSES_LOG10 {
+        return Err(Failure::usage(format!("the passphrase in {PASSPHRASE_VARIABLE} is weak: it can be guessed"))
+            .next(format!("Leave {PASSPHRASE_VARIABLE} out, and six random words are drawn. Or use 20 random characters.")));
+    }
+    Ok(Passphrase::new(words))
+}
+
+/// Returns `true` if `code` has the form in which servers name exports, so that it cannot stand for anything else in the printed code.
+fn is_server_code(code: &str) -> bool {
+    code.strip_prefix("exp_")
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+}
+
+type Reason = Box<dyn std::error::Error + Send + Sync>;
+
+impl Content {
+    fn of(principal: &Principal, server: &str) -> Self {
+        Self {
+            version: VERSION,
+            server_url: server.to_owned(),
+            email: principal.email.clone().unwrap_or_default(),
+            user_id: principal.user_id.clone().unwrap_or_default(),
+            principal: Keys {
+                id: principal.id.clone(),
+                name: principal.name.clone(),
+                private_key: KeyText(principal.private_key.clone()),
+                public_key: principal.public_key.clone(),
+                x25519_private_key: principal.x25519_private_key.clone().map(KeyText),
+                x25519_public_key: principal.x25519_public_key.clone(),
+            },
+        }
+    }
+
+    fn to_json(&self) -> serde_json::Result<Wiped> {
+        let mut json = Wiped::default();
+        serde_json::to_writer(&mut json, self)?;
+        Ok(json)
+    }
+}
+
 fn seal(
-    principal: &Principal,
-    server: &str,
+    content: Content,
     passphrase: &Passphrase,
+    secret: &CodeSecret,
     expires_at: i64,
-) -> Result<CreatePrincipalExportRequest, Box<dyn std::error::Error + Send + Sync>> {
-    let content = Content {
-        version: VERSION,
-        server_url: server.to_owned(),
-        email: principal.email.clone().unwrap_or_default(),
-        user_id: principal.user_id.clone().unwrap_or_default(),
-        principal: Keys {
-            id: principal.id.clone(),
-            name: principal.name.clone(),
-            private_key: KeyText(principal.private_key.clone()),
-            public_key: principal.public_key.clone(),
-            x25519_private_key: principal.x25519_private_key.clone().map(KeyText),
-            x25519_public_key: principal.x25519_public_key.clone(),
-        },
-    };
-    let mut json = Wiped::default();
-    serde_json::to_writer(&mut json, &content)?;
-    let (verification_salt, salt) = (salt()?, salt()?);
-    let sealed = passphrase.export_key(&salt)?.seal(json.bytes())?;
+) -> Result<CreatePrincipalExportRequest, Reason> {
+    let ExportKeys { proof, key } = passphrase.export_keys(secret)?;
+    let sealed = key.seal(content.to_json()?.bytes())?;
+    let (verification_salt, salt) = secret.marks();
     Ok(CreatePrincipalExportRequest {
-        token_hash: passphrase.token_hash(&verification_salt)?,
+        token_hash: proof,
         verification_salt: verification_salt.to_vec(),
         encrypted_data: sealed.ciphertext,
         salt: salt.to_vec(),
@@ -196,20 +267,42 @@ fn seal(
     })
 }
 
-/// Asks for the salt with the code, then for the rest with what the passphrase derives; saves; then has the export deleted.
+fn seal_published(
+    content: Content,
+    passphrase: &Passphrase,
+    expires_at: i64,
+) -> Result<CreatePrincipalExportRequest, Reason> {
+    let content = Content { version: PUBLISHED_VERSION, ..content };
+    let (verification_salt, salt) = (salt()?, salt()?);
+    let sealed = passphrase.published_key(&salt)?.seal(content.to_json()?.bytes())?;
+    Ok(CreatePrincipalExportRequest {
+        token_hash: passphrase.published_proof(&verification_salt)?,
+        verification_salt: verification_salt.to_vec(),
+        encrypted_data: sealed.ciphertext,
+        salt: salt.to_vec(),
+        nonce: sealed.nonce.to_vec(),
+        expires_at,
+    })
+}
+
+/// Looks the export up, fetches it with the proof, saves the principal, and then has the export deleted.
 pub(super) async fn import(context: &Context, arguments: ImportArguments) -> Outcome {
     let code = given(arguments.code, CODE_VARIABLE, "code", || {
         eprint!("Code: ");
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).map(|_| line)
     })?;
-    let code = code.trim().to_owned();
+    let code = ExportCode::parse(&code).map_err(|error| Failure::usage(error.to_string()))?;
+    if matches!(code, ExportCode::Published { .. }) != arguments.from_published_client {
+        return Err(other_format(arguments.from_published_client));
+    }
     let words =
         given(arguments.passphrase, PASSPHRASE_VARIABLE, "passphrase", || rpassword::prompt_password("Passphrase: "))?;
     let passphrase = Passphrase::new(words.trim().to_owned());
     drop(words);
     let connection = context.connection()?;
     let (exported, token_hash) = fetch(&connection, &code, &passphrase).await?;
+    let (ExportCode::Bound { name: code, .. } | ExportCode::Published { name: code }) = code;
 
     let lock = Context::lock()?;
     let mut config = Context::config_or_empty()?;
@@ -248,31 +341,65 @@ fn given(
     }
 }
 
-async fn fetch(connection: &Connection, code: &str, passphrase: &Passphrase) -> Result<(Content, String), Failure> {
+/// The failure for a code of the other format than the flag says.
+fn other_format(from_published_client: bool) -> Failure {
+    if from_published_client {
+        return Failure::usage("the code is not of a published client").next("Leave --from-published-client out.");
+    }
+    Failure::usage("the code is incomplete, or that of a published client").next(
+        "Type all groups of the code (example: exp_ab12cd34-k7m2-q9xw-0h3d-7pte). If a published client made the export, export the \
+         principal again with this version, or add --from-published-client: a server that lies then learns both private keys.",
+    )
+}
+
+/// Returns the content of an export, and the proof by which it is deleted.
+async fn fetch(connection: &Connection, code: &ExportCode, passphrase: &Passphrase) -> Result<(Content, String), Failure> {
     let what = "cannot import the principal";
-    let request = |token_hash: String| GetPrincipalExportRequest { export_code: code.to_owned(), token_hash };
+    let unusable = |why: Reason| Failure::new(what).because(why);
+    let (ExportCode::Bound { name, .. } | ExportCode::Published { name }) = code;
+    let request = |token_hash: String| GetPrincipalExportRequest { export_code: name.clone(), token_hash };
     let first = connection.get_principal_export(request(String::new())).await.map_err(refused)?;
-    let unusable = |why: Box<dyn std::error::Error + Send + Sync>| Failure::new(what).because(why);
-    let token_hash = passphrase.token_hash(&first.verification_salt).map_err(|source| unusable(source.into()))?;
-    let second = connection.get_principal_export(request(token_hash.clone())).await.map_err(refused)?;
-    let content = open(&second, passphrase).map_err(unusable)?;
-    if content.version != VERSION {
+    let (content, proof, version) = match code {
+        ExportCode::Bound { secret, .. } => {
+            let marks = secret.marks();
+            // Before the proof is sent. The proof tells the server nothing, but an altered export or a mistyped code is noticed here.
+            if first.verification_salt != marks.0 {
+                return Err(Failure::new(what)
+                    .because("the server's answer does not belong to this code, so nothing more was sent")
+                    .next("Check the code. If it is right, the server, or somebody who can write its database, altered the export."));
+            }
+            let ExportKeys { proof, key } = passphrase.export_keys(secret).map_err(|source| unusable(source.into()))?;
+            let second = connection.get_principal_export(request(proof.clone())).await.map_err(refused)?;
+            (open(&key, &second).map_err(unusable)?, proof, VERSION)
+        }
+        ExportCode::Published { .. } => {
+            let salt = &first.verification_salt;
+            let proof = passphrase.published_proof(salt).map_err(|source| unusable(source.into()))?;
+            let second = connection.get_principal_export(request(proof.clone())).await.map_err(refused)?;
+            if second.salt == *salt || second.salt == second.verification_salt {
+                return Err(Failure::new(what).because("the server gives one salt for the proof and for the key").next(
+                    "The server now knows both private keys. Nothing was imported. Disable the principal (zopp principal disable \
+                     --rotate-keys), and change the values that it could read.",
+                ));
+            }
+            if second.verification_salt != *salt || second.salt.len() != SALT_LENGTH {
+                return Err(unusable("the server's answer has another salt than before, or one of another length".into()));
+            }
+            let key = passphrase.published_key(&second.salt).map_err(|source| unusable(source.into()))?;
+            (open(&key, &second).map_err(unusable)?, proof, PUBLISHED_VERSION)
+        }
+    };
+    if content.version != version {
         return Err(
             Failure::new(format!("{what}: the export is of version {}", content.version)).next("Use a newer zopp.")
         );
     }
     check(&content.principal).map_err(|why| Failure::new(format!("{what}: {why}")))?;
-    Ok((content, token_hash))
+    Ok((content, proof))
 }
 
-fn open(
-    export: &GetPrincipalExportResponse,
-    passphrase: &Passphrase,
-) -> Result<Content, Box<dyn std::error::Error + Send + Sync>> {
-    if export.salt.len() != SALT_LENGTH {
-        return Err("the server's answer has a salt of another length".into());
-    }
-    let json = passphrase.export_key(&export.salt)?.open(&export.nonce, &export.encrypted_data)?;
+fn open(key: &ExportKey, export: &GetPrincipalExportResponse) -> Result<Content, Reason> {
+    let json = key.open(&export.nonce, &export.encrypted_data)?;
     // The reason would quote what it could not read, which may be a key.
     serde_json::from_slice(&json).map_err(|_| "the export is not of the expected form".into())
 }
@@ -346,7 +473,7 @@ async fn consume(connection: &Connection, code: &str, token_hash: &str) -> bool 
 fn refused(error: CallError) -> Failure {
     let next = match error.code() {
         Code::NotFound => Some("Check the code and the server's address, or export the principal again."),
-        Code::PermissionDenied => Some("Check the passphrase: six words, separated by blanks."),
+        Code::PermissionDenied => Some("Check the code and the passphrase: six words, separated by blanks."),
         _ => None,
     };
     let failure = failed("cannot import the principal", None)(error);
