@@ -87,8 +87,7 @@ impl Context {
         };
         let address = self.address()?;
         report_first_uses(&address, &learnt);
-        let is_more_than_a_call =
-            !learnt.workspaces.is_empty() || !learnt.principals.is_empty() || learnt.client_certificate.is_some();
+        let is_more_than_a_call = learnt.is_irreplaceable();
         match Self::save_learnt(&address, learnt) {
             // The generation is only a call saved, and manifests change with each write; a read-only file is no reason to complain at each
             // command.

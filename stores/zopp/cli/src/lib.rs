@@ -12,12 +12,13 @@
 //!
 //! # Reading order
 //! [`arguments`] → [`commands`] → [`server`], [`context`] and [`scope`] (their input) → [`output`] and [`failure`] (their
-//! results, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`escape`], [`dotenv`], [`project_file`] and [`progress`].
+//! results, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`confirm`], [`escape`], [`dotenv`], [`project_file`] and [`progress`].
 
 use std::process::ExitCode;
 
 pub mod arguments;
 pub mod commands;
+pub mod confirm;
 pub mod context;
 pub mod dotenv;
 pub mod escape;

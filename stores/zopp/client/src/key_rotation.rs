@@ -15,7 +15,7 @@ use konverge_zopp_proto::identity as proto;
 use tonic::Code;
 
 use crate::{
-    client::Client, error::CallError, key_chain::to_wire, keys::KeyAccessError, trust::Trust,
+    client::Client, error::CallError, key_chain::to_wire, keys::KeyAccessError,
     workspace_key::WorkspaceKey,
 };
 
@@ -37,8 +37,12 @@ pub struct Recipient {
     pub name: String,
     /// Of its user; `None` for a service.
     pub email: Option<String>,
-    /// Of its public keys, as the server gives them.
+    /// The fingerprint of its public keys, as the server gives them.
     pub fingerprint: Fingerprint,
+    /// Its Ed25519 public key, as the server gives it.
+    pub signing_key: Vec<u8>,
+    /// Its X25519 public key, as the server gives it.
+    pub exchange_key: Vec<u8>,
     /// Whether its keys are known.
     pub status: RecipientStatus,
 }
@@ -52,6 +56,8 @@ pub enum RecipientStatus {
     Unknown,
     /// Other keys are pinned.
     Changed,
+    /// This device disabled or removed the principal, or one with the same key, and the server names it as a holder all the same.
+    Revoked,
     /// It is disabled and gets no key.
     Disabled,
 }
@@ -115,8 +121,7 @@ impl Client {
         if key.generation != Some(state.generation) || key.id != state.workspace_id {
             return Err(RotationError::Contended);
         }
-        let trust = self.connection().trust();
-        let recipients = state.holders.iter().map(|holder| recipient(self, trust, &state, holder)).collect();
+        let recipients = recipients(self, workspace, &state, &BTreeSet::new());
         Ok(KeyRotation { client: self.clone(), workspace: workspace.to_owned(), key, state, recipients })
     }
 
@@ -136,6 +141,13 @@ impl KeyRotation {
     /// The principals that hold the key today, by ID.
     pub fn recipients(&self) -> &[Recipient] {
         &self.recipients
+    }
+
+    /// Returns the recipients as they are once the principals in `leaving` are gone. A principal that leaves vouches for nobody.
+    pub fn recipients_without(&self, leaving: &BTreeSet<String>) -> Vec<Recipient> {
+        let mut staying = recipients(&self.client, &self.workspace, &self.state, leaving);
+        staying.retain(|recipient| !leaving.contains(&recipient.principal_id));
+        staying
     }
 
     /// Replaces the key. All holders get the new one, except those in `left_out` and those that are disabled. The caller answers for the
@@ -162,6 +174,8 @@ impl KeyRotation {
                 continue;
             }
             let recipient = X25519Public::from_slice(&holder.x25519_public_key)
+                // A second spelling of a removed key would pass for another key.
+                .and_then(|key| key.check_strength().map(|()| key))
                 .map_err(|source| RotationError::Recipient { principal: holder.principal_id.clone(), source })?;
             let wrapped = new.wrap_for(&recipient, id)?;
             request.wraps.push(proto::WrappedKek {
@@ -193,30 +207,49 @@ impl KeyRotation {
     }
 }
 
-fn recipient(
+/// The recipients, where the principals in `leaving` vouch for nobody.
+fn recipients(
     client: &Client,
-    trust: &Trust,
+    workspace: &str,
     state: &proto::GetKeyStateResponse,
-    holder: &proto::KeyHolder,
-) -> Recipient {
-    let fingerprint = Fingerprint::of_principal(&holder.public_key, &holder.x25519_public_key);
-    let pinned = trust.principal(&holder.principal_id);
-    let status = if holder.disabled {
-        RecipientStatus::Disabled
-    } else if pinned.is_some_and(|pinned| pinned != fingerprint) {
-        RecipientStatus::Changed
-    } else if pinned.is_some() || is_own(client, holder) || is_wrapped_by_known(client, trust, state, holder) {
-        RecipientStatus::Known
-    } else {
-        RecipientStatus::Unknown
+    leaving: &BTreeSet<String>,
+) -> Vec<Recipient> {
+    let trust = client.connection().trust();
+    let is_revoked = |holder: &proto::KeyHolder| {
+        trust.is_revoked(workspace, &holder.principal_id, &[&holder.public_key, &holder.x25519_public_key])
     };
-    Recipient {
+    let vouches = |signer: &proto::KeyHolder| {
+        let pinned = trust.principal(&signer.principal_id);
+        pinned == Some(fingerprint(signer)) && !leaving.contains(&signer.principal_id) && !is_revoked(signer)
+    };
+    let status = |holder: &proto::KeyHolder| {
+        let pinned = trust.principal(&holder.principal_id);
+        if holder.disabled {
+            RecipientStatus::Disabled
+        } else if is_revoked(holder) {
+            RecipientStatus::Revoked
+        } else if pinned.is_some_and(|pinned| pinned != fingerprint(holder)) {
+            RecipientStatus::Changed
+        } else if pinned.is_some() || is_own(client, holder) || is_wrapped_by_known(client, state, holder, vouches) {
+            RecipientStatus::Known
+        } else {
+            RecipientStatus::Unknown
+        }
+    };
+    let recipient = |holder: &proto::KeyHolder| Recipient {
         principal_id: holder.principal_id.clone(),
         name: holder.principal_name.clone(),
         email: holder.user_email.clone(),
-        fingerprint,
-        status,
-    }
+        fingerprint: fingerprint(holder),
+        signing_key: holder.public_key.clone(),
+        exchange_key: holder.x25519_public_key.clone(),
+        status: status(holder),
+    };
+    state.holders.iter().map(recipient).collect()
+}
+
+fn fingerprint(holder: &proto::KeyHolder) -> Fingerprint {
+    Fingerprint::of_principal(&holder.public_key, &holder.x25519_public_key)
 }
 
 fn is_own(client: &Client, holder: &proto::KeyHolder) -> bool {
@@ -224,12 +257,12 @@ fn is_own(client: &Client, holder: &proto::KeyHolder) -> bool {
     own.is_some_and(|own| own == *holder.x25519_public_key)
 }
 
-/// Whether this principal, or one whose keys are pinned, wrapped the former key for exactly this key.
+/// Whether this principal, or one that vouches, wrapped the former key for exactly this key.
 fn is_wrapped_by_known(
     client: &Client,
-    trust: &Trust,
     state: &proto::GetKeyStateResponse,
     holder: &proto::KeyHolder,
+    vouches: impl Fn(&proto::KeyHolder) -> bool,
 ) -> bool {
     let wrap = WrapToSign {
         workspace_id: &state.workspace_id,
@@ -242,9 +275,6 @@ fn is_wrapped_by_known(
     if is_by(&client.identity().signing_seed().public()) {
         return true;
     }
-    let signer = state.holders.iter().find(|signer| {
-        let fingerprint = Fingerprint::of_principal(&signer.public_key, &signer.x25519_public_key);
-        signer.principal_id == holder.signer_id && trust.principal(&signer.principal_id) == Some(fingerprint)
-    });
+    let signer = state.holders.iter().find(|signer| signer.principal_id == holder.signer_id && vouches(signer));
     signer.and_then(|signer| SigningPublic::from_slice(&signer.public_key).ok()).is_some_and(|public| is_by(&public))
 }

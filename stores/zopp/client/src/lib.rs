@@ -27,7 +27,7 @@
 //! Retry. A failed call says what kind of failure it was; how long to wait is its caller's decision.
 //!
 //! # Reading order
-//! [`config`] → [`server_record`] and [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
+//! [`config`] → [`server_record`], [`revocation`] and [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
 //! [`registration`], [`lifecycle`] and [`secrets`] → [`workspace_key`], [`keys`] and [`key_rotation`] → [`manifest`] → [`environment`] and [`writer`] → [`history`].
 
 pub mod calls;
@@ -51,6 +51,7 @@ pub mod manifest;
 pub mod private_file;
 mod profile;
 pub mod registration;
+pub mod revocation;
 pub mod secrets;
 pub mod server_record;
 pub mod trust;

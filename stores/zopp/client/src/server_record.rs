@@ -6,6 +6,8 @@ use konverge_zopp_crypto::{Fingerprint, Profile};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value};
 
+use crate::revocation::Revocation;
+
 /// The pins of one server, as the configuration file stores them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -25,6 +27,9 @@ pub struct ServerRecord {
     /// The newest manifest that was seen of each environment, by `workspace/project/environment`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environments: BTreeMap<String, ManifestPin>,
+    /// Principal ID to what this device took from the principal.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub revoked: BTreeMap<String, Revocation>,
     /// Fields of later versions.
     #[serde(flatten)]
     other: Map<String, Value>,
@@ -33,7 +38,7 @@ pub struct ServerRecord {
 impl ServerRecord {
     /// Returns how many pins there are.
     pub fn len(&self) -> usize {
-        self.workspaces.len() + self.principals.len() + self.environments.len()
+        self.workspaces.len() + self.principals.len() + self.environments.len() + self.revoked.len()
     }
 
     /// Whether there are no pins.

@@ -24,6 +24,7 @@ use konverge_zopp_crypto::{EnvironmentName, Fingerprint, Profile};
 use crate::{
     config_file::{self, FileError},
     identity::Identity,
+    revocation::RevocationChange,
     server_record::{ClientCertificate, ManifestPin, ServerRecord},
 };
 
@@ -66,6 +67,8 @@ pub struct Learnt {
     pub principals: BTreeMap<String, Pin>,
     /// Manifests of environments.
     pub environments: BTreeMap<String, LearntManifest>,
+    /// Principals that this device revoked or readmitted, in the order of the changes.
+    pub(crate) revocations: Vec<RevocationChange>,
 }
 
 /// A manifest that is to be remembered.
@@ -180,6 +183,35 @@ impl Trust {
         pin(&mut record.principals, &mut learnt.principals, id, fingerprint)
     }
 
+    /// Remembers that this device disabled a principal (`workspace` is `None`), or removed it from a workspace. Its public keys are as the
+    /// server gave them; a missing one is empty.
+    pub fn revoke(&self, id: &str, workspace: Option<&str>, public_keys: &[&[u8]]) {
+        let public_keys = public_keys.iter().filter(|key| !key.is_empty()).map(hex::encode).collect();
+        let workspace = workspace.map(str::to_owned);
+        self.change_revocation(RevocationChange::Revoked { id: id.to_owned(), workspace, public_keys });
+    }
+
+    /// Remembers that a person enabled a principal (`workspace` is `None`), or gave it access to a workspace again.
+    pub fn readmit(&self, id: &str, workspace: Option<&str>) {
+        if self.state().record.revoked.contains_key(id) {
+            let workspace = workspace.map(str::to_owned);
+            self.change_revocation(RevocationChange::Readmitted { id: id.to_owned(), workspace });
+        }
+    }
+
+    fn change_revocation(&self, change: RevocationChange) {
+        let mut state = self.state();
+        change.clone().apply(&mut state.record.revoked);
+        state.learnt.revocations.push(change);
+    }
+
+    /// Returns `true` if this device revoked the principal in this workspace, or a principal with one of these public keys.
+    pub fn is_revoked(&self, workspace: &str, id: &str, public_keys: &[&[u8]]) -> bool {
+        let state = self.state();
+        let mut revoked = state.record.revoked.iter().filter(|(_, revocation)| revocation.covers(workspace));
+        revoked.any(|(revoked, revocation)| revoked == id || revocation.has_key(public_keys))
+    }
+
     /// Pins the key that replaced the pinned one.
     pub(crate) fn follow_workspace(&self, name: &str, former: Fingerprint, new: Fingerprint) {
         let State { record, learnt } = &mut *self.state();
@@ -232,6 +264,12 @@ impl Trust {
 }
 
 impl Learnt {
+    /// Returns `true` if it has more than the generation and manifests, which the next call learns again.
+    pub fn is_irreplaceable(&self) -> bool {
+        let Self { workspaces, principals, client_certificate, revocations, .. } = self;
+        !workspaces.is_empty() || !principals.is_empty() || client_certificate.is_some() || !revocations.is_empty()
+    }
+
     /// Adds it to a record that others may have changed meanwhile. A pin of first use that differs from theirs is an error, and the others
     /// are added.
     pub fn merge_into(self, record: &mut ServerRecord) -> Result<(), PinMismatch> {
@@ -241,6 +279,9 @@ impl Learnt {
         let principals = merge(&mut record.principals, self.principals, |id| format!("principal {id}"));
         for (name, learnt) in self.environments {
             remember(&mut record.environments, name, learnt);
+        }
+        for change in self.revocations {
+            change.apply(&mut record.revoked);
         }
         workspaces.and(principals)
     }

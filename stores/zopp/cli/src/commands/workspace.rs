@@ -1,10 +1,10 @@
 //! `zopp workspace`.
 
 use clap::Subcommand;
-use konverge_zopp_client::{Client, Fingerprint, key_rotation::Recipient, workspace_key::WorkspaceKey};
+use konverge_zopp_client::{Client, Fingerprint, workspace_key::WorkspaceKey};
 use konverge_zopp_crypto::{Kek, X25519Public};
 use konverge_zopp_proto::{
-    CreateWorkspaceRequest, Empty, GetPrincipalRequest, GrantPrincipalWorkspaceAccessRequest, Workspace,
+    CreateWorkspaceRequest, Empty, GetPrincipalRequest, GrantPrincipalWorkspaceAccessRequest, Principal, Workspace,
     identity::{
         DeleteWorkspaceRequest, DeleteWorkspaceResponse, RemoveMemberRequest, RemoveMemberResponse,
         TransferOwnershipRequest,
@@ -15,9 +15,10 @@ use tonic::Code;
 
 pub(super) mod rotate;
 
-use self::rotate::{RekeyArguments, Rekeying, Replaced, RotateArguments, text_after_removal};
+use self::rotate::{Leaving, RekeyArguments, Rekeying, Replaced, RotateArguments, text_after_removal};
 use super::wrapped::{WrappedFields, wrap};
 use crate::{
+    confirm,
     context::{Context, report_replaced},
     escape::visible,
     failure::{Failure, failed},
@@ -46,7 +47,8 @@ Example:
   zopp workspace grant-principal-access -w acme --principal 0190…57 --fingerprint 1c0f-…-77ab
 
 The server tells the principal's public key. A lying server can tell one of its own, and read
-the workspace. Ask for the fingerprint: zopp principal fingerprint, on the other device.";
+the workspace. So the command asks about a principal that this device does not know, and without a
+terminal it needs --fingerprint. Ask for it: zopp principal fingerprint, on the other device.";
 
 /// `zopp workspace`
 #[derive(Debug, Subcommand)]
@@ -246,44 +248,66 @@ async fn grant(
 ) -> Outcome {
     let what = format!("cannot give principal {principal_id} access to workspace '{workspace}'");
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
-    let principal = client
+    let mut principal = client
         .get_principal(GetPrincipalRequest { principal_id: principal_id.clone() })
         .await
         .map_err(failed(what.clone(), need.clone()))?;
+    // The ID that was asked for, and not the one that the server answers with.
+    principal.id.clone_from(&principal_id);
     let recipient = X25519Public::from_slice(&principal.x25519_public_key)
+        .and_then(|key| key.check_strength().map(|()| key))
         .map_err(|source| Failure::new(what.clone()).because(format!("its X25519 public key is {source}")))?;
     let fingerprint = Fingerprint::of_principal(&principal.public_key, &principal.x25519_public_key);
-    vouch(context, &what, &principal_id, fingerprint, required)?;
+    eprintln!("The keys of principal '{}' have the fingerprint\n  {fingerprint}", visible(&principal.name));
+    vouch(context, &workspace, &what, &principal, fingerprint, required)?;
     grant_access(client, &workspace, &principal_id, &recipient).await?;
+    context.trust()?.readmit(&principal_id, Some(&workspace));
     let text = format!("Granted principal '{}' access to workspace '{workspace}'", principal.name);
-    eprintln!("Note: the keys of principal '{}' have the fingerprint\n  {fingerprint}", visible(&principal.name));
-    if required.is_none() {
-        eprintln!("  Compare it with what its device shows: zopp principal fingerprint");
-    }
     let fingerprint = fingerprint.to_string();
     Ok(plain(Granted { workspace, principal_id, principal: principal.name, fingerprint }, text))
 }
 
-/// Compares the keys that the server gives for a principal with those that a person requires, else with the pinned ones.
+/// Compares the keys that the server gives for a principal with those that a person requires, else with the pinned ones. Asks a person about a
+/// principal that this device has never seen, or that it disabled or removed.
 fn vouch(
     context: &Context,
+    workspace: &str,
     what: &str,
-    principal_id: &str,
+    principal: &Principal,
     offered: Fingerprint,
     required: Option<Fingerprint>,
 ) -> Result<(), Failure> {
+    let Principal { id, name, public_key, x25519_public_key } = principal;
     let trust = context.trust()?;
-    match required {
-        Some(required) if required != offered => Err(Failure::new(what)
-            .because(format!("the server gives the keys {offered}, and you require {required}"))
-            .next("Nothing was sent. The server may lie, or the fingerprint is that of another principal.")),
-        Some(_) => {
-            let before = trust.pin_principal(principal_id, offered);
-            report_replaced(&format!("principal {principal_id}"), before);
-            Ok(())
+    if let Some(required) = required {
+        if required != offered {
+            return Err(Failure::new(what)
+                .because(format!("the server gives the keys {offered}, and you require {required}"))
+                .next("Nothing was sent. The server may lie, or the fingerprint is that of another principal."));
         }
-        None => trust.check_principal(principal_id, offered).map_err(failed(what, None)),
+        report_replaced(&format!("principal {id}"), trust.pin_principal(id, offered));
+        return Ok(());
     }
+    let is_revoked = trust.is_revoked(workspace, id, &[public_key, x25519_public_key]);
+    if trust.principal(id).is_some() {
+        trust.check_principal(id, offered).map_err(failed(what, None))?;
+        if !is_revoked {
+            return Ok(());
+        }
+    }
+    let doubt = if is_revoked { "disabled or removed this principal, or one with its key" } else { "does not know these keys" };
+    if !confirm::is_possible() {
+        return Err(Failure::new(what).because(format!("this device {doubt}: {offered}")).next(
+            "Nothing was sent. The server may lie. Compare the fingerprint with the one on the other device (zopp principal fingerprint) and \
+             add --fingerprint.",
+        ));
+    }
+    eprintln!("Compare it with the one on the other device: zopp principal fingerprint");
+    if !confirm::ask(&format!("This device {doubt}. Give principal '{name}' the key of workspace '{workspace}'?"))? {
+        return Err(Failure::new(what).because("you refused").next("Nothing was sent."));
+    }
+    trust.pin_principal(id, offered);
+    Ok(())
 }
 
 async fn remove_member(
@@ -295,12 +319,12 @@ async fn remove_member(
 ) -> Outcome {
     let what = format!("cannot remove {email} from workspace '{workspace}'");
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
-    let is_of = |user: Option<&str>| user.is_some_and(|user| user.eq_ignore_ascii_case(&email));
-    let rekeying = if is_of(client.identity().email()) {
+    let is_own = client.identity().email().is_some_and(|own| own.eq_ignore_ascii_case(&email));
+    let rekeying = if is_own {
         None
     } else {
-        let is_leaving = |recipient: &Recipient| is_of(recipient.email.as_deref());
-        Some(Rekeying::check(context, client, &workspace, keys.after_removal(), is_leaving).await?)
+        let leaving = Leaving::Member(email.clone());
+        Some(Rekeying::check(context, client, &workspace, keys.after_removal(), leaving).await?)
     };
     let request = RemoveMemberRequest { workspace_name: workspace.clone(), user_email: email.clone() };
     let answer = client.remove_member(request).await.map_err(failed(what, need))?;

@@ -86,3 +86,41 @@ fn a_long_import_shows_how_far_it_is() {
     assert!(terminal.child.wait().unwrap().success());
     assert_eq!(alice.run("secret import -i many.env").stderr, "", "nobody watches a pipe");
 }
+
+/// A device that a server names, and that this one has never seen.
+#[test]
+fn a_person_compares_a_new_device_before_it_gets_a_key() {
+    let world = World::new();
+    let bob = world.other_home();
+    let code = world.alice.ok("invite create --plain");
+    bob.ok(&format!("join {} bob@example.com --principal phone", code.trim()));
+    let fingerprint = bob.ok("principal fingerprint").trim().to_owned();
+    let before = world.alice.ok("workspace fingerprint");
+    for (answer, code) in [(b"\r".as_slice(), 1), (b"no\r", 1), (b"y\r", 0)] {
+        let mut terminal = Terminal::start(&world.alice, "workspace rotate-key");
+        terminal.shows(&fingerprint);
+        terminal.shows("Give it the new key? [y/N] ");
+        assert_eq!(world.alice.ok("workspace fingerprint"), before, "nothing was changed yet");
+        terminal.keyboard.write_all(answer).unwrap();
+        assert_eq!(terminal.child.wait().unwrap().code(), Some(code));
+        assert_eq!(world.alice.ok("workspace fingerprint") == before, code == 1);
+    }
+    let known = world.alice.run("workspace rotate-key");
+    assert_eq!(known.code, 0, "a known one is not asked about: {}", known.stderr);
+
+    // The same before access is granted.
+    let carol = world.other_home();
+    carol.ok(&format!("join {} carol@example.com --principal watch", world.server.invite()));
+    let id = carol.json("principal current")["id"].as_str().unwrap().to_owned();
+    let fingerprint = carol.ok("principal fingerprint").trim().to_owned();
+    let line = format!("workspace grant-principal-access --principal {id}");
+    let stderr = world.alice.fails(&line, 1);
+    assert!(stderr.contains(&fingerprint) && stderr.contains("add --fingerprint"), "{stderr}");
+    for (answer, code) in [(b"n\r".as_slice(), 1), (b"yes\r", 0)] {
+        let mut terminal = Terminal::start(&world.alice, &line);
+        terminal.shows(&fingerprint);
+        terminal.shows("the key of workspace 'acme'? [y/N] ");
+        terminal.keyboard.write_all(answer).unwrap();
+        assert_eq!(terminal.child.wait().unwrap().code(), Some(code));
+    }
+}

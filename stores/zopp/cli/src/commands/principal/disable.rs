@@ -1,6 +1,6 @@
 //! `zopp principal disable` and `enable`.
 
-use konverge_zopp_client::{CallError, Client, key_rotation::Recipient};
+use konverge_zopp_client::{CallError, Client};
 use konverge_zopp_proto::{
     Empty,
     identity::{DisablePrincipalRequest, EnablePrincipalRequest, GetKeyStateRequest},
@@ -9,7 +9,7 @@ use serde::Serialize;
 use tonic::Code;
 
 use crate::{
-    commands::workspace::rotate::{DisableKeysArguments, Rekeying, RotatedWorkspace},
+    commands::workspace::rotate::{DisableKeysArguments, Leaving, Rekeying, RotatedWorkspace},
     context::Context,
     failure::{Failure, failed},
     output::{Outcome, plain},
@@ -36,6 +36,8 @@ struct KnownKeys {
     administered: Vec<String>,
     /// Their keys are for an admin to replace; whether the principal has them is for an admin to see, too.
     of_others: Vec<String>,
+    /// The public keys of the principal, as the server gives them.
+    public_keys: Vec<Vec<u8>>,
 }
 
 pub(super) async fn disable(
@@ -55,17 +57,18 @@ pub(super) async fn disable(
         Err(_) if !keys.are_requested() => None,
         known => Some(known.map_err(failed(what.clone(), None))?),
     };
-    let KnownKeys { administered, of_others } = known.unwrap_or_default();
+    let KnownKeys { administered, of_others, public_keys } = known.unwrap_or_default();
     let mut rekeyings = Vec::new();
     if keys.are_requested() {
-        let is_leaving = |recipient: &Recipient| recipient.principal_id == principal_id;
         for workspace in &administered {
-            let choice = keys.after_disabling();
-            rekeyings.push(Rekeying::check(context, &client, workspace, choice, is_leaving).await?);
+            let (choice, leaving) = (keys.after_disabling(), Leaving::Disabled(principal_id.clone()));
+            rekeyings.push(Rekeying::check(context, &client, workspace, choice, leaving).await?);
         }
     }
     let request = DisablePrincipalRequest { principal_id: principal_id.clone(), even_if_last_key };
     let principal = client.disable_principal(request).await.map_err(own(what))?.name;
+    let public_keys: Vec<&[u8]> = public_keys.iter().map(Vec::as_slice).collect();
+    context.trust()?.revoke(&principal_id, None, &public_keys);
 
     let mut text = format!("Principal '{principal}' disabled: the server accepts nothing from it any more");
     let mut new_keys = Vec::new();
@@ -89,6 +92,7 @@ pub(super) async fn enable(context: &Context, principal_id: String) -> Outcome {
     let request = EnablePrincipalRequest { principal_id: principal_id.clone() };
     let what = format!("cannot enable principal {principal_id}");
     let principal = client.enable_principal(request).await.map_err(own(what))?.name;
+    context.trust()?.readmit(&principal_id, None);
     let text = format!("Principal '{principal}' enabled");
     let (new_keys, former_keys) = (Vec::new(), Vec::new());
     Ok(plain(Switched { principal_id, principal, disabled: false, new_keys, former_keys }, text))
@@ -100,10 +104,12 @@ async fn known_keys(client: &Client, principal_id: &str) -> Result<KnownKeys, Ca
     for workspace in client.list_workspaces(Empty {}).await?.workspaces {
         let request = GetKeyStateRequest { workspace_name: workspace.name.clone() };
         match client.get_key_state(request).await {
-            Ok(state) if state.holders.iter().any(|holder| holder.principal_id == principal_id) => {
-                known.administered.push(workspace.name);
+            Ok(state) => {
+                if let Some(holder) = state.holders.into_iter().find(|holder| holder.principal_id == principal_id) {
+                    known.administered.push(workspace.name);
+                    known.public_keys.extend([holder.public_key, holder.x25519_public_key]);
+                }
             }
-            Ok(_) => {}
             Err(error) if error.code() == Code::PermissionDenied => known.of_others.push(workspace.name),
             Err(error) => return Err(error),
         }

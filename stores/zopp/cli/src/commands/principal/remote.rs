@@ -1,6 +1,5 @@
 //! The verbs that change or read principals on the server.
 
-use konverge_zopp_client::key_rotation::Recipient;
 use konverge_zopp_proto::{
     ListWorkspaceServicePrincipalsRequest, RemovePrincipalFromWorkspaceRequest, RenamePrincipalRequest,
     RevokeAllPrincipalPermissionsRequest, Role, ServicePrincipal,
@@ -12,7 +11,7 @@ use crate::{
     commands::{
         device::refuse_duplicate,
         permission::RoleName,
-        workspace::rotate::{RekeyArguments, Rekeying, Replaced, text_after_removal},
+        workspace::rotate::{Leaving, RekeyArguments, Rekeying, Replaced, text_after_removal},
     },
     context::Context,
     failure::failed,
@@ -123,8 +122,8 @@ pub(super) async fn workspace_remove(
     keys: RekeyArguments,
 ) -> Outcome {
     let client = context.client()?;
-    let is_leaving = |recipient: &Recipient| recipient.principal_id == principal_id;
-    let rekeying = Rekeying::check(context, &client, &workspace, keys.after_removal(), is_leaving).await?;
+    let leaving = Leaving::Principal(principal_id.clone());
+    let rekeying = Rekeying::check(context, &client, &workspace, keys.after_removal(), leaving).await?;
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", &client);
     let what = format!("cannot remove principal {principal_id} from workspace '{workspace}'");
     let request =

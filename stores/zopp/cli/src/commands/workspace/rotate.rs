@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use clap::Args;
 use konverge_zopp_client::{
     Client, EnvironmentName, EnvironmentWriter, Fingerprint,
-    key_rotation::{KeyRotation, Recipient, RecipientStatus, Rotated, RotationError},
+    key_rotation::{Recipient, RecipientStatus, Rotated, RotationError},
     writer::WriteError,
 };
 use serde::Serialize;
 
 use crate::{
+    confirm,
     context::Context,
+    escape::visible,
     failure::{Failure, failed},
     output::{Outcome, plain},
     scope::{Place, WorkspaceArguments},
@@ -28,9 +30,11 @@ All who hold the workspace's key get the new one, which you sign, and each envir
 key. Other devices follow by themselves from the key that they pinned. Open invites carry the
 former key and are revoked. Disabled principals get no key.
 
-A lying server can name a public key of its own for a member. So the command refuses recipients
-that this device does not know. Compare their fingerprints (zopp principal fingerprint, on their
-device), or accept the server's word with --accept-recipients.
+A lying server can name a public key of its own for a member. So the command shows the recipients,
+and asks about each that this device does not know. Without a terminal it refuses them. Compare
+their fingerprints (zopp principal fingerprint, on their device) and name them with --fingerprint,
+or accept the server's word with --accept-recipients. A principal that this device disabled or
+removed gets no key, under any ID: give it access again, or name its fingerprint.
 
 They still know the values that they read before: change those that matter.";
 
@@ -142,19 +146,52 @@ pub(in crate::commands) struct RotatedWorkspace {
     pub(in crate::commands) replaced: Replaced,
 }
 
+/// The principals that a command is about to remove or to disable.
+#[derive(Debug, Clone)]
+pub(in crate::commands) enum Leaving {
+    /// The principal with this ID, from the workspace.
+    Principal(String),
+    /// The principal with this ID, which is about to be disabled.
+    Disabled(String),
+    /// The devices of the user with this e-mail address, from the workspace.
+    Member(String),
+}
+
+impl Leaving {
+    fn covers(&self, recipient: &Recipient) -> bool {
+        match self {
+            Self::Principal(id) | Self::Disabled(id) => recipient.principal_id == *id,
+            Self::Member(email) => recipient.email.as_ref().is_some_and(|one| one.eq_ignore_ascii_case(email)),
+        }
+    }
+}
+
 /// A check before somebody is removed or disabled whether the keys can be replaced afterwards.
 pub(in crate::commands) struct Rekeying<'c> {
     context: &'c Context,
     client: &'c Client,
     workspace: String,
+    leaving: Leaving,
+    /// The recipients that leave.
+    gone: Vec<Recipient>,
     /// `None`: the keys stay.
-    recipients: Option<RecipientArguments>,
+    replacement: Option<Replacement>,
 }
+
+/// The new keys after a removal.
+struct Replacement {
+    arguments: RecipientArguments,
+    /// The recipients that were named, shown and vouched for before the removal.
+    expected: Accepted,
+}
+
+/// Recipients by ID and fingerprint.
+type Accepted = BTreeSet<(String, Fingerprint)>;
 
 pub(super) async fn execute(context: &Context, client: &Client, arguments: RotateArguments) -> Outcome {
     let RotateArguments { workspace, recipients, resume } = arguments;
     let workspace = workspace.resolve()?;
-    let key = if resume { None } else { Some(rotate(context, client, &workspace, &recipients).await?) };
+    let key = if resume { None } else { Some(rotate(context, client, &workspace, &recipients, None).await?) };
     let environments = rekey(client, &workspace).await?;
     let replaced = Replaced { key, environments };
     let text = replaced.text(&workspace);
@@ -162,29 +199,40 @@ pub(super) async fn execute(context: &Context, client: &Client, arguments: Rotat
 }
 
 impl<'c> Rekeying<'c> {
-    /// Fails if the keys could not be replaced, before anything is removed. `is_leaving` tells who is about to be removed.
+    /// Fails if the keys could not be replaced, before anything is removed. Shows who would get the new key.
     pub(in crate::commands) async fn check(
         context: &'c Context,
         client: &'c Client,
         workspace: &str,
         choice: RekeyChoice,
-        is_leaving: impl Fn(&Recipient) -> bool,
+        leaving: Leaving,
     ) -> Result<Self, Failure> {
-        let rekeying = |recipients| Self { context, client, workspace: workspace.to_owned(), recipients };
-        let RekeyChoice { recipients: Some(recipients), instead } = choice else { return Ok(rekeying(None)) };
-        let rotation = match client.prepare_key_rotation(workspace).await {
-            Err(error) if is_unknown(&error) => return Ok(rekeying(None)),
-            rotation => rotation,
+        let rekeying = |leaving, gone, replacement| Self {
+            context,
+            client,
+            workspace: workspace.to_owned(),
+            leaving,
+            gone,
+            replacement,
         };
+        let RekeyChoice { recipients, instead } = choice;
         let what =
             format!("nothing was changed, because the keys of workspace '{workspace}' could not be replaced after it");
-        let rotation = rotation.map_err(failed(what.clone(), None))?;
-        let staying = rotation.recipients().iter().filter(|recipient| !is_leaving(recipient));
-        let unknown = unknown(staying, &recipients);
-        if unknown.is_empty() {
-            return Ok(rekeying(Some(recipients)));
+        let rotation = match client.prepare_key_rotation(workspace).await {
+            Err(error) if recipients.is_none() || is_unknown(&error) => return Ok(rekeying(leaving, Vec::new(), None)),
+            rotation => rotation.map_err(failed(what.clone(), None))?,
+        };
+        let gone: Vec<_> = rotation.recipients().iter().filter(|one| leaving.covers(one)).cloned().collect();
+        let Some(arguments) = recipients else { return Ok(rekeying(leaving, gone, None)) };
+        let ids = gone.iter().map(|recipient| recipient.principal_id.clone()).collect();
+        let staying = rotation.recipients_without(&ids);
+        if let Some(twin) = staying.iter().find(|one| !is_left_out(one, &arguments) && is_twin(one, &gone)) {
+            return Err(Failure::new(what)
+                .because(format!("{} has a key of a principal that leaves", describe(twin)))
+                .next(format!("The server may lie. Leave the principal out: --without {}", twin.principal_id)));
         }
-        Err(refusal(what, &unknown, instead))
+        let expected = accept(workspace, &staying, &arguments, &what, instead)?;
+        Ok(rekeying(leaving, gone, Some(Replacement { arguments, expected })))
     }
 
     /// The workspace.
@@ -192,14 +240,30 @@ impl<'c> Rekeying<'c> {
         &self.workspace
     }
 
-    /// Replaces the keys after the removal. `None` if they stay.
+    /// Remembers the removal, which the server has accepted, and replaces the keys. `None` if they stay.
     pub(in crate::commands) async fn replace(self) -> Result<Option<Replaced>, Failure> {
-        let Self { context, client, workspace, recipients } = self;
-        let Some(recipients) = recipients else { return Ok(None) };
-        let key = rotate(context, client, &workspace, &recipients).await?;
+        let Self { context, client, workspace, leaving, gone, replacement } = self;
+        let trust = context.trust()?;
+        let from = match &leaving {
+            Leaving::Disabled(_) => None,
+            Leaving::Principal(_) | Leaving::Member(_) => Some(workspace.as_str()),
+        };
+        if let Leaving::Principal(id) | Leaving::Disabled(id) = &leaving {
+            trust.revoke(id, from, &[]);
+        }
+        for Recipient { principal_id, signing_key, exchange_key, .. } in &gone {
+            trust.revoke(principal_id, from, &[signing_key, exchange_key]);
+        }
+        let Some(Replacement { arguments, expected }) = replacement else { return Ok(None) };
+        let key = rotate(context, client, &workspace, &arguments, Some(&expected)).await?;
         let environments = rekey(client, &workspace).await?;
         Ok(Some(Replaced { key: Some(key), environments }))
     }
+}
+
+/// Returns `true` if the recipient has a public key of one of the others.
+fn is_twin(recipient: &Recipient, others: &[Recipient]) -> bool {
+    others.iter().any(|other| other.exchange_key == recipient.exchange_key || other.signing_key == recipient.signing_key)
 }
 
 /// The sentences about the keys after a removal.
@@ -231,11 +295,13 @@ impl Replaced {
     }
 }
 
+/// Replaces the key. After a removal, `expected` has the recipients that were accepted before it.
 async fn rotate(
     context: &Context,
     client: &Client,
     workspace: &str,
     arguments: &RecipientArguments,
+    expected: Option<&Accepted>,
 ) -> Result<NewKey, Failure> {
     let what = format!("cannot replace the key of workspace '{workspace}'");
     let need = || Place::Workspace { workspace: workspace.to_owned() }.need("admin", client);
@@ -244,71 +310,139 @@ async fn rotate(
             Err(RotationError::Contended) => continue,
             rotation => rotation.map_err(failed(what.clone(), need()))?,
         };
-        let left_out = vet(context, &rotation, arguments, &what)?;
+        let recipients = rotation.recipients();
+        if let Some(expected) = expected {
+            refuse_unexpected(recipients, arguments, expected, workspace)?;
+        } else {
+            refuse_strangers(recipients, arguments, &what)?;
+            accept(workspace, recipients, arguments, &what, "Nothing was changed.")?;
+        }
+        pin(context, workspace, recipients, arguments)?;
+        let left_out: BTreeSet<String> = arguments.without.iter().cloned().collect();
         let Rotated { generation, fingerprint, invites_revoked } = match rotation.commit(&left_out).await {
             Err(RotationError::Contended) => continue,
             rotated => rotated.map_err(failed(what.clone(), need()))?,
         };
-        let left_out = rotation.recipients().iter().filter(|recipient| is_left_out(recipient, &left_out)).count();
-        let holders = rotation.recipients().len() - left_out;
+        let left_out = recipients.iter().filter(|recipient| is_left_out(recipient, arguments)).count();
+        let holders = recipients.len() - left_out;
         let fingerprint = fingerprint.to_string();
         return Ok(NewKey { generation, fingerprint, holders, left_out, invites_revoked });
     }
     Err(Failure::new(what).because(RotationError::Contended))
 }
 
-fn is_left_out(recipient: &Recipient, left_out: &BTreeSet<String>) -> bool {
-    recipient.status == RecipientStatus::Disabled || left_out.contains(&recipient.principal_id)
+fn is_left_out(recipient: &Recipient, arguments: &RecipientArguments) -> bool {
+    recipient.status == RecipientStatus::Disabled || arguments.without.contains(&recipient.principal_id)
 }
 
-/// Refuses recipients that are not known, pins those that are accepted, and returns those that are left out.
-fn vet(
-    context: &Context,
-    rotation: &KeyRotation,
+/// Refuses to leave out a principal that does not hold the key.
+fn refuse_strangers(recipients: &[Recipient], arguments: &RecipientArguments, what: &str) -> Result<(), Failure> {
+    let is_holder = |id: &&String| recipients.iter().any(|recipient| recipient.principal_id == **id);
+    match arguments.without.iter().find(|id| !is_holder(id)) {
+        Some(stranger) => Err(Failure::new(what).because(format!("principal {stranger} does not hold the key"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses recipients after a removal that were not accepted before it: the removed principal first of all.
+fn refuse_unexpected(
+    recipients: &[Recipient],
+    arguments: &RecipientArguments,
+    expected: &Accepted,
+    workspace: &str,
+) -> Result<(), Failure> {
+    let is_unexpected = |recipient: &&Recipient| {
+        let key = (recipient.principal_id.clone(), recipient.fingerprint);
+        !is_left_out(recipient, arguments) && (recipient.status == RecipientStatus::Revoked || !expected.contains(&key))
+    };
+    let unexpected: Vec<_> = recipients.iter().filter(is_unexpected).map(describe).collect();
+    if unexpected.is_empty() {
+        return Ok(());
+    }
+    let what = format!("the key of workspace '{workspace}' was not replaced");
+    Err(Failure::new(what)
+        .because(format!("the server still names, or has begun to name, as holders of the key: {}", unexpected.join("; ")))
+        .next(format!(
+            "The server may lie, or somebody gave access at the same moment. The former key may still be known. Find out, and then replace \
+             it: zopp workspace rotate-key -w {workspace}, with --without for each principal that shall not have the key."
+        )))
+}
+
+/// Shows who gets the new key. Asks a person about those whom this device does not know, and refuses them if there is nobody to ask. Returns
+/// the recipients that get the key.
+fn accept(
+    workspace: &str,
+    recipients: &[Recipient],
     arguments: &RecipientArguments,
     what: &str,
-) -> Result<BTreeSet<String>, Failure> {
-    let left_out: BTreeSet<String> = arguments.without.iter().cloned().collect();
-    let is_holder = |id: &&String| rotation.recipients().iter().any(|recipient| recipient.principal_id == **id);
-    if let Some(stranger) = arguments.without.iter().find(|id| !is_holder(id)) {
-        return Err(Failure::new(what).because(format!("principal {stranger} does not hold the key")));
+    instead: &str,
+) -> Result<Accepted, Failure> {
+    let staying: Vec<_> = recipients.iter().filter(|recipient| !is_left_out(recipient, arguments)).collect();
+    let lines: Vec<_> = staying.iter().map(|recipient| format!("  {}\n", visible(&describe(recipient)))).collect();
+    let unknown = unknown(recipients, arguments);
+    let is_for_a_person = |one: &&Recipient| one.status == RecipientStatus::Unknown;
+    if !unknown.iter().all(is_for_a_person) || (!unknown.is_empty() && !confirm::is_possible()) {
+        return Err(refusal(what.to_owned(), &unknown, instead));
     }
-    let unknown = unknown(rotation.recipients().iter(), arguments);
-    if !unknown.is_empty() {
-        return Err(refusal(what.to_owned(), &unknown, "Nothing was changed."));
+    eprint!("The new key of workspace '{}' is for:\n{}", visible(workspace), lines.concat());
+    for recipient in unknown {
+        eprintln!("Compare the fingerprint with the one on the other device: zopp principal fingerprint");
+        if !confirm::ask(&format!("This device does not know {}. Give it the new key?", describe(recipient)))? {
+            return Err(Failure::new(what).because(format!("you refused {}", describe(recipient))).next(instead));
+        }
     }
+    Ok(staying.iter().map(|recipient| (recipient.principal_id.clone(), recipient.fingerprint)).collect())
+}
+
+/// Remembers the accepted recipients.
+fn pin(
+    context: &Context,
+    workspace: &str,
+    recipients: &[Recipient],
+    arguments: &RecipientArguments,
+) -> Result<(), Failure> {
     let trust = context.trust()?;
-    for recipient in rotation.recipients().iter().filter(|recipient| !is_left_out(recipient, &left_out)) {
+    for recipient in recipients.iter().filter(|recipient| !is_left_out(recipient, arguments)) {
         if recipient.status != RecipientStatus::Known {
+            trust.readmit(&recipient.principal_id, Some(workspace));
             trust.pin_principal(&recipient.principal_id, recipient.fingerprint);
         }
     }
-    Ok(left_out)
+    Ok(())
 }
 
-/// The recipients for whose keys nobody vouches. A key that differs from the pinned one takes the fingerprint.
-fn unknown<'r>(recipients: impl Iterator<Item = &'r Recipient>, arguments: &RecipientArguments) -> Vec<&'r Recipient> {
+/// The recipients for whose keys nobody vouches. A key that differs from the pinned one, and one that was revoked, take the fingerprint.
+fn unknown<'r>(
+    recipients: impl IntoIterator<Item = &'r Recipient>,
+    arguments: &RecipientArguments,
+) -> Vec<&'r Recipient> {
     let is_refused = |recipient: &&Recipient| {
         let is_compared = arguments.fingerprint.contains(&recipient.fingerprint);
         !arguments.without.contains(&recipient.principal_id)
             && match recipient.status {
                 RecipientStatus::Known | RecipientStatus::Disabled => false,
                 RecipientStatus::Unknown => !(arguments.accept_recipients || is_compared),
-                RecipientStatus::Changed => !is_compared,
+                RecipientStatus::Changed | RecipientStatus::Revoked => !is_compared,
             }
     };
-    recipients.filter(is_refused).collect()
+    recipients.into_iter().filter(is_refused).collect()
+}
+
+/// A recipient with all that a person needs to compare it.
+fn describe(recipient: &Recipient) -> String {
+    let Recipient { principal_id, name, email, fingerprint, status, .. } = recipient;
+    let whose = email.as_deref().unwrap_or("service");
+    let remark = match status {
+        RecipientStatus::Changed => ", another one than pinned",
+        RecipientStatus::Revoked => ", which this device disabled or removed",
+        RecipientStatus::Known | RecipientStatus::Unknown | RecipientStatus::Disabled => "",
+    };
+    format!("{name} ({whose}, ID {principal_id}, fingerprint {fingerprint}{remark})")
 }
 
 fn refusal(what: String, unknown: &[&Recipient], last: &str) -> Failure {
-    let line = |recipient: &&Recipient| {
-        let Recipient { principal_id, name, email, fingerprint, status } = recipient;
-        let whose = email.as_deref().unwrap_or("service");
-        let changed = if *status == RecipientStatus::Changed { ", another one than pinned" } else { "" };
-        format!("{name} ({whose}, ID {principal_id}, fingerprint {fingerprint}{changed})")
-    };
-    let lines: Vec<_> = unknown.iter().map(line).collect();
-    Failure::new(what).because(format!("this device does not know the keys of {}", lines.join("; "))).next(format!(
+    let lines: Vec<_> = unknown.iter().map(|recipient| describe(recipient)).collect();
+    Failure::new(what).because(format!("this device does not vouch for the keys of {}", lines.join("; "))).next(format!(
         "The server may lie. Compare each fingerprint with the one on the other device (zopp principal fingerprint) and add --fingerprint, \
          leave a principal out with --without, or accept the server's word with --accept-recipients. {last}"
     ))
@@ -363,6 +497,8 @@ mod tests {
             name: "phone".into(),
             email: None,
             fingerprint: print(byte),
+            signing_key: vec![byte],
+            exchange_key: Vec::new(),
             status,
         };
         let all = [
@@ -370,6 +506,7 @@ mod tests {
             recipient(2, RecipientStatus::Unknown),
             recipient(3, RecipientStatus::Changed),
             recipient(4, RecipientStatus::Disabled),
+            recipient(5, RecipientStatus::Revoked),
         ];
         let nobody = RecipientArguments::default();
         let accepting = RecipientArguments { accept_recipients: true, ..nobody.clone() };
@@ -382,16 +519,53 @@ mod tests {
             ..nobody.clone()
         };
         for (arguments, refused) in [
-            (&nobody, vec!["p2", "p3"]),
-            (&accepting, vec!["p3"]),
-            (&comparing(&[2]), vec!["p3"]),
-            (&comparing(&[2, 3]), vec![]),
-            (&comparing(&[1, 4]), vec!["p2", "p3"]),
-            (&without(&["p2"]), vec!["p3"]),
-            (&without(&["p2", "p3"]), vec![]),
+            (&nobody, vec!["p2", "p3", "p5"]),
+            (&accepting, vec!["p3", "p5"]),
+            (&comparing(&[2]), vec!["p3", "p5"]),
+            (&comparing(&[2, 3, 5]), vec![]),
+            (&comparing(&[1, 4]), vec!["p2", "p3", "p5"]),
+            (&without(&["p2"]), vec!["p3", "p5"]),
+            (&without(&["p2", "p3", "p5"]), vec![]),
         ] {
-            let unknown = unknown(all.iter(), arguments);
+            let unknown = unknown(&all, arguments);
             assert_eq!(unknown.iter().map(|one| &*one.principal_id).collect::<Vec<_>>(), refused, "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn only_what_was_accepted_before_a_removal_gets_a_key_after_it() {
+        let recipient = |id: &str, byte: u8, status| Recipient {
+            principal_id: id.into(),
+            name: "phone".into(),
+            email: None,
+            fingerprint: Fingerprint::of_principal(&[byte], &[byte]),
+            signing_key: vec![byte],
+            exchange_key: vec![byte],
+            status,
+        };
+        let known = |id, byte| recipient(id, byte, RecipientStatus::Known);
+        let expected: Accepted =
+            [known("a", 1), known("b", 2)].into_iter().map(|one| (one.principal_id, one.fingerprint)).collect();
+        let check = |all: &[Recipient], arguments: &RecipientArguments| {
+            refuse_unexpected(all, arguments, &expected, "acme").is_ok()
+        };
+        let nobody = RecipientArguments::default();
+        assert!(check(&[known("a", 1), known("b", 2)], &nobody));
+        assert!(check(&[known("a", 1)], &nobody), "one fewer");
+        assert!(check(&[known("a", 1), recipient("c", 3, RecipientStatus::Disabled)], &nobody));
+        for named in [known("c", 3), known("b", 3), known("c", 2), recipient("b", 2, RecipientStatus::Revoked)] {
+            let all = [known("a", 1), named.clone()];
+            assert!(!check(&all, &nobody), "{named:?}");
+            let accepting = RecipientArguments {
+                accept_recipients: true,
+                fingerprint: vec![named.fingerprint],
+                without: Vec::new(),
+            };
+            assert!(!check(&all, &accepting), "{named:?}");
+            let without = RecipientArguments { without: vec![named.principal_id.clone()], ..nobody.clone() };
+            assert!(check(&all, &without), "{named:?}");
+        }
+        let other = known("c", 2);
+        assert!(is_twin(&other, &[known("b", 2)]) && !is_twin(&other, &[known("a", 1)]));
     }
 }

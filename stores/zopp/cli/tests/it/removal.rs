@@ -1,0 +1,173 @@
+//! A removal of a device or a member, and a server that goes on naming what was removed.
+
+use std::sync::Mutex;
+
+use konverge_zopp_crypto::{SigningSeed, X25519Private};
+use konverge_zopp_proto::identity::{GetKeyStateRequest, GetKeyStateResponse, KeyHolder};
+use konverge_zopp_testing::LyingServer;
+use tonic::Status;
+
+use crate::{
+    home::Home,
+    lying_server::{config, lying_world},
+    world::World,
+};
+
+const GET_STATE: &str = "/konverge.zopp.v1.Identity/GetKeyState";
+const ROTATE: &str = "/konverge.zopp.v1.Identity/RotateWorkspaceKey";
+
+fn was_rotated(liar: &LyingServer) -> bool {
+    liar.take_seen().iter().any(|call| call.path == ROTATE)
+}
+
+/// Somebody who joined by an invite of Alice's, and whose device Alice's device knows.
+fn member(world: &World, liar: &LyingServer, email: &str) -> Home {
+    let mut member = world.other_home();
+    member.set("ZOPP_SERVER", &liar.url());
+    let code = world.alice.ok("invite create --plain");
+    member.ok(&format!("join {} {email} --principal phone", code.trim()));
+    let fingerprint = member.ok("principal fingerprint");
+    world.alice.ok(&format!("workspace rotate-key --fingerprint {}", fingerprint.trim()));
+    member
+}
+
+fn id_of(home: &Home, index: usize) -> String {
+    config(home)["principals"][index]["id"].as_str().unwrap().to_owned()
+}
+
+/// The server goes on naming a holder with this ID, as `alter` makes it, once the database does not name it as an enabled one any more.
+fn keep_naming(liar: &LyingServer, id: String, alter: impl Fn(&mut KeyHolder) + Send + Sync + 'static) {
+    let kept: Mutex<Option<KeyHolder>> = Mutex::default();
+    liar.lie(GET_STATE, move |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        let mut kept = kept.lock().unwrap();
+        match answer.holders.iter().position(|holder| holder.principal_id == id) {
+            Some(position) if !answer.holders[position].disabled => *kept = Some(answer.holders[position].clone()),
+            position => {
+                if let Some(position) = position {
+                    answer.holders.remove(position);
+                }
+                if let Some(mut holder) = kept.clone() {
+                    alter(&mut holder);
+                    answer.holders.push(holder);
+                }
+            }
+        }
+        Ok(answer)
+    });
+}
+
+#[test]
+fn a_disabled_device_that_the_server_still_names_gets_no_key() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    alice.ok("principal create tablet");
+    let tablet = id_of(alice, 1);
+    keep_naming(&liar, tablet.clone(), |_| {});
+    liar.take_seen();
+    let stderr = alice.fails(&format!("principal disable --principal {tablet} --rotate-keys"), 1);
+    assert!(stderr.contains("principal 'tablet' was disabled, but") && stderr.contains(&tablet), "{stderr}");
+    assert!(stderr.contains("was not replaced") && stderr.contains("--without"), "{stderr}");
+    // Nor in a later command, which has nothing but the file of this device.
+    for flags in ["", " --accept-recipients"] {
+        let stderr = alice.fails(&format!("workspace rotate-key{flags}"), 1);
+        assert!(stderr.contains("which this device disabled or removed"), "{stderr}");
+    }
+    assert!(!was_rotated(&liar));
+    let rotated = alice.json(&format!("workspace rotate-key --without {tablet}"));
+    assert_eq!((&rotated["key"]["left_out"], &rotated["key"]["holders"]), (&1.into(), &1.into()));
+    assert_eq!(config(alice)["servers"][liar.url()]["revoked"][&tablet]["everywhere"], true);
+    // A person lets it in again.
+    liar.tell_the_truth(GET_STATE);
+    alice.ok(&format!("principal enable --principal {tablet}"));
+    assert_eq!(config(alice)["servers"][liar.url()].get("revoked"), None);
+}
+
+#[test]
+fn a_removed_member_that_the_server_still_names_gets_no_key() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    alice.ok("secret set A 1");
+    let attacker = X25519Private::generate().unwrap().public().to_bytes().to_vec();
+    let signing = || SigningSeed::generate().unwrap().public().to_bytes().to_vec();
+    type Alter = Box<dyn Fn(&mut KeyHolder) + Send + Sync>;
+    let lies: [(&str, Alter); 5] = [
+        ("as before", Box::new(|_| {})),
+        ("with another key", Box::new(move |holder| holder.x25519_public_key.clone_from(&attacker))),
+        ("under another id", Box::new(|holder| holder.principal_id = "0190a5d0-ac96-774b-bcce-b302099a8057".into())),
+        (
+            "as a service with the same exchange key",
+            Box::new(move |holder| {
+                holder.principal_id = "0190a5d0-ac96-774b-bcce-b302099a8058".into();
+                holder.public_key = signing();
+                holder.user_email = None;
+            }),
+        ),
+        ("as alice's", Box::new(|holder| holder.user_email = Some("alice@example.com".into()))),
+    ];
+    for (number, (what, alter)) in lies.into_iter().enumerate() {
+        let email = format!("bob{number}@example.com");
+        let bob = member(&world, &liar, &email);
+        let before = config(alice)["servers"][liar.url()]["workspaces"]["acme"].clone();
+        keep_naming(&liar, id_of(&bob, 0), alter);
+        liar.take_seen();
+        let stderr = alice.fails(&format!("workspace remove-member {email} --accept-recipients"), 1);
+        assert!(stderr.contains(&format!("{email} was removed, but")) && stderr.contains("still names"), "{what}: {stderr}");
+        let stderr = alice.fails("workspace rotate-key", 1);
+        assert!(stderr.contains("does not vouch for"), "{what}: {stderr}");
+        assert!(!was_rotated(&liar), "{what}");
+        assert_eq!(config(alice)["servers"][liar.url()]["workspaces"]["acme"], before, "{what}");
+        liar.tell_the_truth(GET_STATE);
+        alice.ok("workspace rotate-key");
+        assert_eq!(alice.ok("secret get A"), "1\n");
+        bob.fails("secret get A", 1);
+    }
+}
+
+/// A member who leaves could have given access to a device of its own, which it then vouches for.
+#[test]
+fn a_removed_member_vouches_for_nobody() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let bob = member(&world, &liar, "bob@example.com");
+    alice.ok("permission user-set --email bob@example.com --role admin");
+    let line = "principal create mole --service -w acme --credentials-file mole.json";
+    let mole = bob.json(line)["id"].as_str().unwrap().to_owned();
+    let stderr = alice.fails("workspace remove-member bob@example.com", 1);
+    assert!(stderr.contains("nothing was changed") && stderr.contains(&mole), "{stderr}");
+    let removed = alice.json(&format!("workspace remove-member bob@example.com --without {mole}"));
+    assert_eq!(removed["new_keys"]["key"]["left_out"], 1);
+}
+
+#[test]
+fn a_holder_that_is_named_after_a_removal_only_gets_no_key() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let (bob, carol) = (member(&world, &liar, "bob@example.com"), member(&world, &liar, "carol@example.com"));
+    let (hidden, leaving) = (id_of(&bob, 0), id_of(&carol, 0));
+    // Bob's known device is hidden for as long as Carol's is there.
+    liar.lie(GET_STATE, move |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        if answer.holders.iter().any(|holder| holder.principal_id == leaving) {
+            answer.holders.retain(|holder| holder.principal_id != hidden);
+        }
+        Ok(answer)
+    });
+    liar.take_seen();
+    let stderr = alice.fails("workspace remove-member carol@example.com", 1);
+    assert!(stderr.contains("or has begun to name") && stderr.contains(&id_of(&bob, 0)), "{stderr}");
+    assert!(!was_rotated(&liar));
+}
+
+#[test]
+fn the_recipients_are_shown_before_a_key_is_replaced() {
+    let (world, liar) = lying_world();
+    let bob = member(&world, &liar, "bob@example.com");
+    let shown = world.alice.run("workspace rotate-key").stderr;
+    for home in [&world.alice, &bob] {
+        let fingerprint = home.ok("principal fingerprint");
+        assert!(shown.contains(&id_of(home, 0)) && shown.contains(fingerprint.trim()), "{shown}");
+    }
+    let shown = world.alice.run("workspace remove-member bob@example.com").stderr;
+    assert!(shown.contains("is for:") && !shown.contains("bob@example.com,"), "{shown}");
+}
