@@ -15,8 +15,15 @@ use zeroize::Zeroizing;
 
 use crate::{
     envelope::{OpenError, SealError, Sealed, open, seal},
-    keys::{InviteSecret, Kek, KeyError},
+    keys::{EntropyError, InviteSecret, KEY_LENGTH, Kek, KeyError, random},
 };
+
+/// The random bytes at the beginning of a secret that names its workspace: 160 bits.
+const RANDOM_LENGTH: usize = 20;
+/// The bytes behind them, which show that the secret names its workspace. The rest of the secret is the hash of the name.
+const MARK_LENGTH: usize = 4;
+const MARK_DOMAIN: &str = "konverge.zopp.v2 invite names its workspace";
+const NAME_DOMAIN: &str = "konverge.zopp.v2 name of the invite's workspace";
 
 /// The prefix of a workspace invite code; a server invite is bare hexadecimal.
 pub const CODE_PREFIX: &str = "inv_";
@@ -32,7 +39,48 @@ pub enum CodeError {
     Secret(KeyError),
 }
 
+/// The answer of an invite code to the question whether its workspace has a certain name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameInCode {
+    /// The code names no workspace: a published program made it.
+    None,
+    /// The code names this workspace.
+    Same,
+    /// The code names another workspace.
+    Other,
+}
+
 impl InviteSecret {
+    /// Draws the secret of an invite to this workspace. Its code names the workspace, so a server cannot give another name to the joiner.
+    /// Published programs take the code as any other.
+    ///
+    /// # Errors
+    /// [`EntropyError`].
+    pub fn for_workspace(workspace_id: &str, name: &str) -> Result<Self, EntropyError> {
+        let mut secret = Zeroizing::new([0; KEY_LENGTH]);
+        let random = Zeroizing::new(random::<RANDOM_LENGTH>()?);
+        let (head, rest) = secret.split_at_mut(RANDOM_LENGTH);
+        head.copy_from_slice(random.as_slice());
+        let (mark, hash) = rest.split_at_mut(MARK_LENGTH);
+        fill(mark, MARK_DOMAIN, &[head]);
+        fill(hash, NAME_DOMAIN, &[head, workspace_id.as_bytes(), name.as_bytes()]);
+        Ok(Self::from_bytes(&secret))
+    }
+
+    /// Returns `NameInCode::Same` if the code names this workspace.
+    pub fn name_in_code(&self, workspace_id: &str, name: &str) -> NameInCode {
+        let (head, rest) = self.expose().split_at(RANDOM_LENGTH);
+        let (mark, hash) = rest.split_at(MARK_LENGTH);
+        let (mut of_mark, mut of_name) = ([0; MARK_LENGTH], [0; KEY_LENGTH - RANDOM_LENGTH - MARK_LENGTH]);
+        fill(&mut of_mark, MARK_DOMAIN, &[head]);
+        fill(&mut of_name, NAME_DOMAIN, &[head, workspace_id.as_bytes(), name.as_bytes()]);
+        match (of_mark == mark, of_name == hash) {
+            (false, _) => NameInCode::None,
+            (true, true) => NameInCode::Same,
+            (true, false) => NameInCode::Other,
+        }
+    }
+
     /// The code that is handed to the person invited: [`CODE_PREFIX`] and 64 hexadecimal digits.
     pub fn to_code(&self) -> Zeroizing<String> {
         let secret = self.to_hex();
@@ -63,6 +111,17 @@ impl InviteSecret {
         let opened = open(self.expose(), nonce, ciphertext, &bind(workspace_id))?;
         Kek::from_slice(&opened).map_err(OpenError::WrappedKey)
     }
+}
+
+/// Fills `part` with the beginning of a hash over the parts, each with its length.
+fn fill(part: &mut [u8], domain: &str, parts: &[&[u8]]) {
+    let mut hash = Sha256::new();
+    for one in [domain.as_bytes()].iter().chain(parts) {
+        hash.update((one.len() as u64).to_le_bytes());
+        hash.update(one);
+    }
+    let length = part.len();
+    part.copy_from_slice(&hash.finalize()[..length]);
 }
 
 fn bind(workspace_id: &str) -> String {
@@ -99,6 +158,20 @@ mod tests {
         assert_eq!(error("inv_55"), Some(CodeError::Secret(KeyError::Length { found: 1 })));
         assert_eq!(error("inv_xyz"), Some(CodeError::Secret(KeyError::NotHex)));
         assert_eq!(error(&format!("inv_{}", "55".repeat(32))), None);
+    }
+
+    #[test]
+    fn a_code_names_its_workspace() {
+        let secret = InviteSecret::for_workspace(WORKSPACE_ID, "acme").unwrap();
+        let read = InviteSecret::from_code(&secret.to_code()).unwrap();
+        assert_eq!(read.name_in_code(WORKSPACE_ID, "acme"), NameInCode::Same);
+        for (id, name) in [(WORKSPACE_ID, "acme2"), (WORKSPACE_ID, ""), ("another", "acme")] {
+            assert_eq!(read.name_in_code(id, name), NameInCode::Other, "{id} {name}");
+        }
+        let stock = InviteSecret::generate().unwrap();
+        assert_eq!(stock.name_in_code(WORKSPACE_ID, "acme"), NameInCode::None);
+        let again = InviteSecret::for_workspace(WORKSPACE_ID, "acme").unwrap();
+        assert_ne!(again.token(), secret.token());
     }
 
     #[test]

@@ -140,6 +140,14 @@ secret_key! {
     InviteSecret
 }
 
+impl InviteSecret {
+    pub(crate) fn from_bytes(bytes: &[u8; KEY_LENGTH]) -> Self {
+        let mut secret = SecretBytes::default();
+        secret.copy_from_slice(bytes);
+        Self(secret)
+    }
+}
+
 impl SigningSeed {
     /// The public half, by which the server verifies.
     pub fn public(&self) -> SigningPublic {

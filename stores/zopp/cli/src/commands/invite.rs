@@ -30,8 +30,8 @@ use crate::{
 pub enum InviteCommand {
     /// Create an invite to a workspace
     #[command(
-        after_help = "Example:\n  zopp invite create -w acme --expires-hours 24 --uses 1\n\nWho has the code can read the \
-                            workspace's keys; a role is granted separately."
+        after_help = "Example:\n  zopp invite create -w acme --expires-hours 72 --uses 5\n\nWho has the code can read the \
+                            workspace's keys; a role is granted separately. Each attempt to join\ncounts as a use, because it reads the keys."
     )]
     Create(CreateArguments),
     /// List your invites
@@ -52,14 +52,29 @@ pub struct CreateArguments {
     #[command(flatten)]
     workspace: WorkspaceArguments,
     /// For how many hours the invite can be used
-    #[arg(long, value_name = "HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
     expires_hours: u32,
-    /// How many may join by it [default: as many as like]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    uses: Option<u32>,
+    /// How many may join by it, or "unlimited" [default: 1, and unlimited on a server that cannot limit it]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_uses)]
+    uses: Option<Uses>,
     /// Print the code only
     #[arg(long)]
     plain: bool,
+}
+
+/// How many may join by an invite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Uses {
+    Limited(u32),
+    Unlimited,
+}
+
+fn parse_uses(text: &str) -> Result<Uses, &'static str> {
+    match text.parse() {
+        Ok(number @ 1..) => Ok(Uses::Limited(number)),
+        _ if text == "unlimited" => Ok(Uses::Unlimited),
+        _ => Err("a number from 1, or \"unlimited\", is expected"),
+    }
 }
 
 /// `invite create`. Holds the code, hence printed from here and not cloned into an object.
@@ -169,23 +184,38 @@ async fn create(
     client: &Client,
     workspace: String,
     expires_hours: u32,
-    max_uses: Option<u32>,
+    uses: Option<Uses>,
     code_only: bool,
 ) -> Outcome {
     let what = format!("cannot create an invite to workspace '{workspace}'");
     let need = Place::Workspace { workspace: workspace.clone() }.need("admin", client);
     let key = client.workspace_key(&workspace).await.map_err(failed(what.clone(), need.clone()))?;
-    let secret = InviteSecret::generate().map_err(|source| Failure::new(what.clone()).because(source))?;
+    let secret = InviteSecret::for_workspace(&key.id, &workspace)
+        .map_err(|source| Failure::new(what.clone()).because(source))?;
     let sealed = secret.encrypt_kek(&key.kek, &key.id).map_err(|source| Failure::new(what.clone()).because(source))?;
     let expires_at = now().saturating_add(i64::from(expires_hours) * 3600);
     let (kek_encrypted, kek_nonce) = (sealed.ciphertext, sealed.nonce.to_vec());
     let token = secret.token();
-    if let Some(max_uses) = max_uses {
+    let mut is_unlimited = uses == Some(Uses::Unlimited);
+    if !is_unlimited {
+        let max_uses = match uses {
+            Some(Uses::Limited(number)) => number,
+            _ => 1,
+        };
         let (workspace_id, token) = (key.id.clone(), token.clone());
+        let (kek_encrypted, kek_nonce) = (kek_encrypted.clone(), kek_nonce.clone());
         let request =
             identity::CreateInviteRequest { workspace_id, expires_at, token, kek_encrypted, kek_nonce, max_uses };
-        client.create_limited_invite(request, &key).await.map_err(failed(what, need))?;
-    } else {
+        match client.create_limited_invite(request, &key).await {
+            // A stock server. A number that was asked for is a demand.
+            Err(error) if uses.is_none() && error.is_unknown_call() => {
+                eprintln!("Warning: this server cannot limit how many join by the invite; revoke it once it was used");
+                is_unlimited = true;
+            }
+            made => drop(made.map_err(failed(what.clone(), need.clone()))?),
+        }
+    }
+    if is_unlimited {
         let (workspace_ids, token) = (vec![key.id.clone()], token.clone());
         let request = CreateInviteRequest { workspace_ids, expires_at, token, kek_encrypted, kek_nonce };
         client.create_invite(request, &key).await.map_err(failed(what, need))?;

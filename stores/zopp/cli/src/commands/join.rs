@@ -5,7 +5,8 @@ use std::{path::PathBuf, process::Command};
 use clap::Args;
 use konverge_zopp_client::{CallError, Client, ConfigFile, Connection, config_file::Principal};
 use konverge_zopp_crypto::{
-    Fingerprint, InviteSecret, SigningSeed, WrappedKek, X25519Private, X25519Public, invite::CODE_PREFIX,
+    Fingerprint, InviteSecret, SigningSeed, WrappedKek, X25519Private, X25519Public,
+    invite::{CODE_PREFIX, NameInCode},
 };
 use konverge_zopp_proto::{GetInviteRequest, JoinRequest, JoinResponse};
 use serde::Serialize;
@@ -18,7 +19,7 @@ use super::{
     wrapped::WrappedFields,
 };
 use crate::{
-    context::{Context, report_replaced},
+    context::Context,
     escape::visible,
     failure::{Failure, failed},
     invite_code,
@@ -62,21 +63,21 @@ struct Joined {
 /// The KEK of the inviting workspace, wrapped for the one who joins.
 struct Invited {
     token: String,
-    key: Option<InvitedKey>,
+    key: Option<WrappedKek>,
 }
 
-/// The code vouches for this key: only those who have the code can have made its envelope.
-struct InvitedKey {
+/// The key of the inviting workspace, for which the code vouches: only those who have the code can have made its envelope.
+struct Vouched {
+    secret: InviteSecret,
     workspace_id: String,
     fingerprint: Fingerprint,
-    wrapped: WrappedKek,
 }
 
 impl Invited {
     /// Returns the request to join with this invite and these keys.
     fn into_request(self, email: &str, principal: &str, seed: &SigningSeed, exchange: &X25519Private) -> JoinRequest {
         let WrappedFields { ephemeral_pub, kek_nonce, kek_wrapped } =
-            self.key.map(|key| key.wrapped.into()).unwrap_or_default();
+            self.key.map(WrappedFields::from).unwrap_or_default();
         JoinRequest {
             invite_token: self.token,
             email: email.to_owned(),
@@ -109,13 +110,13 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
 
     let connection = context.connection()?;
     let (seed, exchange) = generate_keys()?;
-    let invited = open_invite(&connection, &token, &exchange.public()).await?;
-    // Before the server knows the principal: one of the first generation is joined only on request.
+    let secret = workspace_secret(&token)?;
+    // Before the invite is read, which can use it up: a server of the first generation is joined only on request.
     connection.profile().await.map_err(failed("cannot join", None))?;
-    let vouched = invited.key.as_ref().map(|key| (key.workspace_id.clone(), key.fingerprint));
+    let (invited, vouched) = open_invite(&connection, &token, secret, &exchange.public()).await?;
     let request = invited.into_request(&email, &name, &seed, &exchange);
     let member = member(context, &config, &email);
-    let workspace_id = vouched.as_ref().map(|(id, _)| id.as_str());
+    let workspace_id = vouched.as_ref().map(|vouched| vouched.workspace_id.as_str());
     let answer = send(&connection, member, request, &seed, workspace_id).await.map_err(failed("cannot join", None))?;
 
     let mut principal = new_principal(answer.principal_id.clone(), name.clone(), &seed, &exchange);
@@ -126,8 +127,8 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     Context::save(&config)?;
     drop(lock);
     context.remember_requested()?;
-    if let Some((id, fingerprint)) = vouched {
-        pin(context, &answer, &id, fingerprint)?;
+    if let Some(vouched) = vouched {
+        pin(context, &answer, &vouched)?;
     }
 
     let joined = Joined {
@@ -141,14 +142,34 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     Ok(plain(joined, text))
 }
 
-/// Pins the key that the invite vouches for, under the name that the server gives the workspace.
-fn pin(context: &Context, answer: &JoinResponse, id: &str, fingerprint: Fingerprint) -> Result<(), Failure> {
-    let Some(workspace) = answer.workspaces.iter().find(|workspace| workspace.id == id) else {
-        return Err(Failure::new("the server says that you joined another workspace than the invite's")
-            .next("The new principal is saved. Ask the one who invited you which server the invite is for."));
+/// Pins the key that the invite vouches for, under the name in the code. A key that is pinned under that name already stays.
+fn pin(context: &Context, answer: &JoinResponse, vouched: &Vouched) -> Result<(), Failure> {
+    let Vouched { secret, workspace_id, fingerprint } = vouched;
+    let not_saved = "The new principal is saved, and no key is pinned. Ask the one who invited you which workspace and server the invite is for.";
+    let Some(workspace) = answer.workspaces.iter().find(|workspace| workspace.id == *workspace_id) else {
+        return Err(Failure::new("the server says that you joined another workspace than the invite's").next(not_saved));
     };
-    let before = context.trust()?.pin_workspace(&workspace.name, fingerprint);
-    report_replaced(&format!("workspace '{}'", workspace.name), before);
+    let name = &workspace.name;
+    match secret.name_in_code(workspace_id, name) {
+        NameInCode::Same => {}
+        NameInCode::Other => {
+            return Err(Failure::new(format!("the server calls the workspace '{name}', and the invite gives it another name"))
+                .next(format!("The server may lie. {not_saved}")));
+        }
+        NameInCode::None => eprintln!(
+            "Note: the invite is of a published client and does not name its workspace. The server calls it '{}'",
+            visible(name)
+        ),
+    }
+    let trust = context.trust()?;
+    match trust.workspace(name) {
+        Some(pinned) if pinned != *fingerprint => eprintln!(
+            "Note: this device has pinned another key of workspace '{name}', which stays:\n  {pinned}\n  If the key was replaced, the next use \
+             follows it. If the workspace was made anew: zopp workspace fingerprint -w {name} --pin {fingerprint}",
+            name = visible(name)
+        ),
+        _ => drop(trust.pin_workspace(name, *fingerprint)),
+    }
     Ok(())
 }
 
@@ -205,13 +226,24 @@ fn text(joined: &Joined) -> String {
     lines.join("\n")
 }
 
+/// The secret in the code of an invite to a workspace; `None` for one to a server.
+fn workspace_secret(code: &str) -> Result<Option<InviteSecret>, Failure> {
+    let is_to_workspace = code.starts_with(CODE_PREFIX);
+    let secret = is_to_workspace.then(|| InviteSecret::from_code(code)).transpose();
+    secret.map_err(|error| Failure::usage(error.to_string()))
+}
+
 /// A server invite is sent as it is; of a workspace invite only the hash of its secret is, and the KEK it carries is
 /// wrapped anew for the one who joins.
-async fn open_invite(connection: &Connection, code: &str, recipient: &X25519Public) -> Result<Invited, Failure> {
-    if !code.starts_with(CODE_PREFIX) {
-        return Ok(Invited { token: code.to_owned(), key: None });
-    }
-    let secret = InviteSecret::from_code(code).map_err(|error| Failure::usage(error.to_string()))?;
+async fn open_invite(
+    connection: &Connection,
+    code: &str,
+    secret: Option<InviteSecret>,
+    recipient: &X25519Public,
+) -> Result<(Invited, Option<Vouched>), Failure> {
+    let Some(secret) = secret else {
+        return Ok((Invited { token: code.to_owned(), key: None }, None));
+    };
     let token = secret.token();
     let invite = connection
         .get_invite(GetInviteRequest { token: token.clone() })
@@ -228,7 +260,8 @@ async fn open_invite(connection: &Connection, code: &str, recipient: &X25519Publ
         .wrap_for(recipient, workspace_id)
         .map_err(|source| Failure::new("the workspace key cannot be wrapped").because(source))?;
     let fingerprint = Fingerprint::of_workspace(workspace_id, &kek);
-    Ok(Invited { token, key: Some(InvitedKey { workspace_id: workspace_id.clone(), fingerprint, wrapped }) })
+    let vouched = Vouched { workspace_id: workspace_id.clone(), fingerprint, secret };
+    Ok((Invited { token, key: Some(wrapped) }, Some(vouched)))
 }
 
 /// `uname -n`: the host's name has no place in the standard library.

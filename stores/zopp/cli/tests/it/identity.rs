@@ -87,8 +87,11 @@ fn an_invite_need_not_stand_on_the_command_line() {
 #[test]
 fn an_invite_is_used_up_and_lists_say_how_far() {
     let world = World::new();
-    let code = world.alice.ok("invite create --plain --uses 1");
-    assert!(world.alice.ok("invite list").contains("\nUses:    0 of 1\n"));
+    let code = world.alice.ok("invite create --plain");
+    let listed = world.alice.json("invite list")["invites"][0].clone();
+    let time = |name: &str| listed[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second();
+    assert_eq!(time("expires_at") - time("created_at"), 24 * 3600);
+    assert!(world.alice.ok("invite list").contains("\nUses:    0 of 1\n"), "for one person");
     let bob = world.server.home();
     bob.ok_with_stdin("join - bob@example.com --principal phone", code.as_bytes());
     let listed = world.alice.json("invite list")["invites"][0].clone();
@@ -96,7 +99,10 @@ fn an_invite_is_used_up_and_lists_say_how_far() {
     let eve = world.server.home();
     let stderr = eve.run_with_stdin("join - eve@example.com --principal x", code.as_bytes()).failed("join", 1);
     assert!(stderr.contains("used up"), "{stderr}");
-    world.alice.ok("invite create --plain");
+    for bad in ["0", "many", "-1"] {
+        world.alice.fails(&format!("invite create --plain --uses {bad}"), 2);
+    }
+    world.alice.ok("invite create --plain --uses unlimited");
     assert!(world.alice.ok("invite list").contains("\nUses:    0\n"), "as many as like");
 }
 

@@ -3,7 +3,7 @@
 use konverge_zopp_crypto::{Kek, SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::{
     Empty, GetInviteRequest, GetPrincipalExportRequest, GetPrincipalExportResponse, GetPrincipalRequest,
-    GetWorkspaceKeysRequest, InviteToken, Principal, WorkspaceKeys, WorkspaceList,
+    GetWorkspaceKeysRequest, InviteToken, JoinRequest, JoinResponse, Principal, WorkspaceKeys, WorkspaceList,
     identity::{GetKeySignatureRequest, GetKeySignatureResponse},
 };
 use konverge_zopp_testing::LyingServer;
@@ -17,6 +17,7 @@ const GET_KEYS: &str = "/zopp.ZoppService/GetWorkspaceKeys";
 const GET_PRINCIPAL: &str = "/zopp.ZoppService/GetPrincipal";
 const GET_SIGNATURE: &str = "/konverge.zopp.v1.Identity/GetKeySignature";
 const GET_INVITE: &str = "/zopp.ZoppService/GetInvite";
+const JOIN: &str = "/zopp.ZoppService/Join";
 const LIST_WORKSPACES: &str = "/zopp.ZoppService/ListWorkspaces";
 
 /// Alice's world, seen through a server that lies.
@@ -158,7 +159,7 @@ fn a_forged_workspace_key_is_refused() {
 #[test]
 fn an_invite_vouches_for_the_key() {
     let (world, liar) = lying_world();
-    let code = world.alice.ok("invite create --plain").trim().to_owned();
+    let code = world.alice.ok("invite create --plain --uses 2").trim().to_owned();
     let mut bob = world.other_home();
     bob.set("ZOPP_SERVER", &liar.url());
     // Without the key in the invite, the server would be free to give any key later.
@@ -175,6 +176,59 @@ fn an_invite_vouches_for_the_key() {
     forge_key(&liar, exchange_key(&bob));
     assert!(bob.fails("secret list", 1).contains("PermissionDenied"), "no role yet");
     assert!(bob.fails("workspace fingerprint", 1).contains("another key of workspace 'acme'"));
+}
+
+/// The answer to a join, in which the server calls the workspace as it likes.
+fn rename_joined(liar: &LyingServer, name: &'static str) {
+    liar.lie(JOIN, move |_: JoinRequest, answer: Result<JoinResponse, Status>| {
+        let mut answer = answer?;
+        name.clone_into(&mut answer.workspaces[0].name);
+        Ok(answer)
+    });
+}
+
+#[test]
+fn a_joined_workspace_is_pinned_under_the_name_in_the_code() {
+    let (world, liar) = lying_world();
+    let mut bob = world.other_home();
+    bob.set("ZOPP_SERVER", &liar.url());
+    bob.ok(&format!("join {} bob@example.com --principal phone", world.server.invite()));
+    bob.ok("workspace create private");
+    let private = config(&bob)["servers"][liar.url()]["workspaces"]["private"].clone();
+    // Names that this device knows, and that it does not.
+    for (number, name) in ["private", "payments"].into_iter().enumerate() {
+        rename_joined(&liar, name);
+        let code = world.alice.ok("invite create --plain").trim().to_owned();
+        let stderr = bob.fails(&format!("join {code} bob@example.com --principal p{number}"), 1);
+        assert!(stderr.contains(&format!("calls the workspace '{name}'")), "{stderr}");
+        let pins = config(&bob)["servers"][liar.url()]["workspaces"].clone();
+        assert_eq!(pins, serde_json::json!({ "private": private }));
+    }
+    liar.tell_the_truth(JOIN);
+    let code = world.alice.ok("invite create --plain").trim().to_owned();
+    bob.ok(&format!("join {code} bob@example.com --principal right"));
+    let pin = config(&bob)["servers"][liar.url()]["workspaces"]["acme"].clone();
+    assert_eq!(pin, world.alice.ok("workspace fingerprint").trim());
+}
+
+/// Whoever makes an invite chooses the name in its code.
+#[test]
+fn an_invite_replaces_no_pin() {
+    let (world, liar) = lying_world();
+    let mut bob = world.other_home();
+    bob.set("ZOPP_SERVER", &liar.url());
+    let code = || world.alice.ok("invite create --plain").trim().to_owned();
+    bob.ok(&format!("join {} bob@example.com --principal phone", code()));
+    let pinned = config(&bob)["servers"][liar.url()]["workspaces"]["acme"].clone();
+    world.alice.ok("workspace delete acme --even-if-not-empty");
+    world.alice.ok("workspace create acme");
+    let fingerprint = world.alice.ok("workspace fingerprint").trim().to_owned();
+    let joined = bob.run(&format!("join {} bob@example.com --principal again", code()));
+    assert!(joined.code == 0 && joined.stderr.contains(&format!("--pin {fingerprint}")), "{}", joined.stderr);
+    assert_eq!(config(&bob)["servers"][liar.url()]["workspaces"]["acme"], pinned);
+    assert!(bob.fails("workspace fingerprint", 1).contains("another key of workspace 'acme'"));
+    bob.ok(&format!("workspace fingerprint --pin {fingerprint}"));
+    assert_eq!(bob.ok("workspace fingerprint").trim(), fingerprint);
 }
 
 /// The server keeps back by whom it was wrapped.

@@ -32,7 +32,7 @@ fn a_user_who_joins_another_workspace_stays_the_same_user() {
     let bob = world.server.home();
     bob.ok(&format!("join {} bob@example.com --principal phone", world.server.invite()));
     bob.ok("workspace create private");
-    let code = world.alice.ok("invite create --plain");
+    let code = world.alice.ok("invite create --plain --uses 2");
     bob.ok(&format!("join {} Bob@Example.com --principal work", code.trim()));
     let mut workspaces: Vec<_> = bob.ok("workspace list").lines().skip(1).map(str::to_owned).collect();
     workspaces.sort();

@@ -4,13 +4,14 @@ use konverge_zopp_proto::{self as proto, identity};
 use tonic::{Request, Status};
 
 use crate::{
+    audit::row::{NOBODY, blank_row, client_ip},
     call::{Call, admit_open},
     clock,
     place::Place,
     rbac::Role,
     state::State,
     status::{from_store, or_exists, or_missing},
-    store::{Action, InviteRow, NewInvite, Scope, WorkspaceRow},
+    store::{Action, AuditRow, InviteRow, NewInvite, Scope, WorkspaceRow},
     validate,
 };
 
@@ -110,18 +111,32 @@ async fn create_wanted(call: &mut Call, wanted: &Wanted<'_>) -> Result<InviteRow
         .map_err(or_exists("an invite with this token, made by", "somebody"))
 }
 
-/// The invite of a token, unless its time is over.
+/// The invite of a token, unless its time is over. Whoever has the code can open the key of the answer, so the answer counts as a use of an
+/// invite with a limit.
 pub(crate) async fn get(
     state: &State,
     request: Request<proto::GetInviteRequest>,
 ) -> Result<proto::InviteToken, Status> {
     admit_open(state, &request, Action::InviteRead).await?;
+    let client_ip = client_ip(&request);
     let message = request.into_inner();
     validate::token(&message.token)?;
     let not_found = || Status::not_found("invite not found, expired or used up; ask for a new one");
     let invite = state.store.invite(&message.token).await.map_err(from_store)?.ok_or_else(not_found)?;
     if invite.expires_at <= clock::now() || invite.is_used_up() {
         return Err(not_found());
+    }
+    if invite.kek_encrypted.is_some() && invite.max_uses.is_some() {
+        let audit = AuditRow {
+            principal_id: NOBODY.into(),
+            resource_id: invite.id.clone(),
+            workspace_id: invite.workspaces.first().map(|workspace| workspace.id.clone()),
+            client_ip,
+            ..blank_row(Action::InviteRead, "invite")
+        };
+        if !state.store.count_read(&invite, &audit).await.map_err(from_store)? {
+            return Err(not_found());
+        }
     }
     Ok(answer(invite, message.token))
 }
@@ -207,13 +222,14 @@ fn answer(row: InviteRow, token: String) -> proto::InviteToken {
 }
 
 fn counted(row: InviteRow, token: String) -> identity::Invite {
+    let uses = row.uses_or_reads();
     identity::Invite {
         id: row.id,
         token,
         workspace_ids: row.workspaces.into_iter().map(|workspace| workspace.id).collect(),
         created_at: row.created_at,
         expires_at: row.expires_at,
-        uses: row.uses,
+        uses,
         max_uses: row.max_uses,
     }
 }

@@ -27,14 +27,21 @@ pub struct InviteRow {
     pub kek_nonce: Option<Vec<u8>>,
     /// How often somebody joined by it.
     pub uses: u32,
-    /// How often somebody may; `None` for as often as somebody likes.
+    /// How often its key was handed out to somebody who was about to join.
+    pub reads: u32,
+    /// How often somebody may join; `None` for as often as somebody likes.
     pub max_uses: Option<u32>,
 }
 
 impl InviteRow {
-    /// Has it been used as often as it may be?
+    /// Returns how often it was used: a person who read the key needs no membership to know it.
+    pub fn uses_or_reads(&self) -> u32 {
+        self.uses.max(self.reads)
+    }
+
+    /// Returns `true` if it was used as often as it may be.
     pub fn is_used_up(&self) -> bool {
-        self.max_uses.is_some_and(|max| self.uses >= max)
+        self.max_uses.is_some_and(|max| self.uses_or_reads() >= max)
     }
 }
 
@@ -68,10 +75,11 @@ struct Row {
     kek_encrypted: Option<Vec<u8>>,
     kek_nonce: Option<Vec<u8>>,
     uses: u32,
+    reads: u32,
     max_uses: Option<u32>,
 }
 
-from_row!(Row { id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, max_uses });
+from_row!(Row { id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, reads, max_uses });
 
 impl Store {
     /// Makes an invite; with no creator it is the server operator's, and not audited. Returns its id and time of creation.
@@ -87,7 +95,7 @@ impl Store {
         if let Some((user_id, _)) = creator {
             let reached = Reached { what: "open invites of a user", limit: self.limits.invites, flag: "--max-invites" };
             let count = "SELECT count(*) FROM invites WHERE created_by_user_id = ? AND revoked = 0 \
-                         AND expires_at > ? AND (max_uses IS NULL OR uses < max_uses)";
+                         AND expires_at > ? AND (max_uses IS NULL OR (uses < max_uses AND reads < max_uses))";
             bound(&mut transaction, sql::query_as(count).bind(user_id).bind(clock::now()), reached).await?;
         }
         let id = new_id();
@@ -127,11 +135,26 @@ impl Store {
         find_invite(&mut connection, token).await
     }
 
+    /// Counts that the key of a limited invite is handed out, and records it. Returns `false` if that was done as often as it may be.
+    pub async fn count_read(&self, invite: &InviteRow, audit: &AuditRow) -> Result<bool, StoreError> {
+        let mut transaction = self.begin().await?;
+        let counted = sql::query("UPDATE invites SET reads = reads + 1 WHERE id = ? AND revoked = 0 AND reads < max_uses")
+            .bind(&invite.id)
+            .execute(&mut *transaction)
+            .await?;
+        if counted.rows_affected() == 0 {
+            return Ok(false);
+        }
+        audit::insert(&mut transaction, audit).await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
     /// The invites a user made and did not revoke, newest first; without a user those of the server's operator.
     pub async fn invites(&self, creator_user_id: Option<&str>) -> Result<Vec<InviteRow>, StoreError> {
         let mut connection = self.readers.acquire().await?;
         let rows: Vec<Row> = sql::query_as(
-            "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, max_uses FROM invites \
+            "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, reads, max_uses FROM invites \
              WHERE created_by_user_id IS NOT DISTINCT FROM ? AND revoked = 0 ORDER BY created_at DESC, id DESC",
         )
         .bind(creator_user_id)
@@ -167,7 +190,7 @@ impl Store {
 
 pub(super) async fn find_invite(connection: &mut Connection, token: &str) -> Result<Option<InviteRow>, StoreError> {
     let row: Option<Row> = sql::query_as(
-        "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, max_uses FROM invites \
+        "SELECT id, token_hash, created_at, expires_at, kek_encrypted, kek_nonce, uses, reads, max_uses FROM invites \
          WHERE token_hash = ? AND revoked = 0",
     )
     .bind(hash_token(token).as_slice())
@@ -219,6 +242,7 @@ async fn with_workspaces(connection: &mut Connection, row: Row) -> Result<Invite
         kek_encrypted: row.kek_encrypted,
         kek_nonce: row.kek_nonce,
         uses: row.uses,
+        reads: row.reads,
         max_uses: row.max_uses,
     })
 }

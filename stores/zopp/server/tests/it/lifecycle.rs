@@ -275,6 +275,50 @@ async fn an_invite_is_used_as_often_as_it_may_be_also_by_all_at_once() {
     assert!(uses.contains(&(3, Some(3))) && uses.contains(&(1, None)), "{uses:?}");
 }
 
+/// Whoever has the code can open the key, and need not join for that.
+#[tokio::test]
+async fn reading_the_key_of_a_limited_invite_uses_it_up() {
+    let world = World::start().await;
+    let owner = world.owner().await;
+    let token = "ef".repeat(32);
+    let request = identity::CreateInviteRequest {
+        workspace_id: world.workspace_id().await,
+        expires_at: now() + 3600,
+        token: token.clone(),
+        kek_encrypted: vec![1; 48],
+        kek_nonce: vec![2; 24],
+        max_uses: 2,
+    };
+    world.identity().create_invite(owner.sign_own("CreateInvite", request)).await.unwrap();
+    let mut reading = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (mut client, token) = (world.client(), token.clone());
+        reading.spawn(async move { client.get_invite(proto::GetInviteRequest { token }).await.map(drop) });
+    }
+    let ended = reading.join_all().await;
+    assert_eq!(ended.iter().filter(|read| read.is_ok()).count(), 2);
+    assert!(ended.into_iter().filter_map(Result::err).all(|refused| refused.code() == Code::NotFound));
+    let listed = owner.sign_own("ListInvites", identity::ListInvitesRequest {});
+    let listed = world.identity().list_invites(listed).await.unwrap().into_inner().invites;
+    assert!(listed.iter().any(|invite| (invite.uses, invite.max_uses) == (2, Some(2))), "{listed:?}");
+    let rows: Vec<(String, String)> = world
+        .saboteur()
+        .await
+        .rows("SELECT action, result FROM audit_logs WHERE action = 'invite.read'")
+        .await;
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    // Those who read it still join, in the second call of the two.
+    let join = |email: &str| proto::JoinRequest {
+        ephemeral_pub: vec![1; 32],
+        kek_wrapped: vec![2; 48],
+        kek_nonce: vec![3; 24],
+        ..join_request(&token, email, &SigningSeed::generate().unwrap())
+    };
+    world.client().join(join("p1@example.com")).await.unwrap();
+    world.client().join(join("p2@example.com")).await.unwrap();
+    assert_eq!(code(world.client().join(join("p3@example.com")).await), Code::PermissionDenied);
+}
+
 #[tokio::test]
 async fn an_invite_lives_no_longer_than_the_server_allows() {
     let world = World::start_with(Policy { invite_max_hours: 2, ..Policy::default() }).await;

@@ -13,7 +13,10 @@ use konverge_zopp_client::{
     Client, ConfigFile, Fingerprint, Identity,
     config_file::{Lock, Principal},
 };
-use konverge_zopp_crypto::{InviteSecret, SigningSeed, X25519Private, invite::CODE_PREFIX};
+use konverge_zopp_crypto::{
+    InviteSecret, SigningSeed, X25519Private,
+    invite::{CODE_PREFIX, NameInCode},
+};
 use konverge_zopp_proto::{Empty, GetInviteRequest, Role, SetWorkspacePermissionRequest};
 use serde::Serialize;
 
@@ -119,7 +122,7 @@ pub(in crate::commands) async fn join(
 
     let text = format!(
         "Joined.\n\nPrincipal ID: {id}\nPrincipal:    {name} (service)\nWorkspace:    {workspace}\nRole:         read\n\nA service has no e-mail \
-         address, so the given one is not used. The invite is still open: zopp invite list"
+         address, so the given one is not used. Nobody has joined by the invite: zopp invite list"
     );
     Ok(plain(JoinedService { principal_id: id, principal: name, workspace, role: "read" }, text))
 }
@@ -134,6 +137,15 @@ async fn workspace_of(client: &Client, context: &Context, code: &str) -> Result<
         .map_err(failed("cannot look the invite up", None))?;
     let list = client.list_workspaces(Empty {}).await.map_err(failed("cannot list workspaces", None))?;
     let found = list.workspaces.into_iter().find(|workspace| invite.workspace_ids.first() == Some(&workspace.id));
+    if let Some(workspace) = &found
+        && secret.name_in_code(&workspace.id, &workspace.name) == NameInCode::Other
+    {
+        return Err(Failure::new(format!(
+            "the server calls the workspace '{}', and the invite gives it another name",
+            workspace.name
+        ))
+        .next("The server may lie. Ask the one who made the invite which workspace and server it is for."));
+    }
     found.map(|workspace| workspace.name).ok_or_else(|| {
         Failure::new(format!("principal '{}' is no member of the invite's workspace", client.identity().name()))
             .next("Switch to a principal of an admin of it: zopp principal use <name>")
