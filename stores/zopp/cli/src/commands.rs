@@ -82,6 +82,7 @@ pub async fn execute(
     kubernetes: &impl k8s::Kubernetes,
 ) -> Outcome {
     let context = Context::new(server);
+    context.check_file_mode()?;
     let outcome = dispatch(&context, command, line, kubernetes).await;
     match (context.remember(), outcome) {
         (Ok(()), outcome) => outcome,

@@ -9,7 +9,7 @@ use konverge_zopp_client::{
     trust::{Basis, Learnt},
 };
 
-use crate::{escape::visible, failure::Failure, server::ServerArguments};
+use crate::{escape::visible, failure::Failure, file_key, server::ServerArguments};
 
 /// Where to call and in whose name.
 pub struct Context {
@@ -114,8 +114,36 @@ impl Context {
 
     /// A client in the name of a principal of this device.
     pub fn client_as(&self, principal: Option<&str>) -> Result<Client, Failure> {
-        let identity = Identity::from_file(&Self::config_path()?, principal)?;
+        let identity = Identity::from_config(&Self::config_with_keys()?, &Self::config_path()?, principal)?;
         Ok(Client::new(self.connection()?, identity))
+    }
+
+    /// Warns about a configuration file that other users of this machine can read or write, or refuses it on request.
+    pub fn check_file_mode(&self) -> Result<(), Failure> {
+        let path = Self::config_path()?;
+        let Some(mode) = config_file::open_to_others(&path) else { return Ok(()) };
+        let (file, what) = (path.display(), "other users of this machine can read or write");
+        if self.server.strict {
+            return Err(Failure::new(format!("{what} {file} (mode {mode:04o}), which --strict refuses"))
+                .next(format!("Close it: chmod 600 {file}. If they may have read it, replace its keys.")));
+        }
+        eprintln!("Warning: {what} {file} (mode {mode:04o}), which holds private keys: chmod 600 {file}");
+        Ok(())
+    }
+
+    /// The principals of this device, with their private keys decrypted if the file is protected.
+    pub fn config_with_keys() -> Result<ConfigFile, Failure> {
+        let mut config = Self::config()?;
+        Self::open_keys(&mut config)?;
+        Ok(config)
+    }
+
+    /// Decrypts the private keys of a protected file. [`Context::save`] encrypts them again.
+    pub fn open_keys(config: &mut ConfigFile) -> Result<(), Failure> {
+        match file_key::of(config)? {
+            Some(key) => Ok(config.open_keys(key, &Self::config_path()?)?),
+            None => Ok(()),
+        }
     }
 
     /// Where the principals of this device are kept.
@@ -144,7 +172,17 @@ impl Context {
 
     /// Replaces the principals of this device; under [`Context::lock`].
     pub fn save(config: &ConfigFile) -> Result<(), Failure> {
-        Ok(config_file::save(&Self::config_path()?, config)?)
+        let path = Self::config_path()?;
+        let key = if config.has_open_keys() { file_key::of(config)? } else { None };
+        match key {
+            Some(key) => {
+                let sealed = config.with_sealed_keys(key).map_err(|source| {
+                    Failure::new("the private keys of this device cannot be encrypted").because(source)
+                })?;
+                Ok(config_file::save(&path, &sealed)?)
+            }
+            None => Ok(config_file::save(&path, config)?),
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! - Nothing waits longer than the client's deadlines.
 //!
 //! # Reading order
-//! [`arguments`] → [`commands`] → [`server`], [`context`] and [`scope`] (their input) → [`output`] and [`failure`] (their
+//! [`arguments`] → [`commands`] → [`server`], [`context`], [`file_key`] and [`scope`] (their input) → [`output`] and [`failure`] (their
 //! results, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`confirm`], [`escape`], [`dotenv`], [`project_file`] and [`progress`].
 
 use std::process::ExitCode;
@@ -23,6 +23,7 @@ pub mod context;
 pub mod dotenv;
 pub mod escape;
 pub mod failure;
+pub mod file_key;
 pub mod invite_code;
 pub mod output;
 pub mod progress;

@@ -29,6 +29,9 @@ pub struct ServerArguments {
     /// Refuse a workspace key that is not pinned unless a principal that this device knows signed it; else the first key is believed
     #[arg(long, global = true, env = "ZOPP_REQUIRE_SIGNED_KEYS", value_parser = clap::builder::FalseyValueParser::new())]
     pub require_signed_keys: bool,
+    /// Refuse a configuration file that other users of this machine can read or write, instead of a warning
+    #[arg(long, global = true, env = "ZOPP_STRICT", value_parser = clap::builder::FalseyValueParser::new())]
+    pub strict: bool,
     /// How long the server may take to answer
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..))]

@@ -12,14 +12,22 @@
 //!  "servers": {"https://…": {"generation": "v2", "client_certificate": {"certificate": "<path>", "key": "<path>"},
 //!                              "workspaces": {"acme": "<fingerprint>"}, "principals": {"<id>": "<fingerprint>"}}}}
 //! ```
+//! With `"key_protection": {"salt": "<hex>"}`, private keys are encrypted texts that begin with `sealed:`. Only `zopp` reads such a file.
+//!
 //! `user_id` and `email` at the top repeat those of the current principal, for the first generation, and are empty for a service principal.
 
 use std::{
     collections::BTreeMap,
     fs, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
+use konverge_zopp_crypto::{
+    OpenError, SealError,
+    at_rest::{FileKey, SEALED_PREFIX},
+    export::SALT_LENGTH,
+};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
@@ -41,11 +49,22 @@ pub struct ConfigFile {
     pub current_principal: Option<String>,
     /// The pins of servers, by address in the form of [`crate::config::canonical_address`].
     pub servers: BTreeMap<String, ServerRecord>,
+    /// How the private keys are encrypted; `None` if they are not.
+    pub protection: Option<KeyProtection>,
     /// Top-level keys of other programs.
     pub other: Map<String, Value>,
 }
 
-/// One principal. Keys are text here, so that a malformed one does not make the others unusable.
+/// The encryption of the private keys in a file. Programs other than `zopp` cannot read such a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyProtection {
+    /// The salt of the file's key.
+    pub salt: [u8; SALT_LENGTH],
+}
+
+/// One principal. Keys are text here, so that a malformed one does not make the others unusable. In a protected file, private keys are encrypted
+/// texts until [`ConfigFile::open_keys`].
+#[derive(Clone)]
 pub struct Principal {
     /// UUID at the server.
     pub id: String,
@@ -115,6 +134,14 @@ pub enum FileError {
         /// The file.
         file: PathBuf,
     },
+    /// The private keys cannot be decrypted.
+    #[error("the private keys in {} cannot be decrypted: {source}. Is the passphrase right?", file.display())]
+    Sealed {
+        /// The file.
+        file: PathBuf,
+        /// The error of the envelope.
+        source: OpenError,
+    },
     /// It cannot be written; the old content is still there.
     #[error("{} cannot be written; its content is unchanged", file.display())]
     Unwritable {
@@ -129,6 +156,12 @@ pub enum FileError {
 pub fn default_path() -> Result<PathBuf, FileError> {
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty()).ok_or(FileError::NoHome)?;
     Ok(home.join(".zopp").join("config.json"))
+}
+
+/// Returns the permission bits by which other users can read or write the file; `None` if there are none, or there is no file.
+pub fn open_to_others(file: &Path) -> Option<u32> {
+    let mode = fs::metadata(file).ok()?.permissions().mode() & 0o777;
+    (mode & 0o066 != 0).then_some(mode)
 }
 
 /// Reads a file of either generation.
@@ -160,10 +193,64 @@ impl ConfigFile {
         }
     }
 
+    /// Decrypts the private keys. `file` is named in errors.
+    ///
+    /// # Errors
+    /// [`FileError::Sealed`] if the key is not that of the file, or a text was altered.
+    pub fn open_keys(&mut self, key: &FileKey, file: &Path) -> Result<(), FileError> {
+        let sealed = |source| FileError::Sealed { file: file.to_owned(), source };
+        for (owner, text) in self.principals.iter_mut().flat_map(private_keys) {
+            if is_sealed(text) {
+                *text = key.open(text, &owner).map_err(sealed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a copy in which all private keys are encrypted.
+    ///
+    /// # Errors
+    /// [`SealError`].
+    pub fn with_sealed_keys(&self, key: &FileKey) -> Result<Self, SealError> {
+        let mut copy = Self {
+            principals: self.principals.clone(),
+            current_principal: self.current_principal.clone(),
+            servers: self.servers.clone(),
+            protection: self.protection,
+            other: self.other.clone(),
+        };
+        for (owner, text) in copy.principals.iter_mut().flat_map(private_keys) {
+            if !is_sealed(text) {
+                *text = Zeroizing::new(key.seal(text, &owner)?);
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Returns `true` if a private key is not encrypted.
+    pub fn has_open_keys(&self) -> bool {
+        let is_open = |principal: &Principal| {
+            !is_sealed(&principal.private_key) || principal.x25519_private_key.as_deref().is_some_and(|key| !is_sealed(key))
+        };
+        self.principals.iter().any(is_open)
+    }
+
     /// Returns what is remembered of a server. `address` is as [`crate::config::canonical_address`] gives it.
     pub fn server(&self, address: &str) -> ServerRecord {
         self.servers.get(address).cloned().unwrap_or_default()
     }
+}
+
+fn is_sealed(text: &str) -> bool {
+    text.starts_with(SEALED_PREFIX)
+}
+
+/// The private keys of a principal, each with the name of its owner. The public key names the principal: a service has no ID at first.
+fn private_keys(principal: &mut Principal) -> impl Iterator<Item = (String, &mut Zeroizing<String>)> {
+    let owner = |kind: &str| format!("{kind}:{}", principal.public_key.to_ascii_lowercase());
+    let (signing, exchange) = (owner("signing"), owner("exchange"));
+    let exchange = principal.x25519_private_key.as_mut().map(|key| (exchange, key));
+    std::iter::once((signing, &mut principal.private_key)).chain(exchange)
 }
 
 #[cfg(test)]

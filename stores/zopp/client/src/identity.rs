@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use konverge_zopp_crypto::{KeyError, SigningSeed, X25519Private};
+use konverge_zopp_crypto::{KeyError, SigningSeed, X25519Private, at_rest::SEALED_PREFIX};
 use tonic::metadata::{Ascii, MetadataValue};
 use zeroize::Zeroizing;
 
@@ -73,6 +73,12 @@ pub enum CredentialsError {
         place: String,
         /// The error in its form.
         source: KeyError,
+    },
+    /// The private key is encrypted, and the passphrase is not known here.
+    #[error("{place}: the private key is encrypted with a passphrase; zopp asks for it, and other programs need a file without one")]
+    Sealed {
+        /// File and field, or variable.
+        place: String,
     },
     /// The two halves of a key pair do not belong together.
     #[error("{place}: does not belong to the private key beside it")]
@@ -166,6 +172,9 @@ impl Identity {
         uuid::Uuid::parse_str(id).map_err(|_| not_uuid())?;
         let id_metadata = MetadataValue::try_from(id).map_err(|_| not_uuid())?;
 
+        if principal.private_key.starts_with(SEALED_PREFIX) {
+            return Err(CredentialsError::Sealed { place: place("private_key") });
+        }
         let signing_seed =
             SigningSeed::from_hex(principal.private_key.trim()).map_err(key("private_key")).map_err(failed)?;
         if !is_hex_of(&principal.public_key, signing_seed.public().to_bytes()) {

@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
+    at_rest::FileKey,
     envelope::{OpenError, SealError, Sealed, open, seal},
     keys::{EntropyError, KEY_LENGTH, random},
 };
@@ -44,6 +45,8 @@ const SALT_DOMAIN: &str = "konverge.zopp.v2 principal export salt";
 const MARK_DOMAIN: &str = "konverge.zopp.v2 principal export mark";
 const PROOF_INFO: &[u8] = b"konverge.zopp.v2 principal export verification";
 const KEY_INFO: &[u8] = b"konverge.zopp.v2 principal export encryption";
+const FILE_SALT_DOMAIN: &str = "konverge.zopp.v2 salt of a file with private keys";
+const FILE_INFO: &[u8] = b"konverge.zopp.v2 private keys at rest";
 
 /// The large word list of the EFF (CC BY 3.0, <https://www.eff.org/dice>): 7776 words, one per line.
 const WORDS: &str = include_str!("eff_large_wordlist.txt");
@@ -148,14 +151,18 @@ impl Passphrase {
     pub fn export_keys(&self, secret: &CodeSecret) -> Result<ExportKeys, DeriveError> {
         // 32 bytes: the published programs refuse a salt of this length, so no server can have one of them do the same derivation.
         let master = self.derive(&secret.hash(SALT_DOMAIN))?;
-        let keys = Hkdf::<Sha256>::from_prk(master.as_slice()).map_err(|_| DeriveError::Expand)?;
-        let expand = |info: &[u8]| {
-            let mut key = Zeroizing::new([0; KEY_LENGTH]);
-            keys.expand(info, key.as_mut_slice()).map_err(|_| DeriveError::Expand)?;
-            Ok::<_, DeriveError>(key)
-        };
-        let proof = hex::encode(expand(PROOF_INFO)?.as_slice());
-        Ok(ExportKeys { proof, key: ExportKey { bytes: expand(KEY_INFO)?, context: CONTEXT } })
+        let proof = hex::encode(expand(&master, PROOF_INFO)?.as_slice());
+        Ok(ExportKeys { proof, key: ExportKey { bytes: expand(&master, KEY_INFO)?, context: CONTEXT } })
+    }
+
+    /// Derives the key of a file with private keys.
+    ///
+    /// # Errors
+    /// [`DeriveError::Argon2`].
+    pub fn file_key(&self, salt: &[u8; SALT_LENGTH]) -> Result<FileKey, DeriveError> {
+        // 32 bytes here, too: no server can have this derivation done by an import of the same passphrase.
+        let master = self.derive(&domain_hash(FILE_SALT_DOMAIN, salt))?;
+        Ok(FileKey::new(expand(&master, FILE_INFO)?))
     }
 
     /// Derives the proof in the published format, in hexadecimal. A server that gives the salt of the key learns the key.
@@ -230,11 +237,7 @@ impl CodeSecret {
     }
 
     fn hash(&self, domain: &str) -> [u8; 2 * SALT_LENGTH] {
-        let mut hash = Sha256::new();
-        hash.update((domain.len() as u64).to_le_bytes());
-        hash.update(domain);
-        hash.update(self.0.as_bytes());
-        hash.finalize().into()
+        domain_hash(domain, self.0.as_bytes())
     }
 }
 
@@ -268,7 +271,22 @@ impl ExportCode {
     }
 }
 
-/// Draws a salt for an export in the published format.
+fn domain_hash(domain: &str, bytes: &[u8]) -> [u8; 2 * SALT_LENGTH] {
+    let mut hash = Sha256::new();
+    hash.update((domain.len() as u64).to_le_bytes());
+    hash.update(domain);
+    hash.update(bytes);
+    hash.finalize().into()
+}
+
+fn expand(master: &[u8; KEY_LENGTH], info: &[u8]) -> Result<Zeroizing<[u8; KEY_LENGTH]>, DeriveError> {
+    let mut key = Zeroizing::new([0; KEY_LENGTH]);
+    let keys = Hkdf::<Sha256>::from_prk(master).map_err(|_| DeriveError::Expand)?;
+    keys.expand(info, key.as_mut_slice()).map_err(|_| DeriveError::Expand)?;
+    Ok(key)
+}
+
+/// Draws a salt, for an export in the published format or for a file with private keys.
 pub fn salt() -> Result<[u8; SALT_LENGTH], EntropyError> {
     random()
 }

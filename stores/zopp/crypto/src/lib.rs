@@ -6,7 +6,7 @@
 //! ```text
 //! X25519Private ──opens──▶ Kek (one per workspace) ──opens──▶ Dek (one per environment) ──opens──▶ secret values
 //! InviteSecret  ──opens──▶ Kek, once, for someone who joins by an invite code
-//! Passphrase    ──opens──▶ the export of a principal that moves to another device
+//! Passphrase    ──opens──▶ the export of a principal that moves to another device, or the private keys in a file
 //! ```
 //!
 //! The server never sees a private key, a KEK, a DEK or a value; it stores envelopes.
@@ -29,8 +29,9 @@
 //!
 //! # Reading order
 //! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`wrap_signature`] → [`key_link`] → [`manifest`] → [`invite`] → [`export`] →
-//! [`fingerprint`].
+//! [`at_rest`] → [`fingerprint`].
 
+pub mod at_rest;
 pub mod envelope;
 pub mod export;
 pub mod fingerprint;

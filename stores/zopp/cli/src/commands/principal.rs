@@ -13,6 +13,14 @@ mod register;
 mod remote;
 mod transfer;
 
+const ENCRYPT_EXAMPLES: &str = "\
+Examples:
+  zopp principal encrypt-keys                   asks for a passphrase, and each command then does
+  ZOPP_KEY_PASSPHRASE=… zopp secret get KEY
+
+The file then protects its keys from those who copy it, such as a backup. Published clients and
+operators cannot read it. Files of zopp principal create --credentials-file are never encrypted.";
+
 /// `zopp principal`
 #[derive(Debug, Subcommand)]
 pub enum PrincipalCommand {
@@ -46,6 +54,11 @@ pub enum PrincipalCommand {
     /// Take over a principal that another device exported
     #[command(after_help = transfer::IMPORT_EXAMPLES)]
     Import(transfer::ImportArguments),
+    /// Encrypt the private keys in this device's file with a passphrase, which each command then needs
+    #[command(after_help = ENCRYPT_EXAMPLES)]
+    EncryptKeys,
+    /// Store the private keys in this device's file as they are
+    DecryptKeys,
     /// List the service principals of a workspace with their roles
     ServiceList {
         /// The workspace
@@ -108,6 +121,8 @@ pub(super) async fn execute(context: &Context, command: PrincipalCommand) -> Out
         PrincipalCommand::List => local::list(),
         PrincipalCommand::Current => local::current(),
         PrincipalCommand::Fingerprint { name } => local::fingerprint(name.as_deref()),
+        PrincipalCommand::EncryptKeys => local::encrypt_keys(),
+        PrincipalCommand::DecryptKeys => local::decrypt_keys(),
         PrincipalCommand::Use { name } => local::switch_to(&name),
         PrincipalCommand::Delete { name } => local::delete(&name),
         PrincipalCommand::Rename { name, new_name } => remote::rename(context, &name, new_name).await,

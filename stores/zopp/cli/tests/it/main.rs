@@ -12,6 +12,7 @@ mod home;
 mod identity;
 mod k8s;
 mod key_rotation;
+mod keys_at_rest;
 mod lying_server;
 mod manifests;
 mod people;

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use konverge_zopp_crypto::export::SALT_LENGTH;
 use serde_json::{Map, Value, error::Category};
 use zeroize::Zeroizing;
 
-use super::{ConfigFile, FileError, Principal};
+use super::{ConfigFile, FileError, KeyProtection, Principal};
 
 const TEXT: &str = "a text is expected";
 const TEXT_OR_NULL: &str = "a text or null is expected";
@@ -79,6 +80,12 @@ pub(super) fn parse(content: &[u8], file: &Path) -> Result<ConfigFile, FileError
         Some(value) => serde_json::from_value(value)
             .map_err(|_| top.error("servers", "addresses with what zopp remembers of each are expected"))?,
     };
+    let protection = match top.map.remove("key_protection") {
+        None | Some(Value::Null) => None,
+        Some(value) => Some(protection(&value).ok_or_else(|| {
+            top.error("key_protection", "an object with a \"salt\" of 16 bytes in hexadecimal is expected")
+        })?),
+    };
     let principals = principals
         .into_iter()
         .enumerate()
@@ -91,7 +98,13 @@ pub(super) fn parse(content: &[u8], file: &Path) -> Result<ConfigFile, FileError
             principal(Fields { file, prefix: format!("{prefix}."), map }, user_id.as_ref(), email.as_ref())
         })
         .collect::<Result<_, _>>()?;
-    Ok(ConfigFile { principals, current_principal, servers, other: top.map })
+    Ok(ConfigFile { principals, current_principal, servers, protection, other: top.map })
+}
+
+fn protection(value: &Value) -> Option<KeyProtection> {
+    let mut salt = [0; SALT_LENGTH];
+    hex::decode_to_slice(value.get("salt")?.as_str()?, &mut salt).ok()?;
+    Some(KeyProtection { salt })
 }
 
 fn principal(

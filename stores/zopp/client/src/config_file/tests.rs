@@ -207,3 +207,41 @@ fn one_program_at_a_time_changes_it_by_whatever_name() {
     let beside = fs::metadata(path.with_file_name("config.json.lock")).unwrap();
     assert_eq!(beside.permissions().mode() & 0o777, 0o600);
 }
+
+#[test]
+fn private_keys_are_encrypted_and_decrypted_as_a_whole() {
+    let key = |words: &str| konverge_zopp_crypto::export::Passphrase::new(words.to_owned()).file_key(&[7; 16]).unwrap();
+    let mut content = ConfigFile { principals: vec![principal("laptop", Some("a@b.c"))], ..ConfigFile::default() };
+    content.protection = Some(KeyProtection { salt: [7; 16] });
+    content.principals[0].id = "0190a5d0-ac96-774b-bcce-b302099a8057".to_owned();
+    assert!(content.has_open_keys());
+    let (_directory, path) = written(&content.with_sealed_keys(&key("words")).unwrap());
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(!text.contains(&"aa".repeat(32)) && !text.contains(&"cc".repeat(32)), "{text}");
+    let mut read = load(&path).unwrap();
+    assert!(read.protection == content.protection && !read.has_open_keys());
+    assert!(matches!(read.open_keys(&key("other"), &path), Err(FileError::Sealed { .. })));
+    let identity = crate::Identity::from_config(&read, &path, None).err().unwrap().to_string();
+    assert!(identity.contains("encrypted with a passphrase"), "{identity}");
+    read.open_keys(&key("words"), &path).unwrap();
+    assert_eq!(read.principals[0].private_key.as_str(), "aa".repeat(32));
+    assert_eq!(read.principals[0].x25519_private_key.as_ref().unwrap().as_str(), "cc".repeat(32));
+    // Neither key takes the place of another one.
+    let sealed = content.with_sealed_keys(&key("words")).unwrap();
+    let mut swapped = load(&path).unwrap();
+    swapped.principals[0].private_key = sealed.principals[0].x25519_private_key.clone().unwrap();
+    assert!(swapped.open_keys(&key("words"), &path).is_err());
+    let damaged = refused(r#"{"principals":[],"key_protection":{"salt":"00"}}"#);
+    assert!(damaged.contains("key_protection"), "{damaged}");
+}
+
+#[test]
+fn a_file_that_others_can_read_is_told() {
+    let (_directory, path) = written(&ConfigFile::default());
+    assert_eq!(open_to_others(&path), None);
+    for (mode, is_open) in [(0o600, false), (0o400, false), (0o700, false), (0o640, true), (0o604, true), (0o620, true)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(open_to_others(&path), is_open.then_some(mode), "{mode:o}");
+    }
+    assert_eq!(open_to_others(&path.with_file_name("gone")), None);
+}

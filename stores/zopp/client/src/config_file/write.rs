@@ -23,8 +23,15 @@ struct Union<'a> {
     email: &'a str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     servers: &'a BTreeMap<String, ServerRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_protection: Option<Protection>,
     #[serde(flatten)]
     other: &'a Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct Protection {
+    salt: String,
 }
 
 #[derive(Serialize)]
@@ -68,6 +75,7 @@ pub fn save(file: &Path, content: &ConfigFile) -> Result<(), FileError> {
         user_id: current.and_then(|principal| principal.user_id.as_deref()).unwrap_or_default(),
         email: current.and_then(|principal| principal.email.as_deref()).unwrap_or_default(),
         servers: &content.servers,
+        key_protection: content.protection.map(|protection| Protection { salt: hex::encode(protection.salt) }),
         other: &content.other,
     };
     let pins: usize = content.servers.values().map(ServerRecord::len).sum();

@@ -1,11 +1,16 @@
 //! The verbs that only read or change this device's file.
 
-use konverge_zopp_client::{ConfigFile, Fingerprint, Identity, config_file::Principal};
+use konverge_zopp_client::{
+    ConfigFile, Fingerprint, Identity,
+    config_file::{KeyProtection, Principal},
+};
+use konverge_zopp_crypto::export::salt;
 use serde::Serialize;
 
 use crate::{
     context::Context,
     failure::Failure,
+    file_key,
     output::{Outcome, listing, plain},
 };
 
@@ -55,7 +60,7 @@ struct PrincipalFingerprint {
 }
 
 pub(super) fn fingerprint(name: Option<&str>) -> Outcome {
-    let config = Context::config()?;
+    let config = Context::config_with_keys()?;
     let identity = Identity::from_config(&config, &Context::config_path()?, name)?;
     let exchange = identity.exchange_key().map(|key| key.public().to_bytes());
     let signing = identity.signing_seed().public().to_bytes();
@@ -102,6 +107,44 @@ pub(super) fn delete(name: &str) -> Outcome {
         deleted.id
     );
     Ok(plain(object(deleted, current.as_deref()), text))
+}
+
+/// `principal encrypt-keys`, `principal decrypt-keys`
+#[derive(Serialize)]
+struct KeysAtRest {
+    encrypted: bool,
+    principals: usize,
+}
+
+/// Encrypts the private keys of this device with a passphrase, or with another one.
+pub(super) fn encrypt_keys() -> Outcome {
+    let _lock = Context::lock()?;
+    let mut config = Context::config()?;
+    if config.protection.is_some() {
+        return Err(Failure::new("the private keys of this device are encrypted already")
+            .next("For another passphrase: zopp principal decrypt-keys, then zopp principal encrypt-keys."));
+    }
+    let failure = |source| Failure::new("the private keys of this device cannot be encrypted").because(source);
+    let salt = salt().map_err(failure)?;
+    file_key::choose(&salt)?;
+    config.protection = Some(KeyProtection { salt });
+    Context::save(&config)?;
+    let text = format!(
+        "The private keys of this device are encrypted. Each command asks for the passphrase, or takes it from {}\nPublished clients cannot \
+         read the file any more. Nobody can recover the passphrase",
+        file_key::VARIABLE
+    );
+    Ok(plain(KeysAtRest { encrypted: true, principals: config.principals.len() }, text))
+}
+
+/// Stores the private keys of this device as they are.
+pub(super) fn decrypt_keys() -> Outcome {
+    let _lock = Context::lock()?;
+    let mut config = Context::config_with_keys()?;
+    config.protection = None;
+    Context::save(&config)?;
+    let text = "The private keys of this device are not encrypted";
+    Ok(plain(KeysAtRest { encrypted: false, principals: config.principals.len() }, text))
 }
 
 fn object(principal: Principal, current: Option<&str>) -> PrincipalObject {

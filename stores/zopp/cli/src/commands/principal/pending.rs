@@ -97,6 +97,7 @@ pub(in crate::commands) async fn join(
         return Err(Failure::new(format!("no principal is in use that could register service principal '{name}'"))
             .next("Switch to a principal of yours: zopp principal use <name>"));
     }
+    Context::open_keys(&mut config)?;
     let client = context.client()?;
     let workspace = workspace_of(&client, context, code).await?;
     let service = Identity::from_config(&config, &Context::config_path()?, Some(&name))?;

@@ -25,6 +25,7 @@ use super::local::find;
 use crate::{
     context::Context,
     failure::{Failure, failed},
+    file_key,
     output::{Answer, Outcome, plain, time},
     wiped::Wiped,
 };
@@ -36,8 +37,6 @@ const CODE_VARIABLE: &str = "ZOPP_EXPORT_CODE";
 const VERSION: u32 = 2;
 /// The version in the published format.
 const PUBLISHED_VERSION: u32 = 1;
-/// The least number of guesses, as a power of ten, that a given passphrase must take. A guess takes 64 MiB and about 0.1 s.
-const MIN_GUESSES_LOG10: f64 = 15.0;
 /// Waits between the attempts to delete an export that was imported.
 const CONSUME_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
 
@@ -177,7 +176,7 @@ struct Imported {
 /// The export belongs to the current principal at the server, also if it holds another one of this device.
 pub(super) async fn export(context: &Context, arguments: ExportArguments) -> Outcome {
     let ExportArguments { name, expires_hours, for_published_client } = arguments;
-    let config = Context::config()?;
+    let config = Context::config_with_keys()?;
     let principal = &config.principals[find(&config, &name)?];
     let client = context.client()?;
     let what = || format!("cannot export principal '{name}'");
@@ -208,9 +207,9 @@ pub(super) async fn export(context: &Context, arguments: ExportArguments) -> Out
 
 /// Returns the passphrase that a person or a script chose.
 fn given_passphrase(words: String) -> Result<Passphrase, Failure> {
-    if zxcvbn::zxcvbn(&words, &[]).guesses_log10() < MIN_GUESSES_LOG10 {
-        return Err(Failure::usage(format!("the passphrase in {PASSPHRASE_VARIABLE} is weak: it can be guessed"))
-            .next(format!("Leave {PASSPHRASE_VARIABLE} out, and six random words are drawn. Or use 20 random characters.")));
+    if file_key::is_weak(&words) {
+        let next = format!("Leave {PASSPHRASE_VARIABLE} out, and six random words are drawn. Or use 20 random characters.");
+        return Err(file_key::weak(&format!("the passphrase in {PASSPHRASE_VARIABLE}"), &next));
     }
     Ok(Passphrase::new(words))
 }
@@ -300,6 +299,8 @@ pub(super) async fn import(context: &Context, arguments: ImportArguments) -> Out
         given(arguments.passphrase, PASSPHRASE_VARIABLE, "passphrase", || rpassword::prompt_password("Passphrase: "))?;
     let passphrase = Passphrase::new(words.trim().to_owned());
     drop(words);
+    // Before the export is fetched: without the passphrase of this device, nothing could be saved.
+    file_key::of(&Context::config_or_empty()?)?;
     let connection = context.connection()?;
     let (exported, token_hash) = fetch(&connection, &code, &passphrase).await?;
     let (ExportCode::Bound { name: code, .. } | ExportCode::Published { name: code }) = code;
