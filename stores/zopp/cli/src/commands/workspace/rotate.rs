@@ -34,7 +34,7 @@ A lying server can name a public key of its own for a member. So the command sho
 and asks about each that this device does not know. Without a terminal it refuses them. Compare
 their fingerprints (zopp principal fingerprint, on their device) and name them with --fingerprint,
 or accept the server's word with --accept-recipients. A principal that this device disabled or
-removed gets no key, under any ID: give it access again, or name its fingerprint.
+removed gets no key, under any ID, unless its fingerprint is named or it was given access again.
 
 They still know the values that they read before: change those that matter.";
 
@@ -166,14 +166,34 @@ impl Leaving {
     }
 }
 
+/// Those who leave, as they were known before.
+struct Departure {
+    leaving: Leaving,
+    recipients: Vec<Recipient>,
+}
+
+impl Departure {
+    /// Returns `true` if the recipient is one of those who leave, or has one of their keys.
+    fn covers(&self, recipient: &Recipient) -> bool {
+        self.leaving.covers(recipient) || self.has_key_of(recipient)
+    }
+
+    /// Returns `true` if the recipient has the ID or a public key of one of those who leave.
+    fn has_key_of(&self, recipient: &Recipient) -> bool {
+        self.recipients.iter().any(|gone| {
+            gone.principal_id == recipient.principal_id
+                || gone.exchange_key == recipient.exchange_key
+                || gone.signing_key == recipient.signing_key
+        })
+    }
+}
+
 /// A check before somebody is removed or disabled whether the keys can be replaced afterwards.
 pub(in crate::commands) struct Rekeying<'c> {
     context: &'c Context,
     client: &'c Client,
     workspace: String,
-    leaving: Leaving,
-    /// The recipients that leave.
-    gone: Vec<Recipient>,
+    departure: Departure,
     /// `None`: the keys stay.
     replacement: Option<Replacement>,
 }
@@ -207,32 +227,29 @@ impl<'c> Rekeying<'c> {
         choice: RekeyChoice,
         leaving: Leaving,
     ) -> Result<Self, Failure> {
-        let rekeying = |leaving, gone, replacement| Self {
-            context,
-            client,
-            workspace: workspace.to_owned(),
-            leaving,
-            gone,
-            replacement,
-        };
+        let rekeying =
+            |departure, replacement| Self { context, client, workspace: workspace.to_owned(), departure, replacement };
         let RekeyChoice { recipients, instead } = choice;
         let what =
             format!("nothing was changed, because the keys of workspace '{workspace}' could not be replaced after it");
         let rotation = match client.prepare_key_rotation(workspace).await {
-            Err(error) if recipients.is_none() || is_unknown(&error) => return Ok(rekeying(leaving, Vec::new(), None)),
+            Err(error) if recipients.is_none() || is_unknown(&error) => {
+                return Ok(rekeying(Departure { leaving, recipients: Vec::new() }, None));
+            }
             rotation => rotation.map_err(failed(what.clone(), None))?,
         };
         let gone: Vec<_> = rotation.recipients().iter().filter(|one| leaving.covers(one)).cloned().collect();
-        let Some(arguments) = recipients else { return Ok(rekeying(leaving, gone, None)) };
         let ids = gone.iter().map(|recipient| recipient.principal_id.clone()).collect();
+        let departure = Departure { leaving, recipients: gone };
+        let Some(arguments) = recipients else { return Ok(rekeying(departure, None)) };
         let staying = rotation.recipients_without(&ids);
-        if let Some(twin) = staying.iter().find(|one| !is_left_out(one, &arguments) && is_twin(one, &gone)) {
+        if let Some(twin) = staying.iter().find(|one| !is_left_out(one, &arguments) && departure.has_key_of(one)) {
             return Err(Failure::new(what)
                 .because(format!("{} has a key of a principal that leaves", describe(twin)))
                 .next(format!("The server may lie. Leave the principal out: --without {}", twin.principal_id)));
         }
         let expected = accept(workspace, &staying, &arguments, &what, instead)?;
-        Ok(rekeying(leaving, gone, Some(Replacement { arguments, expected })))
+        Ok(rekeying(departure, Some(Replacement { arguments, expected })))
     }
 
     /// The workspace.
@@ -242,28 +259,23 @@ impl<'c> Rekeying<'c> {
 
     /// Remembers the removal, which the server has accepted, and replaces the keys. `None` if they stay.
     pub(in crate::commands) async fn replace(self) -> Result<Option<Replaced>, Failure> {
-        let Self { context, client, workspace, leaving, gone, replacement } = self;
+        let Self { context, client, workspace, departure, replacement } = self;
         let trust = context.trust()?;
-        let from = match &leaving {
+        let from = match &departure.leaving {
             Leaving::Disabled(_) => None,
             Leaving::Principal(_) | Leaving::Member(_) => Some(workspace.as_str()),
         };
-        if let Leaving::Principal(id) | Leaving::Disabled(id) = &leaving {
+        if let Leaving::Principal(id) | Leaving::Disabled(id) = &departure.leaving {
             trust.revoke(id, from, &[]);
         }
-        for Recipient { principal_id, signing_key, exchange_key, .. } in &gone {
+        for Recipient { principal_id, signing_key, exchange_key, .. } in &departure.recipients {
             trust.revoke(principal_id, from, &[signing_key, exchange_key]);
         }
         let Some(Replacement { arguments, expected }) = replacement else { return Ok(None) };
-        let key = rotate(context, client, &workspace, &arguments, Some(&expected)).await?;
+        let key = rotate(context, client, &workspace, &arguments, Some((&departure, &expected))).await?;
         let environments = rekey(client, &workspace).await?;
         Ok(Some(Replaced { key: Some(key), environments }))
     }
-}
-
-/// Returns `true` if the recipient has a public key of one of the others.
-fn is_twin(recipient: &Recipient, others: &[Recipient]) -> bool {
-    others.iter().any(|other| other.exchange_key == recipient.exchange_key || other.signing_key == recipient.signing_key)
 }
 
 /// The sentences about the keys after a removal.
@@ -295,13 +307,13 @@ impl Replaced {
     }
 }
 
-/// Replaces the key. After a removal, `expected` has the recipients that were accepted before it.
+/// Replaces the key. After a removal, `removal` says who left, and has the recipients that were accepted before it.
 async fn rotate(
     context: &Context,
     client: &Client,
     workspace: &str,
     arguments: &RecipientArguments,
-    expected: Option<&Accepted>,
+    removal: Option<(&Departure, &Accepted)>,
 ) -> Result<NewKey, Failure> {
     let what = format!("cannot replace the key of workspace '{workspace}'");
     let need = || Place::Workspace { workspace: workspace.to_owned() }.need("admin", client);
@@ -311,19 +323,20 @@ async fn rotate(
             rotation => rotation.map_err(failed(what.clone(), need()))?,
         };
         let recipients = rotation.recipients();
-        if let Some(expected) = expected {
-            refuse_unexpected(recipients, arguments, expected, workspace)?;
+        if let Some((departure, expected)) = removal {
+            refuse_unexpected(recipients, arguments, departure, expected, workspace)?;
         } else {
             refuse_strangers(recipients, arguments, &what)?;
             accept(workspace, recipients, arguments, &what, "Nothing was changed.")?;
         }
         pin(context, workspace, recipients, arguments)?;
-        let left_out: BTreeSet<String> = arguments.without.iter().cloned().collect();
+        let left_out = recipients.iter().filter(|recipient| is_left_out(recipient, arguments));
+        let left_out: BTreeSet<String> = left_out.map(|recipient| recipient.principal_id.clone()).collect();
         let Rotated { generation, fingerprint, invites_revoked } = match rotation.commit(&left_out).await {
             Err(RotationError::Contended) => continue,
             rotated => rotated.map_err(failed(what.clone(), need()))?,
         };
-        let left_out = recipients.iter().filter(|recipient| is_left_out(recipient, arguments)).count();
+        let left_out = left_out.len();
         let holders = recipients.len() - left_out;
         let fingerprint = fingerprint.to_string();
         return Ok(NewKey { generation, fingerprint, holders, left_out, invites_revoked });
@@ -331,8 +344,14 @@ async fn rotate(
     Err(Failure::new(what).because(RotationError::Contended))
 }
 
+/// Returns `true` if the recipient gets no key: it is disabled, the user leaves it out, or this device removed it.
 fn is_left_out(recipient: &Recipient, arguments: &RecipientArguments) -> bool {
-    recipient.status == RecipientStatus::Disabled || arguments.without.contains(&recipient.principal_id)
+    let is_withheld = match recipient.status {
+        RecipientStatus::Disabled => true,
+        RecipientStatus::Revoked => !arguments.fingerprint.contains(&recipient.fingerprint),
+        RecipientStatus::Known | RecipientStatus::Unknown | RecipientStatus::Changed => false,
+    };
+    is_withheld || arguments.without.contains(&recipient.principal_id)
 }
 
 /// Refuses to leave out a principal that does not hold the key.
@@ -344,16 +363,20 @@ fn refuse_strangers(recipients: &[Recipient], arguments: &RecipientArguments, wh
     }
 }
 
-/// Refuses recipients after a removal that were not accepted before it: the removed principal first of all.
+/// Refuses recipients after a removal that were not accepted before it. A server that still names a removed principal lies, so the principal is
+/// not merely left out.
 fn refuse_unexpected(
     recipients: &[Recipient],
     arguments: &RecipientArguments,
+    departure: &Departure,
     expected: &Accepted,
     workspace: &str,
 ) -> Result<(), Failure> {
     let is_unexpected = |recipient: &&Recipient| {
         let key = (recipient.principal_id.clone(), recipient.fingerprint);
-        !is_left_out(recipient, arguments) && (recipient.status == RecipientStatus::Revoked || !expected.contains(&key))
+        let is_withheld =
+            recipient.status == RecipientStatus::Disabled || arguments.without.contains(&recipient.principal_id);
+        !is_withheld && (departure.covers(recipient) || !(is_left_out(recipient, arguments) || expected.contains(&key)))
     };
     let unexpected: Vec<_> = recipients.iter().filter(is_unexpected).map(describe).collect();
     if unexpected.is_empty() {
@@ -384,6 +407,12 @@ fn accept(
     if !unknown.iter().all(is_for_a_person) || (!unknown.is_empty() && !confirm::is_possible()) {
         return Err(refusal(what.to_owned(), &unknown, instead));
     }
+    for recipient in recipients.iter().filter(|one| one.status == RecipientStatus::Revoked) {
+        if is_left_out(recipient, arguments) {
+            let one = visible(&describe(recipient));
+            eprintln!("Warning: the server names {one}. It gets no key. If it shall have the key: --fingerprint");
+        }
+    }
     eprint!("The new key of workspace '{}' is for:\n{}", visible(workspace), lines.concat());
     for recipient in unknown {
         eprintln!("Compare the fingerprint with the one on the other device: zopp principal fingerprint");
@@ -411,18 +440,18 @@ fn pin(
     Ok(())
 }
 
-/// The recipients for whose keys nobody vouches. A key that differs from the pinned one, and one that was revoked, take the fingerprint.
+/// The recipients for whose keys nobody vouches. A key that differs from the pinned one takes the fingerprint.
 fn unknown<'r>(
     recipients: impl IntoIterator<Item = &'r Recipient>,
     arguments: &RecipientArguments,
 ) -> Vec<&'r Recipient> {
     let is_refused = |recipient: &&Recipient| {
         let is_compared = arguments.fingerprint.contains(&recipient.fingerprint);
-        !arguments.without.contains(&recipient.principal_id)
+        !is_left_out(recipient, arguments)
             && match recipient.status {
-                RecipientStatus::Known | RecipientStatus::Disabled => false,
+                RecipientStatus::Known | RecipientStatus::Disabled | RecipientStatus::Revoked => false,
                 RecipientStatus::Unknown => !(arguments.accept_recipients || is_compared),
-                RecipientStatus::Changed | RecipientStatus::Revoked => !is_compared,
+                RecipientStatus::Changed => !is_compared,
             }
     };
     recipients.into_iter().filter(is_refused).collect()
@@ -519,17 +548,21 @@ mod tests {
             ..nobody.clone()
         };
         for (arguments, refused) in [
-            (&nobody, vec!["p2", "p3", "p5"]),
-            (&accepting, vec!["p3", "p5"]),
-            (&comparing(&[2]), vec!["p3", "p5"]),
-            (&comparing(&[2, 3, 5]), vec![]),
-            (&comparing(&[1, 4]), vec!["p2", "p3", "p5"]),
-            (&without(&["p2"]), vec!["p3", "p5"]),
-            (&without(&["p2", "p3", "p5"]), vec![]),
+            (&nobody, vec!["p2", "p3"]),
+            (&accepting, vec!["p3"]),
+            (&comparing(&[2]), vec!["p3"]),
+            (&comparing(&[2, 3]), vec![]),
+            (&comparing(&[1, 4]), vec!["p2", "p3"]),
+            (&without(&["p2"]), vec!["p3"]),
+            (&without(&["p2", "p3"]), vec![]),
         ] {
             let unknown = unknown(&all, arguments);
             assert_eq!(unknown.iter().map(|one| &*one.principal_id).collect::<Vec<_>>(), refused, "{arguments:?}");
         }
+        // This device removed p5: neither the server's word nor silence brings it back.
+        let is_left_out = |arguments: &RecipientArguments| is_left_out(&all[4], arguments);
+        assert!(is_left_out(&nobody) && is_left_out(&accepting) && is_left_out(&comparing(&[2])));
+        assert!(!is_left_out(&comparing(&[5])));
     }
 
     #[test]
@@ -546,14 +579,25 @@ mod tests {
         let known = |id, byte| recipient(id, byte, RecipientStatus::Known);
         let expected: Accepted =
             [known("a", 1), known("b", 2)].into_iter().map(|one| (one.principal_id, one.fingerprint)).collect();
+        let departure = Departure { leaving: Leaving::Member("bob@example.com".into()), recipients: vec![known("gone", 9)] };
         let check = |all: &[Recipient], arguments: &RecipientArguments| {
-            refuse_unexpected(all, arguments, &expected, "acme").is_ok()
+            refuse_unexpected(all, arguments, &departure, &expected, "acme").is_ok()
         };
         let nobody = RecipientArguments::default();
         assert!(check(&[known("a", 1), known("b", 2)], &nobody));
         assert!(check(&[known("a", 1)], &nobody), "one fewer");
-        assert!(check(&[known("a", 1), recipient("c", 3, RecipientStatus::Disabled)], &nobody));
-        for named in [known("c", 3), known("b", 3), known("c", 2), recipient("b", 2, RecipientStatus::Revoked)] {
+        assert!(check(&[known("a", 1), recipient("gone", 9, RecipientStatus::Disabled)], &nobody));
+        assert!(check(&[known("a", 1), recipient("earlier", 5, RecipientStatus::Revoked)], &nobody), "left out");
+        let of_bob = Recipient { email: Some("Bob@example.com".into()), ..known("b", 2) };
+        for named in [
+            known("c", 3),
+            known("b", 3),
+            known("c", 2),
+            of_bob,
+            recipient("gone", 9, RecipientStatus::Revoked),
+            recipient("gone", 8, RecipientStatus::Revoked),
+            recipient("twin", 9, RecipientStatus::Revoked),
+        ] {
             let all = [known("a", 1), named.clone()];
             assert!(!check(&all, &nobody), "{named:?}");
             let accepting = RecipientArguments {
@@ -565,7 +609,5 @@ mod tests {
             let without = RecipientArguments { without: vec![named.principal_id.clone()], ..nobody.clone() };
             assert!(check(&all, &without), "{named:?}");
         }
-        let other = known("c", 2);
-        assert!(is_twin(&other, &[known("b", 2)]) && !is_twin(&other, &[known("a", 1)]));
     }
 }
