@@ -10,7 +10,8 @@
 //!                  "x25519_private_key", "x25519_public_key"}],
 //!  "current_principal": "…", "user_id": "…", "email": "…",
 //!  "servers": {"https://…": {"generation": "v2", "client_certificate": {"certificate": "<path>", "key": "<path>"},
-//!                              "workspaces": {"acme": "<fingerprint>"}, "principals": {"<id>": "<fingerprint>"}}}}
+//!                              "workspaces": {"acme": "<fingerprint>"}, "principals": {"<id>": "<fingerprint>"},
+//!                              "owners": {"<id>": "<e-mail>"}, "revoked": {"<id>": {"workspaces": ["acme"]}}}}}
 //! ```
 //! With `"key_protection": {"salt": "<hex>"}`, private keys are encrypted texts that begin with `sealed:`. Only `zopp` reads such a file.
 //!

@@ -37,6 +37,8 @@ pub struct Recipient {
     pub name: String,
     /// Of its user; `None` for a service.
     pub email: Option<String>,
+    /// The e-mail address of its user as this device remembers it; `None` if it does not.
+    pub remembered_email: Option<String>,
     /// The fingerprint of its public keys, as the server gives them.
     pub fingerprint: Fingerprint,
     /// Its Ed25519 public key, as the server gives it.
@@ -240,6 +242,7 @@ fn recipients(
         principal_id: holder.principal_id.clone(),
         name: holder.principal_name.clone(),
         email: holder.user_email.clone(),
+        remembered_email: trust.owner(&holder.principal_id),
         fingerprint: fingerprint(holder),
         signing_key: holder.public_key.clone(),
         exchange_key: holder.x25519_public_key.clone(),

@@ -27,6 +27,9 @@ pub struct ServerRecord {
     /// The newest manifest that was seen of each environment, by `workspace/project/environment`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environments: BTreeMap<String, ManifestPin>,
+    /// Principal ID to the e-mail address of its user, as it was when the user of this device accepted the principal.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub owners: BTreeMap<String, String>,
     /// Principal ID to what this device took from the principal.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revoked: BTreeMap<String, Revocation>,
@@ -38,7 +41,7 @@ pub struct ServerRecord {
 impl ServerRecord {
     /// Returns how many pins there are.
     pub fn len(&self) -> usize {
-        self.workspaces.len() + self.principals.len() + self.environments.len() + self.revoked.len()
+        self.workspaces.len() + self.principals.len() + self.environments.len() + self.owners.len() + self.revoked.len()
     }
 
     /// Whether there are no pins.

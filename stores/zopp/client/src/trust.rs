@@ -67,6 +67,8 @@ pub struct Learnt {
     pub principals: BTreeMap<String, Pin>,
     /// Manifests of environments.
     pub environments: BTreeMap<String, LearntManifest>,
+    /// E-mail addresses of the users of principals.
+    pub(crate) owners: BTreeMap<String, String>,
     /// Principals that this device revoked or readmitted, in the order of the changes.
     pub(crate) revocations: Vec<RevocationChange>,
 }
@@ -183,6 +185,20 @@ impl Trust {
         pin(&mut record.principals, &mut learnt.principals, id, fingerprint)
     }
 
+    /// Remembers the user of a principal, unless one is remembered already: a server that names another one later may lie.
+    pub fn remember_owner(&self, id: &str, email: &str) {
+        let State { record, learnt } = &mut *self.state();
+        if !record.owners.contains_key(id) {
+            record.owners.insert(id.to_owned(), email.to_owned());
+            learnt.owners.insert(id.to_owned(), email.to_owned());
+        }
+    }
+
+    /// Returns the e-mail address of the user of a principal, if it is remembered.
+    pub fn owner(&self, id: &str) -> Option<String> {
+        self.state().record.owners.get(id).cloned()
+    }
+
     /// Remembers that this device disabled a principal (`workspace` is `None`), or removed it from a workspace. Its public keys are as the
     /// server gave them; a missing one is empty.
     pub fn revoke(&self, id: &str, workspace: Option<&str>, public_keys: &[&[u8]]) {
@@ -266,8 +282,9 @@ impl Trust {
 impl Learnt {
     /// Returns `true` if it has more than the generation and manifests, which the next call learns again.
     pub fn is_irreplaceable(&self) -> bool {
-        let Self { workspaces, principals, client_certificate, revocations, .. } = self;
-        !workspaces.is_empty() || !principals.is_empty() || client_certificate.is_some() || !revocations.is_empty()
+        let Self { workspaces, principals, client_certificate, owners, revocations, .. } = self;
+        let has_pins = !workspaces.is_empty() || !principals.is_empty() || !owners.is_empty();
+        has_pins || client_certificate.is_some() || !revocations.is_empty()
     }
 
     /// Adds it to a record that others may have changed meanwhile. A pin of first use that differs from theirs is an error, and the others
@@ -279,6 +296,9 @@ impl Learnt {
         let principals = merge(&mut record.principals, self.principals, |id| format!("principal {id}"));
         for (name, learnt) in self.environments {
             remember(&mut record.environments, name, learnt);
+        }
+        for (id, email) in self.owners {
+            record.owners.entry(id).or_insert(email);
         }
         for change in self.revocations {
             change.apply(&mut record.revoked);

@@ -121,6 +121,25 @@ fn a_removed_member_that_the_server_still_names_gets_no_key() {
     }
 }
 
+/// Before the removal, and from then on.
+#[test]
+fn a_members_device_that_the_server_calls_another_users_leaves_with_the_member() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let bob = member(&world, &liar, "bob@example.com");
+    let id = id_of(&bob, 0);
+    liar.lie(GET_STATE, move |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        for holder in answer.holders.iter_mut().filter(|holder| holder.principal_id == id) {
+            holder.user_email = Some("alice@example.com".into());
+        }
+        Ok(answer)
+    });
+    let removed = alice.run("workspace remove-member bob@example.com");
+    assert!(removed.code == 0 && !removed.stderr.contains(&id_of(&bob, 0)), "{}", removed.stderr);
+    assert_eq!(config(alice)["servers"][liar.url()]["revoked"][id_of(&bob, 0)]["workspaces"], serde_json::json!(["acme"]));
+}
+
 /// A member who leaves could have given access to a device of its own, which it then vouches for.
 #[test]
 fn a_removed_member_vouches_for_nobody() {

@@ -161,7 +161,11 @@ impl Leaving {
     fn covers(&self, recipient: &Recipient) -> bool {
         match self {
             Self::Principal(id) | Self::Disabled(id) => recipient.principal_id == *id,
-            Self::Member(email) => recipient.email.as_ref().is_some_and(|one| one.eq_ignore_ascii_case(email)),
+            // The server could say that the device is somebody else's.
+            Self::Member(email) => [&recipient.email, &recipient.remembered_email]
+                .into_iter()
+                .flatten()
+                .any(|owner| owner.eq_ignore_ascii_case(email)),
         }
     }
 }
@@ -432,6 +436,9 @@ fn pin(
 ) -> Result<(), Failure> {
     let trust = context.trust()?;
     for recipient in recipients.iter().filter(|recipient| !is_left_out(recipient, arguments)) {
+        if let Some(email) = &recipient.email {
+            trust.remember_owner(&recipient.principal_id, email);
+        }
         if recipient.status != RecipientStatus::Known {
             trust.readmit(&recipient.principal_id, Some(workspace));
             trust.pin_principal(&recipient.principal_id, recipient.fingerprint);
@@ -525,6 +532,7 @@ mod tests {
             principal_id: format!("p{byte}"),
             name: "phone".into(),
             email: None,
+            remembered_email: None,
             fingerprint: print(byte),
             signing_key: vec![byte],
             exchange_key: Vec::new(),
@@ -571,6 +579,7 @@ mod tests {
             principal_id: id.into(),
             name: "phone".into(),
             email: None,
+            remembered_email: None,
             fingerprint: Fingerprint::of_principal(&[byte], &[byte]),
             signing_key: vec![byte],
             exchange_key: vec![byte],
