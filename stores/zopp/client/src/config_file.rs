@@ -231,7 +231,8 @@ impl ConfigFile {
     /// Returns `true` if a private key is not encrypted.
     pub fn has_open_keys(&self) -> bool {
         let is_open = |principal: &Principal| {
-            !is_sealed(&principal.private_key) || principal.x25519_private_key.as_deref().is_some_and(|key| !is_sealed(key))
+            !is_sealed(&principal.private_key)
+                || principal.x25519_private_key.as_deref().is_some_and(|key| !is_sealed(key))
         };
         self.principals.iter().any(is_open)
     }

@@ -75,7 +75,9 @@ pub enum CredentialsError {
         source: KeyError,
     },
     /// The private key is encrypted, and the passphrase is not known here.
-    #[error("{place}: the private key is encrypted with a passphrase; zopp asks for it, and other programs need a file without one")]
+    #[error(
+        "{place}: the private key is encrypted with a passphrase; zopp asks for it, and other programs need a file without one"
+    )]
     Sealed {
         /// File and field, or variable.
         place: String,

@@ -14,10 +14,7 @@ use konverge_zopp_crypto::{
 use konverge_zopp_proto::identity as proto;
 use tonic::Code;
 
-use crate::{
-    client::Client, error::CallError, key_chain::to_wire, keys::KeyAccessError,
-    workspace_key::WorkspaceKey,
-};
+use crate::{client::Client, error::CallError, key_chain::to_wire, keys::KeyAccessError, workspace_key::WorkspaceKey};
 
 /// A workspace's key that is about to be replaced.
 pub struct KeyRotation {

@@ -377,7 +377,11 @@ mod tests {
         // No published program takes the salt of 32 bytes.
         let salt = secret.hash(SALT_DOMAIN);
         assert_eq!(words.published_proof(&salt).err(), Some(DeriveError::SaltLength { found: 32 }));
-        assert_ne!(words.derive(&salt).unwrap().as_slice(), keys.key.bytes.as_slice(), "expanded, and not taken as it is");
+        assert_ne!(
+            words.derive(&salt).unwrap().as_slice(),
+            keys.key.bytes.as_slice(),
+            "expanded, and not taken as it is"
+        );
     }
 
     /// The format of other versions of this program.
@@ -388,7 +392,10 @@ mod tests {
         assert_eq!(keys.key.open(&sealed.nonce, &sealed.ciphertext).unwrap().as_slice(), b"{}");
         assert_eq!(
             (keys.proof.as_str(), hex::encode(&sealed.ciphertext).as_str()),
-            ("64a0e3960287bd2e7a0470b0cacbe4802c9daba9bdd4dea13d96523d0475baa9", "a4c1a983d4b4133a0c828edd66f17526ef1c")
+            (
+                "64a0e3960287bd2e7a0470b0cacbe4802c9daba9bdd4dea13d96523d0475baa9",
+                "a4c1a983d4b4133a0c828edd66f17526ef1c"
+            )
         );
     }
 
@@ -414,14 +421,26 @@ mod tests {
         let drawn = CodeSecret::generate().unwrap();
         let code = drawn.to_code("exp_ab12cd34");
         assert_eq!(code.len(), "exp_ab12cd34-k7m2-q9xw-0h3d-7pte".len());
-        for text in [code.to_string(), format!(" {}\n", code.as_str()), code.replace("exp_ab12cd34", "exp_AB12CD34").to_uppercase()] {
+        for text in [
+            code.to_string(),
+            format!(" {}\n", code.as_str()),
+            code.replace("exp_ab12cd34", "exp_AB12CD34").to_uppercase(),
+        ] {
             let Ok(ExportCode::Bound { name, secret }) = ExportCode::parse(&text) else { panic!("{text}") };
             assert!(name.eq_ignore_ascii_case("exp_ab12cd34"));
             assert_eq!(secret.0, drawn.0);
         }
         assert_eq!(secret("k7m2q9xw0h3d7pte").0, secret("K7M2-Q9XW-OH3D-7PTE").0);
-        assert!(matches!(ExportCode::parse("exp_ab12cd34"), Ok(ExportCode::Published { name }) if name == "exp_ab12cd34"));
-        for bad in ["exp_ab12cd34-", "exp_ab12cd34-k7m2", "-k7m2-q9xw-0h3d-7pte", "e-k7m2-q9xw-0h3d-7pteu", "e-k7m2-q9xw-0h3d-7pté"] {
+        assert!(
+            matches!(ExportCode::parse("exp_ab12cd34"), Ok(ExportCode::Published { name }) if name == "exp_ab12cd34")
+        );
+        for bad in [
+            "exp_ab12cd34-",
+            "exp_ab12cd34-k7m2",
+            "-k7m2-q9xw-0h3d-7pte",
+            "e-k7m2-q9xw-0h3d-7pteu",
+            "e-k7m2-q9xw-0h3d-7pté",
+        ] {
             assert!(ExportCode::parse(bad).is_err(), "{bad}");
         }
     }

@@ -22,8 +22,7 @@ use crate::{
     context::Context,
     escape::visible,
     failure::{Failure, failed},
-    file_key,
-    invite_code,
+    file_key, invite_code,
     output::{Outcome, plain},
 };
 
@@ -156,8 +155,10 @@ fn pin(context: &Context, answer: &JoinResponse, vouched: &Vouched) -> Result<()
     match secret.name_in_code(workspace_id, name) {
         NameInCode::Same => {}
         NameInCode::Other => {
-            return Err(Failure::new(format!("the server calls the workspace '{name}', and the invite gives it another name"))
-                .next(format!("The server may lie. {not_saved}")));
+            return Err(Failure::new(format!(
+                "the server calls the workspace '{name}', and the invite gives it another name"
+            ))
+            .next(format!("The server may lie. {not_saved}")));
         }
         NameInCode::None => eprintln!(
             "Note: the invite is of a published client and does not name its workspace. The server calls it '{}'",

@@ -295,7 +295,8 @@ fn vouch(
             return Ok(());
         }
     }
-    let doubt = if is_revoked { "disabled or removed this principal, or one with its key" } else { "does not know these keys" };
+    let doubt =
+        if is_revoked { "disabled or removed this principal, or one with its key" } else { "does not know these keys" };
     if !confirm::is_possible() {
         return Err(Failure::new(what).because(format!("this device {doubt}: {offered}")).next(
             "Nothing was sent. The server may lie. Compare the fingerprint with the one on the other device (zopp principal fingerprint) and \

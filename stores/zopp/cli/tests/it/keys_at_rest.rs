@@ -33,7 +33,9 @@ fn private_keys_are_encrypted_with_a_passphrase_on_request() {
     assert!(text.contains("ZOPP_KEY_PASSPHRASE"), "{text}");
     assert!(world.alice.fails("principal encrypt-keys", 1).contains("encrypted already"));
     let file = fs::read_to_string(world.alice.config_file()).unwrap();
-    assert!(before.iter().all(|key| !file.contains(key)) && keys(&world.alice).iter().all(|key| key.starts_with("sealed:")));
+    assert!(
+        before.iter().all(|key| !file.contains(key)) && keys(&world.alice).iter().all(|key| key.starts_with("sealed:"))
+    );
 
     // All that reads or adds keys.
     assert_eq!(world.alice.ok("secret get K"), "v\n");

@@ -111,7 +111,10 @@ fn a_removed_member_that_the_server_still_names_gets_no_key() {
         keep_naming(&liar, id_of(&bob, 0), alter);
         liar.take_seen();
         let stderr = alice.fails(&format!("workspace remove-member {email} --accept-recipients"), 1);
-        assert!(stderr.contains(&format!("{email} was removed, but")) && stderr.contains("still names"), "{what}: {stderr}");
+        assert!(
+            stderr.contains(&format!("{email} was removed, but")) && stderr.contains("still names"),
+            "{what}: {stderr}"
+        );
         assert!(!was_rotated(&liar), "{what}");
         assert_eq!(config(alice)["servers"][liar.url()]["workspaces"]["acme"], before, "{what}");
         liar.tell_the_truth(GET_STATE);
@@ -137,7 +140,10 @@ fn a_members_device_that_the_server_calls_another_users_leaves_with_the_member()
     });
     let removed = alice.run("workspace remove-member bob@example.com");
     assert!(removed.code == 0 && !removed.stderr.contains(&id_of(&bob, 0)), "{}", removed.stderr);
-    assert_eq!(config(alice)["servers"][liar.url()]["revoked"][id_of(&bob, 0)]["workspaces"], serde_json::json!(["acme"]));
+    assert_eq!(
+        config(alice)["servers"][liar.url()]["revoked"][id_of(&bob, 0)]["workspaces"],
+        serde_json::json!(["acme"])
+    );
 }
 
 /// A member who leaves could have given access to a device of its own, which it then vouches for.

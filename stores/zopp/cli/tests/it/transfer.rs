@@ -32,10 +32,13 @@ fn tablet(world: &World, liar: &LyingServer, export: &str) -> Home {
 fn keep_export(liar: &LyingServer) -> Arc<Mutex<CreatePrincipalExportRequest>> {
     let kept: Arc<Mutex<CreatePrincipalExportRequest>> = Arc::default();
     let also = Arc::clone(&kept);
-    liar.lie(CREATE, move |request: CreatePrincipalExportRequest, answer: Result<CreatePrincipalExportResponse, Status>| {
-        *also.lock().unwrap() = request;
-        answer
-    });
+    liar.lie(
+        CREATE,
+        move |request: CreatePrincipalExportRequest, answer: Result<CreatePrincipalExportResponse, Status>| {
+            *also.lock().unwrap() = request;
+            answer
+        },
+    );
     kept
 }
 
@@ -121,7 +124,14 @@ fn equal_salts_of_a_published_export_are_refused() {
     liar.lie(GET, move |_: GetPrincipalExportRequest, _: Result<GetPrincipalExportResponse, Status>| {
         let CreatePrincipalExportRequest { encrypted_data, salt, nonce, expires_at, .. } = stored.clone();
         let verification_salt = salt.clone();
-        Ok(GetPrincipalExportResponse { export_id: "x".into(), verification_salt, encrypted_data, salt, nonce, expires_at })
+        Ok(GetPrincipalExportResponse {
+            export_id: "x".into(),
+            verification_salt,
+            encrypted_data,
+            salt,
+            nonce,
+            expires_at,
+        })
     });
     let stderr = tablet.fails("principal import --from-published-client", 1);
     assert!(stderr.contains("one salt for the proof and for the key") && stderr.contains("--rotate-keys"), "{stderr}");
@@ -131,7 +141,15 @@ fn equal_salts_of_a_published_export_are_refused() {
 #[test]
 fn a_weak_passphrase_is_refused_on_export() {
     let (mut world, liar) = lying_world();
-    for weak in ["secret", "hunter2", "password1234", "passwordpasswordpassword", "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "qwertyuiopasdfghjklzxcvbnm", "2026-11-28"] {
+    for weak in [
+        "secret",
+        "hunter2",
+        "password1234",
+        "passwordpasswordpassword",
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "qwertyuiopasdfghjklzxcvbnm",
+        "2026-11-28",
+    ] {
         world.alice.set("ZOPP_EXPORT_PASSPHRASE", weak);
         for flag in ["", " --for-published-client"] {
             liar.take_seen();

@@ -239,7 +239,8 @@ fn private_keys_are_encrypted_and_decrypted_as_a_whole() {
 fn a_file_that_others_can_read_is_told() {
     let (_directory, path) = written(&ConfigFile::default());
     assert_eq!(open_to_others(&path), None);
-    for (mode, is_open) in [(0o600, false), (0o400, false), (0o700, false), (0o640, true), (0o604, true), (0o620, true)] {
+    for (mode, is_open) in [(0o600, false), (0o400, false), (0o700, false), (0o640, true), (0o604, true), (0o620, true)]
+    {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(open_to_others(&path), is_open.then_some(mode), "{mode:o}");
     }

@@ -138,10 +138,11 @@ impl Store {
     /// Counts that the key of a limited invite is handed out, and records it. Returns `false` if that was done as often as it may be.
     pub async fn count_read(&self, invite: &InviteRow, audit: &AuditRow) -> Result<bool, StoreError> {
         let mut transaction = self.begin().await?;
-        let counted = sql::query("UPDATE invites SET reads = reads + 1 WHERE id = ? AND revoked = 0 AND reads < max_uses")
-            .bind(&invite.id)
-            .execute(&mut *transaction)
-            .await?;
+        let counted =
+            sql::query("UPDATE invites SET reads = reads + 1 WHERE id = ? AND revoked = 0 AND reads < max_uses")
+                .bind(&invite.id)
+                .execute(&mut *transaction)
+                .await?;
         if counted.rows_affected() == 0 {
             return Ok(false);
         }

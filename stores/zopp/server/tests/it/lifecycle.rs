@@ -301,11 +301,8 @@ async fn reading_the_key_of_a_limited_invite_uses_it_up() {
     let listed = owner.sign_own("ListInvites", identity::ListInvitesRequest {});
     let listed = world.identity().list_invites(listed).await.unwrap().into_inner().invites;
     assert!(listed.iter().any(|invite| (invite.uses, invite.max_uses) == (2, Some(2))), "{listed:?}");
-    let rows: Vec<(String, String)> = world
-        .saboteur()
-        .await
-        .rows("SELECT action, result FROM audit_logs WHERE action = 'invite.read'")
-        .await;
+    let rows: Vec<(String, String)> =
+        world.saboteur().await.rows("SELECT action, result FROM audit_logs WHERE action = 'invite.read'").await;
     assert_eq!(rows.len(), 2, "{rows:?}");
     // Those who read it still join, in the second call of the two.
     let join = |email: &str| proto::JoinRequest {

@@ -188,7 +188,9 @@ pub(super) async fn export(context: &Context, arguments: ExportArguments) -> Out
     let failure = |source: Reason| Failure::new(what()).because(source);
     let content = Content::of(principal, client.connection().server());
     let (request, secret) = if for_published_client {
-        eprintln!("Warning: in the format of published clients, a server that lies at the import learns both private keys");
+        eprintln!(
+            "Warning: in the format of published clients, a server that lies at the import learns both private keys"
+        );
         (seal_published(content, &passphrase, expires_at).map_err(failure)?, None)
     } else {
         let secret = CodeSecret::generate().map_err(|source| failure(source.into()))?;
@@ -208,7 +210,8 @@ pub(super) async fn export(context: &Context, arguments: ExportArguments) -> Out
 /// Returns the passphrase that a person or a script chose.
 fn given_passphrase(words: String) -> Result<Passphrase, Failure> {
     if file_key::is_weak(&words) {
-        let next = format!("Leave {PASSPHRASE_VARIABLE} out, and six random words are drawn. Or use 20 random characters.");
+        let next =
+            format!("Leave {PASSPHRASE_VARIABLE} out, and six random words are drawn. Or use 20 random characters.");
         return Err(file_key::weak(&format!("the passphrase in {PASSPHRASE_VARIABLE}"), &next));
     }
     Ok(Passphrase::new(words))
@@ -354,7 +357,11 @@ fn other_format(from_published_client: bool) -> Failure {
 }
 
 /// Returns the content of an export, and the proof by which it is deleted.
-async fn fetch(connection: &Connection, code: &ExportCode, passphrase: &Passphrase) -> Result<(Content, String), Failure> {
+async fn fetch(
+    connection: &Connection,
+    code: &ExportCode,
+    passphrase: &Passphrase,
+) -> Result<(Content, String), Failure> {
     let what = "cannot import the principal";
     let unusable = |why: Reason| Failure::new(what).because(why);
     let (ExportCode::Bound { name, .. } | ExportCode::Published { name }) = code;
@@ -384,7 +391,9 @@ async fn fetch(connection: &Connection, code: &ExportCode, passphrase: &Passphra
                 ));
             }
             if second.verification_salt != *salt || second.salt.len() != SALT_LENGTH {
-                return Err(unusable("the server's answer has another salt than before, or one of another length".into()));
+                return Err(unusable(
+                    "the server's answer has another salt than before, or one of another length".into(),
+                ));
             }
             let key = passphrase.published_key(&second.salt).map_err(|source| unusable(source.into()))?;
             (open(&key, &second).map_err(unusable)?, proof, PUBLISHED_VERSION)

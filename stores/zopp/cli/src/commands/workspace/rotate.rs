@@ -588,7 +588,8 @@ mod tests {
         let known = |id, byte| recipient(id, byte, RecipientStatus::Known);
         let expected: Accepted =
             [known("a", 1), known("b", 2)].into_iter().map(|one| (one.principal_id, one.fingerprint)).collect();
-        let departure = Departure { leaving: Leaving::Member("bob@example.com".into()), recipients: vec![known("gone", 9)] };
+        let departure =
+            Departure { leaving: Leaving::Member("bob@example.com".into()), recipients: vec![known("gone", 9)] };
         let check = |all: &[Recipient], arguments: &RecipientArguments| {
             refuse_unexpected(all, arguments, &departure, &expected, "acme").is_ok()
         };
