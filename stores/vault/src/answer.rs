@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use http::StatusCode;
 use konverge_endpoint::Outcome;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use zeroize::Zeroizing;
 
 use crate::error::VaultError;
@@ -42,7 +42,72 @@ struct Errors {
     errors: Vec<String>,
 }
 
+/// The parts by which a success of Vault is known. Its health has neither data nor an id of the request.
+#[derive(Deserialize)]
+struct Success {
+    request_id: Option<IgnoredAny>,
+    data: Option<IgnoredAny>,
+    auth: Option<IgnoredAny>,
+    initialized: Option<IgnoredAny>,
+}
+
+impl Success {
+    fn is_vaults(&self) -> bool {
+        self.request_id.is_some() || self.data.is_some() || self.auth.is_some() || self.initialized.is_some()
+    }
+}
+
+/// The same for a deleted version, which Vault answers with 404 and its metadata.
+#[derive(Deserialize)]
+struct DeletedVersion {
+    #[serde(rename = "data")]
+    _data: DeletedMetadata,
+}
+
+#[derive(Deserialize)]
+struct DeletedMetadata {
+    #[serde(rename = "metadata")]
+    _metadata: IgnoredAny,
+}
+
+/// Vault's texts of a 404, apart from the empty list.
+const NOT_FOUND_TEXTS: [&str; 2] = [NO_ROUTE, "unsupported path"];
+
+const NO_ROUTE: &str = "no handler for route";
+
 impl Answer {
+    /// Returns why the answer cannot be Vault's own, or `None` if it can be. A gateway, a login page or another program gives such an
+    /// answer, and nothing about a secret, a token or a permission follows from it.
+    ///
+    /// Statuses that say of any server that it does not serve now need no such proof.
+    pub(crate) fn foreign(&self) -> Option<String> {
+        let status = self.status.as_u16();
+        let is_vaults = match status {
+            204 => self.body.is_empty(),
+            200..=299 => serde_json::from_slice::<Success>(&self.body).is_ok_and(|success| success.is_vaults()),
+            300..=399 => return Some(format!("a redirect ({status}) that is not followed")),
+            408 | 412 | 413 | 429 | 472 | 473 | 500.. => true,
+            404 => match self.errors() {
+                Some(errors) if errors.is_empty() => true,
+                Some(_) => NOT_FOUND_TEXTS.iter().any(|text| self.cause().contains(text)),
+                None => serde_json::from_slice::<DeletedVersion>(&self.body).is_ok(),
+            },
+            _ => self.errors().is_some(),
+        };
+        // Its words are not repeated: nobody knows whose they are.
+        (!is_vaults).then(|| format!("{status} with a body that Vault does not send"))
+    }
+
+    /// Whether it is a success, and Vault's own.
+    pub(crate) fn is_success(&self) -> bool {
+        self.status.is_success() && self.foreign().is_none()
+    }
+
+    /// Whether Vault says that nothing is mounted at the path.
+    pub(crate) fn is_unmounted(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND && self.cause().contains(NO_ROUTE)
+    }
+
     /// Returns the messages of Vault. The list is empty for a secret that does not exist. Returns `None` if there is no such list, as for
     /// a deleted version or for a response that did not come from Vault.
     pub(crate) fn errors(&self) -> Option<Vec<String>> {
@@ -61,9 +126,9 @@ impl Answer {
         self.is_denied() && self.cause().contains("invalid token")
     }
 
-    /// Whether it is the token that is refused or what it may do.
+    /// Whether Vault refuses the token or what it may do.
     pub(crate) fn is_denied(&self) -> bool {
-        matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+        matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) && self.errors().is_some()
     }
 
     /// Whether there is nothing at the path, and it is certain that Vault says so: not that a mount is missing, not a proxy's word.
@@ -101,13 +166,17 @@ impl Answer {
             },
             501 => Outcome::Closed("it is not initialised".into()),
             472 | 473 | 500.. => Outcome::Failed(cause),
+            _ if self.foreign().is_some() => Outcome::Failed("the answer is not Vault's".into()),
             _ => Outcome::Served,
         }
     }
 
-    /// The error that it is; for any status but a success.
+    /// The error that it is; for anything but a [success](Self::is_success).
     pub(crate) fn error(&self, description: &RequestDescription) -> VaultError {
         let (what, address) = (description.what.clone(), Arc::clone(&description.address));
+        if let Some(cause) = self.foreign() {
+            return VaultError::Garbage { what, address, cause };
+        }
         let cause = self.cause();
         let status = self.status.as_u16();
         match status {
@@ -122,19 +191,13 @@ impl Answer {
                 let cause = if cause.is_empty() { in_words(status).to_owned() } else { cause };
                 VaultError::Unavailable { what, address, status, cause, retry_after: self.retry_after }
             }
-            404 if cause.contains("no handler for route") => VaultError::NoMount { what },
+            404 if cause.contains(NO_ROUTE) => VaultError::NoMount { what },
             // "did not", and of metadata "does not".
             400 if cause.contains("not match the current version") => VaultError::Conflict { what },
             400 if cause.contains("check-and-set parameter required") => VaultError::CheckAndSetRequired { what },
             // A mount of version 2 upgrades itself for some seconds after it was made.
             400 if cause.contains("Upgrading from non-versioned") => {
                 VaultError::Unavailable { what, address, status, cause, retry_after: None }
-            }
-            300..=399 => {
-                VaultError::Garbage { what, address, cause: format!("a redirect ({status}) that is not followed") }
-            }
-            404 if self.errors().is_none() => {
-                VaultError::Garbage { what, address, cause: "404 without Vault's words".to_owned() }
             }
             _ => VaultError::Rejected { what, status, cause },
         }
@@ -190,6 +253,9 @@ mod tests {
             (500, r#"{"errors":["local node not active"]}"#, "VaultUnavailable", transient),
             (502, "<html>", "VaultUnavailable", transient),
             (404, "<html>", "InvalidAnswer", transient),
+            (404, r#"{"errors":["not found"]}"#, "InvalidAnswer", transient),
+            (404, r#"{"errors":["1 error occurred:\n\t* unsupported path\n\n"]}"#, "VaultRejected", permanent),
+            (403, "<html>", "InvalidAnswer", transient),
             (
                 404,
                 r#"{"errors":["no handler for route \"kv/data/a\". route entry not found."]}"#,
@@ -248,8 +314,19 @@ mod tests {
         assert!(matches!(answer(500, "").outcome(), Outcome::Failed(_)));
         let too_large = answer(500, r#"{"errors":["JSON string value exceeds allowed length"]}"#);
         assert!(matches!(too_large.outcome(), Outcome::Served), "the server is well");
-        for status in [200, 204, 400, 403, 404, 412] {
-            assert_eq!(answer(status, "").outcome(), Outcome::Served, "{status}");
+        for (status, body) in [
+            (200, r#"{"request_id":"x","data":{}}"#),
+            (204, ""),
+            (400, r#"{"errors":["no data provided"]}"#),
+            (403, r#"{"errors":["permission denied"]}"#),
+            (404, r#"{"errors":[]}"#),
+            (404, r#"{"data":{"data":null,"metadata":{"version":1}}}"#),
+            (412, ""),
+        ] {
+            assert_eq!(answer(status, body).outcome(), Outcome::Served, "{status} {body}");
+        }
+        for (status, body) in [(200, "<html>"), (302, ""), (403, ""), (404, r#"{"errors":["not found"]}"#)] {
+            assert!(matches!(answer(status, body).outcome(), Outcome::Failed(_)), "{status} {body}");
         }
     }
 

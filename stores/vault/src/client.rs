@@ -23,6 +23,9 @@ const BEHIND_ATTEMPTS: u32 = 3;
 /// The longest pause before such a repetition.
 const BEHIND_PAUSE: Duration = Duration::from_millis(300);
 
+/// A token that lives for a second may end while the request waits for the limits; the request is sent with this many others.
+const INVALID_ATTEMPTS: u32 = 3;
+
 /// A Vault or OpenBao. Clones share connections, token and limits.
 ///
 /// Guarantees: the client sends nothing before the first call. Each call ends within [`Limits::deadline`](crate::Limits::deadline). One
@@ -76,8 +79,8 @@ impl Vault {
     pub async fn log_in(&self) -> Result<(), VaultError> {
         let deadline = Instant::now() + self.shared.transport.limits().deadline;
         let call = Call::new(Method::GET, String::new(), "log in".to_owned(), "a login");
-        let token = timeout_at(deadline, self.shared.session.token()).await;
-        token.map_err(|_| self.shared.transport.too_late(&call))?.map(drop)
+        let token = timeout_at(deadline, self.shared.session.log_in()).await;
+        token.map_err(|_| self.shared.transport.too_late(&call))?
     }
 
     /// Why there is no token; nothing if there is one, or if nobody has needed one.
@@ -154,19 +157,21 @@ impl Vault {
 
     /// The answer, if it is a success.
     pub(crate) fn succeeded(&self, call: &Call, answer: Answer) -> Result<Answer, VaultError> {
-        if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.shared.transport.describe(call))) }
+        if answer.is_success() { Ok(answer) } else { Err(answer.error(&self.shared.transport.describe(call))) }
     }
 
     async fn ask_before(&self, call: &Call, deadline: Instant) -> Result<Answer, VaultError> {
         let session = &self.shared.session;
-        let (mut doubted, mut behind) = (false, 0);
+        let (mut doubted, mut behind) = (0, 0);
         loop {
             let token = session.token().await?;
             let answer =
                 self.shared.transport.send(call, Some(&token.header), self.namespace.as_ref(), deadline).await?;
             if answer.is_denied() {
-                if !doubted && session.check_token(&token, answer.is_invalid_token()).await == Verdict::Changed {
-                    doubted = true;
+                let invalid = answer.is_invalid_token();
+                let again = doubted < if invalid { INVALID_ATTEMPTS } else { 1 };
+                if again && session.check_token(&token, invalid).await == Verdict::Changed {
+                    doubted += 1;
                     continue;
                 }
             } else {

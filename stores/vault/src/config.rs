@@ -19,6 +19,7 @@ pub struct VaultConfig {
     pub(crate) namespace: Option<HeaderValue>,
     pub(crate) tls: TlsSettings,
     pub(crate) proxy: Option<Url>,
+    pub(crate) follow_redirects: bool,
     pub(crate) limits: Limits,
 }
 
@@ -58,6 +59,7 @@ impl VaultConfig {
             namespace: None,
             tls: TlsSettings::default(),
             proxy: None,
+            follow_redirects: false,
             limits: Limits::default(),
         })
     }
@@ -79,6 +81,14 @@ impl VaultConfig {
     pub fn proxy(mut self, address: &str) -> Result<Self, ConfigError> {
         self.proxy = Some(address::proxy(address).ok_or(ConfigError::Proxy)?);
         Ok(self)
+    }
+
+    /// Follows redirects to other hosts too, and sends the token and the body there. The standby of a Vault that does not forward
+    /// requests redirects so to the active node. Otherwise only redirects to the same origin are followed.
+    #[must_use]
+    pub fn follow_redirects(mut self, follow: bool) -> Self {
+        self.follow_redirects = follow;
+        self
     }
 
     /// Whether tokens and values leave this machine without TLS, so that anybody on the network path can read them.

@@ -66,6 +66,8 @@ pub struct Flags {
     pub rate: Option<u32>,
     /// Requests at the same time.
     pub concurrency: NonZeroUsize,
+    /// Whether redirects to other hosts are followed.
+    pub follow_redirects: bool,
 }
 
 /// The variables about Vault.
@@ -261,7 +263,8 @@ impl VaultEnvironment {
         }
         let exposed = exposed(variable, &vault, &self.tls);
         self.warnings.extend(exposed.clone());
-        Ok(Access { vault: vault.tls(self.tls).limits(limits), warnings: self.warnings, exposed })
+        let vault = vault.tls(self.tls).limits(limits).follow_redirects(flags.follow_redirects);
+        Ok(Access { vault, warnings: self.warnings, exposed })
     }
 
     fn limits(&mut self, flags: &Flags) -> Limits {

@@ -239,7 +239,7 @@ impl VaultError {
         )
     }
 
-    /// Whether the server, as opposed to the request, is the trouble.
+    /// Whether the server, as opposed to the request, is the trouble. Something else that answers in its place is an outage too.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -247,6 +247,7 @@ impl VaultError {
             | Self::Sealed { .. }
             | Self::Unavailable { .. }
             | Self::Limited { .. }
+            | Self::Garbage { .. }
             | Self::Paused { .. } => true,
             Self::Login { source, .. } => source.is_outage(),
             _ => false,
@@ -256,7 +257,7 @@ impl VaultError {
     /// Whether every request fails so, whatever it asks for: the server is away, there is no token, or something else answers in its place. A question
     /// soon after tells whether that is over.
     pub fn concerns_every_request(&self) -> bool {
-        self.is_outage() || matches!(self, Self::Login { .. } | Self::Garbage { .. })
+        self.is_outage() || matches!(self, Self::Login { .. })
     }
 
     /// Whether it said no to what may be allowed some day: a policy or a mount has to be changed for that, which nothing tells.

@@ -165,7 +165,7 @@ impl Vault {
     /// Asks an engine. A mount that no longer exists is forgotten.
     async fn kv(&self, location: &Location, call: &Call) -> Result<Answer, VaultError> {
         let answer = self.ask(call).await?;
-        if answer.status.as_u16() == 404 && !answer.is_absent() {
+        if answer.is_unmounted() {
             self.forget_mount(location.mount());
         }
         Ok(answer)

@@ -30,7 +30,9 @@ impl Lifetime {
         if self.ttl.is_zero() {
             return None;
         }
-        let after = self.ttl.mul_f64(DUE * (1.0 - SPREAD * jitter.clamp(0.0, 1.0)));
+        // Vault counts the life of a batch token from the beginning of the second in which it was made.
+        let sure = self.ttl.saturating_sub(Duration::from_secs(1)).max(self.ttl / 2);
+        let after = sure.mul_f64(DUE * (1.0 - SPREAD * jitter.clamp(0.0, 1.0)));
         // Vault counts whole seconds, so that a renewal may seem to give a second less.
         let shrunk = self.ttl + Duration::from_secs(1) < asked;
         let step = if self.renewable && !shrunk { Step::Renew } else { Step::LogIn };
@@ -41,6 +43,15 @@ impl Lifetime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_token_may_live_a_second_less_than_vault_says() {
+        for (ttl, expected) in [(2, 667), (3, 1333), (60, 39_333)] {
+            let lifetime = Lifetime { ttl: Duration::from_secs(ttl), renewable: false };
+            let after = lifetime.next(lifetime.ttl, 0.0).unwrap().0;
+            assert_eq!(after.mul_f64(1000.0).as_secs_f64().round(), f64::from(expected), "{ttl}");
+        }
+    }
 
     #[test]
     fn tokens_are_looked_after_at_two_thirds() {
@@ -56,6 +67,6 @@ mod tests {
             assert_eq!(lifetime.next(asked, 0.0).map(|(_, step)| step), expected, "{lifetime:?}");
         }
         let after = |jitter| lifetime(hour, true).next(hour, jitter).unwrap().0.as_secs();
-        assert_eq!([after(0.0), after(1.0)], [2400, 2160]);
+        assert_eq!([after(0.0), after(1.0)], [2399, 2159]);
     }
 }

@@ -168,6 +168,16 @@ pub(crate) struct Auth<'a> {
     pub(crate) lease_duration: u64,
     #[serde(default)]
     pub(crate) renewable: bool,
+    /// How many requests Vault takes with it; zero for any number.
+    #[serde(default)]
+    pub(crate) num_uses: u64,
+}
+
+impl Auth<'_> {
+    /// A renewal would be one of the uses, so a token with a limited number of them is replaced.
+    pub(crate) fn lifetime(&self) -> Lifetime {
+        Lifetime { ttl: Duration::from_secs(self.lease_duration), renewable: self.renewable && self.num_uses == 0 }
+    }
 }
 
 /// The properties of a token, by `lookup-self`.
@@ -194,6 +204,9 @@ impl TokenState {
         Lifetime { ttl: Duration::from_secs(seconds), renewable: self.renewable }
     }
 }
+
+/// A token without the default policy may not look itself up. It is looked at again after two thirds of this, and its file is read again.
+pub(crate) const WITHOUT_LOOK_UP: Lifetime = Lifetime { ttl: Duration::from_secs(45), renewable: false };
 
 /// The token as it is sent. It is not printed; the copies that the HTTP client makes are not wiped.
 pub(crate) fn header(token: &str) -> Result<HeaderValue, VaultError> {

@@ -36,11 +36,25 @@ enum State {
 pub(crate) struct Token {
     pub(crate) header: HeaderValue,
     generation: u64,
+    /// How many more requests Vault takes with it, or `None` if it does not count them.
+    uses: Option<Arc<AtomicU64>>,
+}
+
+impl Token {
+    /// Takes one of its uses. Returns `false` if there is none left.
+    fn take(&self) -> bool {
+        let take = |uses: &Arc<AtomicU64>| {
+            uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        };
+        self.uses.as_ref().is_none_or(take)
+    }
 }
 
 enum Request {
     /// Somebody needs a token.
     Wanted,
+    /// A token of this generation has no use left.
+    Spent(u64),
     /// Something was refused to a token.
     CheckToken { generation: u64, invalid: bool, verdict: oneshot::Sender<Verdict> },
     /// Nobody needs one any more.
@@ -95,17 +109,27 @@ impl Session {
         Self { state, requests, counters, _driver: driver }
     }
 
-    /// A token, after a login if there is none. Fails at once while logins fail; they are repeated without being asked.
+    /// A token for one request, after a login if there is none. Fails at once while logins fail; they are repeated without being asked.
     pub(crate) async fn token(&self) -> Result<Token, VaultError> {
+        self.token_if(Token::take).await
+    }
+
+    /// Logs in if there is no token.
+    pub(crate) async fn log_in(&self) -> Result<(), VaultError> {
+        self.token_if(|_| true).await.map(drop)
+    }
+
+    async fn token_if(&self, take: impl Fn(&Token) -> bool) -> Result<Token, VaultError> {
         let mut state = self.state.clone();
         loop {
-            match &*state.borrow_and_update() {
-                State::Ready(token) => return Ok(token.clone()),
+            let request = match &*state.borrow_and_update() {
+                State::Ready(token) if take(token) => return Ok(token.clone()),
+                State::Ready(token) => Request::Spent(token.generation),
                 State::Failed(how, source) => return Err(failed(how, source)),
-                State::Idle => {}
-            }
+                State::Idle => Request::Wanted,
+            };
             // It ends only with this, so there is somebody to hear and to answer.
-            let _ = self.requests.send(Request::Wanted).await;
+            let _ = self.requests.send(request).await;
             let _ = state.changed().await;
         }
     }

@@ -32,6 +32,7 @@ pub(crate) struct Transport {
     address: Arc<str>,
     clients: Clients,
     gate: Gate,
+    follow_redirects: bool,
 }
 
 impl Transport {
@@ -48,6 +49,7 @@ impl Transport {
                 }),
             ),
             gate: Gate::new(config.limits),
+            follow_redirects: config.follow_redirects,
         }
     }
 
@@ -122,7 +124,11 @@ impl Transport {
             match (answer.status().as_u16(), location) {
                 (307 | 308, Some(location)) => {
                     let next = address::follow(&url, location);
-                    url = next.ok_or_else(|| self.garbage(call, "a redirect that gives up TLS or leads nowhere"))?;
+                    let next = next.ok_or_else(|| self.garbage(call, "a redirect that gives up TLS or leads nowhere"))?;
+                    if next.origin() != url.origin() && !self.follow_redirects {
+                        return Err(self.elsewhere(call, &next));
+                    }
+                    url = next;
                 }
                 _ => return self.read(call, answer).await,
             }
@@ -147,6 +153,15 @@ impl Transport {
         }
         let (retry_after, date) = (retry_after(answer.headers(), SystemTime::now()), date(answer.headers()));
         Ok(Answer { status: answer.status(), body, retry_after, date })
+    }
+
+    fn elsewhere(&self, call: &Call, to: &Url) -> VaultError {
+        let cause = format!(
+            "a redirect to {}, which is not followed, because the token would go there; if that is the active node of this Vault, set \
+             --vault-follow-redirects, name that address, or let Vault forward requests",
+            to.origin().ascii_serialization()
+        );
+        self.garbage(call, &cause)
     }
 
     fn garbage(&self, call: &Call, cause: &str) -> VaultError {

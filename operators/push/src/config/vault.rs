@@ -45,6 +45,9 @@ pub struct VaultOptions {
     /// Requests to Vault at the same time
     #[arg(long, env = "VAULT_SYNC_VAULT_CONCURRENCY", default_value = "32", value_name = "NUMBER")]
     pub vault_concurrency: NonZeroUsize,
+    /// Follow redirects of Vault to other hosts, and send the token and the body there, as the standby of a Vault that does not forward requests needs it
+    #[arg(long, env = "VAULT_SYNC_VAULT_FOLLOW_REDIRECTS")]
+    pub vault_follow_redirects: bool,
 }
 
 impl VaultOptions {
@@ -82,6 +85,7 @@ impl VaultOptions {
             timeout: self.vault_timeout,
             rate: self.vault_rate,
             concurrency: self.vault_concurrency.min(open_files::for_one_server()),
+            follow_redirects: self.vault_follow_redirects,
         }
     }
 }
@@ -102,6 +106,7 @@ impl fmt::Display for VaultOptions {
             vault_timeout,
             vault_rate,
             vault_concurrency,
+            vault_follow_redirects,
         } = self;
         write!(formatter, "vault-addr={} ", without_user(vault_addr))?;
         write!(formatter, "vault-auth-method={} ", vault_auth_method.name())?;
@@ -118,7 +123,7 @@ impl fmt::Display for VaultOptions {
         }
         let rate = vault_rate.map_or("default".to_owned(), |rate| rate.to_string());
         write!(formatter, "vault-timeout={}s vault-rate={rate} ", vault_timeout.as_secs_f64())?;
-        write!(formatter, "vault-concurrency={vault_concurrency}")
+        write!(formatter, "vault-concurrency={vault_concurrency} vault-follow-redirects={vault_follow_redirects}")
     }
 }
 

@@ -42,6 +42,9 @@ pub struct VaultFlags {
     /// Requests to Vault at the same time
     #[arg(long, env = "ROLLOUT_VAULT_CONCURRENCY", default_value = "32", value_name = "NUMBER")]
     pub vault_concurrency: NonZeroUsize,
+    /// Follow redirects of Vault to other hosts, and send the token and the body there, as the standby of a Vault that does not forward requests needs it
+    #[arg(long, env = "ROLLOUT_VAULT_FOLLOW_REDIRECTS")]
+    pub vault_follow_redirects: bool,
     /// How often Vault is asked for each secret, where the object does not say
     #[arg(long, env = "ROLLOUT_VAULT_INTERVAL", default_value = "60s", value_parser = above_zero, value_name = "TIME")]
     pub vault_interval: Duration,
@@ -113,6 +116,7 @@ impl VaultFlags {
             timeout: self.vault_timeout,
             rate: self.vault_rate,
             concurrency: self.vault_concurrency.min(open_files::for_one_server()),
+            follow_redirects: self.vault_follow_redirects,
         })
     }
 

@@ -27,6 +27,7 @@ fn flags(change: Change) -> Flags {
         timeout: Duration::from_mins(1),
         rate: None,
         concurrency: NonZeroUsize::MIN,
+        follow_redirects: false,
     };
     change(&mut flags);
     flags

@@ -29,7 +29,7 @@ use crate::{
     config::VaultConfig,
     error::VaultError,
     lifetime::{Lifetime, Step},
-    login::{Attempt, Granted, Login, LookedUp, header},
+    login::{Attempt, Granted, Login, LookedUp, WITHOUT_LOOK_UP, header},
     transport::Transport,
 };
 
@@ -99,6 +99,11 @@ impl Driver {
                 request = requests.recv() => match request {
                     Some(Request::Wanted) if matches!(*self.state.borrow(), State::Idle) => self.log_in().await,
                     Some(Request::Wanted) => {}
+                    Some(Request::Spent(generation)) => {
+                        if self.held.as_ref().is_some_and(|held| held.token.generation == generation) {
+                            self.replace().await;
+                        }
+                    }
                     Some(Request::CheckToken { generation, invalid, verdict }) => {
                         // A caller that no longer waits needs no verdict.
                         let _ = verdict.send(self.check_token(generation, invalid).await);
@@ -119,11 +124,12 @@ impl Driver {
 
     async fn log_in(&mut self) {
         match self.attempt().await {
-            Ok((header, lifetime)) => {
+            Ok((header, lifetime, uses)) => {
                 self.failures = 0;
                 count(&self.counters.succeeded);
                 self.generation += 1;
-                let token = Token { header, generation: self.generation };
+                let uses = (uses > 0).then(|| Arc::new(AtomicU64::new(uses)));
+                let token = Token { header, generation: self.generation, uses };
                 let now = Instant::now();
                 self.held = Some(Held { token, asked: lifetime.ttl, granted: now, expires: None, verified: Some(now) });
                 self.extend(lifetime);
@@ -175,17 +181,21 @@ impl Driver {
         self.state.send_replace(State::Failed(Arc::clone(&self.how), Arc::new(error)));
     }
 
-    async fn attempt(&self) -> Result<(HeaderValue, Lifetime), VaultError> {
+    /// The token, how long it lives, and how many requests Vault takes with it; zero for any number.
+    async fn attempt(&self) -> Result<(HeaderValue, Lifetime, u64), VaultError> {
         match self.login.attempt().await? {
             Attempt::Ask(call) => {
                 let answer = self.ask(&call, None).await.map_err(refused)?;
                 let auth = answer.parse::<Granted>(&self.transport.describe(&call))?.auth;
-                let lifetime = Lifetime { ttl: Duration::from_secs(auth.lease_duration), renewable: auth.renewable };
-                Ok((header(auth.client_token)?, lifetime))
+                Ok((header(auth.client_token)?, auth.lifetime(), auth.num_uses))
             }
             Attempt::LookUp(call, token) => {
-                let answer = self.ask(&call, Some(&token)).await.map_err(refused)?;
-                Ok((token, answer.parse::<LookedUp>(&self.transport.describe(&call))?.data.lifetime()))
+                let answer = self.send(&call, Some(&token)).await?;
+                if answer.is_denied() && !answer.is_invalid_token() {
+                    return Ok((token, WITHOUT_LOOK_UP, 0));
+                }
+                let answer = self.succeeded(&call, answer).map_err(refused)?;
+                Ok((token, answer.parse::<LookedUp>(&self.transport.describe(&call))?.data.lifetime(), 0))
             }
         }
     }
@@ -201,8 +211,7 @@ impl Driver {
         let call = call(Method::POST, "auth/token/renew-self", "renew the token", "update");
         let outcome = self.ask(&call, Some(&held.token.header)).await;
         let outcome = outcome.and_then(|answer| {
-            let auth = answer.parse::<Granted>(&self.transport.describe(&call))?.auth;
-            Ok(Lifetime { ttl: Duration::from_secs(auth.lease_duration), renewable: auth.renewable })
+            Ok(answer.parse::<Granted>(&self.transport.describe(&call))?.auth.lifetime())
         });
         match outcome {
             Ok(lifetime) => {
@@ -239,15 +248,20 @@ impl Driver {
             return Verdict::Stands;
         }
         self.replaced = Some(Instant::now());
-        // It is worth nothing any more, or less than a new one; nobody is to take it while the login is under way.
-        self.held = None;
-        self.state.send_replace(State::Idle);
-        self.log_in().await;
-        if !invalid && !self.looks_up {
+        self.replace().await;
+        let counts_uses = self.held.as_ref().is_some_and(|held| held.token.uses.is_some());
+        if !invalid && !self.looks_up && !counts_uses {
             // Only the old token can show the meaning of a later refusal of the new one, and only while the old one is valid.
             self.looks_up = matches!(self.looked_up().await, Some(Ok(())));
         }
         Verdict::Changed
+    }
+
+    /// The token is worth nothing any more, or less than a new one. Nobody is to take it while the login is under way.
+    async fn replace(&mut self) {
+        self.held = None;
+        self.state.send_replace(State::Idle);
+        self.log_in().await;
     }
 
     async fn look_up(&mut self, token: TokenState) -> TokenCheck {
@@ -266,9 +280,9 @@ impl Driver {
         }
     }
 
-    /// Whether the token may look itself up; nothing if there is none.
+    /// Whether the token may look itself up; nothing if there is none, or none with a use left for that.
     async fn looked_up(&self) -> Option<Result<(), VaultError>> {
-        let held = self.held.as_ref()?;
+        let held = self.held.as_ref().filter(|held| held.token.take())?;
         let call = call(Method::GET, "auth/token/lookup-self", "look up the token", "read");
         Some(self.ask(&call, Some(&held.token.header)).await.map(drop))
     }
@@ -285,9 +299,17 @@ impl Driver {
     }
 
     async fn ask(&self, call: &Call, token: Option<&HeaderValue>) -> Result<Answer, VaultError> {
+        let answer = self.send(call, token).await?;
+        self.succeeded(call, answer)
+    }
+
+    async fn send(&self, call: &Call, token: Option<&HeaderValue>) -> Result<Answer, VaultError> {
         let deadline = Instant::now() + self.transport.limits().deadline;
-        let answer = self.transport.send(call, token, self.namespace.as_ref(), deadline).await?;
-        if answer.status.is_success() { Ok(answer) } else { Err(answer.error(&self.transport.describe(call))) }
+        self.transport.send(call, token, self.namespace.as_ref(), deadline).await
+    }
+
+    fn succeeded(&self, call: &Call, answer: Answer) -> Result<Answer, VaultError> {
+        if answer.is_success() { Ok(answer) } else { Err(answer.error(&self.transport.describe(call))) }
     }
 }
 

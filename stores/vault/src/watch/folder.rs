@@ -31,7 +31,7 @@ pub(super) async fn list(
     let call = Call::new(Method::GET, format!("{route}?list=true"), what, "list");
     let answer = vault.ask(&call).await?;
     // Vault, or a policy that does not have it. An empty folder looks the same, and then there is little to ask for.
-    if matches!(answer.status.as_u16(), 400 | 403 | 404 | 405) {
+    if matches!(answer.status.as_u16(), 400 | 403 | 404 | 405) && answer.foreign().is_none() {
         return Ok(None);
     }
     let date = answer.date;

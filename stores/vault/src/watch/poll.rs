@@ -22,16 +22,18 @@ pub(super) enum PollMethod {
 }
 
 impl PollMethod {
-    fn next(self) -> Option<Self> {
+    /// The next one; after the last the first, since a policy may have changed.
+    fn next(self) -> Self {
         match self {
-            Self::Metadata => Some(Self::Subkeys),
-            Self::Subkeys => Some(Self::Data),
-            Self::Data => None,
+            Self::Metadata => Self::Subkeys,
+            Self::Subkeys => Self::Data,
+            Self::Data => Self::Metadata,
         }
     }
 }
 
-/// The state, and the kind of request that was allowed. Counts the questions.
+/// The state, and the kind of request that was allowed. If none was, the least is asked for again next time: what answers may not be
+/// Vault. Counts the questions.
 pub(super) async fn poll(
     vault: &Vault,
     location: &Location,
@@ -39,8 +41,9 @@ pub(super) async fn poll(
     key: &DigestKey,
     mut count: impl FnMut(),
 ) -> (PollMethod, Result<Seen, VaultError>) {
-    let start = if location.mount().version() == KvVersion::One { PollMethod::Data } else { method };
-    let mut method = start;
+    let is_versioned = location.mount().version() == KvVersion::Two;
+    let start = if is_versioned { method } else { PollMethod::Data };
+    let (mut method, mut refused) = (start, None);
     loop {
         count();
         let outcome = match method {
@@ -57,12 +60,17 @@ pub(super) async fn poll(
             }),
             PollMethod::Data => vault.read(location).await.map(|found| seen(&found, key)),
         };
-        match (&outcome, method.next()) {
-            (Err(VaultError::Denied { .. } | VaultError::Rejected { .. }), Some(next)) => method = next,
-            // When all of them are denied, the first is the one to allow.
-            (Err(VaultError::Denied { .. }), None) => return (start, outcome),
-            _ => return (method, outcome),
+        let error = match outcome {
+            Err(error @ (VaultError::Denied { .. } | VaultError::Rejected { .. })) => error,
+            outcome => return (method, outcome),
+        };
+        // When all of them are denied, the least is the one to allow.
+        let told = refused.filter(|_| method != PollMethod::default()).unwrap_or(error);
+        method = method.next();
+        if method == start || !is_versioned {
+            return (PollMethod::default(), Err(told));
         }
+        refused = Some(told);
     }
 }
 

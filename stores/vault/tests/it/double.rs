@@ -14,7 +14,7 @@ use axum::{
 };
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_vault::{
-    Expected, Found, KvVersion, Limits, Location, Login, Mount, SecretPath, Vault, VaultConfig, VaultError,
+    Deletion, Expected, Found, KvVersion, Limits, Location, Login, Mount, SecretPath, Vault, VaultConfig, VaultError,
 };
 
 use crate::support::{content, credential};
@@ -147,18 +147,88 @@ async fn what_is_not_vaults_answer_is_never_taken_for_nothing() {
     }
 }
 
+/// Answers of gateways, login pages and other programs in Vault's place.
+const FOREIGN: [(u16, &str); 16] = [
+    (404, "<html>not found</html>"),
+    (404, ""),
+    (404, r#"{"errors":["not found"]}"#),
+    (404, r#"{"message":"no Route matched with those values"}"#),
+    (404, r#"{"data":null}"#),
+    (403, "<html>forbidden</html>"),
+    (403, ""),
+    (401, r#"{"message":"Unauthorized"}"#),
+    (400, "Bad Request"),
+    (405, ""),
+    (301, ""),
+    (302, "<a href=login>"),
+    (200, "<html>log in</html>"),
+    (200, ""),
+    (200, r#"{"status":"ok"}"#),
+    (200, "[]"),
+];
+
 #[tokio::test]
-async fn a_standbys_redirect_is_followed_and_another_is_not() {
+async fn whatever_is_not_vaults_own_answer_is_an_outage_for_every_call() {
+    for (status, body) in FOREIGN {
+        let script = Script::default();
+        script.then(status, &[], body);
+        let (address, vault) = serve(&script).await;
+        let is_outage = |what: &str, error: Option<VaultError>| {
+            let error = error.unwrap_or_else(|| panic!("{what}: {status} {body} was taken for Vault's answer"));
+            assert!(error.is_outage() && error.class() != ErrorClass::Permanent, "{what} {status} {body}: {error}");
+        };
+        let (old, path) = (Mount::new("old", KvVersion::One), SecretPath::parse("old/a").unwrap());
+        let old = old.location(&path).unwrap();
+        let annotations = [("a".to_owned(), None)].into();
+        is_outage("read", vault.read(&location()).await.err());
+        is_outage("metadata", vault.metadata(&location()).await.err());
+        is_outage("locate", vault.locate(&path).await.err());
+        is_outage("write", vault.write(&location(), &content(&[("a", "1")]), Expected::Any).await.err());
+        // The sixth in a row would not be sent.
+        let (_, vault) = serve(&script).await;
+        is_outage("write to version 1", vault.write(&old, &content(&[("a", "1")]), Expected::Any).await.err());
+        is_outage("delete", vault.delete(&location(), Expected::Any, Deletion::Soft).await.err());
+        is_outage("annotate", vault.annotate(&location(), &annotations).await.err());
+        is_outage("destroy", vault.destroy(&location(), &[1]).await.err());
+        let login = Login::Certificate { mount: "cert".to_owned(), role: None };
+        let error = Vault::new(&VaultConfig::new(&address, login).unwrap()).log_in().await.err();
+        is_outage("log in", error);
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_is_followed_only_if_that_is_set() {
     let (front, back) = (Script::default(), Script::default());
     back.then(200, &[], LIVE);
     let (leader, _) = serve(&back).await;
     front.then(307, &[("location", &format!("{leader}/v1/kv/data/a"))], "");
-    let (_, vault) = serve(&front).await;
+    let (address, vault) = serve(&front).await;
+    for call in ["read", "write"] {
+        let error = match call {
+            "read" => vault.read(&location()).await.err().unwrap(),
+            _ => vault.write(&location(), &content(&[("a", "1")]), Expected::Any).await.err().unwrap(),
+        };
+        let text = error.to_string();
+        assert!(error.is_outage() && text.contains(&leader) && text.contains("--vault-follow-redirects"), "{text}");
+    }
+    assert_eq!(back.requests(), [""; 0], "neither the token nor the body went there");
+    let config = VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().follow_redirects(true);
+    let vault = Vault::new(&config);
     vault.write(&location(), &content(&[("a", "1")]), Expected::Any).await.err().unwrap();
     assert!(matches!(vault.read(&location()).await, Ok(Found::Live(_))));
     assert_eq!(back.requests(), ["POST /v1/kv/data/a", "GET /v1/kv/data/a"]);
-    front.answers.lock().unwrap().clear();
-    front.then(307, &[("location", "/v1/kv/data/a")], "");
+}
+
+#[tokio::test]
+async fn a_redirect_to_the_same_origin_is_followed_and_one_in_a_circle_ends() {
+    let script = Script::default();
+    script.then(307, &[("location", "/v1/kv/data/b")], "");
+    script.then(200, &[], LIVE);
+    let (_, vault) = serve(&script).await;
+    assert!(matches!(vault.read(&location()).await, Ok(Found::Live(_))));
+    assert_eq!(script.requests(), ["GET /v1/kv/data/a", "GET /v1/kv/data/b"]);
+    script.answers.lock().unwrap().clear();
+    script.then(307, &[("location", "/v1/kv/data/a")], "");
     assert!(matches!(vault.read(&location()).await, Err(VaultError::Garbage { .. })));
 }
 
@@ -230,7 +300,8 @@ async fn no_more_are_under_way_than_allowed() {
     let front = Script::default();
     front.then(307, &[("location", &format!("{address}/v1/x"))], "");
     let (address, _) = serve(&front).await;
-    let vault = Vault::new(&VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().limits(limits));
+    let config = VaultConfig::new(&address, Login::Token(credential("token"))).unwrap().follow_redirects(true);
+    let vault = Vault::new(&config.limits(limits));
     vault.log_in().await.unwrap();
     let reached = |expected| {
         let count = Arc::clone(&count);

@@ -1,10 +1,13 @@
 //! Every way to log in, and what becomes of tokens.
 
+use std::time::Duration;
+
 use konverge_testkit::{ControlPlane, Options, eventually};
-use konverge_testkit_stores::{VaultOptions, VaultServer};
+use konverge_testkit_stores::{HttpFront, VaultOptions, VaultServer};
 use konverge_vault::{Credential, Login, TlsSettings, Vault, VaultConfig, VaultError};
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use crate::support::{SOON, administrator, config, credential, live, locate, server};
 
@@ -219,6 +222,82 @@ async fn a_token_is_renewed_and_after_its_longest_life_replaced() {
     })
     .await
     .unwrap();
+}
+
+/// Every kind of token that a role can give.
+#[tokio::test]
+async fn tokens_of_every_kind_serve_as_long_as_they_live() {
+    let server = server().await;
+    prepare(&server).await;
+    server.request("POST", "sys/auth/approle", &json!({ "type": "approle" })).await.unwrap();
+    let kinds = [
+        ("batch", json!({ "token_type": "batch", "token_ttl": "2s" })),
+        ("one-use", json!({ "token_num_uses": 1, "token_ttl": "1h" })),
+        ("two-uses", json!({ "token_num_uses": 2, "token_ttl": "2s" })),
+        ("ten-uses", json!({ "token_num_uses": 10, "token_period": "2s" })),
+        ("periodic", json!({ "token_period": "2s" })),
+        ("short", json!({ "token_ttl": "2s", "token_max_ttl": "2s" })),
+        ("bare", json!({ "token_ttl": "2s", "token_no_default_policy": true })),
+        ("bare-uses", json!({ "token_num_uses": 3, "token_no_default_policy": true })),
+        ("bare-batch", json!({ "token_type": "batch", "token_ttl": "2s", "token_no_default_policy": true })),
+    ];
+    futures::future::join_all(kinds.into_iter().map(|(name, role)| serves(&server, name, role))).await;
+}
+
+/// Reads for longer than two tokens of the role live, with readers that come together.
+async fn serves(server: &VaultServer, name: &str, mut role: Value) {
+    role["token_policies"] = json!(["reader"]);
+    let path = format!("auth/approle/role/{name}");
+    server.request("POST", &path, &role).await.unwrap();
+    server.request("POST", &format!("{path}/role-id"), &json!({ "role_id": name })).await.unwrap();
+    let body = json!({ "secret_id": format!("{name}-secret") });
+    server.request("POST", &format!("{path}/custom-secret-id"), &body).await.unwrap();
+    let (role_id, secret_id) = (credential(name), Some(credential(&format!("{name}-secret"))));
+    let front = HttpFront::start(server.address()).await.unwrap();
+    let login = Login::AppRole { mount: "approle".to_owned(), role_id, secret_id };
+    let vault = Vault::new(&VaultConfig::new(&front.url(), login).unwrap());
+    vault.log_in().await.unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(4500) {
+        let reading = (0..3).map(|_| async {
+            let found = vault.read(&locate_known()).await;
+            found.map(drop).unwrap_or_else(|error| panic!("{name}: {error}"));
+        });
+        futures::future::join_all(reading).await;
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(vault.login_counts().failed, 0, "{name}");
+    // Without the default policy a token may not renew itself, which it finds out.
+    let expected = |path: &str| name == "bare" && path.ends_with("renew-self");
+    let refused = front.since(0).into_iter().filter(|request| request.status == Some(403) && !expected(&request.path));
+    assert_eq!(refused.collect::<Vec<_>>(), [], "{name}");
+}
+
+#[tokio::test]
+async fn a_token_that_may_not_look_itself_up_is_used_all_the_same() {
+    let server = server().await;
+    prepare(&server).await;
+    let bare = async || {
+        let body = json!({ "policies": ["reader"], "no_default_policy": true, "ttl": "1h", "type": "batch" });
+        let token = server.request("POST", "auth/token/create", &body).await.unwrap();
+        token["auth"]["client_token"].as_str().unwrap().to_owned()
+    };
+    let vault = Vault::new(&config(&server, Login::Token(credential(&bare().await))));
+    reads(&vault).await;
+    assert_eq!(vault.login_counts().failed, 0);
+}
+
+#[tokio::test]
+async fn a_token_revoked_before_its_time_costs_one_login_and_no_refusal() {
+    let server = server().await;
+    let login = app_role(&server, "1h", "2h").await;
+    let body = json!({ "token_num_uses": 1000 });
+    server.request("POST", "auth/approle/role/web", &body).await.unwrap();
+    let vault = Vault::new(&config(&server, login));
+    reads(&vault).await;
+    revoke_all(&server).await;
+    reads(&vault).await;
+    assert_eq!(vault.login_counts().succeeded, 2);
 }
 
 #[tokio::test]

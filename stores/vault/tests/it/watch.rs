@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use konverge_core::digest::{DIGEST_KEY_LENGTH, DigestKey};
 use konverge_testkit::eventually;
-use konverge_testkit_stores::VaultServer;
+use konverge_testkit_stores::{Fault, HttpFront, VaultServer};
 use konverge_vault::{
-    Deletion, Expected, Known, KvVersion, Location, Login, Mount, SecretPath, Seen, StateKey, Vault, Watch, Watches,
+    Deletion, Expected, Known, KvVersion, Location, Login, Mount, SecretPath, Seen, StateKey, Vault, VaultConfig, Watch,
+    Watches,
 };
 use serde_json::{Value, json};
 
@@ -132,6 +133,42 @@ async fn the_least_that_is_allowed_is_enough() {
     let known = changed(&mut watch).await;
     let error = known.failure.unwrap().to_string();
     assert!(known.seen.is_none() && error.contains("kv/data/a") && error.contains("policy"), "{error}");
+}
+
+/// A token that may read nothing but metadata, as the original's documentation asks for, and a gateway that answers in Vault's place.
+#[tokio::test]
+async fn no_answer_of_a_gateway_changes_what_is_asked_for_later() {
+    let (server, vault) = mounted().await;
+    let location = locate(&vault, "kv/data/a").await;
+    vault.write(&location, &content(&[("a", "1")]), Expected::Absent).await.unwrap();
+    server.policy("metadata", r#"path "+/metadata/*" { capabilities = ["read", "list"] }"#).await.unwrap();
+    let token = server.token(&["metadata", "default"], json!({})).await.unwrap();
+    let front = HttpFront::start(server.address()).await.unwrap();
+    let reader = Vault::new(&VaultConfig::new(&front.url(), Login::Token(credential(&token))).unwrap());
+    let watches = watches(&reader);
+    let mut watch = watches.watch(location.clone(), OFTEN);
+    let before = state(&mut watch).await;
+    let json = |status, body: &str| Fault::Answer {
+        status,
+        headers: vec![("content-type", "application/json".to_owned())],
+        body: body.to_owned(),
+    };
+    for fault in [
+        json(404, r#"{"errors":["not found"]}"#),
+        json(404, r#"{"errors":["no handler for route \"kv/metadata/a\". route entry not found."]}"#),
+        json(400, r#"{"errors":["bad request"]}"#),
+        json(403, r#"{"errors":["permission denied"]}"#),
+        json(403, r#"{"message":"forbidden"}"#),
+        Fault::html_404(),
+    ] {
+        let answer = fault.clone();
+        front.plan(move |_| Some(answer.clone()));
+        let known = changed(&mut watch).await;
+        assert!(known.failure.is_some() && known.seen == Some(Seen::State(before.clone())), "{fault:?}: {known:?}");
+        front.plan(|_| None);
+        let known = changed(&mut watch).await;
+        assert!(known.failure.is_none() && known.seen == Some(Seen::State(before.clone())), "{fault:?}: {known:?}");
+    }
 }
 
 #[tokio::test]

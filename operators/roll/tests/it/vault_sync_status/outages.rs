@@ -87,6 +87,8 @@ async fn a3_what_is_no_answer_of_vault_rolls_nothing_and_all_goes_on_by_itself()
     let wrong = [
         ("200 OK", "text/html", "<html>Sign in</html>"),
         ("404 Not Found", "text/html", "<html>There is no such page</html>"),
+        ("403 Forbidden", "text/html", "<html>Blocked</html>"),
+        ("404 Not Found", "application/json", r#"{"errors":["not found"]}"#),
         ("502 Bad Gateway", "text/html", "<html>Try again later</html>"),
         ("200 OK", "application/json", "{}"),
         ("200 OK", "application/json", r#"{"data":{}}"#),
@@ -132,8 +134,13 @@ async fn a20_after_404_on_everything_a_change_is_rolled_within_seconds() {
     let between = Between::before(&world.vault).await;
     let _operator = world.operator_at(&between.address, &[]).await;
     world.says("vss", "InSync").await;
-    // A page of a proxy that has lost its backend, and what Vault itself answers about a path that it does not have.
-    let answers = [("text/html", "<html>There is no such page</html>"), ("application/json", r#"{"errors":[]}"#)];
+    // A page of a proxy that has lost its backend, what Vault itself answers about a path that it does not have, and a gateway whose errors
+    // look like Vault's.
+    let answers = [
+        ("text/html", "<html>There is no such page</html>"),
+        ("application/json", r#"{"errors":[]}"#),
+        ("application/json", r#"{"errors":["not found"]}"#),
+    ];
     for (rolled, (kind, body)) in answers.into_iter().enumerate() {
         between.answer("404 Not Found", kind, body);
         world.is("vss", "Error").await;
