@@ -83,6 +83,31 @@ fn a_disabled_device_that_the_server_still_names_gets_no_key() {
 }
 
 #[test]
+fn a_disabled_device_that_the_server_hides_is_no_success() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    alice.ok("workspace create other");
+    alice.ok("principal create tablet");
+    let tablet = id_of(alice, 1);
+    let (hidden, everywhere) = (tablet.clone(), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
+    let hides = std::sync::Arc::clone(&everywhere);
+    liar.lie(GET_STATE, move |request: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        if request.workspace_name == "other" || hides.load(std::sync::atomic::Ordering::SeqCst) {
+            answer.holders.retain(|holder| holder.principal_id != hidden);
+        }
+        Ok(answer)
+    });
+    let line = format!("principal disable --principal {tablet} --rotate-keys");
+    let stderr = alice.fails(&line, 1);
+    assert!(stderr.contains("was disabled, but no key was replaced") && stderr.contains("rotate-key -w"), "{stderr}");
+    alice.ok(&format!("principal enable --principal {tablet}"));
+    everywhere.store(false, std::sync::atomic::Ordering::SeqCst);
+    let text = alice.ok(&line);
+    assert!(text.contains("Workspace 'acme' has a new key") && text.contains("which stay: other"), "{text}");
+}
+
+#[test]
 fn a_removed_member_that_the_server_still_names_gets_no_key() {
     let (world, liar) = lying_world();
     let alice = &world.alice;

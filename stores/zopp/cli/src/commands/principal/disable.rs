@@ -34,6 +34,8 @@ struct Switched {
 struct KnownKeys {
     /// Their keys are for the caller to replace.
     administered: Vec<String>,
+    /// The caller administers them, and the server does not name the principal among the holders of their keys.
+    not_named: Vec<String>,
     /// Their keys are for an admin to replace; whether the principal has them is for an admin to see, too.
     of_others: Vec<String>,
     /// The public keys of the principal, as the server gives them.
@@ -57,7 +59,7 @@ pub(super) async fn disable(
         Err(_) if !keys.are_requested() => None,
         known => Some(known.map_err(failed(what.clone(), None))?),
     };
-    let KnownKeys { administered, of_others, public_keys } = known.unwrap_or_default();
+    let KnownKeys { administered, not_named, of_others, public_keys } = known.unwrap_or_default();
     let mut rekeyings = Vec::new();
     if keys.are_requested() {
         for workspace in &administered {
@@ -69,6 +71,12 @@ pub(super) async fn disable(
     let principal = client.disable_principal(request).await.map_err(own(what))?.name;
     let public_keys: Vec<&[u8]> = public_keys.iter().map(Vec::as_slice).collect();
     context.trust()?.revoke(&principal_id, None, &public_keys);
+    // A server that lies could keep the principal out of the lists of holders, so that nothing is replaced.
+    if keys.are_requested() && rekeyings.is_empty() {
+        return Err(Failure::new(format!("principal '{principal}' was disabled, but no key was replaced"))
+            .because("the server names the principal as a holder of none of the keys that you administer")
+            .next("If it had the key of a workspace, replace that key: zopp workspace rotate-key -w <workspace>"));
+    }
 
     let mut text = format!("Principal '{principal}' disabled: the server accepts nothing from it any more");
     let mut new_keys = Vec::new();
@@ -82,6 +90,10 @@ pub(super) async fn disable(
             text = format!("{text}\n{}", replaced.text(&workspace));
             new_keys.push(RotatedWorkspace { workspace, replaced });
         }
+    }
+    if keys.are_requested() && !not_named.is_empty() {
+        let not_named = not_named.join(", ");
+        text = format!("{text}\nThe server does not name it as a holder of the keys of these workspaces, which stay: {not_named}");
     }
     text = format!("{text}\n{}", advice(&former_keys, &of_others, new_keys.is_empty()));
     Ok(plain(Switched { principal_id, principal, disabled: true, new_keys, former_keys }, text.trim_end()))
@@ -108,6 +120,8 @@ async fn known_keys(client: &Client, principal_id: &str) -> Result<KnownKeys, Ca
                 if let Some(holder) = state.holders.into_iter().find(|holder| holder.principal_id == principal_id) {
                     known.administered.push(workspace.name);
                     known.public_keys.extend([holder.public_key, holder.x25519_public_key]);
+                } else {
+                    known.not_named.push(workspace.name);
                 }
             }
             Err(error) if error.code() == Code::PermissionDenied => known.of_others.push(workspace.name),
