@@ -4,13 +4,14 @@ mod memory;
 
 use std::{borrow::Cow, sync::Arc};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::StatusCode;
 use kube::{
     Client, Resource,
     api::{ListParams, Patch, PatchParams},
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     altered::{AlteredField, altered},
@@ -447,6 +448,9 @@ fn outcome(code: StatusCode, is_as_seen: bool) -> ApplyOutcome {
 /// The apply configuration: what is wanted, without what the server decides, what belongs to the status, and what is null.
 pub(crate) fn wanted(mut object: Value, target: &Target) -> Value {
     without_nulls(&mut object);
+    if target.is_secret() && target.api_version == "v1" {
+        string_data_as_data(&mut object);
+    }
     object["apiVersion"] = json!(target.api_version);
     object["kind"] = json!(target.object.kind);
     if let Some(members) = object.as_object_mut() {
@@ -468,6 +472,24 @@ pub(crate) fn wanted(mut object: Value, target: &Target) -> Value {
     object
 }
 
+/// Moves the `stringData` of a Secret to `data`, where the API server stores it; it wins over a value in `data`. The stored object then has the
+/// fields that were applied. Content that is no map of texts stays, and the API server refuses it.
+fn string_data_as_data(secret: &mut Value) {
+    let Some(members) = secret.as_object_mut() else { return };
+    if !members.get("data").is_none_or(Value::is_object) {
+        return;
+    }
+    let is_text = |texts: &Map<String, Value>| texts.values().all(Value::is_string);
+    if !members.get("stringData").and_then(Value::as_object).is_some_and(is_text) {
+        return;
+    }
+    let Some(Value::Object(texts)) = members.remove("stringData") else { return };
+    let data = members.entry("data").or_insert_with(|| json!({}));
+    for (key, text) in texts {
+        data[key] = json!(STANDARD.encode(text.as_str().unwrap_or_default()));
+    }
+}
+
 pub(crate) fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -482,7 +504,10 @@ pub(crate) fn without_nulls(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::api::ObjectMeta;
+    use kube::{
+        api::{DynamicObject, ObjectMeta},
+        core::{ApiResource, GroupVersionKind, TypeMeta},
+    };
 
     use super::*;
 
@@ -541,6 +566,37 @@ mod tests {
                 "spec": {"b": [{"d": 1}]},
             })
         );
+    }
+
+    #[test]
+    fn string_data_of_a_secret_is_wanted_as_data() {
+        let target = |api_version: &str, kind: &str| {
+            let kind = ApiResource::from_gvk(
+                &GroupVersionKind::try_from(TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() })
+                    .expect("a kind"),
+            );
+            Target::of(&DynamicObject::new("app", &kind).within("shop"), &kind).expect("named")
+        };
+        let content = |kind: &str, object: Value| wanted(object, &target("v1", kind));
+        for (object, expected) in [
+            (json!({"stringData": {"a": "x"}}), json!({"data": {"a": "eA=="}})),
+            (
+                json!({"data": {"a": "eQ==", "b": "eQ=="}, "stringData": {"a": "x"}}),
+                json!({"data": {"a": "eA==", "b": "eQ=="}}),
+            ),
+            (json!({"stringData": {}}), json!({"data": {}})),
+            // The API server refuses these, and says why.
+            (json!({"stringData": {"a": 1}}), json!({"stringData": {"a": 1}})),
+            (json!({"stringData": ["a"]}), json!({"stringData": ["a"]})),
+            (json!({"data": "a", "stringData": {"a": "x"}}), json!({"data": "a", "stringData": {"a": "x"}})),
+        ] {
+            let mut wanted = content("Secret", object);
+            wanted.as_object_mut().expect("an object").retain(|field, _| field == "data" || field == "stringData");
+            assert_eq!(wanted, expected);
+        }
+        let object = json!({"stringData": {"a": "x"}});
+        assert_eq!(content("Other", object.clone())["stringData"], object["stringData"]);
+        assert_eq!(wanted(object.clone(), &target("example.com/v1", "Secret"))["stringData"], object["stringData"]);
     }
 
     /// Reconcilers run on any thread.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{ConfigMap, Namespace, ResourceQuota},
+        core::v1::{ConfigMap, Namespace, ResourceQuota, Secret},
     },
     apimachinery::pkg::api::resource::Quantity,
 };
@@ -53,6 +53,37 @@ async fn the_first_apply_creates_and_a_repetition_asks_nothing() {
     let asked = applier.apply(&desired, None).await.unwrap();
     assert_eq!(asked.object, seen);
     assert_eq!(writes_in(&namespace, 2).await, 2);
+}
+
+/// The API server keeps `stringData` nowhere: it stores the values under `data`.
+#[tokio::test]
+async fn string_data_of_a_secret_is_in_sync_once_it_is_written_and_drift_of_it_is_corrected() {
+    let (client, namespace) = namespace().await;
+    let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let applier = Applier::new(client.clone(), "ours");
+    let desired = |text: &str| -> Secret {
+        serde_json::from_value(json!({
+            "metadata": { "namespace": namespace, "name": "app" },
+            "data": { "both": "bG9zZXM=", "bytes": "/w==" }, "stringData": { "both": "wins", "text": text }
+        }))
+        .unwrap()
+    };
+    let created = applier.apply(&desired("grüße"), None).await.unwrap();
+    assert_eq!(created.outcome, ApplyOutcome::Created);
+    let seen = api.get("app").await.unwrap();
+    let stored = |secret: &Secret, key: &str| secret.data.as_ref().unwrap()[key].0.clone();
+    assert_eq!([stored(&seen, "both"), stored(&seen, "text")], [b"wins".to_vec(), "grüße".as_bytes().to_vec()]);
+    assert_eq!(stored(&seen, "bytes"), [0xff]);
+    // A new process decides by the object alone.
+    for applier in [applier.clone(), Applier::new(client.clone(), "ours")] {
+        assert_eq!(applier.apply(&desired("grüße"), Some(&seen)).await.unwrap().outcome, ApplyOutcome::Unchanged);
+    }
+    assert_eq!(writes_in(&namespace, 1).await, 1);
+
+    let foreign = Patch::Merge(json!({ "stringData": { "text": "foreign" } }));
+    let changed = api.patch("app", &PatchParams::default(), &foreign).await.unwrap();
+    let healed = applier.apply(&desired("grüße"), Some(&changed)).await.unwrap();
+    assert_eq!((healed.outcome, stored(&healed.object, "text")), (ApplyOutcome::Changed, "grüße".as_bytes().to_vec()));
 }
 
 /// Stands for an operator that was stopped in the middle of a write: it still has the object as it was before its successor wrote.
