@@ -93,7 +93,9 @@ pub(super) async fn disable(
     }
     if keys.are_requested() && !not_named.is_empty() {
         let not_named = not_named.join(", ");
-        text = format!("{text}\nThe server does not name it as a holder of the keys of these workspaces, which stay: {not_named}");
+        text = format!(
+            "{text}\nThe server does not name it as a holder of the keys of these workspaces, which stay: {not_named}"
+        );
     }
     text = format!("{text}\n{}", advice(&former_keys, &of_others, new_keys.is_empty()));
     Ok(plain(Switched { principal_id, principal, disabled: true, new_keys, former_keys }, text.trim_end()))
