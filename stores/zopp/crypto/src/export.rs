@@ -316,6 +316,8 @@ impl ExportKey {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::envelope::seal_with_nonce;
 
@@ -442,6 +444,13 @@ mod tests {
             "e-k7m2-q9xw-0h3d-7pté",
         ] {
             assert!(ExportCode::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_answer_not_a_panic(text in "(exp_[a-z0-9]{8}-)?.*") {
+            let _ = ExportCode::parse(&text);
         }
     }
 

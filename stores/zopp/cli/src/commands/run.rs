@@ -13,7 +13,7 @@ use clap::Args;
 
 use self::keys::Choice;
 use super::secret::snapshot;
-use crate::{context::Context, failure::Failure, output::Outcome, scope::EnvironmentArguments};
+use crate::{context::Context, failure::Failure, file_key, output::Outcome, scope::EnvironmentArguments};
 
 mod keys;
 
@@ -50,7 +50,8 @@ pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outco
     let keys: Vec<&str> = snapshot.values.keys().map(String::as_str).collect();
     let chosen = choice.apply(&keys).map_err(|refused| refused.into_failure(&name))?;
     let mut command = Command::new(program);
-    command.args(arguments);
+    // The passphrase of this device's keys is for zopp, and not for the command.
+    command.args(arguments).env_remove(file_key::VARIABLE);
     for (key, value) in snapshot.values.iter().filter(|(key, _)| chosen.contains(key.as_str())) {
         refuse_impossible(key, value.expose())?;
         command.env(key, OsStr::from_bytes(value.expose()));

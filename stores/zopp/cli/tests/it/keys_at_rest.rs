@@ -39,6 +39,8 @@ fn private_keys_are_encrypted_with_a_passphrase_on_request() {
 
     // All that reads or adds keys.
     assert_eq!(world.alice.ok("secret get K"), "v\n");
+    assert_eq!(world.alice.ok("run -- printenv K"), "v\n");
+    assert_ne!(world.alice.run("run -- printenv ZOPP_KEY_PASSPHRASE").code, 0, "the command does not get it");
     world.alice.ok("principal create tablet");
     world.alice.set("ZOPP_WORKSPACE", "");
     world.alice.ok("principal create service --service");

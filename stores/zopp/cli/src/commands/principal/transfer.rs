@@ -48,7 +48,7 @@ Example:
 Both devices then are the same principal. For a device that can be cut off by itself, use
 zopp principal create. Three wrong passphrases delete the export.
 
-The last four groups of the code stay on the two devices. The server needs them, and the passphrase,
+The last four groups of the code never reach the server, which would need them and the passphrase
 to read the keys. ZOPP_EXPORT_PASSPHRASE replaces the drawn passphrase; a weak one is refused.
 
 Published clients of zopp cannot read this format. --for-published-client writes theirs: a server
