@@ -7,6 +7,7 @@ use std::{
 };
 
 use konverge_apply::Statement;
+use konverge_core::revert_backoff::RevertBackoff;
 use konverge_runtime::{
     own_writes::{Freshness, OwnWrites},
     watch::Origin,
@@ -54,6 +55,10 @@ pub struct Binding {
     pub written_at: Option<Instant>,
     /// When its environment was first seen empty, while that is not confirmed.
     pub empty_since: Option<Instant>,
+    /// Its record, as the watch has shown it or this process has written it last.
+    pub record: Option<String>,
+    /// The row of reverts by another client, and when the last one was noticed.
+    pub reverts: Option<(RevertBackoff, Instant)>,
     /// The newest resource version whose content is known: the one that this process wrote or read last.
     pub known: Option<String>,
 }
@@ -70,12 +75,14 @@ pub struct WatchedSecret {
     pub hub: Option<Arc<Hub>>,
     /// Whether it requests a choice of keys.
     pub requests_keys: bool,
+    /// The record that it bears.
+    pub record: Option<String>,
 }
 
 impl Binding {
     /// The binding of an object that the watch shows for the first time.
     fn new(seen: WatchedSecret) -> Self {
-        let WatchedSecret { uid, shown, declared, hub, requests_keys } = seen;
+        let WatchedSecret { uid, shown, declared, hub, requests_keys, record } = seen;
         Self {
             uid,
             declared,
@@ -87,6 +94,8 @@ impl Binding {
             said: Vec::new(),
             written_at: None,
             empty_since: None,
+            record,
+            reverts: None,
             known: None,
         }
     }
@@ -151,6 +160,7 @@ impl Bindings {
             // A list is the state of the API server, also if it is older than a write of ours.
             own_writes.forget(&key);
             binding.is_touched = true;
+            binding.record = seen.record;
             return true;
         }
         false
@@ -250,7 +260,7 @@ mod tests {
     fn shown_by(origin: Origin, bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
         let declared = Declaration::Incomplete(vec!["zopp.dev/project"]);
         let (uid, shown) = (uid.into(), resource_version.into());
-        let seen = WatchedSecret { uid, shown, declared, hub: None, requests_keys: false };
+        let seen = WatchedSecret { uid, shown, declared, hub: None, requests_keys: false, record: None };
         bindings.apply(key(), seen, origin)
     }
 

@@ -10,7 +10,7 @@ use konverge_runtime::{
     watch::{label_selector, namespace},
 };
 use konverge_zopp_client::{
-    ClientCertificate, ClientConfig, Fingerprint, FingerprintError, Profile, Trust, config::DEFAULT_SERVER,
+    ClientCertificate, ClientConfig, EnvironmentName, Fingerprint, FingerprintError, Profile, Trust, config::DEFAULT_SERVER,
 };
 
 use crate::allow::Rule;
@@ -121,6 +121,19 @@ pub struct TrustFlags {
     /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it; else the first key is believed
     #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS")]
     pub require_signed_keys: bool,
+    /// Refuse an environment without a manifest from the first read; else it is refused only if a manifest was seen before
+    #[arg(long, env = "ZOPP_REQUIRE_MANIFEST")]
+    pub require_manifest: bool,
+    /// Accept an older state of an environment, after a backup of the server was restored on purpose; may be repeated. WORD is any word, such as the
+    /// date: each word accepts one older state
+    #[arg(
+        long = "accept-older",
+        env = "ZOPP_ACCEPT_OLDER",
+        value_delimiter = ',',
+        value_parser = accepted_environment,
+        value_name = "WORKSPACE/PROJECT/ENVIRONMENT=WORD"
+    )]
+    pub accept_older: Vec<(EnvironmentName, String)>,
 }
 
 impl Settings for Config {
@@ -152,6 +165,8 @@ impl Config {
             generation,
             workspace_fingerprints,
             require_signed_keys,
+            require_manifest,
+            accept_older: _,
         } = &self.trust;
         for (workspace, fingerprint) in workspace_fingerprints {
             trust.pin_workspace(workspace, *fingerprint);
@@ -162,6 +177,7 @@ impl Config {
             client_certificate: client_certificate.map(|(certificate, key)| ClientCertificate { certificate, key }),
             profile: *generation,
             require_signed_keys: *require_signed_keys,
+            require_manifest: *require_manifest,
             trust,
             ..ClientConfig::new(&self.server.address)
         }
@@ -185,6 +201,8 @@ impl fmt::Display for Config {
                     generation,
                     workspace_fingerprints,
                     require_signed_keys,
+                    require_manifest,
+                    accept_older,
                 },
             poll_interval,
             selector,
@@ -211,7 +229,9 @@ impl fmt::Display for Config {
             workspace_fingerprints.iter().map(|(name, fingerprint)| format!("{name}={fingerprint}")).collect();
         write!(f, "generation={generation} ")?;
         write!(f, "workspace-fingerprint={} ", if pins.is_empty() { "none".to_owned() } else { pins.join(",") })?;
-        write!(f, "require-signed-keys={require_signed_keys} ")?;
+        write!(f, "require-signed-keys={require_signed_keys} require-manifest={require_manifest} ")?;
+        let older: Vec<String> = accept_older.iter().map(|(name, word)| format!("{name}={word}")).collect();
+        write!(f, "accept-older={} ", if older.is_empty() { "none".to_owned() } else { older.join(",") })?;
         write!(f, "poll-interval={}s ", poll_interval.as_secs_f64())?;
         write!(f, "selector={} ", selector.as_deref().unwrap_or("none"))?;
         write!(f, "allow={} ", if rules.is_empty() { "everything".to_owned() } else { rules.join(",") })?;
@@ -235,6 +255,17 @@ fn workspace_fingerprint(text: &str) -> Result<(String, Fingerprint), String> {
     let (workspace, fingerprint) = text.split_once('=').ok_or("WORKSPACE=FINGERPRINT is expected")?;
     let fingerprint = fingerprint.parse().map_err(|error: FingerprintError| error.to_string())?;
     Ok((workspace.to_owned(), fingerprint))
+}
+
+fn accepted_environment(text: &str) -> Result<(EnvironmentName, String), &'static str> {
+    let expected = "WORKSPACE/PROJECT/ENVIRONMENT=WORD is expected";
+    let (name, word) = text.rsplit_once('=').ok_or(expected)?;
+    match name.split('/').collect::<Vec<_>>()[..] {
+        [workspace, project, environment] if !name.starts_with('/') && !name.ends_with('/') && !word.is_empty() => {
+            Ok((EnvironmentName::new(workspace, project, environment), word.to_owned()))
+        }
+        _ => Err(expected),
+    }
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -302,6 +333,18 @@ mod tests {
         for (value, expected) in [("true", true), ("false", false)] {
             let variables = [("ZOPP_REQUIRE_SIGNED_KEYS".to_owned(), value.to_owned())].into();
             assert_eq!(required(&Config::of_container(&[], &variables).unwrap()), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn an_older_state_is_accepted_of_a_named_environment_by_a_word() {
+        let config = parse(&["--accept-older", "acme/backend/production=monday", "--require-manifest"]).unwrap();
+        assert_eq!(config.trust.accept_older[0], (EnvironmentName::new("acme", "backend", "production"), "monday".into()));
+        assert!(config.client(Trust::default()).require_manifest);
+        let text = config.to_string();
+        assert!(text.contains(" require-manifest=true accept-older=acme/backend/production=monday "), "{text}");
+        for wrong in ["acme/backend/production", "acme/backend=monday", "acme/backend/=monday", "a/b/c=", "=monday", "a/b/c/d=e"] {
+            assert!(parse(&["--accept-older", wrong]).is_err(), "{wrong}");
         }
     }
 

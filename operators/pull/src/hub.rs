@@ -23,7 +23,7 @@ use konverge_zopp_client::{Client, ContentFingerprint, EnvironmentName, Environm
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::metrics::Metrics;
+use crate::{memory::Memory, metrics::Metrics};
 
 /// Tells all that are bound to an environment to look again.
 pub type Wake = Arc<dyn Fn(&EnvironmentName) + Send + Sync>;
@@ -34,13 +34,14 @@ pub struct Hubs {
     poll_interval: Duration,
     wake: Wake,
     metrics: Metrics,
+    memory: Arc<Memory>,
     active: Mutex<HashMap<EnvironmentName, Weak<Hub>>>,
 }
 
 impl Hubs {
-    /// Hubs read with `client`, poll about every `poll_interval`, and call `wake` from their own tasks.
-    pub fn new(client: Client, poll_interval: Duration, wake: Wake, metrics: Metrics) -> Self {
-        Self { client, poll_interval, wake, metrics, active: Mutex::default() }
+    /// Hubs read with `client` once `memory` is loaded, poll about every `poll_interval`, and call `wake` from their own tasks.
+    pub fn new(client: Client, poll_interval: Duration, wake: Wake, metrics: Metrics, memory: Arc<Memory>) -> Self {
+        Self { client, poll_interval, wake, metrics, memory, active: Mutex::default() }
     }
 
     /// The environment's hub, started if nobody was bound to it. It ends with the last clone of what this returns.
@@ -51,7 +52,7 @@ impl Hubs {
         }
         active.retain(|_, hub| hub.strong_count() > 0);
         let reader = EnvironmentReader::new(self.client.clone(), name.clone());
-        let fetcher = Arc::new(Fetcher::new(reader));
+        let fetcher = Arc::new(Fetcher::new(reader, Arc::clone(&self.memory)));
         let stop = CancellationToken::new();
         let follow = follow::Follow {
             fetcher: Arc::clone(&fetcher),
@@ -140,6 +141,7 @@ impl Stated {
 /// Reads one environment, one call at a time, and remembers what the server stated, but no value.
 struct Fetcher {
     reader: EnvironmentReader,
+    memory: Arc<Memory>,
     state: Mutex<State>,
     /// Told when a fetch failed, so that the hub tries again.
     failed: Notify,
@@ -178,7 +180,7 @@ impl<T> Begun<T> {
 }
 
 impl Fetcher {
-    fn new(reader: EnvironmentReader) -> Self {
+    fn new(reader: EnvironmentReader, memory: Arc<Memory>) -> Self {
         let state = State {
             answered: Instant::now(),
             era: 0,
@@ -188,7 +190,7 @@ impl Fetcher {
             under_way: None,
             last: None,
         };
-        Self { reader, state: Mutex::new(state), failed: Notify::new(), wanted: Notify::new() }
+        Self { reader, memory, state: Mutex::new(state), failed: Notify::new(), wanted: Notify::new() }
     }
 
     fn stated(&self) -> Option<Stated> {
@@ -273,6 +275,7 @@ impl Fetcher {
     }
 
     async fn fetch(self: Arc<Self>, era: u64, at: Instant) -> Answer {
+        self.memory.loaded().await;
         match self.reader.fetch().await {
             Ok(snapshot) => {
                 let snapshot = Arc::new(snapshot);

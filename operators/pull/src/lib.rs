@@ -14,6 +14,8 @@
 //!
 //! - [`hub`]: one subscription for each environment;
 //!
+//! - [`record`] and [`memory`]: what is remembered of zopp across restarts;
+//!
 //! - [`plan`]: the decision, without IO;
 //!
 //! - [`reconcile`]: one run, from observing to reporting;
@@ -35,6 +37,7 @@ pub mod annotations;
 pub mod bindings;
 pub mod config;
 pub mod hub;
+pub mod memory;
 pub mod messages;
 pub mod metrics;
 pub mod migrate;
@@ -42,6 +45,7 @@ pub mod plan;
 pub mod plugin;
 pub mod reasons;
 pub mod reconcile;
+pub mod record;
 pub mod run;
 mod unsupported;
 pub mod watch;

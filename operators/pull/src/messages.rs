@@ -11,6 +11,7 @@ use crate::{
     annotations::KEYS,
     plan::{Problem, SECRET_SIZE_LIMIT},
     reasons,
+    reconcile::LONGEST_REVERT_PAUSE,
 };
 
 /// Returns whether saying `new` after `said` would hide a better explanation: a server that refuses may be out of reach in between.
@@ -119,8 +120,11 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
             reasons::SOURCE_NOT_CURRENT,
             format!(
                 "a member sees what differs with zopp environment protect {} -w {} -p {}, and accepts it with --accept-changes; if the \
-                 server was restored from a backup, restart the operator then",
-                environment.environment, environment.workspace, environment.project
+                 server was restored from a backup on purpose, {}",
+                environment.environment,
+                environment.workspace,
+                environment.project,
+                how_to_accept(environment)
             ),
         ),
         FetchError::AmbiguousName { .. } => (
@@ -132,9 +136,9 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
 }
 
 /// The API server did not take the write.
-pub fn apply_failed(error: &ApplyError) -> Statement {
+pub fn apply_failed(environment: &EnvironmentName, error: &ApplyError) -> Statement {
     if error.is_immutable() {
-        return problem(&Problem::Immutable);
+        return problem(environment, &Problem::Immutable);
     }
     let then = match error {
         ApplyError::Altered { .. } => "It is tried again",
@@ -145,7 +149,7 @@ pub fn apply_failed(error: &ApplyError) -> Statement {
 }
 
 /// A problem that the plan found.
-pub fn problem(problem: &Problem) -> Statement {
+pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
     match problem {
         Problem::InvalidKeys(keys) => failure(
             reasons::INVALID_KEY_NAME,
@@ -186,10 +190,29 @@ pub fn problem(problem: &Problem) -> Statement {
             reasons::SOURCE_WENT_BACK,
             format!(
                 "the server states version {stated} of the environment and {applied} was applied before. The data stays \
-                 as it is; if the server was restored from a backup on purpose, restart the operator"
+                 as it is; if the server was restored from a backup on purpose, {}",
+                how_to_accept(environment)
             ),
         ),
     }
+}
+
+/// The flag by which a platform accepts an older state.
+fn how_to_accept(environment: &EnvironmentName) -> String {
+    format!("start the operator with --accept-older '{environment}=WORD', where WORD is a new word such as the date")
+}
+
+/// Another client undoes what the operator writes, again and again.
+pub fn contested(other: Option<&str>) -> Statement {
+    let other = other.map_or_else(|| "another client".to_owned(), |other| format!("{other:?}"));
+    failure(
+        reasons::CONTESTED,
+        format!(
+            "{other} keeps undoing what the operator writes to this Secret, so the operator writes again with growing pauses of up to {} minutes. \
+             Have only one of the two write it: stop the other one, or remove zopp.dev/sync",
+            LONGEST_REVERT_PAUSE.as_secs() / 60
+        ),
+    )
 }
 
 /// Puts the names between quotes, since a key may hold anything.
@@ -211,7 +234,8 @@ mod tests {
             Problem::NeverFilled,
             Problem::WentBack { applied: 4, stated: 2 },
         ] {
-            let statement = super::problem(&problem);
+            let name = EnvironmentName::new("acme", "backend", "production");
+            let statement = super::problem(&name, &problem);
             assert!(reasons::REASONS.iter().any(|entry| entry.reason == statement.reason), "{problem:?}");
             assert!(statement.text.contains('.'), "{problem:?}");
             assert!(statement.is_problem() && !statement.is_passing);

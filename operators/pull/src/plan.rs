@@ -94,17 +94,29 @@ pub struct Plan<'a> {
     pub problems: Vec<Problem>,
 }
 
-/// Decides. `confirmed` says that an empty environment was seen empty by two separate reads.
-pub fn plan<'a>(upstream: &'a Snapshot, observed: &Observed<'a>, key: &DigestKey, confirmed: bool) -> Plan<'a> {
+/// What is remembered when a decision is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Remembered {
+    /// The newest version of this environment that any Secret has held, if one has.
+    pub version: Option<i64>,
+    /// Whether the Secret bears the record that belongs to the snapshot.
+    pub is_recorded: bool,
+    /// Whether an empty environment was seen empty by two separate reads.
+    pub is_confirmed: bool,
+}
+
+/// Decides.
+pub fn plan<'a>(upstream: &'a Snapshot, observed: &Observed<'a>, key: &DigestKey, remembered: Remembered) -> Plan<'a> {
+    let Remembered { version, is_recorded, is_confirmed } = remembered;
     let before = match observed {
         Observed::Unchanged(verified) => Some(*verified),
         Observed::Read(_, verified) => *verified,
     };
-    if let Some(before) = before
-        && before.environment_id == upstream.environment_id
-        && before.version > upstream.version
+    let before = before.filter(|before| before.environment_id == upstream.environment_id).map(|before| before.version);
+    if let Some(applied) = before.max(version)
+        && applied > upstream.version
     {
-        return keep(vec![Problem::WentBack { applied: before.version, stated: upstream.version }]);
+        return keep(vec![Problem::WentBack { applied, stated: upstream.version }]);
     }
     if upstream.version == 0 && upstream.values.is_empty() && upstream.failed.is_empty() {
         return keep(vec![Problem::NeverFilled]);
@@ -116,7 +128,7 @@ pub fn plan<'a>(upstream: &'a Snapshot, observed: &Observed<'a>, key: &DigestKey
         };
         carry_forward(&mut desired, contents, upstream);
     }
-    if desired.is_empty() && !confirmed && holds_ours(observed, key) {
+    if desired.is_empty() && !is_confirmed && holds_ours(observed, key) {
         return Plan { action: Action::ConfirmEmpty, verified: None, problems };
     }
     let size = desired.values().map(|value| value.len()).sum();
@@ -135,10 +147,10 @@ pub fn plan<'a>(upstream: &'a Snapshot, observed: &Observed<'a>, key: &DigestKey
         Observed::Unchanged(before) => before.digest == digest,
         Observed::Read(contents, _) => contents.hold_exactly(&desired),
     };
-    if right {
+    if right && is_recorded {
         return Plan { action: Action::Nothing, verified: Some(verified), problems };
     }
-    if matches!(observed, Observed::Read(Contents { immutable: true, .. }, _)) {
+    if !right && matches!(observed, Observed::Read(Contents { immutable: true, .. }, _)) {
         problems.push(Problem::Immutable);
         return keep(problems);
     }

@@ -45,22 +45,26 @@ konverge_jobs::reasons! {
     ENVIRONMENT_EMPTY = "EnvironmentEmpty" on SECRET, next: "Set the first key, or name another environment.";
     /// The server states an older version of the environment than was applied. The data stays as it is.
     SOURCE_WENT_BACK = "SourceWentBack" on SECRET,
-        next: "Restore the newer state. If the server was restored from a backup on purpose, restart the operator.";
+        next: "Restore the newer state. If the server was restored from a backup on purpose, start the operator with `--accept-older`.";
     /// The environment is protected, and the server leaves keys out, gives old values or an old state, or states changes that no manifest shows. The data
     /// stays as it is.
     SOURCE_NOT_CURRENT = "SourceNotCurrent" on SECRET,
-        next: "Look at what differs: `zopp environment protect NAME`. Only if it is right: `--accept-changes`. After a restore of the server, restart the operator then.";
+        next: "Look at what differs: `zopp environment protect NAME`. Only if it is right: `--accept-changes`. After a restore of the server on purpose, start the operator with `--accept-older`.";
+    /// Another client keeps undoing what the operator writes. The operator writes again with growing pauses.
+    CONTESTED = "Contested" on SECRET,
+        next: "Have only one of the two write the Secret. The event names the other client by its field manager.";
     /// The API server refused the write, or stored other values. The event has the reason of the refusal.
     SYNC_FAILED = "SyncFailed" on SECRET, next: "Follow the event. The operator retries.";
 }
 
 /// Reasons that can end although neither the Secret nor the environment changes, because something between them was wrong.
-pub const PASSING: [&str; 7] = [
+pub const PASSING: [&str; 8] = [
     SERVER_UNREACHABLE,
     CREDENTIALS_INVALID,
     PERMISSION_DENIED,
     ENVIRONMENT_NOT_FOUND,
     BAD_SERVER_ANSWER,
     SOURCE_NOT_CURRENT,
+    CONTESTED,
     SYNC_FAILED,
 ];

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
 use konverge_apply::{
     Announcer, ApplyError, Outcome, SecretApplier, SecretTarget, Statement,
     error::class_of,
@@ -13,9 +13,10 @@ use konverge_core::{
     SecretValue,
     digest::DigestKey,
     error::{Classify, ErrorClass},
+    revert_backoff::RevertBackoff,
 };
 use konverge_runtime::{Action as Next, Reconciler, Request};
-use konverge_zopp_client::{EnvironmentName, FetchError};
+use konverge_zopp_client::{EnvironmentName, FetchError, Snapshot};
 use kube::{
     Api, Client,
     core::{GroupVersionKind, PartialObjectMetaExt},
@@ -27,12 +28,14 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    annotations::{Declaration, declaration},
+    annotations::{Declaration, RECORD, declaration},
     bindings::{Binding, Bindings, Learned, SecretRef},
-    hub::Hub,
+    hub::{Hub, Stated},
+    memory::Memory,
     messages,
     metrics::Metrics,
-    plan::{Action, Contents, Observed, Plan, Problem, plan},
+    plan::{Action, Contents, Observed, Plan, Problem, Remembered, Verified, plan},
+    reasons,
 };
 
 /// The field manager of every write, and that of the original operator, whose keys are thereby ours.
@@ -47,12 +50,16 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Between the two reads that confirm an empty environment.
 const CONFIRM_AFTER: Duration = Duration::from_millis(500);
 
+/// No pause is longer while another client keeps undoing what this one writes.
+pub const LONGEST_REVERT_PAUSE: Duration = Duration::from_mins(5);
+
 /// Syncs annotated Secrets with their environments.
 pub struct Pull {
     client: Client,
     applier: SecretApplier,
     announcer: Announcer,
     bindings: Arc<Bindings>,
+    memory: Arc<Memory>,
     metrics: Metrics,
     /// This process's own: no digest leaves it.
     digest_key: DigestKey,
@@ -100,6 +107,7 @@ impl Pull {
         client: Client,
         events: EventSink,
         bindings: Arc<Bindings>,
+        memory: Arc<Memory>,
         metrics: Metrics,
         principal: String,
         workers: usize,
@@ -109,6 +117,7 @@ impl Pull {
             client,
             announcer: Announcer::new(events, ACTION, statement_log!(secret)),
             bindings,
+            memory,
             metrics,
             digest_key: DigestKey::new(rand::random()),
             principal,
@@ -118,9 +127,13 @@ impl Pull {
 
     /// Syncs the Secret with its environment.
     async fn sync(&self, run: Run<'_>) -> Result<Next, PullError> {
-        let Run { key, binding, hub, .. } = run;
+        let Run { key, binding, hub, environment } = run;
         if is_in_sync(binding, hub) {
             return Ok(Next::Done);
+        }
+        // While another client undoes what this one writes, only a change of the environment is written before the pause is over.
+        if let Some(rest) = rest_of_pause(binding, hub) {
+            return Ok(Next::After(rest));
         }
         if let Some(wait) = binding.written_at.and_then(|at| QUIET.checked_sub(at.elapsed())) {
             sleep(wait).await;
@@ -135,9 +148,12 @@ impl Pull {
         if !binding.is_touched
             && let Some(verified) = &binding.verified
         {
-            let plan = plan(&snapshot, &Observed::Unchanged(verified), &self.digest_key, is_confirming);
+            let record = self.memory.record(environment, &snapshot);
+            let is_recorded = record == binding.record;
+            let remembered = Remembered { version: None, is_recorded, is_confirmed: is_confirming };
+            let plan = plan(&snapshot, &Observed::Unchanged(verified), &self.digest_key, remembered);
             if !matches!(plan.action, Action::ReadFirst) {
-                match self.carry_out(run, plan, snapshot.proven, None).await {
+                match self.carry_out(run, plan, snapshot.proven, record, None).await {
                     // Another writer was faster than the watch.
                     Err(PullError::Apply(ApplyError::OutOfDate { .. })) => {}
                     done => return done,
@@ -148,7 +164,10 @@ impl Pull {
             self.metrics.synced("gone");
             return Ok(Next::Done);
         };
-        if !read.contents.is_as_verified(binding.verified.as_ref(), &self.digest_key) {
+        let newest = |snapshot: &Snapshot| self.memory.version(environment, &snapshot.environment_id);
+        if !read.contents.is_as_verified(binding.verified.as_ref(), &self.digest_key)
+            || newest(&snapshot).is_some_and(|newest| newest > snapshot.version)
+        {
             // Another writer may have put in a change that this snapshot lacks. A snapshot fetched after the Secret was read has it.
             snapshot = match hub.snapshot(Some(Instant::now())).await {
                 Ok(snapshot) => snapshot,
@@ -156,8 +175,21 @@ impl Pull {
             };
         }
         let observed = Observed::Read(&read.contents, binding.verified.as_ref());
-        let plan = plan(&snapshot, &observed, &self.digest_key, is_confirming);
-        self.carry_out(run, plan, snapshot.proven, Some(&read.resource_version)).await
+        let version = newest(&snapshot);
+        let record = self.memory.record(environment, &snapshot);
+        let remembered = Remembered { version, is_recorded: record == read.record, is_confirmed: is_confirming };
+        let plan = plan(&snapshot, &observed, &self.digest_key, remembered);
+        if is_revert(&plan, binding) {
+            let row = binding.reverts.map(|(row, last)| (row, last.elapsed()));
+            let row = RevertBackoff::again(row, LONGEST_REVERT_PAUSE);
+            self.bindings.update_if_current(key, binding, |now| now.reverts = Some((row, Instant::now())));
+            if row.is_contested() {
+                self.metrics.synced("contested");
+                self.say(key, binding, vec![messages::contested(read.other_writer.as_deref())]);
+                return Ok(Next::After(row.pause()));
+            }
+        }
+        self.carry_out(run, plan, snapshot.proven, record, Some(&read.resource_version)).await
     }
 
     /// Reads the Secret. `None` if it is gone, if another one has its name, or if it no longer requests this environment. The watch will show that, too.
@@ -176,6 +208,8 @@ impl Pull {
             return Ok(None);
         }
         let manager = self.applier.manager();
+        let record = metadata.annotations.as_ref().and_then(|annotations| annotations.get(RECORD)).cloned();
+        let other_writer = last_other_writer(metadata.managed_fields.as_deref().unwrap_or_default(), manager);
         let keys = field_ownership::data_keys(metadata.managed_fields.as_deref().unwrap_or_default(), manager);
         let contents = Contents { data, owned: keys.all(), immutable: immutable.unwrap_or_default() };
         let mut resource_version = metadata.resource_version.clone().unwrap_or_default();
@@ -185,7 +219,7 @@ impl Pull {
             let Some(now) = stored_version(taken) else { return Ok(None) };
             resource_version = now;
         }
-        Ok(Some(Read { contents, resource_version }))
+        Ok(Some(Read { contents, resource_version, record, other_writer }))
     }
 
     /// Reports that the environment could not be read. The hub tries again, and wakes the binding.
@@ -204,6 +238,7 @@ impl Pull {
         run: Run<'_>,
         plan: Plan<'_>,
         proven: bool,
+        record: Option<String>,
         read: Option<&str>,
     ) -> Result<Next, PullError> {
         let Run { key, binding, .. } = run;
@@ -222,7 +257,7 @@ impl Pull {
                     return Ok(Next::Done);
                 }
                 let version = verified.as_ref().map_or(0, |verified| verified.version);
-                match self.write(run, &desired, version, read.or(binding.known.as_deref())).await {
+                match self.write(run, record.as_deref(), &desired, version, read.or(binding.known.as_deref())).await {
                     Ok(Some(written)) => (Some(written), "changed"),
                     // The Secret was deleted. The next event about it starts another run.
                     Ok(None) => {
@@ -239,13 +274,14 @@ impl Pull {
             now.empty_since = None;
             if written.is_some() {
                 now.written_at = Some(Instant::now());
+                now.record = record;
             }
             if verified.is_some() {
                 now.verified = verified;
             }
         });
         self.report(run, &problems, proven);
-        Ok(Next::Done)
+        Ok(row_ends_after(binding).map_or(Next::Done, Next::After))
     }
 
     /// Writes this version of the environment, if the Secret still has the resource version that was seen. Returns the new one, or `None` if the
@@ -253,13 +289,15 @@ impl Pull {
     async fn write(
         &self,
         run: Run<'_>,
+        record: Option<&str>,
         desired: &BTreeMap<&str, &SecretValue>,
         version: i64,
         resource_version: Option<&str>,
     ) -> Result<Option<String>, ApplyError> {
         let Run { key, binding, environment, hub } = run;
         let target = SecretTarget { namespace: &key.namespace, name: &key.name, uid: &binding.uid, resource_version };
-        let written = stored_version(self.applier.apply(target, &BTreeMap::new(), desired).await?);
+        let annotations = record.map(|record| (RECORD.to_owned(), record.to_owned())).into_iter().collect();
+        let written = stored_version(self.applier.apply(target, &annotations, desired).await?);
         if written.is_some() {
             // Only a change of the environment has a moment at which it was heard of; a repair or a new binding has none.
             if let (Some(before), Some(stated)) = (&binding.verified, hub.stated())
@@ -275,7 +313,7 @@ impl Pull {
 
     /// Reports that the write failed.
     fn write_failed(&self, run: Run<'_>, error: ApplyError) -> Result<Next, PullError> {
-        let Run { key, binding, .. } = run;
+        let Run { key, binding, environment, .. } = run;
         // That another writer was faster is no failure: the Secret is read, and decided upon anew.
         if matches!(error, ApplyError::OutOfDate { .. }) {
             return Err(error.into());
@@ -289,7 +327,7 @@ impl Pull {
             // The content of the Secret is not verified, so it is read before it is written again.
             self.bindings.update_if_current(key, binding, |now| now.verified = None);
         }
-        self.say(key, binding, vec![messages::apply_failed(&error)]);
+        self.say(key, binding, vec![messages::apply_failed(environment, &error)]);
         // Only replacing an immutable Secret helps, and the watch shows that.
         if error.is_immutable() { Ok(Next::Done) } else { Err(error.into()) }
     }
@@ -298,8 +336,12 @@ impl Pull {
     fn report(&self, run: Run<'_>, problems: &[Problem], proven: bool) {
         let Run { key, binding, environment, .. } = run;
         let mut statements: Vec<_> = match problems {
+            // What was written may be undone again: until it stays, the last word about the other client holds.
+            [] if row_ends_after(binding).is_some() => {
+                binding.said.iter().filter(|said| said.reason == reasons::CONTESTED).cloned().collect()
+            }
             [] => vec![messages::synced(environment, proven)],
-            problems => problems.iter().map(messages::problem).collect(),
+            problems => problems.iter().map(|problem| messages::problem(environment, problem)).collect(),
         };
         if binding.requests_keys {
             statements.push(messages::keys_not_supported(environment));
@@ -330,7 +372,19 @@ struct Run<'a> {
 struct Read {
     contents: Contents,
     resource_version: String,
+    /// The record that it bears.
+    record: Option<String>,
+    /// The field manager that wrote last, if it is another one.
+    other_writer: Option<String>,
 }
+
+/// How long the binding is left as it is, because another client undoes what this one writes.
+fn rest_of_pause(binding: &Binding, hub: &Hub) -> Option<Duration> {
+    let (row, last) = binding.reverts.filter(|(row, _)| row.is_contested())?;
+    let is_paused = is_stated(binding.verified.as_ref()?, &hub.stated()?);
+    row.pause().checked_sub(last.elapsed()).filter(|rest| is_paused && !rest.is_zero())
+}
+
 
 /// The version of a Secret after a write, or `None` if it is gone.
 fn stored_version(outcome: Outcome) -> Option<String> {
@@ -345,10 +399,43 @@ fn is_in_sync(binding: &Binding, hub: &Hub) -> bool {
     let (Some(verified), Some(stated)) = (&binding.verified, hub.stated()) else { return false };
     !binding.is_touched
         && binding.empty_since.is_none()
-        && verified.environment_id == stated.environment_id
+        && is_stated(verified, &stated)
+        && !binding.said.iter().any(|statement| statement.is_passing)
+}
+
+/// Whether this is the state of the environment that the server stated last.
+fn is_stated(verified: &Verified, stated: &Stated) -> bool {
+    verified.environment_id == stated.environment_id
         && verified.version == stated.version
         && stated.content.is_none_or(|content| content == verified.content)
-        && !binding.said.iter().any(|statement| statement.is_passing)
+}
+
+/// Whether another client has undone what the Secret held, although the environment holds it still. Each is counted once.
+fn is_revert(plan: &Plan<'_>, binding: &Binding) -> bool {
+    let (Action::Apply(_), Some(now), Some(before)) = (&plan.action, &plan.verified, &binding.verified) else {
+        return false;
+    };
+    let is_counted = binding.reverts.is_some_and(|(_, last)| binding.written_at.is_none_or(|written| written < last));
+    now.digest == before.digest && !is_counted
+}
+
+/// How long a row of reverts that is no accident counts as going on, if nothing comes.
+fn row_ends_after(binding: &Binding) -> Option<Duration> {
+    let (row, last) = binding.reverts.filter(|(row, last)| row.is_contested() && row.goes_on(last.elapsed()))?;
+    Some((row.pause() + LONGEST_REVERT_PAUSE).saturating_sub(last.elapsed()) + Duration::from_secs(1))
+}
+
+/// The other field manager that wrote last, if that was after `manager`; among those at one time, one that owns data. A client that does no more than
+/// remove fields owns none, so it has no entry.
+fn last_other_writer(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Option<String> {
+    let is_ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(manager);
+    let ours = managed_fields.iter().filter(is_ours).filter_map(|entry| entry.time.as_ref()).max();
+    let others = managed_fields.iter().filter(|entry| !is_ours(entry) && entry.time.as_ref() >= ours);
+    let owns_data = |entry: &ManagedFieldsEntry| {
+        entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some())
+    };
+    let last = others.max_by_key(|entry| (entry.time.as_ref().map(|time| time.0), owns_data(entry)));
+    last.and_then(|entry| entry.manager.clone())
 }
 
 impl Reconciler for Pull {

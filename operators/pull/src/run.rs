@@ -15,8 +15,10 @@ use crate::{
     bindings::{Bindings, SecretRef},
     config::{Config, PROGRAM},
     hub::Hubs,
+    memory::Memory,
     metrics::Metrics,
     reconcile::Pull,
+    record::RecordKey,
     unsupported::{self, Unsupported},
     watch::{SecretHandler, wake},
 };
@@ -85,7 +87,9 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let queue = Queue::new("pull", metrics.queues()).with_namespaces(|key: &SecretRef| &key.namespace);
     let principal = zopp.identity().principal_id().to_owned();
     let wake = wake(&bindings, queue.clone());
-    let hubs = Arc::new(Hubs::new(zopp, config.poll_interval, wake, counts.clone()));
+    let accepted = config.trust.accept_older.into_iter().collect();
+    let memory = Arc::new(Memory::new(RecordKey::of(zopp.identity()), zopp.connection().trust().clone(), accepted));
+    let hubs = Arc::new(Hubs::new(zopp, config.poll_interval, wake, counts.clone(), Arc::clone(&memory)));
     let (followed, gauge) = (Arc::downgrade(&hubs), counts.clone());
     metrics.before_scrape(move || {
         let age = followed.upgrade().and_then(|hubs| hubs.stalest());
@@ -97,7 +101,13 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
         options.namespace = config.namespace;
         options.label_selector = config.selector;
     });
-    let handler = SecretHandler { bindings: Arc::clone(&bindings), hubs, rules: config.allow, queue: queue.clone() };
+    let handler = SecretHandler {
+        bindings: Arc::clone(&bindings),
+        hubs,
+        memory: Arc::clone(&memory),
+        rules: config.allow,
+        queue: queue.clone(),
+    };
     let mut informers = Informers::new(&mut manager, kubernetes.clone(), watched);
     informers.required::<PartialObjectMeta<Secret>, _, _>(&(), handler);
 
@@ -110,7 +120,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
         Controller::new(Arc::new(reporter), unsupported, metrics.controllers()).workers(1),
     );
 
-    let pull = Pull::new(kubernetes, events, bindings, counts, principal, config.workers.into());
+    let pull = Pull::new(kubernetes, events, bindings, memory, counts, principal, config.workers.into());
     let controller = Controller::new(Arc::new(pull), queue, metrics.controllers()).workers(WAITING);
     manager.controller("pull", controller);
     Ok(manager)

@@ -14,9 +14,10 @@ use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     allow::{Rule, is_allowed},
-    annotations::{Declaration, KEYS, declaration},
+    annotations::{Declaration, KEYS, RECORD, declaration},
     bindings::{Bindings, SecretRef, WatchedSecret},
     hub::{Hubs, Wake},
+    memory::Memory,
 };
 
 /// Reason in the queue: the Secret changed in the cluster.
@@ -41,6 +42,8 @@ pub struct SecretHandler {
     pub bindings: Arc<Bindings>,
     /// Where bound environments are followed.
     pub hubs: Arc<Hubs>,
+    /// Where the records of the Secrets are recalled.
+    pub memory: Arc<Memory>,
     /// Which namespaces may read which environments.
     pub rules: Vec<Rule>,
     /// Where the Secrets are queued.
@@ -60,6 +63,10 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
             self.delete(key);
             return false;
         };
+        let record = annotations.get(RECORD).cloned();
+        if let Some(record) = &record {
+            self.memory.recall(record);
+        }
         let (Some(uid), Some(shown)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
         let hub = match &declared {
             Declaration::Bound(name) if is_allowed(&self.rules, &key.namespace, name) => {
@@ -68,7 +75,7 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
             Declaration::Bound(_) | Declaration::Incomplete(_) => None,
         };
         let requests_keys = annotations.contains_key(KEYS);
-        let seen = WatchedSecret { uid, shown, declared, hub: hub.clone(), requests_keys };
+        let seen = WatchedSecret { uid, shown, declared, hub: hub.clone(), requests_keys, record };
         if self.bindings.apply(key.clone(), seen, origin) {
             if let Some(hub) = hub {
                 hub.retry_soon();
@@ -87,5 +94,6 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
     fn replace(&mut self, listed: &HashSet<SecretRef>) {
         self.bindings.retain(listed);
         self.queue.retain(|key| self.bindings.get(key).is_some());
+        self.memory.load();
     }
 }

@@ -53,10 +53,12 @@ fn decide(
         content: content(),
         tag: None,
         proven: false,
+        serial: None,
         values: values(upstream),
         failed: failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect(),
     };
-    let plan = plan(&upstream, observed, &digest_key(), confirmed);
+    let remembered = Remembered { version: None, is_recorded: true, is_confirmed: confirmed };
+    let plan = plan(&upstream, observed, &digest_key(), remembered);
     let outcome = match plan.action {
         Action::Nothing => Outcome::Nothing,
         Action::Apply(desired) => Outcome::Apply(

@@ -12,6 +12,7 @@ use konverge_pull::{
     hub::{Hub, Hubs},
     metrics::Metrics,
 };
+use konverge_pull::{memory::Memory, record::RecordKey};
 use prometheus_client::{encoding::text, registry::Registry};
 use tokio::time::Instant;
 use tonic::Status;
@@ -41,7 +42,9 @@ impl World {
             woken.fetch_add(1, Ordering::SeqCst);
         });
         let mut registry = Registry::default();
-        let hubs = Hubs::new(client, poll_interval, wake, Metrics::new(&mut registry));
+        let memory = Memory::new(RecordKey::of(client.identity()), client.connection().trust().clone(), [].into());
+        memory.load();
+        let hubs = Hubs::new(client, poll_interval, wake, Metrics::new(&mut registry), Arc::new(memory));
         Self { scene, _server: server, hubs, wakes, registry: Mutex::new(registry) }
     }
 

@@ -9,6 +9,8 @@ mod hub;
 mod late;
 mod outages;
 mod refusing;
+mod restart;
+mod reverting;
 mod scripted;
 mod standby;
 mod unsupported;

@@ -41,6 +41,8 @@ const PRINCIPAL_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8058";
 /// The server, ended when dropped.
 pub(crate) struct Scripted {
     state: Arc<State>,
+    address: String,
+    principal: Principal,
     _serving: AbortOnDropHandle<()>,
 }
 
@@ -95,9 +97,34 @@ impl Scripted {
             .add_service(SecretsServer::new(Service(Arc::clone(&state))))
             .serve_with_incoming(TcpListenerStream::new(listener))
             .map(|ended| ended.unwrap());
-        let config = ClientConfig { profile: Some(Profile::V2), ..ClientConfig::new(format!("http://{address}")) };
-        let client = Client::new(Connection::new(&config).unwrap(), identity(&seed, &exchange));
-        (Self { state, _serving: AbortOnDropHandle::new(tokio::spawn(serving)) }, client)
+        let (address, principal) = (format!("http://{address}"), principal(&seed, &exchange));
+        let server = Self { state, address, principal, _serving: AbortOnDropHandle::new(tokio::spawn(serving)) };
+        let client = server.client();
+        (server, client)
+    }
+
+    /// A client that remembers nothing of the server, as of a process that starts.
+    pub(crate) fn client(&self) -> Client {
+        self.client_with(|_| {})
+    }
+
+    /// The same with other settings.
+    pub(crate) fn client_with(&self, change: impl FnOnce(&mut ClientConfig)) -> Client {
+        let mut config = ClientConfig { profile: Some(Profile::V2), ..ClientConfig::new(&self.address) };
+        change(&mut config);
+        Client::new(Connection::new(&config).unwrap(), identity(self.principal.clone()))
+    }
+
+    /// A client of another principal, for which the same keys are wrapped.
+    pub(crate) fn client_of_another_principal(&self) -> Client {
+        let seed = SigningSeed::generate().unwrap();
+        let principal = Principal {
+            private_key: seed.to_hex(),
+            public_key: hex::encode(seed.public().to_bytes()),
+            ..self.principal.clone()
+        };
+        let config = ClientConfig { profile: Some(Profile::V2), ..ClientConfig::new(&self.address) };
+        Client::new(Connection::new(&config).unwrap(), identity(principal))
     }
 
     /// Makes `acme/backend/<name>`, without keys, in place of what had the name before.
@@ -128,8 +155,8 @@ impl State {
     }
 }
 
-fn identity(seed: &SigningSeed, exchange: &X25519Private) -> Identity {
-    let principal = Principal {
+fn principal(seed: &SigningSeed, exchange: &X25519Private) -> Principal {
+    Principal {
         id: PRINCIPAL_ID.into(),
         name: "operator".into(),
         user_id: None,
@@ -139,7 +166,10 @@ fn identity(seed: &SigningSeed, exchange: &X25519Private) -> Identity {
         x25519_private_key: Some(exchange.to_hex()),
         x25519_public_key: Some(hex::encode(exchange.public().to_bytes())),
         other: serde_json::Map::new(),
-    };
+    }
+}
+
+fn identity(principal: Principal) -> Identity {
     let file = ConfigFile { principals: vec![principal], ..ConfigFile::default() };
     Identity::from_config(&file, Path::new("config.json"), None).unwrap()
 }

@@ -71,13 +71,28 @@ impl World {
         self.operator_by(control_plane().await.kubeconfig(), arguments).await
     }
 
+    /// Starts an operator that remembers nothing but what the cluster remembers, as after a restart.
+    pub(crate) async fn restarted(&self, arguments: &[&str]) -> Operator {
+        self.operator_of(self.server.client(), control_plane().await.kubeconfig(), arguments).await
+    }
+
     /// Starts an operator that reaches the API server as this kubeconfig says.
     pub(crate) async fn operator_by(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
+        self.operator_of(self.zopp.clone(), kubeconfig, arguments).await
+    }
+
+    /// Starts an operator with this client of zopp.
+    pub(crate) async fn operator_of(
+        &self,
+        zopp: konverge_zopp_client::Client,
+        kubeconfig: &Path,
+        arguments: &[&str],
+    ) -> Operator {
         let kubeconfig = kubeconfig.to_str().unwrap();
         let common = ["zopp-operator", "--health-addr", "127.0.0.1:0", "--namespace", &self.namespace];
         let rest = ["--poll-interval", "1s", "--kubeconfig", kubeconfig];
         let config = Config::try_parse_from([&common, rest.as_slice(), arguments].concat()).unwrap();
-        let manager = assemble(config, self.zopp.clone()).await.unwrap();
+        let manager = assemble(config, zopp).await.unwrap();
         let (metrics, shutdown) = (manager.metrics().clone(), manager.shutdown());
         let running = tokio::spawn(async { manager.run().await.unwrap() });
         Operator { metrics, shutdown: CancellationToken::drop_guard(shutdown), running }
@@ -128,6 +143,12 @@ impl World {
     pub(crate) async fn data(&self, name: &str) -> BTreeMap<String, String> {
         let data = self.secrets().get(name).await.unwrap().data.unwrap_or_default();
         data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect()
+    }
+
+    /// The operator's record on the Secret.
+    pub(crate) async fn record(&self, name: &str) -> Option<String> {
+        let annotations = self.secrets().get(name).await.unwrap().metadata.annotations.unwrap_or_default();
+        annotations.get("konverge.dev/zopp-record").cloned()
     }
 
     /// Waits until the Secret holds exactly this.

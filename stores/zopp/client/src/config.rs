@@ -32,6 +32,8 @@ pub struct ClientConfig {
     /// Whether a workspace's key that is not pinned must be signed by this principal or by one whose keys are pinned. Otherwise the first key is
     /// believed.
     pub require_signed_keys: bool,
+    /// Whether an environment without a manifest is refused. Otherwise it is refused only if one was seen before.
+    pub require_manifest: bool,
     /// The pins of the server. The default remembers nothing, and pins what it sees first.
     pub trust: Trust,
 }
@@ -49,6 +51,7 @@ impl ClientConfig {
             keepalive_timeout: Duration::from_secs(5),
             profile: None,
             require_signed_keys: false,
+            require_manifest: false,
             trust: Trust::default(),
         }
     }
@@ -167,6 +170,14 @@ pub enum ConfigError {
         address: String,
         /// Why.
         source: tonic::transport::Error,
+    },
+    /// `HTTPS_PROXY` names a proxy that is not supported.
+    #[error("{address:?} cannot be reached through HTTPS_PROXY; correct the variable, or name the server in NO_PROXY")]
+    Proxy {
+        /// The address as given.
+        address: String,
+        /// Why.
+        source: konverge_endpoint::UnsupportedProxy,
     },
 }
 

@@ -59,6 +59,7 @@ struct Shared {
     call_timeout: Duration,
     profile_override: Option<Profile>,
     require_signed_keys: bool,
+    require_manifest: bool,
     trust: Trust,
     /// When the server last said that it does not know the calls of Konverge's own.
     own_calls_unknown_since: Mutex<Option<Instant>>,
@@ -103,6 +104,7 @@ impl Connection {
                 call_timeout: config.call_timeout,
                 profile_override: config.profile,
                 require_signed_keys: config.require_signed_keys,
+                require_manifest: config.require_manifest,
                 trust: config.trust.clone(),
                 own_calls_unknown_since: Mutex::default(),
             }),
@@ -122,6 +124,11 @@ impl Connection {
     /// Whether a key that nobody known signed is refused.
     pub(crate) fn requires_signed_keys(&self) -> bool {
         self.shared.require_signed_keys
+    }
+
+    /// Whether an environment without a manifest is refused.
+    pub(crate) fn requires_manifest(&self) -> bool {
+        self.shared.require_manifest
     }
 
     /// Whether the server may know the calls of Konverge's own. A server that did not is asked again after a while: it may be upgraded.

@@ -60,6 +60,8 @@ pub struct Snapshot {
     pub tag: Option<String>,
     /// Whether a manifest shows that this is the whole environment.
     pub proven: bool,
+    /// The serial of its manifest, if it has one.
+    pub serial: Option<u64>,
     /// Key to value.
     pub values: BTreeMap<String, SecretValue>,
     /// Keys whose values cannot be decrypted, and why; the texts hold no value. They exist upstream all the same.
@@ -131,6 +133,7 @@ impl EnvironmentReader {
             content: ContentFingerprint::of(answer.secrets.iter().map(|secret| (secret.key.as_str(), &*secret.nonce))),
             tag: Some(answer.tag),
             proven: matches!(proof, Proof::Proven(_)),
+            serial: proof.manifest().map(|manifest| manifest.serial),
             values: BTreeMap::new(),
             failed: Vec::new(),
         };
@@ -150,7 +153,8 @@ impl EnvironmentReader {
             let list = self.list().await?;
             return Ok((list.version, list.secrets.into_iter().map(|secret| secret.key).collect()));
         };
-        if answer.manifest.is_some() || self.seen().is_some() {
+        let is_required = self.client.connection().requires_manifest();
+        if answer.manifest.is_some() || self.seen().is_some() || is_required {
             self.prove(&answer, Extent::Whole).await?;
         }
         Ok((answer.version, answer.secrets.into_iter().map(|secret| secret.key).collect()))
@@ -285,7 +289,8 @@ impl EnvironmentReader {
                 answer => return answer.map(Some).map_err(|error| self.failed(error)),
             }
         }
-        if self.seen().is_some() { Err(self.not_current(ManifestFault::Missing)) } else { Ok(None) }
+        self.may_lack_manifest()?;
+        Ok(None)
     }
 
     /// Checks an answer, remembers its manifest, and returns the key that opens its values.
@@ -307,11 +312,23 @@ impl EnvironmentReader {
         };
         let proof = manifest::check(self.seen().as_ref(), &key.dek, &self.name, answer, extent);
         let proof = proof.map_err(|fault| self.not_current(fault))?;
-        if let Some(pin) = proof.pin() {
-            self.client.connection().trust().saw_manifest(&self.name, pin);
+        match proof.pin() {
+            Some(pin) => self.client.connection().trust().saw_manifest(&self.name, pin),
+            None => self.may_lack_manifest()?,
         }
         *self.cached() = Some(Arc::clone(&key));
         Ok((key, proof))
+    }
+
+    /// An environment without a manifest is refused if one was seen, or if one is required.
+    fn may_lack_manifest(&self) -> Result<(), FetchError> {
+        if self.seen().is_some() {
+            return Err(self.not_current(ManifestFault::Missing));
+        }
+        if self.client.connection().requires_manifest() {
+            return Err(self.not_current(ManifestFault::Required));
+        }
+        Ok(())
     }
 
     /// The newest manifest that was seen.
@@ -365,6 +382,7 @@ impl EnvironmentReader {
             content: ContentFingerprint::of(list.secrets.iter().map(|secret| (secret.key.as_str(), &*secret.nonce))),
             tag: None,
             proven: false,
+            serial: None,
             values: BTreeMap::new(),
             failed: Vec::new(),
         };

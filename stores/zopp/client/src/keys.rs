@@ -104,6 +104,7 @@ impl Client {
             _ => {}
         }
         trust.check_workspace(workspace, key.fingerprint())?;
+        trust.saw_generation(workspace, key.generation.unwrap_or_default());
         Ok(key)
     }
 

@@ -51,6 +51,21 @@ pub struct Trust(Arc<Mutex<State>>);
 struct State {
     record: ServerRecord,
     learnt: Learnt,
+    /// Workspace name to the fingerprint that was pinned first: by a person, by the file, or by first use. The pin follows replacements of the key.
+    roots: BTreeMap<String, Fingerprint>,
+    /// Workspace name to the newest generation of its key that was seen.
+    generations: BTreeMap<String, u32>,
+}
+
+/// The key of a workspace, as a program remembers it beside the configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkspaceMemory {
+    /// The fingerprint that was pinned first.
+    pub root: Fingerprint,
+    /// The fingerprint of the key to which its replacements led.
+    pub fingerprint: Fingerprint,
+    /// The generation of that key; 0 if the server cannot tell.
+    pub generation: u32,
 }
 
 /// The pins that were added since the record was read.
@@ -105,7 +120,8 @@ pub enum Basis {
 impl Trust {
     /// Holds the server to the record.
     pub fn new(record: ServerRecord) -> Self {
-        Self(Arc::new(Mutex::new(State { record, learnt: Learnt::default() })))
+        let roots = record.workspaces.clone();
+        Self(Arc::new(Mutex::new(State { record, roots, ..State::default() })))
     }
 
     /// Holds the server to what the configuration file remembers of it, which by default is `~/.zopp/config.json`: the file from which
@@ -161,33 +177,36 @@ impl Trust {
 
     /// Compares the key that the server gives for a workspace with the pinned one, and pins it if there is none.
     pub fn check_workspace(&self, name: &str, offered: Fingerprint) -> Result<(), PinMismatch> {
-        let State { record, learnt } = &mut *self.state();
+        let State { record, learnt, roots, .. } = &mut *self.state();
+        roots.entry(name.to_owned()).or_insert(offered);
         check(&mut record.workspaces, &mut learnt.workspaces, name, offered, || format!("workspace '{name}'"))
     }
 
     /// Compares the public keys that the server gives for a principal with the pinned ones, and pins them if there are none.
     pub fn check_principal(&self, id: &str, offered: Fingerprint) -> Result<(), PinMismatch> {
-        let State { record, learnt } = &mut *self.state();
+        let State { record, learnt, .. } = &mut *self.state();
         check(&mut record.principals, &mut learnt.principals, id, offered, || format!("principal {id}"))
     }
 
     /// Pins the key of a workspace that this device made, or that a person vouched for. Returns the fingerprint that was pinned before, if
     /// it is another one.
     pub fn pin_workspace(&self, name: &str, fingerprint: Fingerprint) -> Option<Fingerprint> {
-        let State { record, learnt } = &mut *self.state();
+        let State { record, learnt, roots, generations } = &mut *self.state();
+        roots.insert(name.to_owned(), fingerprint);
+        generations.remove(name);
         pin(&mut record.workspaces, &mut learnt.workspaces, name, fingerprint)
     }
 
     /// Pins the public keys of a principal that this device made, or that a person vouched for. Returns the fingerprint that was pinned
     /// before, if it is another one.
     pub fn pin_principal(&self, id: &str, fingerprint: Fingerprint) -> Option<Fingerprint> {
-        let State { record, learnt } = &mut *self.state();
+        let State { record, learnt, .. } = &mut *self.state();
         pin(&mut record.principals, &mut learnt.principals, id, fingerprint)
     }
 
     /// Remembers the user of a principal, unless one is remembered already: a server that names another one later may lie.
     pub fn remember_owner(&self, id: &str, email: &str) {
-        let State { record, learnt } = &mut *self.state();
+        let State { record, learnt, .. } = &mut *self.state();
         if !record.owners.contains_key(id) {
             record.owners.insert(id.to_owned(), email.to_owned());
             learnt.owners.insert(id.to_owned(), email.to_owned());
@@ -230,7 +249,7 @@ impl Trust {
 
     /// Pins the key that replaced the pinned one.
     pub(crate) fn follow_workspace(&self, name: &str, former: Fingerprint, new: Fingerprint) {
-        let State { record, learnt } = &mut *self.state();
+        let State { record, learnt, .. } = &mut *self.state();
         // A pin that was not saved yet keeps its reason.
         let basis = match learnt.workspaces.get(name) {
             Some(Pin { basis: Basis::Followed(first), .. }) => Basis::Followed(*first),
@@ -239,6 +258,41 @@ impl Trust {
         };
         learnt.workspaces.insert(name.to_owned(), Pin { fingerprint: new, basis });
         record.workspaces.insert(name.to_owned(), new);
+    }
+
+    /// A key of this generation was accepted.
+    pub(crate) fn saw_generation(&self, workspace: &str, generation: u32) {
+        let mut state = self.state();
+        let seen = state.generations.entry(workspace.to_owned()).or_default();
+        *seen = generation.max(*seen);
+    }
+
+    /// Returns what is known of a workspace's key, for a program that remembers it elsewhere.
+    pub fn workspace_memory(&self, name: &str) -> Option<WorkspaceMemory> {
+        let state = self.state();
+        let fingerprint = *state.record.workspaces.get(name)?;
+        let root = state.roots.get(name).copied().unwrap_or(fingerprint);
+        Some(WorkspaceMemory { root, fingerprint, generation: state.generations.get(name).copied().unwrap_or_default() })
+    }
+
+    /// Pins what a program remembers of a workspace's key, if nothing is pinned, or if it leads from the same first pin to a later key. A
+    /// fingerprint of the configuration file or of a person that is another one than that first pin is newer, and stays.
+    pub fn recall_workspace(&self, name: &str, memory: WorkspaceMemory) {
+        let State { record, roots, generations, .. } = &mut *self.state();
+        let pinned = record.workspaces.get(name);
+        let known = generations.get(name).copied().unwrap_or_default();
+        let is_later = roots.get(name) == Some(&memory.root) && memory.generation > known;
+        if pinned.is_none() || is_later || (pinned == Some(&memory.fingerprint) && memory.generation > known) {
+            // The root of the configuration stays: the next start begins with it.
+            roots.entry(name.to_owned()).or_insert(memory.root);
+            record.workspaces.insert(name.to_owned(), memory.fingerprint);
+            generations.insert(name.to_owned(), memory.generation);
+        }
+    }
+
+    /// Forgets the manifest of an environment: a person accepts whichever comes next.
+    pub fn forget_manifest(&self, name: &EnvironmentName) {
+        self.state().record.environments.remove(&name.to_string());
     }
 
     /// Returns the newest manifest that was seen of an environment.

@@ -21,6 +21,8 @@
 //! wants_debug(konverge_zopp_crypto::InviteSecret::generate().unwrap());
 //! ```
 
+use hkdf::Hkdf;
+use sha2::Sha256;
 use zeroize::Zeroizing;
 
 /// Bytes in each private key, public key, KEK, DEK and invite secret.
@@ -152,6 +154,15 @@ impl SigningSeed {
     /// The public half, by which the server verifies.
     pub fn public(&self) -> SigningPublic {
         SigningPublic(ed25519_dalek::SigningKey::from_bytes(self.expose()).verifying_key())
+    }
+
+    /// Derives a key that is only for this purpose, by HKDF-SHA256. It gives nothing of the seed away.
+    #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "HKDF expands to so few bytes for any input")]
+    pub fn derive(&self, purpose: &str) -> Zeroizing<[u8; KEY_LENGTH]> {
+        let mut key = Zeroizing::new([0; KEY_LENGTH]);
+        let expanded = Hkdf::<Sha256>::new(None, self.expose()).expand(purpose.as_bytes(), key.as_mut());
+        expanded.expect("32 bytes are no more than HKDF-SHA256 can make");
+        key
     }
 }
 

@@ -1,0 +1,138 @@
+//! The record on a Secret: what the operator had accepted of zopp when it wrote the Secret.
+//!
+//! A restarted operator reads the records before it asks zopp for anything. So a server cannot bring an older state, a former key or an
+//! environment without its manifest past a restart. The operator authenticates each record with a key that it derives from its own private key.
+//! Neither zopp's server nor anybody who can edit a Secret can make one. Old records are genuine too, so records are joined and never replaced by
+//! one another ([`crate::memory`]).
+
+use konverge_core::digest::keyed_hash;
+use konverge_zopp_client::{EnvironmentName, Fingerprint, Identity, server_record::ManifestPin, trust::WorkspaceMemory};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+/// The purpose for which the key is derived.
+const PURPOSE: &str = "konverge.dev pull record v1";
+
+/// What the operator had accepted of an environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The name of the environment.
+    pub environment: EnvironmentName,
+    /// Its state.
+    pub state: EnvironmentState,
+    /// The key of its workspace.
+    pub key: WorkspaceMemory,
+}
+
+/// A state of an environment that was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvironmentState {
+    /// How often a person accepted an older state. A record from before the last time does not count.
+    pub epoch: u64,
+    /// The word by which a person did so last.
+    pub accepted: Option<String>,
+    /// The environment's ID.
+    pub id: String,
+    /// Its version.
+    pub version: i64,
+    /// The serial of its manifest, if it had one.
+    pub serial: Option<u64>,
+}
+
+impl EnvironmentState {
+    /// The manifest, if there was one.
+    pub fn manifest(&self) -> Option<ManifestPin> {
+        self.serial.map(|serial| ManifestPin { environment_id: self.id.clone(), serial })
+    }
+}
+
+/// The key by which the operator knows its own records. Wiped on drop, without `Debug`.
+pub struct RecordKey(Zeroizing<[u8; 32]>);
+
+impl RecordKey {
+    /// Derives the key from the private key of the operator's principal.
+    pub fn of(identity: &Identity) -> Self {
+        Self(identity.signing_seed().derive(PURPOSE))
+    }
+
+    /// Writes a record as text. Equal records have equal texts.
+    pub fn seal(&self, record: &Record) -> String {
+        let Record { environment: EnvironmentName { workspace, project, environment }, state, key } = record;
+        let EnvironmentState { epoch, accepted, id, version, serial } = state;
+        let text = json!({
+            "workspace": workspace, "project": project, "environment": environment,
+            "id": id, "version": version, "manifest": serial, "epoch": epoch, "accepted": accepted,
+            "key": key.fingerprint.to_string(), "firstKey": key.root.to_string(), "generation": key.generation,
+        })
+        .to_string();
+        format!("{} {text}", self.mac(&text))
+    }
+
+    /// Reads a record. `None` if this operator did not write it.
+    pub fn open(&self, sealed: &str) -> Option<Record> {
+        let (mac, text) = sealed.split_once(' ')?;
+        // Their hashes are compared, so the time that it takes says nothing about the right one.
+        let hash = |mac: &str| keyed_hash(&self.0, [mac.as_bytes()]);
+        if hash(mac) != hash(&self.mac(text)) {
+            return None;
+        }
+        let record: Value = serde_json::from_str(text).ok()?;
+        let name = |field: &str| record[field].as_str().map(str::to_owned);
+        let fingerprint = |field: &str| record[field].as_str()?.parse::<Fingerprint>().ok();
+        Some(Record {
+            environment: EnvironmentName::new(name("workspace")?, name("project")?, name("environment")?),
+            state: EnvironmentState {
+                epoch: record["epoch"].as_u64()?,
+                accepted: name("accepted"),
+                id: name("id")?,
+                version: record["version"].as_i64()?,
+                serial: record["manifest"].as_u64(),
+            },
+            key: WorkspaceMemory {
+                root: fingerprint("firstKey")?,
+                fingerprint: fingerprint("key")?,
+                generation: record["generation"].as_u64()?.try_into().ok()?,
+            },
+        })
+    }
+
+    fn mac(&self, text: &str) -> String {
+        keyed_hash(&self.0, [text.as_bytes()]).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn key(byte: u8) -> RecordKey {
+        RecordKey(Zeroizing::new([byte; 32]))
+    }
+
+    pub(crate) fn record(environment: &str, id: &str, version: i64, serial: Option<u64>) -> Record {
+        let fingerprint = Fingerprint::from_slice(&[1; Fingerprint::LENGTH]).unwrap();
+        Record {
+            environment: EnvironmentName::new("acme", "backend", environment),
+            state: EnvironmentState { epoch: 0, accepted: None, id: id.into(), version, serial },
+            key: WorkspaceMemory { root: fingerprint, fingerprint, generation: 2 },
+        }
+    }
+
+    #[test]
+    fn a_record_reads_back_and_every_altered_or_foreign_one_is_none() {
+        for record in [record("production", "e1", 4, Some(7)), record("a \"b\"", "", -1, None)] {
+            let sealed = key(1).seal(&record);
+            assert_eq!(key(1).open(&sealed), Some(record.clone()));
+            assert_eq!(sealed, key(1).seal(&record));
+            assert_eq!(key(2).open(&sealed), None, "of another principal");
+            for (index, _) in sealed.char_indices() {
+                let mut altered = sealed.clone().into_bytes();
+                altered[index] ^= 1;
+                assert_eq!(key(1).open(&String::from_utf8(altered).unwrap()), None, "{index} of {sealed}");
+            }
+        }
+        for text in ["", " ", "{}", "00 {}"] {
+            assert_eq!(key(1).open(text), None, "{text:?}");
+        }
+    }
+}

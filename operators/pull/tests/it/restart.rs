@@ -1,0 +1,166 @@
+//! What an operator has accepted of zopp survives its restart, so a server cannot go back meanwhile.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::{
+    scripted::Scene,
+    world::{Operator, World, control_plane},
+};
+
+/// A protected environment with `A=2` after `A=1`, and a Secret in sync with it.
+async fn protected() -> (World, Arc<Scene>, Operator) {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.protect();
+    scene.set("A", "1");
+    scene.set("A", "2");
+    world.bind("backend", &scene).await;
+    let operator = world.restarted(&[]).await;
+    world.holds("backend", &[("A", "2")]).await;
+    (world, scene, operator)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_operator_refuses_an_older_state_until_a_person_accepts_it_once() {
+    let (world, scene, operator) = protected().await;
+    operator.stop().await;
+    scene.set_silently("A", "revoked");
+    scene.state_version(1);
+    let operator = world.restarted(&[]).await;
+    world.told_of("backend", "SourceNotCurrent", "--accept-older 'acme/backend/production=WORD'").await;
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "2")]).await;
+    operator.stop().await;
+
+    let accept = ["--accept-older", "acme/backend/production=monday"];
+    let operator = world.restarted(&accept).await;
+    world.holds("backend", &[("A", "revoked")]).await;
+    scene.set("A", "3");
+    world.holds("backend", &[("A", "3")]).await;
+    operator.stop().await;
+    // The flag is still there, and its word is used up.
+    scene.set_silently("A", "revoked");
+    scene.state_version(1);
+    let operator = world.restarted(&accept).await;
+    operator.counts(r#"konverge_pull_bindings{reason="SourceNotCurrent"} 1"#).await;
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "3")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_operator_refuses_an_older_version_of_an_environment_without_a_manifest() {
+    let (world, scene, operator) = World::in_sync().await;
+    scene.set("A", "2");
+    scene.set("A", "3");
+    world.holds("backend", &[("A", "3")]).await;
+    operator.stop().await;
+    scene.set_silently("A", "old");
+    scene.state_version(2);
+    let operator = world.restarted(&[]).await;
+    world.told_of("backend", "SourceWentBack", "--accept-older").await;
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "3")]).await;
+    operator.stop().await;
+    let _operator = world.restarted(&["--accept-older", "acme/backend/production=monday"]).await;
+    world.holds("backend", &[("A", "old")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_operator_misses_the_manifest_that_another_secret_has_seen() {
+    let (world, scene, operator) = protected().await;
+    operator.stop().await;
+    scene.unprotect();
+    scene.remove_silently("A");
+    scene.set_silently("B", "1");
+    // A new binding of an environment that is known from another Secret. It comes first in the list.
+    world.bind("a-new-one", &scene).await;
+    let operator = world.restarted(&[]).await;
+    for name in ["a-new-one", "backend"] {
+        world.told_of(name, "SourceNotCurrent", "no manifest of an environment that had one").await;
+    }
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "2")]).await;
+    world.holds("a-new-one", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_operator_refuses_another_workspace_key() {
+    let (world, scene, operator) = World::in_sync().await;
+    operator.stop().await;
+    world.server.forge_key();
+    scene.recreate();
+    scene.set("A", "forged");
+    world.bind("a-new-one", &scene).await;
+    let operator = world.restarted(&[]).await;
+    for name in ["a-new-one", "backend"] {
+        world.told(name, "WorkspaceKeyChanged").await;
+    }
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "1")]).await;
+    world.holds("a-new-one", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_written_again_when_it_was_removed_or_altered_and_at_rest_nothing_is() {
+    let (world, scene, operator) = protected().await;
+    let record = world.record("backend").await.unwrap();
+    for value in [json!(null), json!("anything")] {
+        world.merge("backend", "somebody", json!({ "metadata": { "annotations": { "konverge.dev/zopp-record": value } } })).await;
+        crate::world::until("the record is back", async || {
+            let found = world.record("backend").await;
+            if found.as_ref() == Some(&record) { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+    }
+    world.stays("backend", &[&operator]).await;
+    operator.stop().await;
+    let operator = world.restarted(&[]).await;
+    operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
+    world.stays("backend", &[&operator]).await;
+    // A Secret that is made anew gets it with the first write.
+    world.delete("backend").await;
+    world.bind("backend", &scene).await;
+    world.holds("backend", &[("A", "2")]).await;
+    assert_eq!(world.record("backend").await, Some(record));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_of_another_principal_tells_nothing() {
+    let (world, scene, operator) = protected().await;
+    operator.stop().await;
+    let record = world.record("backend").await;
+    let kubeconfig = control_plane().await.kubeconfig();
+    let operator = world.operator_of(world.server.client_of_another_principal(), kubeconfig, &[]).await;
+    operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
+    crate::world::until("the record is of the new principal", async || {
+        let found = world.record("backend").await;
+        if found != record && found.is_some() { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+    scene.set("A", "3");
+    world.holds("backend", &[("A", "3")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_without_a_manifest_is_refused_where_one_is_required() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.set("A", "1");
+    world.bind("backend", &scene).await;
+    let kubeconfig = control_plane().await.kubeconfig();
+    let zopp = world.server.client_with(|config| config.require_manifest = true);
+    let operator = world.operator_of(zopp, kubeconfig, &[]).await;
+    world.told_of("backend", "SourceNotCurrent", "--require-manifest").await;
+    world.stays("backend", &[&operator]).await;
+    let protected = world.server.create("staging");
+    protected.protect();
+    protected.set("B", "2");
+    // The server did not know the call, so it is asked again only after a while, or by another process.
+    operator.stop().await;
+    world.bind("backend", &protected).await;
+    let zopp = world.server.client_with(|config| config.require_manifest = true);
+    let _operator = world.operator_of(zopp, kubeconfig, &[]).await;
+    world.holds("backend", &[("B", "2")]).await;
+}
