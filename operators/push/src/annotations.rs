@@ -36,6 +36,9 @@ konverge_jobs::annotations! {
     FINALIZER = "vault-sync.io/finalizer" on "workload, Secret, `VaultPush`";
     /// The treatment of content that the object no longer requests: `soft`, `destroy`, `metadata` or `keep`. Default: `--default-deletion-policy`.
     DELETION_POLICY = "vault-sync.io/deletion-policy" on OBJECT, otherwise: STOPS;
+    /// How long content that the object no longer requests stays in Vault, as Go writes it, such as `1h`; `0s` has it deleted now. Default:
+    /// `--deletion-grace`.
+    DELETION_GRACE = "vault-sync.io/deletion-grace" on "workload, Secret, `VaultPush`", otherwise: NO_EFFECT;
     /// The treatment of content without an owner: `adopt` or `refuse`. Default: `--existing`.
     EXISTING = "vault-sync.io/existing" on OBJECT, otherwise: STOPS;
     /// How values that are not valid UTF-8 are written: `base64` or `refuse`. Default: `--binary`.
@@ -49,6 +52,8 @@ konverge_jobs::annotations! {
     SYNC_NOW = "vault-sync.io/sync-now" on OBJECT;
     /// `true`: Secrets for pulling images count among those that the pods use. Default: `false`.
     IMAGE_PULL_SECRETS = "vault-sync.io/image-pull-secrets" on OBJECT, otherwise: NO_EFFECT;
+    /// Any value: the deletions that wait are approved. `kubectl konverge approve` writes it, and the operator removes it.
+    APPROVE_DELETIONS = "vault-sync.io/approve-deletions" on "the ConfigMap of orphans";
     /// Written by the operator: the state, and each path with its version.
     STATUS = "vault-sync.io/status" on OBJECT, otherwise: "is replaced";
 }
@@ -75,6 +80,21 @@ pub(crate) fn deletion_policy(annotations: &BTreeMap<String, String>) -> Option<
     }
 }
 
+/// Returns how long the content of an object stays that it no longer requests, if it says so. It needs no path, so that an update can remove the
+/// path and ask for the deletion at once.
+pub(crate) fn deletion_grace(annotations: &BTreeMap<String, String>) -> Option<Duration> {
+    grace(annotations.get(DELETION_GRACE).map(String::as_str).filter(|value| !value.is_empty()), &mut Vec::new())
+}
+
+fn grace(value: Option<&str>, notes: &mut Vec<String>) -> Option<Duration> {
+    let text = value?;
+    let grace = duration::parse(text).ok().and_then(|span| Duration::try_from(span).ok());
+    if grace.is_none() {
+        notes.push(format!("{DELETION_GRACE} is {:?} and has no effect; write a time such as 10m, or 0s", shown(text)));
+    }
+    grace
+}
+
 fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<PushSpec, Invalid> {
     let mut notes = Vec::new();
     let chosen = value(SECRETS).map(choices::parse).transpose();
@@ -91,6 +111,7 @@ fn read<'a>(path: &str, value: impl Fn(&str) -> Option<&'a str>) -> Result<PushS
         every: value(RECONCILE).and_then(|text| interval(text, &mut notes)),
         always: always == Some("disabled"),
         deletion: deletion(value(DELETION_POLICY), value(PRESERVE), &mut notes)?,
+        grace: grace(value(DELETION_GRACE), &mut notes),
         existing: word(EXISTING, value(EXISTING))?,
         binary: word(BINARY, value(BINARY))?,
         engine: value(KV).map(mount).transpose()?.map_or(Engine::Unstated, Engine::Complete),

@@ -77,6 +77,22 @@ pub struct Sharer {
     pub held: ContentDigest,
 }
 
+/// An object that requests what another one leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Heir {
+    pub(crate) key: ObjectRef,
+    pub(crate) uid: String,
+}
+
+/// Which objects request a location that another one leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Heritage {
+    /// All of it.
+    pub(crate) whole: Option<Heir>,
+    /// Keys of it.
+    pub(crate) keys: BTreeMap<String, Heir>,
+}
+
 /// A read that is under way of a location in which several objects have keys. No other read of it begins until this one ends, because the
 /// response counts for all of them.
 pub struct OngoingRead<'a> {
@@ -292,6 +308,36 @@ impl Bindings {
         self.lock().bindings.contains_key(key)
     }
 
+    /// Returns how many paths all objects have.
+    pub(crate) fn paths(&self) -> usize {
+        let inner = self.lock();
+        inner.bindings.values().filter_map(|binding| binding.record.as_ref()).map(|record| record.paths.len()).sum()
+    }
+
+    /// Whether the object with this uid has content in Vault, as far as this process knows.
+    pub fn has_content(&self, key: &ObjectRef, uid: &str) -> bool {
+        self.lock().bindings.get(key).is_some_and(|binding| binding.uid == uid && binding.has_content())
+    }
+
+    /// The other objects that request a location, or the recorded keys of it, and get it next: the heirs.
+    pub(crate) fn heirs(&self, key: &ObjectRef, location: &str, written: &Written) -> Heritage {
+        let inner = self.lock();
+        let heir = |claimed: &str| {
+            let others = inner.claims.claimants(&claimed.to_owned()).filter(|other| *other != key);
+            others.map(|other| (other, inner.bindings.get(other))).find_map(|(other, binding)| {
+                let binding = binding.filter(|binding| {
+                    binding.deleting.is_none() && matches!(binding.spec, ParsedSpec::Push(_))
+                })?;
+                Some(Heir { key: other.clone(), uid: binding.uid.clone() })
+            })
+        };
+        let names = written.keys.iter().flatten().chain(&written.pending);
+        Heritage {
+            whole: if written.keys.is_none() { heir(location) } else { None },
+            keys: names.filter_map(|name| Some((name.clone(), heir(&key_of(location, name))?))).collect(),
+        }
+    }
+
     /// The binding of an object.
     pub fn get(&self, key: &ObjectRef) -> Option<Binding> {
         self.lock().bindings.get(key).cloned()
@@ -454,7 +500,7 @@ impl Inner {
         };
         let wanted = match &binding.spec {
             ParsedSpec::Push(push) => Some(&push.wanted),
-            ParsedSpec::Nothing(_) | ParsedSpec::Invalid(..) => None,
+            ParsedSpec::Nothing { .. } | ParsedSpec::Invalid(..) => None,
         };
         let used = wanted.into_iter().flat_map(Wanted::names).map(|name| key.secret(name)).collect();
         let selector = wanted.and_then(Wanted::selector);

@@ -3,10 +3,16 @@
 use std::{fmt, time::Duration};
 
 use konverge_apply::{Severity, Statement, error::class_of, ledger::CLUSTER_NAMESPACE};
-use konverge_core::error::{Classify, ErrorClass, in_one_line};
+use konverge_core::{
+    deletion_guard::Stopped,
+    error::{Classify, ErrorClass, in_one_line},
+};
 use konverge_vault::VaultError;
 
-use crate::{journal::JournalError, ledger::LedgerError, orphans::OrphansError, store::ClearError};
+use crate::{journal::JournalError, ledger::LedgerError, messages, orphans::OrphansError, reasons, store::ClearError};
+
+/// The pause before an object asks again whether its deletions are approved.
+const APPROVAL: Duration = Duration::from_secs(30);
 
 /// A failed run.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +45,9 @@ pub enum PushError {
         /// How long that was tried.
         limit: Duration,
     },
+    /// More deletions are requested than the operator does without approval.
+    #[error("{}", messages::stopped(.0))]
+    Stopped(#[from] Stopped),
     /// The run was cancelled.
     #[error("a run was given up: {0}")]
     GivenUp(String),
@@ -84,6 +93,7 @@ impl From<ClearError> for PushError {
     fn from(error: ClearError) -> Self {
         match error {
             ClearError::LeadershipLost => Self::LeadershipLost,
+            ClearError::Unidentified(source) => Self::unidentified(source),
             ClearError::Vault(source) => Self::Vault { doing: Doing::Clear, source },
         }
     }
@@ -93,6 +103,7 @@ impl Classify for PushError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::LeadershipLost | Self::Slow { .. } | Self::GivenUp(_) => ErrorClass::Transient,
+            Self::Stopped(_) => ErrorClass::After(APPROVAL),
             Self::Read { source, .. } => class_of(source),
             Self::Orphans(OrphansError(source)) => class_of(source),
             Self::Journal(JournalError(source)) => class_of(source),
@@ -109,6 +120,7 @@ impl Classify for PushError {
             Self::LeadershipLost => "NotLeader",
             Self::Slow { .. } => "VaultTimeout",
             Self::GivenUp(_) => "GivenUp",
+            Self::Stopped(_) => reasons::DELETIONS_STOPPED,
             Self::Ledger(error) => error.reason(),
             Self::Vault { source, .. } => source.reason(),
         }

@@ -31,6 +31,7 @@ pub mod bindings;
 pub mod composition;
 pub mod config;
 pub mod content;
+pub mod deletions;
 pub mod desired;
 mod drain;
 pub mod error;

@@ -119,8 +119,15 @@ pub struct KeyRemoval {
 }
 
 /// Plans the removal of our keys from the path. `own` is what an unfinished write would have made, if that is known. Where the
-/// object's `heir` may be, keys of one that came after it under its name stay.
-pub fn remove_keys(found: Found, owner: &Owner, recorded: &Written, own: Option<&Content>, heir: bool) -> KeyRemoval {
+/// object's `heir` may be, keys of one that came after it under its name stay. Keys that `heirs` request stay, too, and get their marks.
+pub fn remove_keys(
+    found: Found,
+    owner: &Owner,
+    recorded: &Written,
+    own: Option<&Content>,
+    heir: bool,
+    heirs: &BTreeMap<String, Owner>,
+) -> KeyRemoval {
     let notes = found.custom_metadata().cloned().unwrap_or_default();
     let expected = found.expected();
     let mut content = contained(found);
@@ -138,7 +145,9 @@ pub fn remove_keys(found: Found, owner: &Owner, recorded: &Written, own: Option<
             Keeper::Another(_) => false,
             Keeper::Nobody => is_written(recorded, &key) || own.is_some_and(|own| own.get(&key) == content.get(&key)),
         };
-        if goes {
+        if let Some(heir) = heirs.get(&key).filter(|_| goes) {
+            removal.marks.insert(name(owner, &key), Some(mark(heir)));
+        } else if goes {
             changed |= content.remove(&key).is_some();
             removal.marks.extend(notes.contains_key(&name(owner, &key)).then(|| (name(owner, &key), None)));
         }

@@ -1,7 +1,8 @@
 //! The statements about an object, for its owner: the cause and the next step, never a value.
 
+use jiff::Timestamp;
 use konverge_apply::{Severity, Statement};
-use konverge_core::{error::in_one_line, names::few};
+use konverge_core::{deletion_guard::Stopped, error::in_one_line, names::few};
 use konverge_vault::{KvVersion, Mount, PathError, VaultError};
 
 use crate::{
@@ -242,6 +243,48 @@ pub fn paused(kind: Kind) -> Statement {
 /// Paths that the object no longer requests were cleared.
 pub fn dropped(locations: &[String]) -> Statement {
     notice!(reasons::CLEARED, "no longer requested, and deleted in Vault: {}", few(locations))
+}
+
+/// The object requests nothing any more, and its content stays for the grace period.
+pub fn deletion_pending(locations: &[String], due: Timestamp) -> Statement {
+    problem!(
+        reasons::DELETION_PENDING,
+        "the object no longer requests a push, and the operator deletes its content in Vault at {due}: {}. If the request returns before, the          content stays; to have it deleted now, set {}: 0s",
+        few(locations),
+        annotations::DELETION_GRACE
+    )
+}
+
+/// The object no longer requests these paths, and they stay for the grace period.
+pub fn drop_pending(locations: &[String], due: Timestamp) -> Statement {
+    warning!(
+        reasons::DELETION_PENDING,
+        "no longer requested, and deleted in Vault from {due} on unless the request returns: {}. To have that deleted now, set {}: 0s",
+        few(locations),
+        annotations::DELETION_GRACE
+    )
+}
+
+/// The object is deleted, and its content stays for a moment.
+pub fn deletion_awaits_heir(locations: &[String], due: Timestamp) -> Statement {
+    notice!(
+        reasons::DELETION_PENDING,
+        "the object is deleted, and the operator deletes its content in Vault at {due} unless another object requests it: {}",
+        few(locations)
+    )
+}
+
+/// More deletions are requested than the operator does without being told.
+pub fn stopped(stopped: &Stopped) -> String {
+    format!(
+        "{stopped}, so nothing is deleted in Vault. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; if \
+         not, restore the requests"
+    )
+}
+
+/// Paths that the object no longer requests wait for an approval.
+pub fn drop_stopped(stopped: &Stopped) -> Statement {
+    warning!(reasons::DELETIONS_STOPPED, "{}", self::stopped(stopped))
 }
 
 /// Content at a dropped path may be ours and is not known to be.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use konverge_apply::announce::ReasonGauge;
+use konverge_core::deletion_guard::Stopped;
 use konverge_runtime::metrics::{BoundedFamily, NameLabels, RegistryExt};
 use konverge_vault::{LoginCounts, VaultError};
 use prometheus_client::{
@@ -108,6 +109,7 @@ pub(crate) struct Ours {
     pub(crate) adoptions: Counter,
     pub(crate) conflicts: Counter,
     orphans: Gauge,
+    stopped: Gauge,
     oldest_look: Gauge<f64, AtomicU64>,
     renewals: Counter,
     bindings: ReasonGauge,
@@ -139,6 +141,7 @@ impl Ours {
         let adoptions = "Times that content without a mark of ownership was replaced";
         let conflicts = "Times that a path belonged to another owner, or was written by another client meanwhile";
         let orphans = "Deleted objects whose paths in Vault could not be cleared yet";
+        let stopped = "Deletions that wait for an approval, because there are too many";
         let oldest_look =
             "The longest time since a path of an object with an interval was last found in sync with Vault";
         let metrics = Self {
@@ -151,6 +154,7 @@ impl Ours {
             adoptions: registry.add("adoptions", adoptions),
             conflicts: registry.add("conflicts", conflicts),
             orphans: registry.add("orphans", orphans),
+            stopped: registry.add("deletions_stopped", stopped),
             oldest_look: registry.add("oldest_look_seconds", oldest_look),
             renewals: registry.add("token_renewals", "Renewals of the token for Vault"),
             bindings: ReasonGauge::default(),
@@ -214,6 +218,12 @@ impl Metrics {
     /// The number of deleted objects whose paths could not be cleared yet.
     pub fn orphans(&self, count: usize) {
         self.ours.orphans.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// The deletions that wait for an approval. Set before each scrape.
+    pub fn stopped(&self, stopped: Option<Stopped>) {
+        let waiting = stopped.map_or(0, |stopped| stopped.requested);
+        self.ours.stopped.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 
     /// The time since the oldest verification of all objects with an interval. Set before each scrape.

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::error::class_of;
 use konverge_core::error::{ErrorClass, in_one_line};
 use konverge_runtime::{Priority, Queue};
+use jiff::Timestamp;
 use konverge_vault::{Deletion, Location, Owner};
 use kube::{
     Api, Client,
@@ -17,10 +18,15 @@ use kube::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 
 use crate::{
+    annotations::APPROVE_DELETIONS,
     bindings::{Bindings, Share, key_of},
+    deletions::Deletions,
     ledger::FIELD_MANAGER,
     messages,
     metrics::Metrics,
@@ -37,8 +43,19 @@ pub const CONFIG_MAP: &str = "vault-sync-operator-orphans";
 /// The pause between two attempts to clear.
 const EVERY: Duration = Duration::from_mins(1);
 
+/// The pause between two looks whether deletions that wait are approved.
+const APPROVED: Duration = Duration::from_secs(10);
+
 /// The pause between two looks whether the watches have listed all objects.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The pause between two looks whether another object requests content that is to be cleared later.
+const HEIRS: Duration = Duration::from_secs(1);
+
+/// The name under which an object that is gone claims paths. No object's name has a blank in it.
+fn gone(key: &ObjectRef) -> ObjectRef {
+    ObjectRef { name: format!("{} (gone)", key.name), ..key.clone() }
+}
 
 /// The paths of one object that is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +64,9 @@ pub struct Orphan {
     namespace: String,
     name: String,
     record: Record,
+    /// Until then, the content stays for an object that requests the same path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    due: Option<Timestamp>,
 }
 
 /// The list of orphans cannot be written.
@@ -71,12 +91,25 @@ impl OrphansError {
 #[derive(Clone)]
 pub struct Orphans {
     api: Api<ConfigMap>,
+    /// Tells [`Clearing`] of a new orphan.
+    added: Arc<Notify>,
 }
 
 impl Orphan {
     /// Makes an orphan of the record of an object.
     pub fn new(key: &ObjectRef, record: Record) -> Self {
-        Self { kind: key.kind.name().to_owned(), namespace: key.namespace.clone(), name: key.name.clone(), record }
+        Self { kind: key.kind.name().to_owned(), namespace: key.namespace.clone(), name: key.name.clone(), record, due: None }
+    }
+
+    /// The same, with content that stays until then.
+    #[must_use]
+    pub fn with_due(self, due: Option<Timestamp>) -> Self {
+        Self { due, ..self }
+    }
+
+    /// Whether the content may be cleared.
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.due.is_none_or(|due| due <= now)
     }
 
     /// The record of the object.
@@ -94,7 +127,7 @@ impl Orphan {
 impl Orphans {
     /// A list in this namespace, which is the operator's own.
     pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace) }
+        Self { api: Api::namespaced(client, namespace), added: Arc::default() }
     }
 
     /// Adds an orphan. It is stored for sure when this returns.
@@ -106,7 +139,11 @@ impl Orphans {
         loop {
             match self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
-                patched => return Ok(patched.map(drop)?),
+                patched => {
+                    patched?;
+                    self.added.notify_one();
+                    return Ok(());
+                }
             }
             let metadata = ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
             match self.api.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await {
@@ -117,10 +154,18 @@ impl Orphans {
         }
     }
 
-    /// The orphans by the uids of the objects, and the version of the list.
-    async fn list(&self) -> Result<(BTreeMap<String, String>, Option<String>), OrphansError> {
+    /// The orphans by the uids of the objects, the version of the list, and whether a person has approved the deletions that wait.
+    async fn list(&self) -> Result<(BTreeMap<String, String>, Option<String>, bool), OrphansError> {
         let list = self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default();
-        Ok((list.data.unwrap_or_default(), list.metadata.resource_version))
+        let is_approved = list.metadata.annotations.is_some_and(|annotations| annotations.contains_key(APPROVE_DELETIONS));
+        Ok((list.data.unwrap_or_default(), list.metadata.resource_version, is_approved))
+    }
+
+    /// Takes the approval away, which is for the deletions that waited. Returns the version of the list after that.
+    async fn use_approval(&self, version: Option<String>) -> Result<Option<String>, OrphansError> {
+        let patch = json!({ "metadata": { "resourceVersion": version, "annotations": { APPROVE_DELETIONS: null } } });
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        Ok(self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?.metadata.resource_version)
     }
 
     /// Removes an orphan, if the list still has this version. Returns the version after that.
@@ -134,10 +179,13 @@ impl Orphans {
 /// Clears orphans.
 pub struct Clearing {
     orphans: Orphans,
+    deletions: Deletions,
     heirs: Heirs,
     metrics: Metrics,
     /// Cleared paths that the list still has, by uid and path. They are not cleared again, because another object may have them by now.
     cleared: BTreeSet<(String, String)>,
+    /// The orphans that were not due at the last look.
+    early: Vec<Orphan>,
 }
 
 impl Clearing {
@@ -148,8 +196,9 @@ impl Clearing {
         bindings: Arc<Bindings>,
         queue: Queue<ObjectRef>,
         metrics: Metrics,
+        deletions: Deletions,
     ) -> Self {
-        Self { orphans, heirs: Heirs::new(store, bindings, queue), metrics, cleared: BTreeSet::new() }
+        Self { orphans, deletions, heirs: Heirs::new(store, bindings, queue), metrics, cleared: BTreeSet::new(), early: Vec::new() }
     }
 
     /// Clears orphans for ever, once the claims of all objects are known.
@@ -164,8 +213,35 @@ impl Clearing {
             if let Err(error) = self.clear().await {
                 tracing::warn!("{}", in_one_line(&error));
             }
-            sleep(EVERY).await;
+            // In memory, until there is something to do or a minute is over. An approval is looked for sooner.
+            let pause = if self.deletions.stopped().is_some() { APPROVED } else { EVERY };
+            let _ = timeout(pause, self.changed()).await;
         }
+    }
+
+    /// Waits until an orphan is added, or an early one becomes due or gets an heir.
+    async fn changed(&self) {
+        loop {
+            if self.early.is_empty() {
+                return self.orphans.added.notified().await;
+            }
+            if timeout(HEIRS, self.orphans.added.notified()).await.is_ok() {
+                return;
+            }
+            let now = Timestamp::now();
+            if self.early.iter().any(|orphan| orphan.is_due(now) || self.has_heir(orphan)) {
+                return;
+            }
+        }
+    }
+
+    /// Whether another object requests one of the paths that are not handed over yet.
+    fn has_heir(&self, orphan: &Orphan) -> bool {
+        let is_new = |location: &Location| {
+            !self.cleared.contains(&(orphan.record.uid.clone(), location.to_string()))
+        };
+        let Some(key) = orphan.key() else { return false };
+        orphan.record.locations().any(|(location, written)| is_new(&location) && self.heirs.inherit(&key, &location, written))
     }
 
     async fn are_listed(&self, kinds: &[Kind]) {
@@ -176,11 +252,28 @@ impl Clearing {
 
     /// Clears the orphans that can be cleared. Returns how many are left.
     pub async fn clear(&mut self) -> Result<usize, OrphansError> {
-        let (known, mut version) = self.orphans.list().await?;
+        let (known, mut version, is_approved) = self.orphans.list().await?;
+        let orphans: Vec<Orphan> = known.values().filter_map(|text| serde_json::from_str(text).ok()).collect();
+        orphans.iter().for_each(|orphan| self.deletions.leave(&orphan.record));
+        self.deletions.orphaned(orphans.iter().map(|orphan| orphan.record.paths.len()).sum());
+        if is_approved {
+            version = self.orphans.use_approval(version).await?;
+            let approved = self.deletions.approve();
+            tracing::info!("{approved} deletions are approved");
+        } else if let Some(stopped) = self.deletions.stopped() {
+            tracing::warn!("{}", messages::stopped(&stopped));
+        }
         let mut left = known.len();
+        self.early.clear();
         for (uid, text) in known {
             let cleared = match serde_json::from_str::<Orphan>(&text) {
-                Ok(orphan) => self.clear_one(&uid, &orphan).await,
+                Ok(orphan) => {
+                    let cleared = self.clear_one(&uid, &orphan).await;
+                    if !cleared && !orphan.is_due(Timestamp::now()) {
+                        self.early.push(orphan);
+                    }
+                    cleared
+                }
                 // The program cannot read it, so it stays for people to see.
                 Err(_) => false,
             };
@@ -208,21 +301,31 @@ impl Clearing {
             }
         };
         let deletion = orphan.record.deletion.in_vault();
+        let is_due = orphan.is_due(Timestamp::now());
+        let mut is_over = true;
         for (location, written) in orphan.record.locations() {
             let done = (uid.to_owned(), location.to_string());
             if self.cleared.contains(&done) {
                 continue;
             }
+            let has_heir = self.heirs.inherit(&key, &location, written);
+            if !has_heir && (!is_due || self.deletions.check(uid, &done.1).is_err()) {
+                is_over = false;
+                continue;
+            }
             let unfinished = Unfinished::Unknown;
             let what = "what was left behind";
             let path = GonePath { key: &key, owner: &owner, location: &location, written, unfinished, what };
-            if let Err(error) = self.heirs.clear(&path, deletion).await {
-                tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
-                return false;
+            match self.heirs.clear(&path, deletion).await {
+                Ok(cleared) => self.deletions.settle(uid, &done.1, cleared == Cleared::Deleted),
+                Err(error) => {
+                    tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
+                    return false;
+                }
             }
             self.cleared.insert(done);
         }
-        true
+        is_over
     }
 }
 
@@ -253,13 +356,20 @@ impl Heirs {
         Self { store, bindings, queue }
     }
 
+    /// Whether other objects request all of what was written for the object at this path.
+    fn inherit(&self, key: &ObjectRef, location: &Location, written: &Written) -> bool {
+        let claimant = gone(key);
+        self.bindings.heirs(&claimant, &location.to_string(), written).is_complete(written)
+    }
+
     /// Clears the path. No object takes it over meanwhile, not even one with the same name. Then wakes the objects that waited for it.
-    pub(crate) async fn clear(&self, gone: &GonePath<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
-        let GonePath { key, owner, location, written, unfinished, what } = gone;
+    pub(crate) async fn clear(&self, path_of: &GonePath<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
+        let GonePath { key, owner, location, written, unfinished, what } = path_of;
         let Some(location) = &self.store.recorded(location).await? else { return Ok(Cleared::Nothing) };
-        // No object's name has a blank in it.
-        let claimant = ObjectRef { name: format!("{} (gone)", key.name), ..(*key).clone() };
+        let claimant = gone(key);
         let path = location.to_string();
+        let heritage = self.bindings.heirs(&claimant, &path, written);
+        let heirs = self.store.heirs(&heritage).await?;
         let heir = self.bindings.claim(&claimant, &path, Share::of(written)).err();
         let mut claimed = vec![path.clone()];
         let mut own = (*written).clone();
@@ -276,13 +386,13 @@ impl Heirs {
             Some(_) => (Claim::Intended, Unfinished::Unknown),
             None => (Claim::recorded(&own), *unfinished),
         };
-        let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true };
+        let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true, heirs: &heirs };
         let cleared = self.store.clear(&cleanup, deletion).await;
         match cleared {
-            Ok(Cleared::Deleted) => tracing::info!(object = %key, path = %gone.location, "cleared {what}"),
+            Ok(Cleared::Deleted) => tracing::info!(object = %key, path = %location, "cleared {what}"),
             Ok(Cleared::Unknown) => {
-                let unknown = messages::unknown(&[gone.location.to_string()]);
-                tracing::warn!(object = %key, path = %gone.location, "{}", unknown.text);
+                let unknown = messages::unknown(&[location.to_string()]);
+                tracing::warn!(object = %key, path = %location, "{}", unknown.text);
             }
             Ok(Cleared::Nothing) | Err(_) => {}
         }

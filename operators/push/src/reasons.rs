@@ -15,6 +15,12 @@ konverge_jobs::reasons! {
     SYNCED = "Synced" on OBJECT;
     /// The operator deleted content in Vault that the object no longer requests.
     CLEARED = "Cleared" on OBJECT;
+    /// The object no longer requests content that the operator wrote. The operator deletes it at the time that the event names.
+    DELETION_PENDING = "DeletionPending" on OBJECT,
+        next: "Restore the request if its removal was a mistake. To have the content deleted now, set `vault-sync.io/deletion-grace: 0s`.";
+    /// More content is no longer requested than the operator deletes without approval. It deletes nothing until that changes.
+    DELETIONS_STOPPED = "DeletionsStopped" on OBJECT,
+        next: "Restore the requests if their removal was a mistake, or run `kubectl konverge approve`.";
     /// Content that the object no longer requests is still in Vault, because it may not be the content that the operator wrote.
     NOT_CLEARED = "NotCleared" on OBJECT, next: "Look at the path, and delete it by hand if nobody needs it.";
     /// The operator replaced content that had no owner. On engine version 1 the old content is lost.

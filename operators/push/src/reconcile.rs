@@ -13,7 +13,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use konverge_apply::Statement;
+use konverge_apply::{Statement, conditions::whole_second};
 use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, controller::Aborted};
 use konverge_vault::{Found, KvVersion, Location, Secret};
@@ -24,6 +24,7 @@ use crate::{
     bindings::{Binding, Bindings, FailureCount, LOOK_AGAIN, ParsedSpec, Push, Verified, look_again},
     config::PushOptions,
     content::Target,
+    deletions::Deletions,
     desired::Wanted,
     error::{Doing, FailedRun, PushError},
     journal::{Intention, Journal},
@@ -57,6 +58,9 @@ const NOTE_BY: Duration = Duration::from_secs(10);
 /// change within milliseconds.
 const OUTDATED_AGAIN: Duration = Duration::from_millis(250);
 
+/// The pause before the next look whether deletions are approved.
+const STOPPED_AGAIN: Duration = Duration::from_secs(30);
+
 /// If fewer Secrets match a selector than before, a second list after this delay must confirm it, because one bad list must not delete
 /// data.
 const FEWER_FOR: Duration = Duration::from_secs(5);
@@ -85,6 +89,8 @@ pub struct Pusher {
     pub(crate) client: Client,
     /// The decisions of the platform.
     pub(crate) policy: Arc<PushOptions>,
+    /// Stops too many deletions.
+    pub(crate) deletions: Deletions,
 }
 
 /// The end of a run that is reported on the object.
@@ -165,7 +171,7 @@ impl Pusher {
         let finalizer = Finalizer { pusher: self, key, binding };
         let outcome = match &binding.spec {
             _ if binding.deleting.is_some() => finalizer.finalize().await.map(Ok),
-            ParsedSpec::Nothing(_) => finalizer.finalize().await.map(Ok),
+            ParsedSpec::Nothing { .. } => finalizer.finalize().await.map(Ok),
             ParsedSpec::Invalid(invalid, _) => {
                 self.metrics.parse_failed(key, invalid);
                 self.metrics.attempted(key, false, Duration::ZERO);
@@ -193,12 +199,26 @@ impl Pusher {
             self.reporter.report(key, binding, None, vec![messages::paused(key.kind)]).await?;
             return Ok(Ok(Action::Done));
         }
-        let is_due = binding.verified.as_ref().is_none_or(|verified| verified.is_due(key, &push.spec));
+        let outcome = self.reconcile_active(key, binding, push).await?;
+        let record = self.bindings.get(key).and_then(|now| now.record);
+        let rest = record.and_then(|record| record.until_due(self.grace(push), Timestamp::now()).min());
+        // A path that is overdue waits for another reason, such as an outage, which has its own pause.
+        Ok(match rest.filter(|rest| !rest.is_zero()) {
+            Some(rest) => within(rest, outcome),
+            None => outcome,
+        })
+    }
+
+    async fn reconcile_active(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Reported, PushError> {
+        let is_overdue = |record: &Record| record.until_due(self.grace(push), Timestamp::now()).any(|rest| rest.is_zero());
+        let is_due = binding.verified.as_ref().is_none_or(|verified| verified.is_due(key, &push.spec))
+            || binding.record.as_ref().is_some_and(is_overdue);
         let current = self.current(key, binding, push);
         if current.is_some_and(|verified| self.record_can_wait(key, verified)) && binding.unrecorded().is_some() {
             return Ok(Ok(Action::After(NOTE_LATER)));
         }
         if let Some(verified) = current
+            && !binding.record.as_ref().is_some_and(is_overdue)
             && (!is_due || verified.marked && self.passes_drift_check(key, binding, push).await?)
         {
             if let Some(record) = binding.unrecorded().filter(|_| binding.left_until().is_none()) {
@@ -406,6 +426,12 @@ impl Pusher {
     ) -> Result<Option<Binding>, PushError> {
         let now = Timestamp::now();
         record.deletion = run.push.spec.deletion.unwrap_or(self.policy.default_deletion_policy);
+        for (path, written) in &mut record.paths {
+            if run.prepared.named.contains(path) {
+                // The request has returned.
+                written.unwanted = None;
+            }
+        }
         for (target, location) in &run.prepared.locations {
             let written = record.paths.entry(location.to_string()).or_insert_with(|| Written::untried(location));
             match (targets.get(target), run.push.spec.update) {
@@ -468,6 +494,7 @@ impl Pusher {
         let recorded = outcome.record.locations().map(|(location, written)| (location, written.clone()));
         let dropped: Vec<_> = recorded.filter(|(location, _)| is_dropped(location)).collect();
         if dropped.is_empty() {
+            self.deletions.follow(&outcome.record);
             self.bindings.update_if_current(key, binding, |now| now.pending.fewer = None);
             return Ok(());
         }
@@ -479,25 +506,53 @@ impl Pusher {
             outcome.look_soon(FEWER_FOR);
             return Ok(());
         }
+        let (now, grace) = (Timestamp::now(), self.grace(run.push));
         let mut cleared_paths = ClearedPaths::default();
-        for (location, written) in dropped {
+        let mut pending = BTreeMap::new();
+        for (location, mut written) in dropped {
             let text = location.to_string();
+            written.unwanted.get_or_insert(now);
+            if let Some(rest) = written.until_due(grace, now).filter(|rest| !rest.is_zero()) {
+                pending.insert(text.clone(), now.checked_add(rest).unwrap_or(Timestamp::MAX));
+                outcome.record.paths.insert(text, written);
+                continue;
+            }
+            outcome.record.paths.insert(text.clone(), written.clone());
+            self.deletions.follow(&outcome.record);
+            if !self.bindings.heirs(key, &text, &written).is_complete(&written)
+                && let Err(stopped) = self.deletions.check(&binding.uid, &text)
+            {
+                outcome.statements.push(messages::drop_stopped(&stopped));
+                outcome.look_soon(STOPPED_AGAIN);
+                break;
+            }
             match self.clear_one(run, &location, &written, outcome.record.deletion).await {
                 Ok(cleared) => {
+                    self.deletions.settle(&binding.uid, &text, cleared == Cleared::Deleted);
                     self.paths.warn_sharers(key, &text, &written, cleared);
                     outcome.record.paths.remove(&text);
                     self.paths.release(key, &text, &written);
                     cleared_paths.add(text, cleared);
                 }
-                Err(ClearError::LeadershipLost) => return Err(PushError::LeadershipLost),
+                Err(error @ (ClearError::LeadershipLost | ClearError::Unidentified(_))) => return Err(error.into()),
                 Err(ClearError::Vault(error)) => outcome.unless_refused(key, &location, Doing::Clear, Err(error))?,
             }
         }
         outcome.statements.extend(cleared_paths.statements(messages::dropped));
+        self.deletions.follow(&outcome.record);
+        if let Some(first) = pending.values().min() {
+            let paths: Vec<_> = pending.keys().cloned().collect();
+            outcome.statements.push(messages::drop_pending(&paths, whole_second(*first)));
+        }
         // A recorded path that leads nowhere was not written by this operator.
         let leading: BTreeSet<String> = outcome.record.locations().map(|(location, _)| location.to_string()).collect();
         outcome.record.paths.retain(|text, _| leading.contains(text));
         Ok(())
+    }
+
+    /// How long content stays that an object no longer requests, in case the request returns.
+    fn grace(&self, push: &Push) -> Duration {
+        push.spec.grace.unwrap_or(self.policy.deletion_grace)
     }
 
     /// Clears a location that the object no longer names, unless it leads to a named one.
@@ -515,7 +570,8 @@ impl Pusher {
         }
         let claim = self.paths.claim(key, &location, written);
         let unfinished = Unfinished::Unknown;
-        let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false };
+        let heirs = &self.paths.store.heirs(&self.bindings.heirs(key, &location.to_string(), written)).await?;
+        let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false, heirs };
         self.paths.store.clear(&cleanup, deletion.in_vault()).await
     }
 

@@ -2,7 +2,10 @@
 //!
 //! It is one annotation in JSON, or the status of a `VaultPush`. A path is recorded before its first write, so a crash leaves no unknown path behind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use konverge_apply::conditions::whole_second;
@@ -57,6 +60,9 @@ pub struct Written {
     /// The version of the secret that holds what was wanted last; 0 as long as nothing was tried to be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+    /// Since when the object no longer requests it. It is cleared after a grace period, unless the object requests it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unwanted: Option<Timestamp>,
     /// Whether it belongs to another owner and is left alone, as the object requests.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
@@ -143,6 +149,18 @@ impl Record {
         self.paths.keys().any(|path| !other.paths.contains_key(path))
     }
 
+    /// The object no longer requests the paths, from now on if it did so until now.
+    pub fn leave(&mut self, now: Timestamp) {
+        for written in self.paths.values_mut() {
+            written.unwanted.get_or_insert(now);
+        }
+    }
+
+    /// Returns how long it is until each of the paths is due that the object no longer requests.
+    pub fn until_due(&self, grace: Duration, now: Timestamp) -> impl Iterator<Item = Duration> {
+        self.paths.values().filter_map(move |written| written.until_due(grace, now))
+    }
+
     /// Returns whether the object must stay until its paths are cleared.
     pub fn needs_finalizer(&self) -> bool {
         !self.paths.is_empty()
@@ -185,6 +203,12 @@ impl Written {
         let written = self.keys.get_or_insert_default();
         let new = keys.filter(|key| !written.contains(*key)).map(str::to_owned);
         self.pending.extend(new.collect::<Vec<_>>());
+    }
+
+    /// Returns how long it is until the path is due, if the object no longer requests it. A clock that was set back does not prolong that.
+    pub fn until_due(&self, grace: Duration, now: Timestamp) -> Option<Duration> {
+        let waited = Duration::try_from(now.duration_since(self.unwanted?)).unwrap_or_default();
+        Some(grace.saturating_sub(waited))
     }
 
     fn tells_more_than(&self, shown: &Self) -> bool {

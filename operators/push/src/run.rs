@@ -22,8 +22,10 @@ use tokio::{runtime::Handle, time::sleep};
 use crate::{
     bindings::Bindings,
     config::{Config, PROGRAM, Task},
+    deletions::Deletions,
     drain,
     journal::Journal,
+    messages,
     metrics::Metrics,
     object::{Kind, ObjectRef},
     orphans::{Clearing, Heirs, Orphans},
@@ -109,6 +111,12 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 
     let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
+    let deletions = Deletions::new(!config.push.allow_deletes, config.push.deletion_grace, Arc::clone(&bindings));
+    let (stopped, gauge) = (deletions.clone(), counts.clone());
+    metrics.before_scrape(move || gauge.stopped(stopped.stopped()));
+    let stopped = deletions.clone();
+    let is_stopped = move || stopped.stopped().map_or(Ok(()), |stopped| Err(messages::stopped(&stopped)));
+    manager.checks().warning("deletions", is_stopped);
     let (journal, write_journal) = Journal::new(kubernetes.clone(), kubernetes.default_namespace());
     manager.task("journal", write_journal);
     let (prefetch, keep_tidy) = Prefetch::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
@@ -140,8 +148,9 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         metrics: counts.clone(),
         client: kubernetes,
         policy: Arc::clone(&policy),
+        deletions: deletions.clone(),
     };
-    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts);
+    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, deletions);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
         .workers(policy.workers.into())
         .time_limit(run_limit(config.vault.vault_timeout));

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use clap::ValueEnum;
-use konverge_vault::{Deletion, KvVersion, Mount};
+use konverge_vault::{Deletion, KvVersion, Mount, PathError, SecretPath};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,8 @@ pub struct PushSpec {
     pub always: bool,
     /// How content is deleted that the object no longer requests. `None` means the default of the operator.
     pub deletion: Option<DeletionPolicy>,
+    /// How long content stays that the object no longer requests. `None` means the default of the operator.
+    pub grace: Option<Duration>,
     /// How existing content without an owner is treated. `None` means the default of the operator.
     pub existing: Option<ExistingPolicy>,
     /// How a value that is not UTF-8 is written. `None` means the default of the operator.
@@ -64,6 +66,18 @@ impl Engine {
             Self::Beneath { mount, version } => {
                 Some(Mount::new(format!("{prefix}{mount}"), version.unwrap_or(KvVersion::Two)))
             }
+        }
+    }
+
+    /// Returns the path with `data/` after the mount, if the object states mount and path apart and this is the mount, of version 2. Then the secret
+    /// may have any name, also one that begins like a route of the engine.
+    pub fn in_data(&self, mount: &Mount, path: SecretPath) -> Result<SecretPath, PathError> {
+        let name = path.as_str().strip_prefix(mount.path()).and_then(|rest| rest.strip_prefix('/'));
+        match (self, name) {
+            (Self::Beneath { .. }, Some(name)) if mount.version() == KvVersion::Two => {
+                SecretPath::parse(&format!("{}/data/{name}", mount.path()))
+            }
+            _ => Ok(path),
         }
     }
 

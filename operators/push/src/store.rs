@@ -1,15 +1,18 @@
 //! Reads and writes in Vault, with metrics.
 
+use std::collections::BTreeMap;
+
 use konverge_apply::ledger::{ClusterIdentity, Unnamed};
 use konverge_core::digest::DigestKey;
 use konverge_runtime::lease::Leadership;
 use konverge_vault::{
-    Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, Ownership, SecretPath, Vault, VaultError,
+    Content, Deletion, Expected, Found, KvVersion, Location, Owner, Ownership, SecretPath, Vault, VaultError,
     VersionState,
 };
 use kube::Client;
 
 use crate::{
+    bindings::{Heritage, Push},
     content::digest,
     merge::{KeyRemoval, Marks, remove_keys, unmark},
     metrics::Metrics,
@@ -45,6 +48,17 @@ pub struct Cleanup<'a> {
     pub unfinished: Unfinished<'a>,
     /// Whether the object is gone, so that another one may have come after it under its name, which keeps what it has.
     pub gone: bool,
+    /// Who gets it.
+    pub heirs: &'a HeirOwners,
+}
+
+/// The owners that get a path, or keys of it, instead of its being cleared.
+#[derive(Debug, Default)]
+pub struct HeirOwners {
+    /// Of all of it.
+    pub whole: Option<Owner>,
+    /// Of keys.
+    pub keys: BTreeMap<String, Owner>,
 }
 
 /// The result for a path that is no longer desired.
@@ -95,6 +109,9 @@ pub enum ClearError {
     /// Another process may have cleared the path by now, and another object may have it since.
     #[error("nothing more is deleted: this process leads no more")]
     LeadershipLost,
+    /// The installation that writes is not known.
+    #[error("cannot tell which installation this is: {0}")]
+    Unidentified(#[from] kube::Error),
     /// Vault did not do its part.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -143,9 +160,9 @@ impl Store {
         self.identity.name().await.map(drop)
     }
 
-    /// Where a path leads. The object's own statement about the engine counts where Vault says nothing.
-    pub async fn locate(&self, path: &SecretPath, claimed: Option<&Mount>) -> Result<Location, VaultError> {
-        self.vault.locate_in(path, claimed).await
+    /// See [`locate`].
+    pub async fn locate(&self, push: &Push, prefix: &str, target: &str) -> Result<Location, VaultError> {
+        locate(&self.vault, push, prefix, target).await
     }
 
     /// Resolves a location of a record. A user who may annotate an object may have written the record, with any engine. `None` if the location
@@ -230,8 +247,11 @@ impl Store {
     /// Clears a path that is not wanted any more, or our keys of it, as far as that is ours; without a way to delete it loses our marks
     /// and stays.
     pub async fn clear(&self, cleanup: &Cleanup<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
+        if let Some(heir) = &cleanup.heirs.whole {
+            return self.hand_over(cleanup, heir).await.map(|()| Cleared::Nothing);
+        }
         let Some(deletion) = deletion else { return self.disown(cleanup).await.map(|()| Cleared::Nothing) };
-        let &Cleanup { location, owner, written, claim, unfinished, gone } = cleanup;
+        let &Cleanup { location, owner, written, claim, unfinished, gone, heirs: _ } = cleanup;
         if written.keys.is_some() {
             return self.take_out(cleanup).await;
         }
@@ -280,7 +300,7 @@ impl Store {
     /// Takes our keys out of a path that others have keys in. Its older versions are theirs, too, and stay; a path that is empty then is
     /// deleted so that it can be undeleted.
     async fn take_out(&self, cleanup: &Cleanup<'_>) -> Result<Cleared, ClearError> {
-        let &Cleanup { location, owner, written, claim, unfinished, gone } = cleanup;
+        let &Cleanup { location, owner, written, claim, unfinished, gone, heirs } = cleanup;
         let recorded = Written { written: matches!(claim, Claim::Written(_)), ..written.clone() };
         let mut attempt = 1;
         let (changed, marks) = loop {
@@ -289,7 +309,7 @@ impl Store {
                 Unfinished::Made(made) => Some(made),
                 Unfinished::Unknown | Unfinished::Digest(..) => None,
             };
-            let KeyRemoval { content: rest, expected, marks } = remove_keys(found, owner, &recorded, made, gone);
+            let KeyRemoval { content: rest, expected, marks } = remove_keys(found, owner, &recorded, made, gone, &heirs.keys);
             self.check_leadership()?;
             let changed = match rest {
                 None => Ok(false),
@@ -310,6 +330,38 @@ impl Store {
             Err(VaultError::Denied { .. }) | Ok(()) => Ok(Cleared::Nothing),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Gives a path to another owner, whose mark replaces ours. The content stays readable until the heir writes its own. Where there are no marks,
+    /// the heir's claim is enough.
+    async fn hand_over(&self, cleanup: &Cleanup<'_>, heir: &Owner) -> Result<(), ClearError> {
+        let &Cleanup { location, owner, gone, .. } = cleanup;
+        let found = self.read(location).await?;
+        let is_ours = match found.custom_metadata().map(|noted| owner.ownership(noted)) {
+            Some(Ownership::Ours) => true,
+            Some(Ownership::Predecessor) => !gone,
+            Some(Ownership::Unowned | Ownership::Foreign(_)) | None => false,
+        };
+        if !is_ours {
+            return Ok(());
+        }
+        self.check_leadership()?;
+        match self.mark(location, heir, &found).await {
+            Err(VaultError::Denied { .. } | VaultError::Unversioned { .. }) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the owners that get a path.
+    pub(crate) async fn heirs(&self, heritage: &Heritage) -> Result<HeirOwners, kube::Error> {
+        let mut heirs = HeirOwners::default();
+        if let Some(heir) = &heritage.whole {
+            heirs.whole = Some(self.owner(&heir.key, &heir.uid).await?);
+        }
+        for (name, heir) in &heritage.keys {
+            heirs.keys.insert(name.clone(), self.owner(&heir.key, &heir.uid).await?);
+        }
+        Ok(heirs)
     }
 
     /// Removes the marks of this owner and leaves the content to others. The mark of another owner stays. An empty path stays empty.
@@ -344,6 +396,24 @@ pub fn identity(
     knows_us: impl Fn() -> bool + Send + Sync + 'static,
 ) -> ClusterIdentity {
     ClusterIdentity::new(client, given, UNNAMED, knows_us)
+}
+
+/// Where a target of a push leads. The object's own statement about the engine counts where Vault says nothing.
+///
+/// An object that states mount and path apart may give the secret any name, also one that begins like a route of KV version 2.
+pub(crate) async fn locate(vault: &Vault, push: &Push, prefix: &str, target: &str) -> Result<Location, VaultError> {
+    let path = push.path(prefix, target).map_err(VaultError::Path)?;
+    let claimed = push.spec.engine.claimed(prefix);
+    if let Some(stated) = &claimed {
+        let data = push.spec.engine.in_data(stated, path.clone()).map_err(VaultError::Path)?;
+        if data != path {
+            let location = vault.locate_in(&data, Some(stated)).await?;
+            if location.mount() == stated {
+                return Ok(location);
+            }
+        }
+    }
+    vault.locate_in(&path, claimed.as_ref()).await
 }
 
 /// See [`Store::recorded`].

@@ -55,8 +55,6 @@ use crate::spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy, UpdatePolicy};
         .message("a secret in keys must be one of secrets.names"),
     validation = Rule::new("self.updatePolicy != 'Merge' || !has(self.deletionPolicy) || self.deletionPolicy in ['Soft', 'Keep']")
         .message("with updatePolicy Merge the deletionPolicy is Soft or Keep: older versions hold keys of others"),
-    validation = Rule::new("!self.path.startsWith('data/') || (has(self.engineVersion) && self.engineVersion == 1)")
-        .message("write the path without data/, which belongs to the address of an engine of version 2"),
     validation = Rule::new("self.updatePolicy != 'Merge' || !has(self.engineVersion) || self.engineVersion == 2")
         .message("updatePolicy Merge needs an engine of version 2, which has check-and-set"),
     validation = Rule::new("self.updatePolicy != 'IfNotExists' || !has(self.existing)")
@@ -69,7 +67,7 @@ pub struct VaultPushSpec {
     /// The mount path of the KV engine, without leading and trailing slashes.
     #[schemars(length(min = 1, max = 256), regex(pattern = "^[^/].*[^/]$|^[^/]$"))]
     pub mount: String,
-    /// The path of the secret in the engine, without data/, such as shop/{secret}. The namespace and the name of this object replace
+    /// The path of the secret in the engine, such as shop/{secret}. It may have any name: data/ is no part of it, and the operator adds it. The namespace and the name of this object replace
     /// {namespace} and {name}. The name of each Secret replaces {secret}, so that each Secret has its own path.
     #[schemars(
         length(min = 1, max = 1024),

@@ -17,7 +17,7 @@ use konverge_workload::Workload;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
-    annotations::{STATUS, deletion_policy, parse_spec},
+    annotations::{STATUS, deletion_grace, deletion_policy, parse_spec},
     bindings::{Bindings, ParsedSpec, Push, WatchedObject},
     desired::Wanted,
     metrics::Metrics,
@@ -142,7 +142,7 @@ impl EventHandler<Workload> for WorkloadHandler {
 
     fn apply(&mut self, key: &ObjectRef, object: Workload, _: Origin) -> bool {
         let Workload { metadata, references, .. } = object;
-        let object = watched_object(key, metadata, |spec| Wanted::of_workload(&spec.selection, &references));
+        let object = watched_object(key, &self.updater.bindings, metadata, |spec| Wanted::of_workload(&spec.selection, &references));
         self.updater.apply(key, object)
     }
 
@@ -221,7 +221,7 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
         }
         let (version, labels) = (metadata.resource_version.clone(), metadata.labels.clone().unwrap_or_default());
         let wanted = |spec: &PushSpec| Wanted::of_secret(&spec.selection, &key.name);
-        let is_kept = self.can_opt_in && self.updater.apply(key, watched_object(key, metadata, wanted));
+        let is_kept = self.can_opt_in && self.updater.apply(key, watched_object(key, &self.updater.bindings, metadata, wanted));
         self.updater.wake(self.updater.bindings.secret_is(&secret, version.as_deref(), &labels), SECRET);
         if origin == Origin::List && self.updater.bindings.is_used(&secret) {
             self.used.insert(secret);
@@ -244,13 +244,14 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
 /// Returns the object as the bindings take it. `None` if it has not opted in.
 fn watched_object(
     key: &ObjectRef,
+    bindings: &Bindings,
     mut metadata: ObjectMeta,
     wanted: impl FnOnce(&PushSpec) -> Wanted,
 ) -> Option<WatchedObject> {
     let annotations = metadata.annotations.take().unwrap_or_default();
     let uid = metadata.uid.as_deref()?;
     let spec = match parse_spec(&annotations) {
-        None => ParsedSpec::Nothing(deletion_policy(&annotations)),
+        None => ParsedSpec::Nothing { deletion: deletion_policy(&annotations), grace: deletion_grace(&annotations) },
         Some(Err(invalid)) => ParsedSpec::Invalid(Arc::new(invalid), deletion_policy(&annotations)),
         Some(Ok(spec)) => {
             let wanted = wanted(&spec);
@@ -259,7 +260,9 @@ fn watched_object(
     };
     // That of a copy is another object's.
     let record = annotations.get(STATUS).filter(|text| Record::read(text, uid).is_some()).cloned();
-    if matches!(spec, ParsedSpec::Nothing(_)) && !has_finalizer(&metadata) && record.is_none() {
+    // Another client may have removed everything, while the content is in Vault.
+    let is_left = matches!(spec, ParsedSpec::Nothing { .. }) && !has_finalizer(&metadata) && record.is_none();
+    if is_left && !bindings.has_content(key, uid) {
         return None;
     }
     WatchedObject::of(key, metadata, spec, record)

@@ -10,6 +10,7 @@ mod engines;
 mod exposing;
 mod forms;
 mod front;
+mod grace;
 mod hanging;
 mod intending;
 mod large;

@@ -93,6 +93,8 @@ impl Stage {
             .arg("-kubeconfig")
             .arg(kubeconfig)
             .args(["-vault-addr", vault, "-vault-auth-method=token", "-namespace", namespace])
+            // Most tests are about what is deleted, not about when.
+            .args(["-deletion-grace=0s", "-allow-deletes"])
             .args(["-health-probe-bind-address", &health, "-metrics-bind-address", &metrics])
             .env("VAULT_TOKEN", self.server.root_token());
         (spec, health, metrics)

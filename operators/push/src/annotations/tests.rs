@@ -25,6 +25,7 @@ fn a_path_makes_an_object_ours() {
         every: None,
         always: false,
         deletion: None,
+        grace: None,
         existing: None,
         binary: None,
         engine: Engine::Unstated,

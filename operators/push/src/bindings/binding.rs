@@ -25,8 +25,13 @@ use crate::{
 /// The request of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParsedSpec {
-    /// Nothing any more, but the object has our finalizer: its paths are to be cleared, in this way if the object says so.
-    Nothing(Option<DeletionPolicy>),
+    /// Nothing any more, but the object has our finalizer or content in Vault: its paths are to be cleared.
+    Nothing {
+        /// In this way, if the object says so.
+        deletion: Option<DeletionPolicy>,
+        /// After this time, if the object says so.
+        grace: Option<Duration>,
+    },
     /// An invalid spec, and the deletion policy, if that is valid.
     Invalid(Arc<Invalid>, Option<DeletionPolicy>),
     /// A push.
@@ -170,9 +175,16 @@ impl Binding {
         Record { since, generation: self.generation, ..record }
     }
 
-    /// Whether our finalizer holds the object, which nobody has begun to delete.
+    /// Whether our finalizer holds the object, which nobody has begun to delete. An object that another client has stripped of the request, the
+    /// record and the finalizer counts, too: its content is in Vault, and the finalizer is about to come back.
     pub fn is_held(&self) -> bool {
-        self.finalizer && self.deleting.is_none()
+        let is_stripped = matches!(self.spec, ParsedSpec::Nothing { .. }) && self.has_content();
+        (self.finalizer || is_stripped) && self.deleting.is_none()
+    }
+
+    /// Whether the record has paths.
+    pub(super) fn has_content(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| !record.paths.is_empty())
     }
 
     /// Applies the state that a watch shows. Returns whether there is something to do.

@@ -2,18 +2,23 @@
 
 use std::{fmt, time::Duration};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use konverge_apply::ledger::DeletionDeadline;
 use konverge_runtime::watch::namespace;
 use konverge_vault::{
     Location,
     boundaries::{Place, Rule, is_allowed},
+    environment::boolean,
 };
 
 use crate::{
     object::{Kind, ObjectRef},
     spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
 };
+
+/// The longest grace period for data of a deleted object. A deletion is meant, but `kubectl replace --force`, a renaming and some controllers delete
+/// an object to make its successor.
+const DELETED_GRACE: Duration = Duration::from_secs(10);
 
 /// Which objects push where, and what happens to content in Vault.
 #[derive(Debug, Clone, Args)]
@@ -39,6 +44,14 @@ pub struct PushOptions {
     /// How data that nothing requests any more is deleted, unless the object says it
     #[arg(long, env = "VAULT_SYNC_DEFAULT_DELETION_POLICY", default_value = "soft", value_name = "POLICY")]
     pub default_deletion_policy: DeletionPolicy,
+    /// How long data stays that a living object no longer requests, unless the object says it; 0s for not at all
+    ///
+    /// Data of a deleted object stays for 10 s, or for this time if that is shorter. An object that requests the path again in that time keeps it.
+    #[arg(long, env = "VAULT_SYNC_DELETION_GRACE", default_value = "5m", value_parser = super::values::duration_or_none, value_name = "TIME")]
+    pub deletion_grace: Duration,
+    /// Delete without approval, however many paths that are
+    #[arg(long, env = "VAULT_SYNC_ALLOW_DELETES", default_value = "false", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
+    pub allow_deletes: bool,
     /// How a path is treated that has content without an owner, unless the object says it
     #[arg(long, env = "VAULT_SYNC_EXISTING", default_value = "adopt", value_name = "POLICY")]
     pub existing: ExistingPolicy,
@@ -81,6 +94,11 @@ impl PushOptions {
         }
     }
 
+    /// How long data of a deleted object stays, in case an object comes that requests the same path.
+    pub(crate) fn grace_of_deleted(&self) -> Duration {
+        self.deletion_grace.min(DELETED_GRACE)
+    }
+
     /// Returns what the settings leave open to everybody who may annotate an object, as the original does.
     pub(crate) fn open(&self) -> Vec<&'static str> {
         let anywhere = self.allow_path.is_empty().then_some(
@@ -104,6 +122,8 @@ impl fmt::Display for PushOptions {
             kinds,
             allow_path,
             default_deletion_policy,
+            deletion_grace,
+            allow_deletes,
             existing,
             binary,
             finalizer_deadline,
@@ -116,6 +136,7 @@ impl fmt::Display for PushOptions {
         write!(formatter, "kinds={} ", list(kinds.iter().map(|kind| kind.plural()), "none"))?;
         write!(formatter, "allow-path={} ", list(allow_path, "everything"))?;
         write!(formatter, "default-deletion-policy={default_deletion_policy} existing={existing} binary={binary} ")?;
+        write!(formatter, "deletion-grace={}s allow-deletes={allow_deletes} ", deletion_grace.as_secs_f64())?;
         write!(formatter, "finalizer-deadline={}s ", finalizer_deadline.as_secs_f64())?;
         let deadline = terminating_namespace_deadline.as_secs_f64();
         write!(formatter, "terminating-namespace-deadline={deadline}s workers={workers}")

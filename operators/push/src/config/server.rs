@@ -18,6 +18,9 @@ pub struct ServerOptions {
     /// Show metrics only to who may get them by the roles of the cluster
     #[arg(long, env = "VAULT_SYNC_ENABLE_METRICS_AUTH", default_value = "true", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub enable_metrics_auth: bool,
+    /// Serve metrics over TLS, with a certificate made in memory unless one is named
+    #[arg(long, env = "VAULT_SYNC_METRICS_TLS")]
+    pub metrics_tls: bool,
     /// Certificate with which metrics are served over TLS, in PEM
     #[arg(long, env = "VAULT_SYNC_METRICS_CERT_FILE", requires = "metrics_key_file", value_name = "FILE")]
     pub metrics_cert_file: Option<PathBuf>,
@@ -41,6 +44,7 @@ impl ServerOptions {
         MetricsOptions {
             address: Some(self.metrics_bind_address),
             authentication: self.enable_metrics_auth,
+            tls: self.metrics_tls,
             certificate: self.metrics_cert_file.clone().zip(self.metrics_key_file.clone()),
         }
     }
@@ -52,6 +56,7 @@ impl fmt::Display for ServerOptions {
         let Self {
             metrics_bind_address,
             enable_metrics_auth,
+            metrics_tls,
             metrics_cert_file,
             metrics_key_file: _,
             health_probe_bind_address,
@@ -59,6 +64,7 @@ impl fmt::Display for ServerOptions {
             kubeconfig,
         } = self;
         write!(formatter, "metrics-bind-address={metrics_bind_address} enable-metrics-auth={enable_metrics_auth} ")?;
+        write!(formatter, "metrics-tls={metrics_tls} ")?;
         write!(formatter, "metrics-cert-file={} ", file(metrics_cert_file.as_ref()))?;
         write!(formatter, "health-probe-bind-address={health_probe_bind_address} leader-elect={leader_elect} ")?;
         write!(formatter, "kubeconfig={}", file(kubeconfig.as_ref()))

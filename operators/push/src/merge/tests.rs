@@ -205,9 +205,12 @@ fn p11_what_goes_are_our_keys_and_no_other() {
         ),
         ("an orphan whose heir has it", noted(&[("a", heir)]), recorded(&["a"], &[]), None, true, None),
     ] {
-        let removal = remove_keys(found(fields, notes), &us(), &recorded, made.as_ref(), is_orphan);
+        let removal = remove_keys(found(fields, notes), &us(), &recorded, made.as_ref(), is_orphan, &BTreeMap::new());
         assert_eq!(shown(removal.content.as_ref()), expected.map(strings), "{case}");
     }
-    let alone = remove_keys(found(&[("a", "1")], noted(&[("a", us())])), &us(), &recorded(&["a"], &[]), None, false);
+    let removed = |heirs| {
+        remove_keys(found(&[("a", "1")], noted(&[("a", us())])), &us(), &recorded(&["a"], &[]), None, false, heirs)
+    };
+    let alone = removed(&BTreeMap::new());
     assert!(alone.content.is_some_and(|content| content.is_empty()) && alone.marks.len() == 1);
 }

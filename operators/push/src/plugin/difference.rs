@@ -22,7 +22,7 @@ use crate::{
     record::{Record, Written},
     secrets,
     spec::{BinaryPolicy, ExistingPolicy, PushSpec, UpdatePolicy},
-    store::{owner, recorded},
+    store::{locate, owner, recorded},
 };
 
 /// Returns each path that the object requests, and each recorded path that it no longer requests.
@@ -105,9 +105,7 @@ impl Side<'_> {
         let prefix = config.map(|config| config.push.prefix()).unwrap_or_default();
         let mut found = Vec::new();
         for (beneath, target) in desired(&push.wanted, &sources, binary) {
-            let path = push.path(&prefix, &beneath).map_err(|error| refused(&VaultError::Path(error)))?;
-            let located = vault.locate_in(&path, push.spec.engine.claimed(&prefix).as_ref()).await;
-            let location = located.map_err(|error| refused(&error))?;
+            let location = locate(vault, &push, &prefix, &beneath).await.map_err(|error| refused(&error))?;
             found.push(match target {
                 Target::Content(made) => self.one(&location, &made, &push.spec).await?,
                 Target::Keep(lack) => self.lacking(&location, &lack),
@@ -136,7 +134,7 @@ impl Side<'_> {
             (Some(_), Some(keys)) => {
                 let is_there = |key: &&String| held.is_some_and(|held| held.get(key).is_some());
                 let keys: Vec<String> = keys.iter().filter(is_there).cloned().collect();
-                match remove_keys(found, &self.owner, written, None, false).content {
+                match remove_keys(found, &self.owner, written, None, false, &BTreeMap::new()).content {
                     None => {
                         (PlannedChange::Same, Vec::new(), "it is no longer requested, and holds no key of this object")
                     }

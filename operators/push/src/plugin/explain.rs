@@ -120,6 +120,7 @@ fn may(key: &ObjectRef, push: Option<&Push>, operator: Result<&Option<Installed<
 fn location(push: &Push, prefix: &str, target: &str) -> Option<Location> {
     let path = push.path(prefix, target).ok()?;
     let mount = push.spec.engine.claimed(prefix).unwrap_or_else(|| Mount::guess(&path));
+    let path = push.spec.engine.in_data(&mount, path).ok()?;
     mount.location(&path).ok()
 }
 

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
-use konverge_apply::{Statement, ledger::deleting_for};
+use konverge_apply::{Statement, conditions::whole_second, ledger::deleting_for};
 use konverge_core::error::in_one_line;
 use konverge_runtime::Action;
 use konverge_vault::{Content, Deletion, Location, Owner};
@@ -34,6 +34,16 @@ use crate::{
 /// Content that stays loses its mark, so that others can have the path. The run tries that for this long.
 const UNMARK_WITHIN: Duration = Duration::from_secs(2);
 
+/// Whether the clearing is put off.
+enum PutOff {
+    /// It is not.
+    No,
+    /// The object keeps its record. The next run decides.
+    Until(Action),
+    /// The object can go, because its paths are in the list of orphans.
+    Remembered(Statement),
+}
+
 /// Clears and releases one object.
 pub(super) struct Finalizer<'a> {
     pub(super) pusher: &'a Pusher,
@@ -54,10 +64,14 @@ impl Finalizer<'_> {
             None => self.record_of_original().await,
         };
         let (record, cleared) = match recorded {
-            Ok(record) => {
-                let cleared = self.clear_all(&record).await;
-                (record, cleared)
-            }
+            Ok(record) => match self.put_off(&record).await? {
+                PutOff::Until(next) => return Ok(next),
+                PutOff::Remembered(statement) => (record, Ok(vec![statement])),
+                PutOff::No => {
+                    let cleared = self.clear_all(&record).await;
+                    (record, cleared)
+                }
+            },
             // Without an answer of Vault, the location of the path is unknown.
             Err(error) => (binding.new_record(Timestamp::now()), Err(error)),
         };
@@ -77,6 +91,60 @@ impl Finalizer<'_> {
         pusher.journal.resolve(key);
         self.forget();
         Ok(Action::Done)
+    }
+
+    /// Puts the clearing off for the grace period.
+    ///
+    /// The record of a living object holds since when the object has not requested the paths. The paths of a deleted object go to the list of
+    /// orphans, so that neither the object nor its namespace nor a successor of its name waits.
+    async fn put_off(&self, record: &Record) -> Result<PutOff, PushError> {
+        let Self { pusher, key, binding } = self;
+        if record.paths.is_empty() || self.deletion(record).in_vault().is_none() {
+            return Ok(PutOff::No);
+        }
+        let now = Timestamp::now();
+        let mut record = record.clone();
+        record.leave(now);
+        let grace = self.grace();
+        pusher.deletions.follow(&record);
+        let mut rest = record.until_due(grace, now).max().unwrap_or_default();
+        if rest.is_zero() {
+            match pusher.deletions.check_all(&record) {
+                Ok(()) => return Ok(PutOff::No),
+                Err(stopped) if binding.deleting.is_none() => return Err(stopped.into()),
+                // The orphan waits for the approval, and nothing waits for the orphan.
+                Err(_) => rest = Duration::ZERO,
+            }
+        }
+        let due = now.checked_add(rest).unwrap_or(Timestamp::MAX);
+        let paths: Vec<_> = record.paths.keys().cloned().collect();
+        if binding.deleting.is_none() {
+            let statement = messages::deletion_pending(&paths, whole_second(due));
+            pusher.reporter.report(key, binding, Some(record), vec![statement]).await?;
+            return Ok(PutOff::Until(Action::After(rest)));
+        }
+        // Of a write that was not finished, the orphan does not have the content. It is cleared now.
+        let is_unclear = |written: &Written| {
+            !written.written && !written.left && written.version != Some(0) || !written.pending.is_empty()
+        };
+        if record.paths.values().any(is_unclear) || !self.remember(&record, Some(due)).await? {
+            return Ok(PutOff::No);
+        }
+        Ok(PutOff::Remembered(messages::deletion_awaits_heir(&paths, whole_second(due))))
+    }
+
+    /// How long the paths stay that the object does not request, in case the request returns.
+    fn grace(&self) -> Duration {
+        let policy = &self.pusher.policy;
+        let stated = match &self.binding.spec {
+            ParsedSpec::Nothing { grace, .. } => *grace,
+            ParsedSpec::Push(push) => push.spec.grace,
+            ParsedSpec::Invalid(..) => None,
+        };
+        match self.binding.deleting {
+            Some(_) => stated.unwrap_or(Duration::MAX).min(policy.grace_of_deleted()),
+            None => stated.unwrap_or(policy.deletion_grace),
+        }
     }
 
     /// Forgets the object, and wakes the objects that waited for its paths or its name.
@@ -140,6 +208,7 @@ impl Finalizer<'_> {
                 let text = location.to_string();
                 let content = made.as_ref().and_then(|made| made.get(&text)).filter(|_| !written.left);
                 let cleared = self.clear_one(&location, written, (&owner, content, deletion)).await?;
+                pusher.deletions.settle(&binding.uid, &text, cleared == Cleared::Deleted);
                 paths.add(text, cleared);
             }
         }
@@ -167,7 +236,8 @@ impl Finalizer<'_> {
         let Self { pusher, key, .. } = self;
         let claim = pusher.paths.claim(key, location, written);
         let unfinished = content.map_or(Unfinished::Unknown, Unfinished::Made);
-        let cleanup = Cleanup { location, owner, written, claim, unfinished, gone: false };
+        let heirs = &pusher.paths.heirs(key, location, written).await?;
+        let cleanup = Cleanup { location, owner, written, claim, unfinished, gone: false, heirs };
         let cleared = self.within_limit(location, self.pusher.paths.store.clear(&cleanup, deletion)).await??;
         let text = location.to_string();
         pusher.paths.warn_sharers(key, &text, written, cleared);
@@ -188,7 +258,7 @@ impl Finalizer<'_> {
     fn deletion(&self, record: &Record) -> DeletionPolicy {
         match &self.binding.spec {
             ParsedSpec::Push(push) => push.spec.deletion.unwrap_or(self.pusher.policy.default_deletion_policy),
-            ParsedSpec::Invalid(_, said) | ParsedSpec::Nothing(said) => said.unwrap_or(record.deletion),
+            ParsedSpec::Invalid(_, said) | ParsedSpec::Nothing { deletion: said, .. } => said.unwrap_or(record.deletion),
         }
     }
 
@@ -200,7 +270,8 @@ impl Finalizer<'_> {
             for (location, written) in record.locations() {
                 let Some(location) = store.recorded(&location).await? else { continue };
                 let (claim, unfinished) = (Claim::Intended, Unfinished::Unknown);
-                let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false };
+                let heirs = &store.heirs(&self.pusher.bindings.heirs(self.key, &location.to_string(), written)).await?;
+                let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false, heirs };
                 store.clear(&cleanup, None).await?;
             }
             Ok::<_, ClearError>(())
@@ -208,9 +279,9 @@ impl Finalizer<'_> {
         match timeout(UNMARK_WITHIN, unmark).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(ClearError::LeadershipLost)) => Err(PushError::LeadershipLost),
-            Ok(Err(ClearError::Vault(_))) | Err(_) => {
+            Ok(Err(ClearError::Unidentified(_) | ClearError::Vault(_))) | Err(_) => {
                 tracing::warn!(object = %self.key, "content that stays in Vault still carries its mark, because Vault does not serve");
-                self.remember(record).await.map(drop)
+                self.remember(record, None).await.map(drop)
             }
         }
     }
@@ -236,7 +307,7 @@ impl Finalizer<'_> {
             ParsedSpec::Push(push) if record.paths.is_empty() => {
                 (vec![format!("{}{}", self.pusher.policy.prefix(), push.spec.path)], false)
             }
-            _ => (record.paths.keys().cloned().collect(), self.remember(record).await?),
+            _ => (record.paths.keys().cloned().collect(), self.remember(record, None).await?),
         };
         tracing::warn!(object = %key, paths = ?paths, "content of the object stays in Vault, because clearing it failed: {}", in_one_line(error));
         let is_gone = self.pusher.bindings.has_escaped(key, &binding.uid);
@@ -248,8 +319,8 @@ impl Finalizer<'_> {
         Ok(messages::released(how, &paths, error, remembered.then_some(CONFIG_MAP)))
     }
 
-    /// Remembers the paths that are left behind. Returns `false` if that is impossible.
-    async fn remember(&self, record: &Record) -> Result<bool, PushError> {
+    /// Remembers the paths that are left behind, and until when they stay. Returns `false` if that is impossible.
+    async fn remember(&self, record: &Record, due: Option<Timestamp>) -> Result<bool, PushError> {
         let Self { pusher, key, binding } = self;
         let mut left = Record { uid: binding.uid.clone(), deletion: self.deletion(record), ..record.clone() };
         for (location, written) in record.locations() {
@@ -257,7 +328,7 @@ impl Finalizer<'_> {
             let (written, begun) = (written.clone(), written.begun.filter(|_| counts));
             left.paths.insert(location.to_string(), Written { written: written.written && counts, begun, ..written });
         }
-        match self.pusher.orphans.add(&Orphan::new(key, left)).await {
+        match self.pusher.orphans.add(&Orphan::new(key, left).with_due(due)).await {
             // The log and the event name the paths.
             Err(error) if error.is_final() => {
                 let paths: Vec<&String> = record.paths.keys().collect();

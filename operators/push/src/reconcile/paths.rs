@@ -22,7 +22,7 @@ use crate::{
     plan::Claim,
     record::Written,
     spec::UpdatePolicy,
-    store::{Cleared, Store},
+    store::{Cleared, HeirOwners, Store},
     watch::WAITED,
 };
 
@@ -95,14 +95,9 @@ impl Paths {
         statements: &mut Vec<Statement>,
     ) -> Result<Option<Prepared>, PushError> {
         let prefix = self.policy.prefix();
-        let claimed = push.spec.engine.claimed(&prefix);
         let mut prepared = Prepared { locations: Locations::new(), named: BTreeSet::new(), is_complete: true };
         for target in push.wanted.targets() {
-            let location = match push.path(&prefix, target) {
-                Ok(path) => self.store.locate(&path, claimed.as_ref()).await,
-                Err(error) => Err(VaultError::Path(error)),
-            };
-            let location = match location {
+            let location = match self.store.locate(push, &prefix, target).await {
                 Ok(location) => location,
                 Err(VaultError::Path(error)) => {
                     statements.push(messages::invalid_path(&error));
@@ -148,6 +143,17 @@ impl Paths {
             && self.policy.allows(key, location)
             && self.bindings.claim(key, &location.to_string(), Share::of(written)).is_ok();
         if counts { Claim::recorded(written) } else { Claim::Intended }
+    }
+
+    /// Returns the owners of other objects that request the location, or keys of it, and get it when this one leaves it.
+    pub(super) async fn heirs(
+        &self,
+        key: &ObjectRef,
+        location: &Location,
+        written: &Written,
+    ) -> Result<HeirOwners, PushError> {
+        let heritage = self.bindings.heirs(key, &location.to_string(), written);
+        self.store.heirs(&heritage).await.map_err(PushError::unidentified)
     }
 
     /// Gives up a location, with the object's keys there, and wakes the objects that waited for it.

@@ -8,7 +8,7 @@ use kube::core::{DynamicObject, ObjectMeta};
 
 use super::{SecretsSpec, VaultPush, VaultPushSpec};
 use crate::{
-    annotations::{PAUSE, SHORTEST_INTERVAL, SYNC_NOW, duration},
+    annotations::{PAUSE, SHORTEST_INTERVAL, SYNC_NOW, deletion_grace, duration},
     bindings::{ParsedSpec, Push, WatchedObject},
     composition::{Composition, KeyChoice, SECRET, Secrets},
     desired::Wanted,
@@ -73,6 +73,7 @@ fn push(key: &ObjectRef, spec: &VaultPushSpec, metadata: &ObjectMeta) -> Result<
         every,
         always: false,
         deletion: spec.deletion_policy,
+        grace: metadata.annotations.as_ref().and_then(deletion_grace),
         existing: spec.existing,
         binary: spec.binary,
         update: spec.update_policy,

@@ -66,6 +66,10 @@ pub struct PathStatus {
     /// The version in Vault that has the content desired last. 0 before the first attempt to write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+    /// Since when the object no longer requests the path, which the operator clears after a grace period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub unwanted: Option<Timestamp>,
     /// Whether the path has another owner, so that the operator does not write it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left: bool,
@@ -144,15 +148,15 @@ impl From<&Record> for VaultPushStatus {
 
 impl PathStatus {
     fn new(location: &str, path: &Written) -> Self {
-        let Written { mount, kv, written, begun, version, left, keys, pending } = path.clone();
-        Self { location: location.to_owned(), mount, kv, written, begun, version, left, keys, pending }
+        let Written { mount, kv, written, begun, version, unwanted, left, keys, pending } = path.clone();
+        Self { location: location.to_owned(), mount, kv, written, begun, version, unwanted, left, keys, pending }
     }
 }
 
 impl From<PathStatus> for Written {
     fn from(path: PathStatus) -> Self {
-        let PathStatus { location: _, mount, kv, written, begun, version, left, keys, pending } = path;
-        Self { mount, kv, written, begun, version, left, keys, pending }
+        let PathStatus { location: _, mount, kv, written, begun, version, unwanted, left, keys, pending } = path;
+        Self { mount, kv, written, begun, version, unwanted, left, keys, pending }
     }
 }
 

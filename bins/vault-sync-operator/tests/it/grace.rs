@@ -1,0 +1,233 @@
+//! Requests that disappear for a moment, and objects that take over a path: the content in Vault stays readable.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use konverge_testkit::ProcessSpec;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+use tokio::{task::JoinHandle, time::sleep};
+
+use crate::stage::{Result, Running, Stage, View, until};
+
+/// Reads paths all the time, and counts the times that one of them cannot be read.
+struct Reader {
+    stopped: Arc<AtomicBool>,
+    gaps: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Reader {
+    fn start(view: &Arc<View>, paths: &[&String]) -> Self {
+        let (stopped, gaps) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let paths: Vec<String> = paths.iter().map(|path| (*path).clone()).collect();
+        let (view, stop, count) = (Arc::clone(view), Arc::clone(&stopped), Arc::clone(&gaps));
+        let task = tokio::spawn(async move {
+            while !stop.load(Ordering::SeqCst) {
+                for path in &paths {
+                    if view.read(path).await.unwrap().is_none() {
+                        count.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+                sleep(Duration::from_millis(3)).await;
+            }
+        });
+        Self { stopped, gaps, task }
+    }
+
+    /// Returns how often a path could not be read.
+    async fn stop(self) -> usize {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.task.await.unwrap();
+        self.gaps.load(Ordering::SeqCst)
+    }
+}
+
+async fn setting(name: &str, change: impl FnOnce(ProcessSpec) -> ProcessSpec) -> (Arc<View>, Running) {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace(name).await.unwrap();
+    let view = Arc::new(stage.view(&namespace).await);
+    let operator = stage.start(&namespace, change).await;
+    (view, operator)
+}
+
+fn grace(grace: &'static str) -> impl FnOnce(ProcessSpec) -> ProcessSpec {
+    move |spec| spec.arg(format!("-deletion-grace={grace}"))
+}
+
+async fn state(view: &View, kind: &str, name: &str) -> Result<Value> {
+    Ok(view.record(kind, name).await?.map(|record| record["state"].clone()).unwrap_or_default())
+}
+
+async fn until_synced(view: &View, kind: &str, name: &str, path: &str) {
+    until("it is in sync", async || view.is_synced(kind, name, &[path]).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_returns_within_the_grace_period_finds_its_content() {
+    let (view, operator) = setting("flap", grace("20s")).await;
+    let path = view.path("db");
+    view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
+    until_synced(&view, "Secret", "db", &path).await;
+    let reader = Reader::start(&view, &[&path]);
+    view.annotate("Secret", "db", json!({ "vault-sync.io/path": null })).await.unwrap();
+    until("the removal is noted", async || Ok(state(&view, "Secret", "db").await? == "DeletionPending")).await;
+    let noted = view.record("Secret", "db").await.unwrap().unwrap();
+    assert!(noted["paths"][&path]["unwanted"].is_string(), "{noted}");
+    assert!(noted["message"].as_str().unwrap().contains(&path), "{noted}");
+    view.secret("db", &[("n", "2")], Some(&path)).await.unwrap();
+    until_synced(&view, "Secret", "db", &path).await;
+    assert!(view.holds(&path, "n", "2").await.unwrap());
+    let noted = view.record("Secret", "db").await.unwrap().unwrap();
+    assert_eq!(noted["paths"][&path].get("unwanted"), None, "the deletion is cancelled");
+    assert_eq!(reader.stop().await, 0);
+    drop(operator);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_stays_away_is_cleared_after_the_grace_period_whoever_restarts() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("away").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let operator = stage.start(&namespace, grace("6s")).await;
+    let [path, left, right] = ["db", "app/left", "app/right"].map(|rest| view.path(rest));
+    view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
+    view.secret("left", &[("n", "1")], None).await.unwrap();
+    view.secret("right", &[("n", "1")], None).await.unwrap();
+    view.deployment("app", "left", &view.path("app")).await.unwrap();
+    until_synced(&view, "Secret", "db", &path).await;
+    until_synced(&view, "Deployment", "app", &left).await;
+    view.annotate("Secret", "db", json!({ "vault-sync.io/path": null })).await.unwrap();
+    // The Deployment names another Secret, as after an error in a template.
+    view.deployment("app", "right", &view.path("app")).await.unwrap();
+    until("both are noted", async || {
+        let app = view.record("Deployment", "app").await?.unwrap_or_default();
+        Ok(state(&view, "Secret", "db").await? == "DeletionPending" && app["paths"][&left]["unwanted"].is_string())
+    })
+    .await;
+    drop(operator);
+    let _operator = stage.start(&namespace, grace("6s")).await;
+    assert!(view.read(&path).await.unwrap().is_some() && view.read(&left).await.unwrap().is_some(), "it is too early");
+    until("both are cleared", async || Ok(view.read(&path).await?.is_none() && view.read(&left).await?.is_none())).await;
+    until("the Secret is released", async || Ok(view.record("Secret", "db").await?.is_none())).await;
+    until_synced(&view, "Deployment", "app", &right).await;
+    assert!(view.holds(&right, "n", "1").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_annotation_has_the_content_deleted_now() {
+    let (view, _operator) = setting("now", grace("1h")).await;
+    let path = view.path("db");
+    view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
+    until_synced(&view, "Secret", "db", &path).await;
+    view.annotate("Secret", "db", json!({ "vault-sync.io/path": null })).await.unwrap();
+    until("the removal is noted", async || Ok(state(&view, "Secret", "db").await? == "DeletionPending")).await;
+    assert!(view.holds(&path, "n", "1").await.unwrap());
+    view.annotate("Secret", "db", json!({ "vault-sync.io/deletion-grace": "0s" })).await.unwrap();
+    until("it is cleared", async || Ok(view.read(&path).await?.is_none())).await;
+    until("the Secret is released", async || Ok(view.record("Secret", "db").await?.is_none())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_replaced_without_annotations_is_still_known() {
+    let (view, _operator) = setting("replaced", grace("8s")).await;
+    let [stays, goes] = ["stays", "goes"].map(|rest| view.path(rest));
+    for (name, path) in [("stays", &stays), ("goes", &goes)] {
+        view.secret(name, &[("n", "1")], Some(path)).await.unwrap();
+        until_synced(&view, "Secret", name, path).await;
+        // As `kubectl replace` does: the request, the record and the finalizer are gone at once.
+        let bare = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": { "n": "2" } });
+        let bare = serde_json::from_value(bare).unwrap();
+        view.api("Secret").replace(name, &PostParams::default(), &bare).await.unwrap();
+    }
+    view.delete("Secret", "goes").await.unwrap();
+    until("the other one bears its record again", async || Ok(state(&view, "Secret", "stays").await? == "DeletionPending"))
+        .await;
+    assert!(view.holds(&stays, "n", "1").await.unwrap());
+    until("both are cleared", async || Ok(view.read(&stays).await?.is_none() && view.read(&goes).await?.is_none())).await;
+    assert!(!view.versions(&stays).await.unwrap().1 && !view.versions(&goes).await.unwrap().1, "no mark is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_takes_a_path_over_never_finds_it_empty() {
+    for (name, flag) in [("handover", "5m"), ("handover-now", "0s")] {
+        let (view, _operator) = setting(name, grace(flag)).await;
+        let [soft, hard] = ["soft/db", "hard/db"].map(|rest| view.path(rest));
+        view.secret("db", &[("n", "1")], None).await.unwrap();
+        for (old, folder, policy) in [("old", "soft", "soft"), ("older", "hard", "destroy")] {
+            view.deployment(old, "db", &view.path(folder)).await.unwrap();
+            view.annotate("Deployment", old, json!({ "vault-sync.io/deletion-policy": policy })).await.unwrap();
+        }
+        until_synced(&view, "Deployment", "old", &soft).await;
+        until_synced(&view, "Deployment", "older", &hard).await;
+        view.secret("db", &[("n", "2")], None).await.unwrap();
+        until("the new value is there", async || Ok(view.holds(&soft, "n", "2").await? && view.holds(&hard, "n", "2").await?))
+            .await;
+        for (new, folder, policy) in [("new", "soft", "soft"), ("newer", "hard", "destroy")] {
+            view.deployment(new, "db", &view.path(folder)).await.unwrap();
+            view.annotate("Deployment", new, json!({ "vault-sync.io/deletion-policy": policy })).await.unwrap();
+            until("it waits", async || Ok(state(&view, "Deployment", new).await? == "OwnedByAnother")).await;
+        }
+        let reader = Reader::start(&view, &[&soft, &hard]);
+        view.delete("Deployment", "old").await.unwrap();
+        view.delete("Deployment", "older").await.unwrap();
+        until_synced(&view, "Deployment", "new", &soft).await;
+        until_synced(&view, "Deployment", "newer", &hard).await;
+        assert_eq!(reader.stop().await, 0, "{flag}");
+        assert_eq!(view.versions(&hard).await.unwrap(), (2, true), "{flag}: nothing was written anew");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_is_deleted_and_made_again_keeps_its_content() {
+    let (view, _operator) = setting("forced", grace("5m")).await;
+    let [path, soft] = ["db", "app/db"].map(|rest| view.path(rest));
+    view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
+    view.deployment("app", "db", &view.path("app")).await.unwrap();
+    until_synced(&view, "Secret", "db", &path).await;
+    until_synced(&view, "Deployment", "app", &soft).await;
+    let reader = Reader::start(&view, &[&path, &soft]);
+    // As `kubectl replace --force` does. It waits until the object is gone.
+    view.api("Secret").delete("db", &DeleteParams::default()).await.unwrap();
+    until("it is gone", async || view.is_gone("Secret", "db").await).await;
+    view.secret("db", &[("n", "2")], Some(&path)).await.unwrap();
+    // Another object with another name takes over what a third one leaves, some time later.
+    view.delete("Deployment", "app").await.unwrap();
+    until("it is gone", async || view.is_gone("Deployment", "app").await).await;
+    view.deployment("renamed", "db", &view.path("app")).await.unwrap();
+    until_synced(&view, "Secret", "db", &path).await;
+    until_synced(&view, "Deployment", "renamed", &soft).await;
+    assert!(view.holds(&path, "n", "2").await.unwrap());
+    // Time has to pass: the content would go after ten seconds.
+    sleep(Duration::from_secs(12)).await;
+    assert_eq!(reader.stop().await, 0);
+    // Without an heir, it goes.
+    view.delete("Deployment", "renamed").await.unwrap();
+    view.delete("Secret", "db").await.unwrap();
+    until("they are gone", async || Ok(view.is_gone("Secret", "db").await? && view.is_gone("Deployment", "renamed").await?))
+        .await;
+    assert!(view.read(&path).await.unwrap().is_some(), "not yet");
+    until("both are cleared", async || Ok(view.read(&path).await?.is_none() && view.read(&soft).await?.is_none())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_another_object_requests_stay_when_their_owner_goes() {
+    let (view, _operator) = setting("keys", grace("0s")).await;
+    let path = view.path("shared");
+    view.secret("one", &[("a", "1"), ("b", "1")], None).await.unwrap();
+    view.secret("two", &[("b", "1")], None).await.unwrap();
+    view.vault_push("one", "one", &path).await.unwrap();
+    until_synced(&view, "VaultPush", "one", &path).await;
+    view.vault_push("two", "two", &path).await.unwrap();
+    until("it waits", async || Ok(state(&view, "VaultPush", "two").await? == "OwnedByAnother")).await;
+    let reader = Reader::start(&view, &[&path]);
+    view.delete("VaultPush", "one").await.unwrap();
+    until_synced(&view, "VaultPush", "two", &path).await;
+    until("only its key is there", async || view.holds(&path, "b", "1").await).await;
+    assert_eq!(reader.stop().await, 0);
+}

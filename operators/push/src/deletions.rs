@@ -1,0 +1,113 @@
+//! The guard of what the operator deletes by itself: one mistake, such as a chart without its annotations, must not empty Vault.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use konverge_core::deletion_guard::{DeletionBudget, DeletionGuard, Stopped};
+
+use crate::{
+    bindings::{Bindings, Heritage},
+    record::{Record, Written},
+};
+
+/// Deletions within this time count together if the grace period is shorter.
+const WITHIN: Duration = Duration::from_mins(5);
+
+/// A path of the object with this uid.
+type Item = (String, String);
+
+/// Counts the deletions of all objects and orphans, and stops them if there are too many. Clones share the counts.
+#[derive(Clone)]
+pub struct Deletions {
+    guard: Arc<Mutex<DeletionGuard<Item>>>,
+    bindings: Arc<Bindings>,
+    /// How many paths the list of orphans has.
+    orphaned: Arc<AtomicUsize>,
+}
+
+impl Deletions {
+    /// Without the default budget, everything may be deleted.
+    pub fn new(is_limited: bool, grace: Duration, bindings: Arc<Bindings>) -> Self {
+        let guard = DeletionGuard::new(is_limited.then(DeletionBudget::default), grace.max(WITHIN));
+        Self { guard: Arc::new(Mutex::new(guard)), bindings, orphaned: Arc::default() }
+    }
+
+    /// The object with this record requests these of its paths no longer. Paths that it requests again are no deletions any more.
+    pub(crate) fn follow(&self, record: &Record) {
+        let mut guard = self.lock();
+        for (path, written) in &record.paths {
+            let item = (record.uid.clone(), path.clone());
+            if written.unwanted.is_some() && is_content(written) { guard.request(item) } else { guard.withdraw(&item) }
+        }
+    }
+
+    /// An object that is gone has left its paths.
+    pub(crate) fn leave(&self, record: &Record) {
+        let mut guard = self.lock();
+        for (path, _) in record.paths.iter().filter(|(_, written)| is_content(written)) {
+            guard.request((record.uid.clone(), path.clone()));
+        }
+    }
+
+    /// Whether one of the paths may be deleted now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if more deletions are requested than the budget allows.
+    pub(crate) fn check(&self, uid: &str, path: &str) -> Result<(), Stopped> {
+        self.lock().check(&(uid.to_owned(), path.to_owned()), self.known(), Instant::now())
+    }
+
+    /// The same for all paths of a record.
+    pub(crate) fn check_all(&self, record: &Record) -> Result<(), Stopped> {
+        record.paths.keys().try_for_each(|path| self.check(&record.uid, path))
+    }
+
+    /// The path is deleted, or left to another object.
+    pub(crate) fn settle(&self, uid: &str, path: &str, is_deleted: bool) {
+        let item = (uid.to_owned(), path.to_owned());
+        let mut guard = self.lock();
+        if is_deleted { guard.done(item, Instant::now()) } else { guard.withdraw(&item) }
+    }
+
+    /// The list of orphans has this number of paths.
+    pub(crate) fn orphaned(&self, paths: usize) {
+        self.orphaned.store(paths, Ordering::Relaxed);
+    }
+
+    /// Returns why deletions wait for an approval, if they do.
+    pub fn stopped(&self) -> Option<Stopped> {
+        self.lock().stopped(self.known(), Instant::now())
+    }
+
+    /// Approves all deletions that are requested by now. Returns the number of them.
+    pub(crate) fn approve(&self) -> usize {
+        self.lock().approve()
+    }
+
+    fn known(&self) -> usize {
+        self.bindings.paths().saturating_add(self.orphaned.load(Ordering::Relaxed))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DeletionGuard<Item>> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the path has content of ours. One that was never written is no deletion.
+fn is_content(written: &Written) -> bool {
+    written.written || written.begun.is_some() || !written.pending.is_empty()
+}
+
+impl Heritage {
+    /// Whether another object gets all of the path.
+    pub(crate) fn is_complete(&self, written: &Written) -> bool {
+        let mut keys = written.keys.iter().flatten().chain(&written.pending).peekable();
+        self.whole.is_some() || keys.peek().is_some() && keys.all(|name| self.keys.contains_key(name))
+    }
+}
