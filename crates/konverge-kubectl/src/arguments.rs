@@ -123,6 +123,8 @@ pub(crate) enum Verb {
         #[arg(long)]
         delete: bool,
     },
+    /// Approve the deletions that operators have stopped because there are too many; doctor shows them
+    Approve,
     /// Check that operators run, have their permissions, and have everything in sync
     Doctor,
     /// Print the completions of a shell

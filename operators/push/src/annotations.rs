@@ -52,6 +52,8 @@ konverge_jobs::annotations! {
     SYNC_NOW = "vault-sync.io/sync-now" on OBJECT;
     /// `true`: Secrets for pulling images count among those that the pods use. Default: `false`.
     IMAGE_PULL_SECRETS = "vault-sync.io/image-pull-secrets" on OBJECT, otherwise: NO_EFFECT;
+    /// Written by the operator: why it has stopped deletions.
+    DELETIONS_STOPPED = "vault-sync.io/deletions-stopped" on "the ConfigMap of orphans";
     /// Any value: the deletions that wait are approved. `kubectl konverge approve` writes it, and the operator removes it.
     APPROVE_DELETIONS = "vault-sync.io/approve-deletions" on "the ConfigMap of orphans";
     /// Written by the operator: the state, and each path with its version.

@@ -24,11 +24,11 @@ use crate::{
     object::{Kind, ObjectRef, SecretRef},
     record::{Record, Written},
 };
-pub use binding::{Announced, Binding, ParsedSpec, Push, WatchedObject};
+pub use binding::{Announced, Binding, ParsedSpec, Push, SecretChange, WatchedObject};
 use claims::{Claims, location_of};
 pub use claims::{Share, key_of};
 pub use pace::{FailureCount, Verified};
-pub(crate) use pace::{LOOK_AGAIN, look_again};
+pub(crate) use pace::{LOOK_AGAIN, earlier, look_again};
 use selections::{SelectionChange, Selections};
 use shares::Shares;
 
@@ -218,7 +218,8 @@ impl Bindings {
             binding.failures.refusals = 0;
             if before.is_some() {
                 // The first change that is not in Vault yet counts.
-                binding.pending.changed.get_or_insert_with(Instant::now);
+                let change = || SecretChange { at: Instant::now(), secret: secret.name.clone(), version: now.clone() };
+                binding.pending.changed.get_or_insert_with(change);
             }
         }
         selecting.extend(uses.referrers(secret).cloned());
@@ -283,10 +284,22 @@ impl Bindings {
         if let Some(version) = inner.versions.get_mut(secret).filter(|version| version.as_deref() == Some(from)) {
             *version = Some(to.to_owned());
         }
-        let Inner { bindings, uses, .. } = &mut *inner;
+        let Inner { bindings, uses, versions, .. } = &mut *inner;
+        let shown = versions.get(secret);
         for user in uses.referrers(secret) {
-            let verified = bindings.get_mut(user).and_then(|binding| binding.verified.as_mut());
-            if let Some(version) = verified.and_then(|verified| verified.sources.get_mut(&secret.name))
+            let Some(binding) = bindings.get_mut(user) else { continue };
+            // The watch was faster than the response, so this write counted as a change of the content. What has come after it is one.
+            let is_own = |change: &mut SecretChange| change.secret == secret.name && change.version.as_deref() == Some(to);
+            if binding.pending.changed.take_if(is_own).is_some()
+                && let Some(version) = shown.filter(|shown| shown.as_deref() != Some(to))
+            {
+                let change = SecretChange { at: Instant::now(), secret: secret.name.clone(), version: version.clone() };
+                binding.pending.changed = Some(change);
+            }
+            if let Some(version) = binding
+                .verified
+                .as_mut()
+                .and_then(|verified| verified.sources.get_mut(&secret.name))
                 && version.as_deref() == Some(from)
             {
                 *version = Some(to.to_owned());

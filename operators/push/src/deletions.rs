@@ -3,12 +3,13 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use konverge_core::deletion_guard::{DeletionBudget, DeletionGuard, Stopped};
+use tokio::sync::Notify;
 
 use crate::{
     bindings::{Bindings, Heritage},
@@ -28,13 +29,16 @@ pub struct Deletions {
     bindings: Arc<Bindings>,
     /// How many paths the list of orphans has.
     orphaned: Arc<AtomicUsize>,
+    /// Whether deletions were stopped at the last look, and who is told when they are.
+    was_stopped: Arc<AtomicBool>,
+    told: Arc<Notify>,
 }
 
 impl Deletions {
-    /// Without the default budget, everything may be deleted.
-    pub fn new(is_limited: bool, grace: Duration, bindings: Arc<Bindings>) -> Self {
+    /// Everything may be deleted unless it is limited by the default budget. Tells when that stops deletions.
+    pub fn new(is_limited: bool, grace: Duration, bindings: Arc<Bindings>, told: Arc<Notify>) -> Self {
         let guard = DeletionGuard::new(is_limited.then(DeletionBudget::default), grace.max(WITHIN));
-        Self { guard: Arc::new(Mutex::new(guard)), bindings, orphaned: Arc::default() }
+        Self { guard: Arc::new(Mutex::new(guard)), bindings, orphaned: Arc::default(), was_stopped: Arc::default(), told }
     }
 
     /// The object with this record requests these of its paths no longer. Paths that it requests again are no deletions any more.
@@ -60,7 +64,12 @@ impl Deletions {
     ///
     /// Returns an error if more deletions are requested than the budget allows.
     pub(crate) fn check(&self, uid: &str, path: &str) -> Result<(), Stopped> {
-        self.lock().check(&(uid.to_owned(), path.to_owned()), self.known(), Instant::now())
+        let known = self.known();
+        let checked = self.lock().check(&(uid.to_owned(), path.to_owned()), known, Instant::now());
+        if checked.is_err() && !self.was_stopped.swap(true, Ordering::Relaxed) {
+            self.told.notify_one();
+        }
+        checked
     }
 
     /// The same for all paths of a record.
@@ -82,7 +91,10 @@ impl Deletions {
 
     /// Returns why deletions wait for an approval, if they do.
     pub fn stopped(&self) -> Option<Stopped> {
-        self.lock().stopped(self.known(), Instant::now())
+        let known = self.known();
+        let stopped = self.lock().stopped(known, Instant::now());
+        self.was_stopped.store(stopped.is_some(), Ordering::Relaxed);
+        stopped
     }
 
     /// Approves all deletions that are requested by now. Returns the number of them.

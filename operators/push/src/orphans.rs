@@ -1,14 +1,17 @@
 //! Orphans: the paths that had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can clear them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::error::class_of;
-use konverge_core::error::{ErrorClass, in_one_line};
+use konverge_core::{
+    deletion_guard::Stopped,
+    error::{ErrorClass, in_one_line},
+};
 use konverge_runtime::{Priority, Queue};
 use jiff::Timestamp;
 use konverge_vault::{Deletion, Location, Owner};
@@ -17,14 +20,14 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     sync::Notify,
     time::{sleep, timeout},
 };
 
 use crate::{
-    annotations::APPROVE_DELETIONS,
+    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED},
     bindings::{Bindings, Share, key_of},
     deletions::Deletions,
     ledger::FIELD_MANAGER,
@@ -69,6 +72,11 @@ pub struct Orphan {
     due: Option<Timestamp>,
 }
 
+/// Whether the orphan with this text is one whose grace period is not over.
+pub(crate) fn is_early(text: &str, now: Timestamp) -> bool {
+    serde_json::from_str::<Orphan>(text).is_ok_and(|orphan| !orphan.is_due(now))
+}
+
 /// The list of orphans cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
@@ -91,8 +99,8 @@ impl OrphansError {
 #[derive(Clone)]
 pub struct Orphans {
     api: Api<ConfigMap>,
-    /// Tells [`Clearing`] of a new orphan.
-    added: Arc<Notify>,
+    /// Tells [`Clearing`] of a new orphan, and of deletions that are stopped.
+    pub(crate) added: Arc<Notify>,
 }
 
 impl Orphan {
@@ -134,16 +142,29 @@ impl Orphans {
     pub async fn add(&self, orphan: &Orphan) -> Result<(), OrphansError> {
         // An orphan is names, numbers and times, which are JSON.
         let text = serde_json::to_string(orphan).unwrap_or_default();
-        let patch = json!({ "data": { &*orphan.record.uid: text } });
+        self.patch(&json!({ "data": { &*orphan.record.uid: text } })).await?;
+        self.added.notify_one();
+        Ok(())
+    }
+
+    /// The list, empty if there is none.
+    async fn list(&self) -> Result<ConfigMap, OrphansError> {
+        Ok(self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default())
+    }
+
+    /// Tells on the list why deletions are stopped, if they are. An approval goes, because it is for the deletions that waited.
+    async fn tell(&self, stopped: Option<&Stopped>) -> Result<Option<String>, OrphansError> {
+        let why = stopped.map(Stopped::to_string);
+        self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why, APPROVE_DELETIONS: null } } })).await
+    }
+
+    /// Changes the list, and makes it first if there is none. Returns its version after that.
+    async fn patch(&self, patch: &Value) -> Result<Option<String>, OrphansError> {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         loop {
-            match self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await {
+            match self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(patch)).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
-                patched => {
-                    patched?;
-                    self.added.notify_one();
-                    return Ok(());
-                }
+                patched => return Ok(patched?.metadata.resource_version),
             }
             let metadata = ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
             match self.api.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await {
@@ -152,20 +173,6 @@ impl Orphans {
                 made => drop(made?),
             }
         }
-    }
-
-    /// The orphans by the uids of the objects, the version of the list, and whether a person has approved the deletions that wait.
-    async fn list(&self) -> Result<(BTreeMap<String, String>, Option<String>, bool), OrphansError> {
-        let list = self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default();
-        let is_approved = list.metadata.annotations.is_some_and(|annotations| annotations.contains_key(APPROVE_DELETIONS));
-        Ok((list.data.unwrap_or_default(), list.metadata.resource_version, is_approved))
-    }
-
-    /// Takes the approval away, which is for the deletions that waited. Returns the version of the list after that.
-    async fn use_approval(&self, version: Option<String>) -> Result<Option<String>, OrphansError> {
-        let patch = json!({ "metadata": { "resourceVersion": version, "annotations": { APPROVE_DELETIONS: null } } });
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        Ok(self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?.metadata.resource_version)
     }
 
     /// Removes an orphan, if the list still has this version. Returns the version after that.
@@ -252,16 +259,23 @@ impl Clearing {
 
     /// Clears the orphans that can be cleared. Returns how many are left.
     pub async fn clear(&mut self) -> Result<usize, OrphansError> {
-        let (known, mut version, is_approved) = self.orphans.list().await?;
+        let ConfigMap { data, metadata, .. } = self.orphans.list().await?;
+        let (known, mut version) = (data.unwrap_or_default(), metadata.resource_version);
+        let annotations = metadata.annotations.unwrap_or_default();
+        let (is_approved, told) = (annotations.contains_key(APPROVE_DELETIONS), annotations.get(DELETIONS_STOPPED));
         let orphans: Vec<Orphan> = known.values().filter_map(|text| serde_json::from_str(text).ok()).collect();
         orphans.iter().for_each(|orphan| self.deletions.leave(&orphan.record));
         self.deletions.orphaned(orphans.iter().map(|orphan| orphan.record.paths.len()).sum());
         if is_approved {
-            version = self.orphans.use_approval(version).await?;
             let approved = self.deletions.approve();
             tracing::info!("{approved} deletions are approved");
-        } else if let Some(stopped) = self.deletions.stopped() {
-            tracing::warn!("{}", messages::stopped(&stopped));
+        }
+        let stopped = self.deletions.stopped();
+        if is_approved || told != stopped.as_ref().map(Stopped::to_string).as_ref() {
+            if let Some(stopped) = &stopped {
+                tracing::warn!("{}", messages::stopped(stopped));
+            }
+            version = self.orphans.tell(stopped.as_ref()).await?;
         }
         let mut left = known.len();
         self.early.clear();

@@ -101,6 +101,10 @@ impl Job for Push {
         })
     }
 
+    async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
+        doctor::approve(cluster).await
+    }
+
     fn is_acknowledged(&self, object: &DynamicObject, token: &str) -> bool {
         record_of(object).is_some_and(|record| record.answered.as_deref() == Some(token))
     }
@@ -133,7 +137,7 @@ impl Operator for Push {
     async fn check_objects(&self, cluster: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
         let mut findings = in_sync(self, found.objects);
         findings.extend(doctor::deserted(found.objects, found.installations));
-        findings.push(doctor::orphans(cluster).await);
+        findings.extend(doctor::orphans(cluster).await);
         findings.push(doctor::vault_serves().await);
         findings
     }

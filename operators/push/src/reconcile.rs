@@ -21,7 +21,7 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::{
-    bindings::{Binding, Bindings, FailureCount, LOOK_AGAIN, ParsedSpec, Push, Verified, look_again},
+    bindings::{Binding, Bindings, FailureCount, LOOK_AGAIN, ParsedSpec, Push, Verified, earlier, look_again},
     config::PushOptions,
     content::Target,
     deletions::Deletions,
@@ -259,7 +259,8 @@ impl Pusher {
         let Self { paths, bindings, .. } = self;
         let owner = paths.owner(key, &binding.uid).await?;
         let Some(record) = &binding.record else { return Ok(false) };
-        let begun = Instant::now();
+        let (begun, is_expired) = (Instant::now(), binding.verified.as_ref().is_some_and(Verified::is_expired));
+        let mut expires = None;
         let mut seen = BTreeMap::new();
         for (location, written) in record.locations() {
             let text = location.to_string();
@@ -269,12 +270,13 @@ impl Pusher {
             let reading = bindings.begin_read(&text);
             let before = bindings.seen(key, &text);
             let is_young = |before: Instant| push.spec.every.is_some_and(|every| before.elapsed() < every);
-            if reading.is_none() || !push.spec.always && before.is_some_and(is_young) {
+            if reading.is_none() || !push.spec.always && !is_expired && before.is_some_and(is_young) {
                 seen.extend(before.map(|before| (text.clone(), before)));
                 continue;
             }
             let found = paths.store.look(&location).await;
             let found = found.map_err(|source| PushError::Vault { doing: Doing::Look, source })?;
+            expires = earlier(expires, found.live_version().and_then(|version| version.deletion));
             let Found::Live(secret) = found else { return Ok(false) };
             if written.keys.is_some() {
                 self.tell_sharers(key, &location, &secret, begun).await?;
@@ -287,6 +289,8 @@ impl Pusher {
         bindings.update_if_current(key, binding, |now| {
             if let Some(verified) = &mut now.verified {
                 verified.see(seen, begun);
+                // Of a location that was not read now, the earlier time counts.
+                verified.expires = earlier(expires, verified.expires.filter(|_| !is_expired));
             }
         });
         Ok(true)
@@ -590,12 +594,14 @@ impl Pusher {
             bindings.update_if_current(key, binding, |now| now.intend(binding, outcome.record, outcome.statements));
             return Err(conflict);
         }
+        let expires_before = binding.verified.as_ref().and_then(|verified| verified.expires);
         let looked_before = binding.verified.as_ref().map(|verified| verified.looked);
         let verified = outcome.complete.then(|| Verified {
             sources,
             marked: outcome.marked,
             sync_now: push.spec.sync_now.clone(),
             // If nothing changed, the next drift check comes when the interval is over.
+            expires: earlier(outcome.expires, expires_before.filter(|_| !verify)),
             looked: looked_before.filter(|_| !verify).unwrap_or_else(Instant::now),
             seen: BTreeMap::new(),
         });
@@ -608,7 +614,7 @@ impl Pusher {
             now.failed(binding, failures);
             now.verify(binding, outcome.digests, verified);
             if let Some(changed) = now.pending.changed.take().filter(|_| outcome.wrote) {
-                self.metrics.ours.propagation.observe(changed.elapsed().as_secs_f64());
+                self.metrics.ours.propagation.observe(changed.at.elapsed().as_secs_f64());
             }
         });
         let is_right = !outcome.statements.iter().any(Statement::is_problem);

@@ -111,7 +111,9 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 
     let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
-    let deletions = Deletions::new(!config.push.allow_deletes, config.push.deletion_grace, Arc::clone(&bindings));
+    let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
+    let (is_limited, grace) = (!config.push.allow_deletes, config.push.deletion_grace);
+    let deletions = Deletions::new(is_limited, grace, Arc::clone(&bindings), Arc::clone(&orphans.added));
     let (stopped, gauge) = (deletions.clone(), counts.clone());
     metrics.before_scrape(move || gauge.stopped(stopped.stopped()));
     let stopped = deletions.clone();
@@ -121,7 +123,6 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     manager.task("journal", write_journal);
     let (prefetch, keep_tidy) = Prefetch::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
     manager.task("read-ahead", keep_tidy);
-    let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
     let policy = Arc::new(config.push);
     let pusher = Pusher {
         reader: SecretReader::new(kubernetes.clone(), prefetch, Arc::clone(&bindings), counts.clone(), policy.binary),

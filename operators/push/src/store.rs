@@ -189,7 +189,7 @@ impl Store {
         location: &Location,
         content: &Content,
         expected: Expected,
-    ) -> Result<Option<u64>, VaultError> {
+    ) -> Result<Option<VersionState>, VaultError> {
         self.may_write(location)?;
         let written = self.vault.write(location, content, expected).await;
         self.counted(location, written)
@@ -199,7 +199,7 @@ impl Store {
         &self,
         location: &Location,
         written: Result<Option<VersionState>, VaultError>,
-    ) -> Result<Option<u64>, VaultError> {
+    ) -> Result<Option<VersionState>, VaultError> {
         match &written {
             Ok(_) => {
                 self.metrics.ours.writes.inc();
@@ -210,12 +210,12 @@ impl Store {
             }
             Err(error) => self.metrics.write_failed(error, &location.to_string()),
         }
-        Ok(written?.map(|version| version.number))
+        written
     }
 
     /// Writes a path that has never had content. Returns the version, or `None` if the path has or had content, or if the engine has no versions and
     /// cannot tell.
-    pub async fn create(&self, location: &Location, content: &Content) -> Result<Option<u64>, VaultError> {
+    pub async fn create(&self, location: &Location, content: &Content) -> Result<Option<VersionState>, VaultError> {
         if location.mount().version() == KvVersion::One {
             return Ok(None);
         }

@@ -57,6 +57,14 @@ impl Found {
         }
     }
 
+    /// The version that holds the content; none where there is no content or no version.
+    pub fn live_version(&self) -> Option<&VersionState> {
+        match self {
+            Self::Live(secret) => secret.version.as_ref(),
+            Self::Absent | Self::Deleted(_) => None,
+        }
+    }
+
     /// The custom metadata; none where there is no version.
     pub fn custom_metadata(&self) -> Option<&BTreeMap<String, String>> {
         match self {

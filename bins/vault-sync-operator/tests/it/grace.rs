@@ -8,8 +8,12 @@ use std::{
     time::Duration,
 };
 
-use konverge_testkit::ProcessSpec;
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_testkit::{Process, ProcessSpec, http_get};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::sleep};
 
@@ -230,4 +234,111 @@ async fn keys_that_another_object_requests_stay_when_their_owner_goes() {
     until_synced(&view, "VaultPush", "two", &path).await;
     until("only its key is there", async || view.holds(&path, "b", "1").await).await;
     assert_eq!(reader.stop().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_deletions_wait_for_an_approval() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("many").await.unwrap();
+    let view = stage.view(&namespace).await;
+    // Its list of orphans has the approval, so it is its own.
+    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
+    let (spec, health, metrics) = stage.operator(&kubeconfig, &namespace, stage.server.address());
+    let spec = spec.args(["-deletion-grace=3s", "-allow-deletes=false", "-enable-metrics-auth=false"]);
+    let _operator = Process::start(stage.plane.run_directory(), spec).unwrap();
+    let names: Vec<_> = (0..7).map(|number| format!("db-{number}")).collect();
+    for name in &names {
+        view.secret(name, &[("n", "1")], Some(&view.path(name))).await.unwrap();
+    }
+    for name in &names {
+        until_synced(&view, "Secret", name, &view.path(name)).await;
+    }
+    // One mistake: a chart without its annotations. Two of the objects are deleted on top of that.
+    for name in &names {
+        view.annotate("Secret", name, json!({ "vault-sync.io/path": null })).await.unwrap();
+    }
+    for name in &names[..2] {
+        view.delete("Secret", name).await.unwrap();
+    }
+    for name in &names[2..] {
+        until("it is stopped", async || Ok(state(&view, "Secret", name).await? == "DeletionsStopped")).await;
+    }
+    until("the deleted ones are gone", async || {
+        Ok(view.is_gone("Secret", &names[0]).await? && view.is_gone("Secret", &names[1]).await?)
+    })
+    .await;
+    let metrics = http_get(&metrics, "/metrics").await.unwrap().1;
+    assert!(metrics.contains("konverge_push_deletions_stopped 7"), "{metrics}");
+    let ready = http_get(&health, "/readyz?verbose").await.unwrap().1;
+    assert!(ready.contains("7 deletions are requested"), "{ready}");
+    let lists = Api::<ConfigMap>::namespaced(view.client.clone(), &home);
+    until("the list of orphans says so", async || {
+        let list = lists.get_opt("vault-sync-operator-orphans").await?;
+        Ok(list.is_some_and(|list| list.annotations().contains_key("vault-sync.io/deletions-stopped")))
+    })
+    .await;
+    for name in &names {
+        assert!(view.holds(&view.path(name), "n", "1").await.unwrap(), "{name}");
+    }
+    // One that returns leaves six. That is still too many.
+    view.annotate("Secret", &names[6], json!({ "vault-sync.io/path": view.path(&names[6]) })).await.unwrap();
+    until_synced(&view, "Secret", &names[6], &view.path(&names[6])).await;
+    assert!(view.holds(&view.path(&names[2]), "n", "1").await.unwrap());
+    // As `kubectl konverge approve` does.
+    let approved = json!({ "metadata": { "annotations": { "vault-sync.io/approve-deletions": "true" } } });
+    lists.patch("vault-sync-operator-orphans", &PatchParams::default(), &Patch::Merge(&approved)).await.unwrap();
+    until("six are cleared", async || {
+        for name in &names[..6] {
+            if view.read(&view.path(name)).await?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+    .await;
+    assert!(view.holds(&view.path(&names[6]), "n", "1").await.unwrap());
+    until("nothing is stopped any more", async || {
+        let list = lists.get("vault-sync-operator-orphans").await?;
+        Ok(!list.annotations().keys().any(|key| key.starts_with("vault-sync.io/")))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_vault_deletes_by_itself_is_written_again() {
+    let (view, _operator) = setting("expiring", grace("5m")).await;
+    let path = view.path("db");
+    let metadata = path.replace("/data/", "/metadata/");
+    let server = &Stage::shared().await.server;
+    server.request("POST", &metadata, &json!({ "delete_version_after": "6s" })).await.unwrap();
+    view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
+    until_synced(&view, "Secret", "db", &path).await;
+    for version in 2..4 {
+        until("it is deleted", async || Ok(view.read(&path).await?.is_none())).await;
+        until("it is written again", async || view.holds(&path, "n", "1").await).await;
+        assert_eq!(view.versions(&path).await.unwrap().0, version);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vault_push_names_its_secret_as_it_likes() {
+    let (view, _operator) = setting("routes", grace("0s")).await;
+    let engine = view.namespace.clone();
+    Stage::shared().await.server.mount_kv(&engine, 2).await.unwrap();
+    view.secret("db", &[("n", "1")], None).await.unwrap();
+    let routes = ["metadata", "delete", "undelete", "destroy", "subkeys", "config", "detailed-metadata", "data"];
+    for route in routes {
+        let spec = json!({ "secrets": { "names": ["db"] }, "mount": engine, "path": format!("{route}/db") });
+        let metadata = json!({ "name": route });
+        let object = json!({ "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": metadata, "spec": spec });
+        let parameters = PatchParams::apply("user").force();
+        view.api("VaultPush").patch(route, &parameters, &Patch::Apply(&object)).await.unwrap();
+    }
+    for route in routes {
+        let path = format!("{engine}/data/{route}/db");
+        until_synced(&view, "VaultPush", route, &path).await;
+        assert!(view.holds(&path, "n", "1").await.unwrap(), "{path}");
+        view.delete("VaultPush", route).await.unwrap();
+        until("it is cleared", async || Ok(view.read(&path).await?.is_none())).await;
+    }
 }

@@ -144,8 +144,19 @@ pub struct Announced {
 pub struct Pending {
     /// Since when fewer Secrets match the object's selector than are recorded.
     pub fewer: Option<Instant>,
-    /// When a Secret of the object changed.
-    pub changed: Option<Instant>,
+    /// The first change of a Secret of the object.
+    pub changed: Option<SecretChange>,
+}
+
+/// A change of a Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretChange {
+    /// When a watch showed it.
+    pub at: Instant,
+    /// The Secret.
+    pub secret: String,
+    /// The version since then.
+    pub version: Option<String>,
 }
 
 impl Binding {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use konverge_core::{backoff::Backoff, error::ErrorClass};
 use konverge_runtime::Action;
 use tokio::time::Instant;
@@ -36,6 +37,8 @@ pub struct Verified {
     pub sync_now: Option<String>,
     /// When Vault was read.
     pub looked: Instant,
+    /// When Vault deletes one of the versions by itself, as `delete_version_after` says.
+    pub expires: Option<Timestamp>,
     /// The locations that another object with keys there has read later, each with the time.
     pub seen: BTreeMap<String, Instant>,
 }
@@ -55,11 +58,27 @@ impl Verified {
 
     /// Whether it is time to look into Vault although nothing changed here.
     pub(crate) fn is_due(&self, key: &ObjectRef, spec: &PushSpec) -> bool {
-        spec.always || self.pause(key, spec).is_some_and(|pause| self.looked.elapsed() >= pause)
+        spec.always || self.is_expired() || self.pause(key, spec).is_some_and(|pause| self.looked.elapsed() >= pause)
+    }
+
+    /// Whether Vault may have deleted one of the versions by itself.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.expires.is_some_and(|expires| expires <= Timestamp::now())
     }
 
     /// When the object in sync runs again.
     pub(crate) fn next_look(&self, key: &ObjectRef, spec: &PushSpec) -> Action {
+        let rest = |expires: Timestamp| Duration::try_from(expires.duration_since(Timestamp::now())).unwrap_or_default();
+        // A little late, so that it is deleted by then.
+        let until_expired = self.expires.map(|expires| rest(expires) + LOOKED);
+        match (self.next_regular_look(key, spec), until_expired) {
+            (Action::After(pause), Some(rest)) => Action::After(pause.min(rest)),
+            (_, Some(rest)) => Action::After(rest),
+            (action, None) => action,
+        }
+    }
+
+    fn next_regular_look(&self, key: &ObjectRef, spec: &PushSpec) -> Action {
         match self.pause(key, spec) {
             Some(pause) => Action::After(match pause.saturating_sub(self.looked.elapsed()) {
                 // It was due. By then another object's drift check has finished.
@@ -75,6 +94,11 @@ impl Verified {
     fn pause(&self, key: &ObjectRef, spec: &PushSpec) -> Option<Duration> {
         if self.marked { spec.every.map(|every| spread(key, every)) } else { Some(look_again(spec)) }
     }
+}
+
+/// Returns the earlier of two times.
+pub(crate) fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    one.into_iter().chain(other).min()
 }
 
 /// The failed runs of an object.

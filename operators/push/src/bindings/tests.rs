@@ -49,6 +49,7 @@ fn verified(sources: &[(&str, Option<&str>)]) -> Verified {
         marked: true,
         sync_now: None,
         looked: Instant::now(),
+        expires: None,
         seen: BTreeMap::new(),
     }
 }
@@ -405,6 +406,39 @@ fn w1_our_own_write_on_a_secret_is_no_change_of_it() {
     assert!(bindings.are_current("shop", &sources));
     bindings.renamed_version(&secret("db"), "1", "3");
     assert!(bindings.are_current("shop", &sources), "what was written from another version is another content");
+}
+
+/// The version with an own write can be in the watch before the response to the write, or after it.
+#[test]
+fn an_own_write_is_no_change_that_waits_for_vault_in_either_order() {
+    for is_watch_first in [true, false] {
+        for is_verified in [true, false] {
+            let bindings = Bindings::default();
+            bindings.apply(object("a", &["db"]));
+            let shown = |version| drop(bindings.secret_is(&secret("db"), Some(version), &BTreeMap::new()));
+            let waits = || bindings.get(&key("a")).unwrap().pending.changed.map(|change| change.version.unwrap());
+            shown("1");
+            if is_verified {
+                let before = bindings.get(&key("a")).unwrap();
+                let verify = |binding: &mut Binding| binding.verified = Some(verified(&[("db", Some("1"))]));
+                bindings.update_if_current(&key("a"), &before, verify);
+            }
+            if is_watch_first {
+                shown("2");
+                bindings.renamed_version(&secret("db"), "1", "2");
+            } else {
+                bindings.renamed_version(&secret("db"), "1", "2");
+                shown("2");
+            }
+            assert_eq!(waits(), None, "{is_watch_first} {is_verified}");
+            shown("3");
+            assert_eq!(waits().as_deref(), Some("3"), "a change");
+            // A change that came before the response stays one.
+            shown("4");
+            bindings.renamed_version(&secret("db"), "2", "3");
+            assert_eq!(waits().as_deref(), Some("4"));
+        }
+    }
 }
 
 #[test]

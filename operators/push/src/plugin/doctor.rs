@@ -1,15 +1,23 @@
 //! The doctor's checks of push: its rules, finalizers without an operator, orphans, and Vault.
 
-use std::collections::BTreeMap;
-
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_core::{error::in_one_line, names::few};
 use konverge_kubectl::{Cluster, Failure, Finding, Installation, Installed, Objects, named};
 use konverge_vault::Health;
-use kube::{Api, api::ListParams};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::json;
 
 use super::vault;
-use crate::{config::Config, object::has_finalizer, orphans::CONFIG_MAP};
+use crate::{
+    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED},
+    config::Config,
+    object::has_finalizer,
+    orphans::{CONFIG_MAP, is_early},
+};
 
 /// Checks the flags of the operator that decide who may write where.
 pub(super) fn settings(operator: &Installed<Config>) -> Vec<Finding> {
@@ -49,26 +57,64 @@ pub(super) fn deserted(objects: &[Objects], installations: Option<&[Installation
     ))
 }
 
-/// The paths that were left behind in Vault.
-pub(super) async fn orphans(cluster: &Cluster) -> Finding {
+/// The lists of orphans of all installations.
+async fn lists(cluster: &Cluster) -> Result<Vec<ConfigMap>, Failure> {
     let api = Api::<ConfigMap>::all(cluster.client.clone());
     let parameters = ListParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
-    match api.list(&parameters).await {
-        Err(error) => Finding::unknown("orphans", &Failure::of("list config maps", &error)),
-        Ok(found) => match found.items.iter().flat_map(|list| &list.data).map(BTreeMap::len).sum::<usize>() {
-            0 => Finding::fine("orphans", "nothing was left behind in Vault"),
-            left => {
-                let namespace =
-                    found.items.iter().find_map(|list| list.metadata.namespace.as_deref()).unwrap_or_default();
-                Finding::wrong(
-                    "orphans",
-                    format!(
-                        "deleted objects with content left in Vault: {left}; the operator clears it when Vault allows it"
-                    ),
-                    format!("kubectl get configmap {CONFIG_MAP} -n {namespace} -o yaml"),
-                )
-            }
-        },
+    Ok(api.list(&parameters).await.map_err(|error| Failure::of("list config maps", &error))?.items)
+}
+
+/// Approves the deletions that the operators have stopped. Returns why they had.
+pub(super) async fn approve(cluster: &Cluster) -> Result<Vec<String>, Failure> {
+    let mut approved = Vec::new();
+    for list in lists(cluster).await? {
+        let Some(why) = list.annotations().get(DELETIONS_STOPPED) else { continue };
+        let namespace = list.namespace().unwrap_or_default();
+        let api = Api::<ConfigMap>::namespaced(cluster.client.clone(), &namespace);
+        let patch = json!({ "metadata": { "annotations": { APPROVE_DELETIONS: "true" } } });
+        let patched = api.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        patched.map_err(|error| Failure::of(&format!("patch configmap {CONFIG_MAP} in {namespace}"), &error))?;
+        approved.push(why.clone());
+    }
+    Ok(approved)
+}
+
+/// The paths that were left behind in Vault, and the deletions that wait for an approval.
+pub(super) async fn orphans(cluster: &Cluster) -> Vec<Finding> {
+    let lists = match lists(cluster).await {
+        Ok(lists) => lists,
+        Err(failure) => return vec![Finding::unknown("orphans", &failure)],
+    };
+    let mut findings = vec![left(&lists, Timestamp::now())];
+    let stopped = lists.iter().filter_map(|list| list.annotations().get(DELETIONS_STOPPED));
+    findings.extend(stopped.map(|why| {
+        Finding::wrong(
+            "deletions",
+            format!("stopped: {why}"),
+            "restore the requests, or, if the deletions are meant: kubectl konverge approve",
+        )
+    }));
+    findings
+}
+
+fn left(lists: &[ConfigMap], now: Timestamp) -> Finding {
+    let orphans = || lists.iter().flat_map(|list| list.data.iter().flatten().map(|(_, text)| text));
+    let early = orphans().filter(|text| is_early(text, now)).count();
+    match orphans().count() - early {
+        0 if early > 0 => Finding::note(
+            "orphans",
+            format!("deleted objects whose content in Vault is about to be cleared: {early}"),
+            None,
+        ),
+        0 => Finding::fine("orphans", "nothing was left behind in Vault"),
+        left => {
+            let namespace = lists.iter().find_map(|list| list.metadata.namespace.as_deref()).unwrap_or_default();
+            Finding::wrong(
+                "orphans",
+                format!("deleted objects with content left in Vault: {left}; the operator clears it when Vault allows it"),
+                format!("kubectl get configmap {CONFIG_MAP} -n {namespace} -o yaml"),
+            )
+        }
     }
 }
 

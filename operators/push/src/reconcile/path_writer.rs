@@ -5,9 +5,10 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use konverge_apply::Statement;
 use konverge_core::{digest::ContentDigest, error::in_one_line};
-use konverge_vault::{Content, Found, KvVersion, Location, Owner, VaultError};
+use konverge_vault::{Content, Found, KvVersion, Location, Owner, VaultError, VersionState};
 use tokio::time::Instant;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     secret_reader::Targets,
 };
 use crate::{
-    bindings::{Binding, Push, Share, key_of},
+    bindings::{Binding, Push, Share, earlier, key_of},
     content::{Lack, Made, Target, digest},
     error::{Doing, PushError},
     merge::{Merge, Refusal, merge},
@@ -54,6 +55,8 @@ pub(super) struct SyncOutcome {
     pub(super) refused: Option<PushError>,
     /// When the run wants to read a path again, because another installation may be about to mark it, or may have marked it, too.
     pub(super) soon: Option<Duration>,
+    /// When Vault deletes the first of the versions that were read or written.
+    pub(super) expires: Option<Timestamp>,
 }
 
 /// The content of a location, read before the desired content was known.
@@ -150,6 +153,7 @@ impl PathWriter<'_> {
             Some(found) => found?,
             None => self.paths.store.look(location).await?,
         };
+        self.outcome.expire(found.live_version());
         match self.plan(&path, &found, recorded) {
             Ok(step) => self.carry_out(&path, &found, step).await,
             Err(refusal) => {
@@ -169,6 +173,8 @@ impl PathWriter<'_> {
         let created = self.paths.store.create(path.location, &path.content).await;
         self.outcome.not_begun_unless_unknown(&path.text, &created);
         let Some(version) = created? else { return Ok(false) };
+        self.outcome.expire(Some(&version));
+        let version = version.number;
         self.log_write(path, Some(version), "written");
         self.record_and_mark(path, Some(version), Some((&Found::Absent, Some(started)))).await?;
         Ok(true)
@@ -241,6 +247,7 @@ impl PathWriter<'_> {
         loop {
             let found = self.paths.store.look(path.location).await?;
             let found_version = found_version(&found);
+            self.outcome.expire(found.live_version());
             let merge = match merge(&path.content, found, &self.run.owner, recorded, self.existing()) {
                 Ok(merge) => merge,
                 Err(refusal) => {
@@ -257,7 +264,8 @@ impl PathWriter<'_> {
                 Err(VaultError::Conflict { .. }) if attempt < ATTEMPTS => attempt += 1,
                 written => {
                     let version = written?;
-                    return Ok(Some((merge, version)));
+                    self.outcome.expire(version.as_ref());
+                    return Ok(Some((merge, version.map(|version| version.number))));
                 }
             }
         }
@@ -292,7 +300,9 @@ impl PathWriter<'_> {
                 let started = Instant::now();
                 let written = self.paths.store.write(path.location, &path.content, expected).await;
                 self.outcome.not_begun_unless_unknown(&path.text, &written);
-                version = written?;
+                let state = written?;
+                self.outcome.expire(state.as_ref());
+                version = state.map(|state| state.number);
                 self.log_write(path, version, "written");
                 if adopted {
                     self.adopted(messages::adopted(&path.text, path.location.mount().version()));
@@ -371,7 +381,13 @@ impl SyncOutcome {
             wrote: false,
             refused: None,
             soon: None,
+            expires: None,
         }
+    }
+
+    /// A path holds this version, which Vault may delete at a time that it tells.
+    fn expire(&mut self, version: Option<&VersionState>) {
+        self.expires = earlier(self.expires, version.and_then(|version| version.deletion));
     }
 
     /// Notes that the path holds the desired content.
@@ -438,8 +454,5 @@ impl SyncOutcome {
 }
 
 fn found_version(found: &Found) -> Option<u64> {
-    match found {
-        Found::Live(secret) => secret.version.as_ref().map(|version| version.number),
-        Found::Deleted(_) | Found::Absent => None,
-    }
+    found.live_version().map(|version| version.number)
 }
