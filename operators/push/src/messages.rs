@@ -249,7 +249,8 @@ pub fn dropped(locations: &[String]) -> Statement {
 pub fn deletion_pending(locations: &[String], due: Timestamp) -> Statement {
     problem!(
         reasons::DELETION_PENDING,
-        "the object no longer requests a push, and the operator deletes its content in Vault at {due}: {}. If the request returns before, the          content stays; to have it deleted now, set {}: 0s",
+        "the object no longer requests a push, and the operator deletes its content in Vault at {due}: {}. If the request returns before, the \
+         content stays; to have it deleted now, set {}: 0s",
         few(locations),
         annotations::DELETION_GRACE
     )

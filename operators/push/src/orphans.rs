@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::{
     sync::Notify,
-    time::{sleep, timeout},
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -48,9 +48,6 @@ const EVERY: Duration = Duration::from_mins(1);
 
 /// The pause between two looks whether deletions that wait are approved.
 const APPROVED: Duration = Duration::from_secs(10);
-
-/// The pause between two looks whether the watches have listed all objects.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The pause between two looks whether another object requests content that is to be cleared later.
 const HEIRS: Duration = Duration::from_secs(1);
@@ -191,6 +188,8 @@ pub struct Clearing {
     metrics: Metrics,
     /// Cleared paths that the list still has, by uid and path. They are not cleared again, because another object may have them by now.
     cleared: BTreeSet<(String, String)>,
+    /// Whether the claims of all objects are known.
+    is_complete: bool,
     /// The orphans that were not due at the last look.
     early: Vec<Orphan>,
 }
@@ -205,38 +204,39 @@ impl Clearing {
         metrics: Metrics,
         deletions: Deletions,
     ) -> Self {
-        Self { orphans, deletions, heirs: Heirs::new(store, bindings, queue), metrics, cleared: BTreeSet::new(), early: Vec::new() }
+        Self { orphans, deletions, heirs: Heirs::new(store, bindings, queue), metrics, cleared: BTreeSet::new(), is_complete: true, early: Vec::new() }
     }
 
-    /// Clears orphans for ever, once the claims of all objects are known.
+    /// Clears orphans for ever, once the claims of all objects are known. Before that, content is only handed over to objects that are known.
     pub(crate) async fn run(mut self, kinds: Vec<Kind>) {
         // The program is not ready without these kinds. The cluster may lack or forbid the others; those count as empty.
         let (sure, others): (Vec<Kind>, Vec<Kind>) = kinds.into_iter().partition(|kind| kind.is_original());
-        self.are_listed(&sure).await;
-        if timeout(EVERY, self.are_listed(&others)).await.is_err() {
-            tracing::debug!("clearing what was left behind, though not every kind of object was seen");
-        }
+        let (begun, bindings) = (Instant::now(), Arc::clone(&self.heirs.bindings));
+        let are_listed =
+            || bindings.are_listed(&sure) && (bindings.are_listed(&others) || begun.elapsed() >= EVERY);
         loop {
+            self.is_complete = are_listed();
             if let Err(error) = self.clear().await {
                 tracing::warn!("{}", in_one_line(&error));
             }
             // In memory, until there is something to do or a minute is over. An approval is looked for sooner.
             let pause = if self.deletions.stopped().is_some() { APPROVED } else { EVERY };
-            let _ = timeout(pause, self.changed()).await;
+            let _ = timeout(pause, self.changed(&are_listed)).await;
         }
     }
 
     /// Waits until an orphan is added, or an early one becomes due or gets an heir.
-    async fn changed(&self) {
+    async fn changed(&self, are_listed: &(impl Fn() -> bool + Sync)) {
         loop {
-            if self.early.is_empty() {
+            if self.early.is_empty() && self.is_complete {
                 return self.orphans.added.notified().await;
             }
             if timeout(HEIRS, self.orphans.added.notified()).await.is_ok() {
                 return;
             }
-            let now = Timestamp::now();
-            if self.early.iter().any(|orphan| orphan.is_due(now) || self.has_heir(orphan)) {
+            let (now, is_complete) = (Timestamp::now(), are_listed());
+            let is_ready = |orphan: &Orphan| is_complete && orphan.is_due(now) || self.has_heir(orphan);
+            if is_complete && !self.is_complete || self.early.iter().any(is_ready) {
                 return;
             }
         }
@@ -249,12 +249,6 @@ impl Clearing {
         };
         let Some(key) = orphan.key() else { return false };
         orphan.record.locations().any(|(location, written)| is_new(&location) && self.heirs.inherit(&key, &location, written))
-    }
-
-    async fn are_listed(&self, kinds: &[Kind]) {
-        while !self.heirs.bindings.are_listed(kinds) {
-            sleep(LOOK).await;
-        }
     }
 
     /// Clears the orphans that can be cleared. Returns how many are left.
@@ -283,7 +277,7 @@ impl Clearing {
             let cleared = match serde_json::from_str::<Orphan>(&text) {
                 Ok(orphan) => {
                     let cleared = self.clear_one(&uid, &orphan).await;
-                    if !cleared && !orphan.is_due(Timestamp::now()) {
+                    if !cleared && !(self.is_complete && orphan.is_due(Timestamp::now())) {
                         self.early.push(orphan);
                     }
                     cleared
@@ -301,7 +295,7 @@ impl Clearing {
                 left -= 1;
             }
         }
-        self.metrics.orphans(left);
+        self.metrics.orphans(left.saturating_sub(self.early.len()));
         Ok(left)
     }
 
@@ -315,7 +309,7 @@ impl Clearing {
             }
         };
         let deletion = orphan.record.deletion.in_vault();
-        let is_due = orphan.is_due(Timestamp::now());
+        let is_due = self.is_complete && orphan.is_due(Timestamp::now());
         let mut is_over = true;
         for (location, written) in orphan.record.locations() {
             let done = (uid.to_owned(), location.to_string());

@@ -67,8 +67,8 @@ pub struct VaultPushSpec {
     /// The mount path of the KV engine, without leading and trailing slashes.
     #[schemars(length(min = 1, max = 256), regex(pattern = "^[^/].*[^/]$|^[^/]$"))]
     pub mount: String,
-    /// The path of the secret in the engine, such as shop/{secret}. It may have any name: data/ is no part of it, and the operator adds it. The namespace and the name of this object replace
-    /// {namespace} and {name}. The name of each Secret replaces {secret}, so that each Secret has its own path.
+    /// The path of the secret in the engine, such as shop/{secret}, without the data/ of the API, which the operator adds. The namespace and the
+    /// name of this object replace {namespace} and {name}. The name of each Secret replaces {secret}, so that each Secret has its own path.
     #[schemars(
         length(min = 1, max = 1024),
         regex(pattern = r"^([^{}/]|\{(namespace|name|secret)\})([^{}]|\{(namespace|name|secret)\})*$")

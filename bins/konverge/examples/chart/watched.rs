@@ -344,6 +344,14 @@ const PUSH_ALERTS: &[Alert] = &[
         runbook: "The ConfigMap vault-sync-operator-orphans lists the paths. The operator clears them when Vault allows it.",
     },
     Alert {
+        name: "PushDeletionsStopped",
+        expression: "max by (namespace, job) (konverge_push_deletions_stopped $mine) > 0",
+        since: "0m",
+        severity: "warning",
+        summary: "{{ $value }} deletions in Vault wait for an approval",
+        runbook: "More content is no longer requested than the operator deletes without approval. If that is a mistake, restore the requests: the content is still in Vault. If it is meant, run kubectl konverge approve.",
+    },
+    Alert {
         name: "PushDrift",
         expression: "sum by (namespace, job) (increase(konverge_push_drift_total[1h]) $mine) > 5",
         since: "0m",
@@ -432,11 +440,19 @@ const ROLL_ALERTS: &[Alert] = &[
     },
     Alert {
         name: "RollPatchesFail",
-        expression: r#"sum by (namespace, job, kind) (increase(konverge_roll_rollouts_total{result="failed"}[15m]) $mine) > 0"#,
+        expression: r#"sum by (namespace, job, kind) (increase(konverge_roll_rollouts_total{result="refused"}[15m]) $mine) > 0"#,
         since: "15m",
         severity: "warning",
         summary: "roll cannot restart workloads of the kind {{ $labels.kind }}",
         runbook: "An admission webhook or a policy refuses the change, or the role lacks a permission. The event WorkloadNotWritable on the workload has the response of the API server.",
+    },
+    Alert {
+        name: "RollFailed",
+        expression: "max by (namespace, job) (konverge_roll_failed_workloads $mine) > 0",
+        since: "0m",
+        severity: "warning",
+        summary: "The pods of {{ $value }} workloads do not become available after a restart by roll",
+        runbook: "`kubectl konverge status -A` names them with the state RolloutFailed, and the event RolloutFailed names the content. Look at their pods. Other workloads that wait for the same content are held back until these recover or the content changes again.",
     },
     Alert {
         name: "RollSourceRunsAway",

@@ -28,6 +28,7 @@ const CROSSINGS: &[Crossing] = &[
     ("PushWritesFail", &[(r#"vault_sync_operator_vault_write_errors_total{error_type="denied"}"#, GROWS)]),
     ("PushDeletionsFail", &[("konverge_push_vault_delete_errors_total{}", GROWS)]),
     ("PushOrphans", &[("konverge_push_orphans{}", RISES)]),
+    ("PushDeletionsStopped", &[("konverge_push_deletions_stopped{}", RISES)]),
     ("PushDrift", &[("konverge_push_drift_total{}", GROWS)]),
     (
         "PushSlow",
@@ -38,7 +39,8 @@ const CROSSINGS: &[Crossing] = &[
         ],
     ),
     ("RollWaitsLong", &[("konverge_roll_oldest_pending_seconds{}", AGES)]),
-    ("RollPatchesFail", &[(r#"konverge_roll_rollouts_total{kind="Deployment",result="failed"}"#, GROWS)]),
+    ("RollPatchesFail", &[(r#"konverge_roll_rollouts_total{kind="Deployment",result="refused"}"#, GROWS)]),
+    ("RollFailed", &[("konverge_roll_failed_workloads{}", RISES)]),
     ("RollSourceRunsAway", &[("konverge_roll_runaway_sources{}", RISES)]),
     ("RollVaultFails", &[("konverge_roll_vault_failing{}", RISES)]),
     ("RollReadsFail", &[(r#"konverge_roll_failed_checks_total{reason="AccessDenied"}"#, GROWS)]),

@@ -104,7 +104,8 @@ async fn as_its_deployment_starts_it_it_follows_all_namespaces_with_the_login_of
         for (kind, name, path) in [("Deployment", "app", "app/db"), ("Secret", "db", "whole")] {
             view.delete(kind, name).await.unwrap();
             until(&format!("{kind} is gone"), async || view.is_gone(kind, name).await).await;
-            assert_eq!(view.read(&view.path(path)).await.unwrap(), None, "{path}");
+            // After the grace period of deleted objects.
+            until(&format!("{path} is cleared"), async || Ok(view.read(&view.path(path)).await?.is_none())).await;
         }
     }
     let said = operator.logged();

@@ -107,13 +107,17 @@ impl Finalizer<'_> {
         record.leave(now);
         let grace = self.grace();
         pusher.deletions.follow(&record);
-        let mut rest = record.until_due(grace, now).max().unwrap_or_default();
+        // Of a deleted object the period begins now, because its successor does not come before.
+        let rest = match binding.deleting {
+            Some(_) => grace,
+            None => record.until_due(grace, now).max().unwrap_or_default(),
+        };
         if rest.is_zero() {
             match pusher.deletions.check_all(&record) {
                 Ok(()) => return Ok(PutOff::No),
                 Err(stopped) if binding.deleting.is_none() => return Err(stopped.into()),
                 // The orphan waits for the approval, and nothing waits for the orphan.
-                Err(_) => rest = Duration::ZERO,
+                Err(_) => {}
             }
         }
         let due = now.checked_add(rest).unwrap_or(Timestamp::MAX);
