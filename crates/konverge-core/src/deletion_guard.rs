@@ -51,7 +51,9 @@ pub struct DeletionGuard<I> {
 /// A requested deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
-    Waiting { is_approved: bool },
+    Waiting {
+        is_approved: bool,
+    },
     /// It was done at this time, without an approval.
     Done(Instant),
 }
@@ -134,7 +136,9 @@ impl<I: Ord> DeletionGuard<I> {
     /// Approves all deletions that are requested by now. Later ones are counted anew. Returns the number of approved ones.
     pub fn approve(&mut self) -> usize {
         self.requests.retain(|_, request| matches!(request, Request::Waiting { .. }));
-        self.requests.values_mut().for_each(|request| *request = Request::Waiting { is_approved: true });
+        for request in self.requests.values_mut() {
+            *request = Request::Waiting { is_approved: true };
+        }
         self.requests.len()
     }
 }
@@ -149,9 +153,16 @@ mod tests {
         DeletionGuard::new(Some(DeletionBudget::default()), WITHIN)
     }
 
+    fn request(guard: &mut DeletionGuard<u32>, items: std::ops::Range<u32>) {
+        for item in items {
+            guard.request(item);
+        }
+    }
+
     #[test]
     fn the_budget_is_a_share_and_a_least_number() {
-        for (known, allowed) in [(0, 5), (5, 5), (50, 5), (59, 5), (60, 6), (1000, 100), (usize::MAX, usize::MAX / 100)] {
+        for (known, allowed) in [(0, 5), (5, 5), (50, 5), (59, 5), (60, 6), (1000, 100), (usize::MAX, usize::MAX / 100)]
+        {
             assert_eq!(DeletionBudget::default().allowed(known), allowed, "{known}");
         }
     }
@@ -159,7 +170,7 @@ mod tests {
     #[test]
     fn one_deletion_too_many_stops_all_that_wait() {
         let (mut guard, now) = (guard(), Instant::now());
-        (0..5).for_each(|item| guard.request(item));
+        request(&mut guard, 0..5);
         assert_eq!(guard.check(&0, 20, now), Ok(()));
         guard.request(4);
         assert_eq!(guard.stopped(20, now), None, "a repeated request counts once");
@@ -187,14 +198,14 @@ mod tests {
     #[test]
     fn an_approval_is_for_what_waits_by_then() {
         let (mut guard, now) = (guard(), Instant::now());
-        (0..9).for_each(|item| guard.request(item));
+        request(&mut guard, 0..9);
         assert!(guard.check(&0, 20, now).is_err());
         assert_eq!(guard.approve(), 9);
         for item in 0..9 {
             assert_eq!(guard.check(&item, 20, now), Ok(()), "{item}");
             guard.done(item, now);
         }
-        (10..15).for_each(|item| guard.request(item));
+        request(&mut guard, 10..15);
         assert_eq!(guard.check(&10, 20, now), Ok(()), "what was approved does not count");
         guard.request(15);
         assert!(guard.check(&10, 20, now).is_err());
@@ -203,7 +214,7 @@ mod tests {
     #[test]
     fn without_a_budget_everything_is_allowed() {
         let (mut guard, now) = (DeletionGuard::new(None, WITHIN), Instant::now());
-        (0..100).for_each(|item| guard.request(item));
+        request(&mut guard, 0..100);
         assert_eq!(guard.check(&0, 100, now), Ok(()));
     }
 }

@@ -289,17 +289,15 @@ impl Bindings {
         for user in uses.referrers(secret) {
             let Some(binding) = bindings.get_mut(user) else { continue };
             // The watch was faster than the response, so this write counted as a change of the content. What has come after it is one.
-            let is_own = |change: &mut SecretChange| change.secret == secret.name && change.version.as_deref() == Some(to);
+            let is_own =
+                |change: &mut SecretChange| change.secret == secret.name && change.version.as_deref() == Some(to);
             if binding.pending.changed.take_if(is_own).is_some()
                 && let Some(version) = shown.filter(|shown| shown.as_deref() != Some(to))
             {
                 let change = SecretChange { at: Instant::now(), secret: secret.name.clone(), version: version.clone() };
                 binding.pending.changed = Some(change);
             }
-            if let Some(version) = binding
-                .verified
-                .as_mut()
-                .and_then(|verified| verified.sources.get_mut(&secret.name))
+            if let Some(version) = binding.verified.as_mut().and_then(|verified| verified.sources.get_mut(&secret.name))
                 && version.as_deref() == Some(from)
             {
                 *version = Some(to.to_owned());
@@ -338,9 +336,8 @@ impl Bindings {
         let heir = |claimed: &str| {
             let others = inner.claims.claimants(&claimed.to_owned()).filter(|other| *other != key);
             others.map(|other| (other, inner.bindings.get(other))).find_map(|(other, binding)| {
-                let binding = binding.filter(|binding| {
-                    binding.deleting.is_none() && matches!(binding.spec, ParsedSpec::Push(_))
-                })?;
+                let binding = binding
+                    .filter(|binding| binding.deleting.is_none() && matches!(binding.spec, ParsedSpec::Push(_)))?;
                 Some(Heir { key: other.clone(), uid: binding.uid.clone() })
             })
         };

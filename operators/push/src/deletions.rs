@@ -29,7 +29,7 @@ pub struct Deletions {
     bindings: Arc<Bindings>,
     /// How many paths the list of orphans has.
     orphaned: Arc<AtomicUsize>,
-    /// Whether deletions were stopped at the last look, and who is told when they are.
+    /// Whether the list of orphans tells that deletions are stopped, or is about to, and who is told when they are.
     was_stopped: Arc<AtomicBool>,
     told: Arc<Notify>,
 }
@@ -38,7 +38,13 @@ impl Deletions {
     /// Everything may be deleted unless it is limited by the default budget. Tells when that stops deletions.
     pub fn new(is_limited: bool, grace: Duration, bindings: Arc<Bindings>, told: Arc<Notify>) -> Self {
         let guard = DeletionGuard::new(is_limited.then(DeletionBudget::default), grace.max(WITHIN));
-        Self { guard: Arc::new(Mutex::new(guard)), bindings, orphaned: Arc::default(), was_stopped: Arc::default(), told }
+        Self {
+            guard: Arc::new(Mutex::new(guard)),
+            bindings,
+            orphaned: Arc::default(),
+            was_stopped: Arc::default(),
+            told,
+        }
     }
 
     /// The object with this record requests these of its paths no longer. Paths that it requests again are no deletions any more.
@@ -46,14 +52,18 @@ impl Deletions {
         let mut guard = self.lock();
         for (path, written) in &record.paths {
             let item = (record.uid.clone(), path.clone());
-            if written.unwanted.is_some() && is_content(written) { guard.request(item) } else { guard.withdraw(&item) }
+            if written.unwanted.is_some() && is_deletion(record, written) {
+                guard.request(item)
+            } else {
+                guard.withdraw(&item)
+            }
         }
     }
 
     /// An object that is gone has left its paths.
     pub(crate) fn leave(&self, record: &Record) {
         let mut guard = self.lock();
-        for (path, _) in record.paths.iter().filter(|(_, written)| is_content(written)) {
+        for (path, _) in record.paths.iter().filter(|(_, written)| is_deletion(record, written)) {
             guard.request((record.uid.clone(), path.clone()));
         }
     }
@@ -92,9 +102,12 @@ impl Deletions {
     /// Returns why deletions wait for an approval, if they do.
     pub fn stopped(&self) -> Option<Stopped> {
         let known = self.known();
-        let stopped = self.lock().stopped(known, Instant::now());
-        self.was_stopped.store(stopped.is_some(), Ordering::Relaxed);
-        stopped
+        self.lock().stopped(known, Instant::now())
+    }
+
+    /// The list of orphans tells whether deletions are stopped.
+    pub(crate) fn is_told(&self, stopped: bool) {
+        self.was_stopped.store(stopped, Ordering::Relaxed);
     }
 
     /// Approves all deletions that are requested by now. Returns the number of them.
@@ -111,9 +124,10 @@ impl Deletions {
     }
 }
 
-/// Whether the path has content of ours. One that was never written is no deletion.
-fn is_content(written: &Written) -> bool {
-    written.written || written.begun.is_some() || !written.pending.is_empty()
+/// Whether clearing the path deletes content of ours: it was written, and the policy is not to keep it.
+fn is_deletion(record: &Record, written: &Written) -> bool {
+    let has_content = written.written || written.begun.is_some() || !written.pending.is_empty();
+    has_content && record.deletion.in_vault().is_some()
 }
 
 impl Heritage {

@@ -20,7 +20,7 @@
 //!
 //! - [`secrets`] and [`prefetch`]: how Secrets are read, and how many of them at once.
 //!
-//! - [`reconcile`]: one run. [`orphans`]: content that a deleted object left behind.
+//! - [`reconcile`]: one run. [`orphans`]: content that a deleted object left behind. [`deletions`]: the guard against too many deletions.
 //!
 //! - [`config`] and [`run`](mod@run): the program. [`job`]: push as one of several jobs in a process.
 //!

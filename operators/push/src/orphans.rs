@@ -1,11 +1,8 @@
 //! Orphans: the paths that had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can clear them.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::error::class_of;
 use konverge_core::{
@@ -13,7 +10,6 @@ use konverge_core::{
     error::{ErrorClass, in_one_line},
 };
 use konverge_runtime::{Priority, Queue};
-use jiff::Timestamp;
 use konverge_vault::{Deletion, Location, Owner};
 use kube::{
     Api, Client,
@@ -103,7 +99,13 @@ pub struct Orphans {
 impl Orphan {
     /// Makes an orphan of the record of an object.
     pub fn new(key: &ObjectRef, record: Record) -> Self {
-        Self { kind: key.kind.name().to_owned(), namespace: key.namespace.clone(), name: key.name.clone(), record, due: None }
+        Self {
+            kind: key.kind.name().to_owned(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            record,
+            due: None,
+        }
     }
 
     /// The same, with content that stays until then.
@@ -204,7 +206,15 @@ impl Clearing {
         metrics: Metrics,
         deletions: Deletions,
     ) -> Self {
-        Self { orphans, deletions, heirs: Heirs::new(store, bindings, queue), metrics, cleared: BTreeSet::new(), is_complete: true, early: Vec::new() }
+        Self {
+            orphans,
+            deletions,
+            heirs: Heirs::new(store, bindings, queue),
+            metrics,
+            cleared: BTreeSet::new(),
+            is_complete: true,
+            early: Vec::new(),
+        }
     }
 
     /// Clears orphans for ever, once the claims of all objects are known. Before that, content is only handed over to objects that are known.
@@ -212,8 +222,7 @@ impl Clearing {
         // The program is not ready without these kinds. The cluster may lack or forbid the others; those count as empty.
         let (sure, others): (Vec<Kind>, Vec<Kind>) = kinds.into_iter().partition(|kind| kind.is_original());
         let (begun, bindings) = (Instant::now(), Arc::clone(&self.heirs.bindings));
-        let are_listed =
-            || bindings.are_listed(&sure) && (bindings.are_listed(&others) || begun.elapsed() >= EVERY);
+        let are_listed = || bindings.are_listed(&sure) && (bindings.are_listed(&others) || begun.elapsed() >= EVERY);
         loop {
             self.is_complete = are_listed();
             if let Err(error) = self.clear().await {
@@ -244,11 +253,12 @@ impl Clearing {
 
     /// Whether another object requests one of the paths that are not handed over yet.
     fn has_heir(&self, orphan: &Orphan) -> bool {
-        let is_new = |location: &Location| {
-            !self.cleared.contains(&(orphan.record.uid.clone(), location.to_string()))
-        };
+        let is_new = |location: &Location| !self.cleared.contains(&(orphan.record.uid.clone(), location.to_string()));
         let Some(key) = orphan.key() else { return false };
-        orphan.record.locations().any(|(location, written)| is_new(&location) && self.heirs.inherit(&key, &location, written))
+        orphan
+            .record
+            .locations()
+            .any(|(location, written)| is_new(&location) && self.heirs.inherit(&key, &location, written))
     }
 
     /// Clears the orphans that can be cleared. Returns how many are left.
@@ -258,13 +268,16 @@ impl Clearing {
         let annotations = metadata.annotations.unwrap_or_default();
         let (is_approved, told) = (annotations.contains_key(APPROVE_DELETIONS), annotations.get(DELETIONS_STOPPED));
         let orphans: Vec<Orphan> = known.values().filter_map(|text| serde_json::from_str(text).ok()).collect();
-        orphans.iter().for_each(|orphan| self.deletions.leave(&orphan.record));
+        for orphan in &orphans {
+            self.deletions.leave(&orphan.record);
+        }
         self.deletions.orphaned(orphans.iter().map(|orphan| orphan.record.paths.len()).sum());
         if is_approved {
             let approved = self.deletions.approve();
             tracing::info!("{approved} deletions are approved");
         }
         let stopped = self.deletions.stopped();
+        self.deletions.is_told(stopped.is_some());
         if is_approved || told != stopped.as_ref().map(Stopped::to_string).as_ref() {
             if let Some(stopped) = &stopped {
                 tracing::warn!("{}", messages::stopped(stopped));
@@ -277,7 +290,8 @@ impl Clearing {
             let cleared = match serde_json::from_str::<Orphan>(&text) {
                 Ok(orphan) => {
                     let cleared = self.clear_one(&uid, &orphan).await;
-                    if !cleared && !(self.is_complete && orphan.is_due(Timestamp::now())) {
+                    let is_over = cleared || self.is_complete && orphan.is_due(Timestamp::now());
+                    if !is_over {
                         self.early.push(orphan);
                     }
                     cleared
@@ -371,7 +385,11 @@ impl Heirs {
     }
 
     /// Clears the path. No object takes it over meanwhile, not even one with the same name. Then wakes the objects that waited for it.
-    pub(crate) async fn clear(&self, path_of: &GonePath<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
+    pub(crate) async fn clear(
+        &self,
+        path_of: &GonePath<'_>,
+        deletion: Option<Deletion>,
+    ) -> Result<Cleared, ClearError> {
         let GonePath { key, owner, location, written, unfinished, what } = path_of;
         let Some(location) = &self.store.recorded(location).await? else { return Ok(Cleared::Nothing) };
         let claimant = gone(key);

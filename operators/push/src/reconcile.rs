@@ -210,7 +210,8 @@ impl Pusher {
     }
 
     async fn reconcile_active(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Reported, PushError> {
-        let is_overdue = |record: &Record| record.until_due(self.grace(push), Timestamp::now()).any(|rest| rest.is_zero());
+        let is_overdue =
+            |record: &Record| record.until_due(self.grace(push), Timestamp::now()).any(|rest| rest.is_zero());
         let is_due = binding.verified.as_ref().is_none_or(|verified| verified.is_due(key, &push.spec))
             || binding.record.as_ref().is_some_and(is_overdue);
         let current = self.current(key, binding, push);

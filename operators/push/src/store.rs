@@ -309,7 +309,8 @@ impl Store {
                 Unfinished::Made(made) => Some(made),
                 Unfinished::Unknown | Unfinished::Digest(..) => None,
             };
-            let KeyRemoval { content: rest, expected, marks } = remove_keys(found, owner, &recorded, made, gone, &heirs.keys);
+            let KeyRemoval { content: rest, expected, marks } =
+                remove_keys(found, owner, &recorded, made, gone, &heirs.keys);
             self.check_leadership()?;
             let changed = match rest {
                 None => Ok(false),

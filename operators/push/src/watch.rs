@@ -142,7 +142,9 @@ impl EventHandler<Workload> for WorkloadHandler {
 
     fn apply(&mut self, key: &ObjectRef, object: Workload, _: Origin) -> bool {
         let Workload { metadata, references, .. } = object;
-        let object = watched_object(key, &self.updater.bindings, metadata, |spec| Wanted::of_workload(&spec.selection, &references));
+        let object = watched_object(key, &self.updater.bindings, metadata, |spec| {
+            Wanted::of_workload(&spec.selection, &references)
+        });
         self.updater.apply(key, object)
     }
 
@@ -221,7 +223,8 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
         }
         let (version, labels) = (metadata.resource_version.clone(), metadata.labels.clone().unwrap_or_default());
         let wanted = |spec: &PushSpec| Wanted::of_secret(&spec.selection, &key.name);
-        let is_kept = self.can_opt_in && self.updater.apply(key, watched_object(key, &self.updater.bindings, metadata, wanted));
+        let is_kept =
+            self.can_opt_in && self.updater.apply(key, watched_object(key, &self.updater.bindings, metadata, wanted));
         self.updater.wake(self.updater.bindings.secret_is(&secret, version.as_deref(), &labels), SECRET);
         if origin == Origin::List && self.updater.bindings.is_used(&secret) {
             self.used.insert(secret);

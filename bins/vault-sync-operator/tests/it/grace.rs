@@ -117,7 +117,8 @@ async fn a_request_that_stays_away_is_cleared_after_the_grace_period_whoever_res
     drop(operator);
     let _operator = stage.start(&namespace, grace("6s")).await;
     assert!(view.read(&path).await.unwrap().is_some() && view.read(&left).await.unwrap().is_some(), "it is too early");
-    until("both are cleared", async || Ok(view.read(&path).await?.is_none() && view.read(&left).await?.is_none())).await;
+    until("both are cleared", async || Ok(view.read(&path).await?.is_none() && view.read(&left).await?.is_none()))
+        .await;
     until("the Secret is released", async || Ok(view.record("Secret", "db").await?.is_none())).await;
     until_synced(&view, "Deployment", "app", &right).await;
     assert!(view.holds(&right, "n", "1").await.unwrap());
@@ -145,15 +146,19 @@ async fn a_secret_that_is_replaced_without_annotations_is_still_known() {
         view.secret(name, &[("n", "1")], Some(path)).await.unwrap();
         until_synced(&view, "Secret", name, path).await;
         // As `kubectl replace` does: the request, the record and the finalizer are gone at once.
-        let bare = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": { "n": "2" } });
+        let bare =
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": { "n": "2" } });
         let bare = serde_json::from_value(bare).unwrap();
         view.api("Secret").replace(name, &PostParams::default(), &bare).await.unwrap();
     }
     view.delete("Secret", "goes").await.unwrap();
-    until("the other one bears its record again", async || Ok(state(&view, "Secret", "stays").await? == "DeletionPending"))
-        .await;
+    until("the other one bears its record again", async || {
+        Ok(state(&view, "Secret", "stays").await? == "DeletionPending")
+    })
+    .await;
     assert!(view.holds(&stays, "n", "1").await.unwrap());
-    until("both are cleared", async || Ok(view.read(&stays).await?.is_none() && view.read(&goes).await?.is_none())).await;
+    until("both are cleared", async || Ok(view.read(&stays).await?.is_none() && view.read(&goes).await?.is_none()))
+        .await;
     assert!(!view.versions(&stays).await.unwrap().1 && !view.versions(&goes).await.unwrap().1, "no mark is left");
 }
 
@@ -170,8 +175,10 @@ async fn an_object_that_takes_a_path_over_never_finds_it_empty() {
         until_synced(&view, "Deployment", "old", &soft).await;
         until_synced(&view, "Deployment", "older", &hard).await;
         view.secret("db", &[("n", "2")], None).await.unwrap();
-        until("the new value is there", async || Ok(view.holds(&soft, "n", "2").await? && view.holds(&hard, "n", "2").await?))
-            .await;
+        until("the new value is there", async || {
+            Ok(view.holds(&soft, "n", "2").await? && view.holds(&hard, "n", "2").await?)
+        })
+        .await;
         for (new, folder, policy) in [("new", "soft", "soft"), ("newer", "hard", "destroy")] {
             view.deployment(new, "db", &view.path(folder)).await.unwrap();
             view.annotate("Deployment", new, json!({ "vault-sync.io/deletion-policy": policy })).await.unwrap();
@@ -213,10 +220,13 @@ async fn an_object_that_is_deleted_and_made_again_keeps_its_content() {
     // Without an heir, it goes.
     view.delete("Deployment", "renamed").await.unwrap();
     view.delete("Secret", "db").await.unwrap();
-    until("they are gone", async || Ok(view.is_gone("Secret", "db").await? && view.is_gone("Deployment", "renamed").await?))
-        .await;
+    until("they are gone", async || {
+        Ok(view.is_gone("Secret", "db").await? && view.is_gone("Deployment", "renamed").await?)
+    })
+    .await;
     assert!(view.read(&path).await.unwrap().is_some(), "not yet");
-    until("both are cleared", async || Ok(view.read(&path).await?.is_none() && view.read(&soft).await?.is_none())).await;
+    until("both are cleared", async || Ok(view.read(&path).await?.is_none() && view.read(&soft).await?.is_none()))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -330,7 +340,8 @@ async fn a_vault_push_names_its_secret_as_it_likes() {
     for route in routes {
         let spec = json!({ "secrets": { "names": ["db"] }, "mount": engine, "path": format!("{route}/db") });
         let metadata = json!({ "name": route });
-        let object = json!({ "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": metadata, "spec": spec });
+        let object =
+            json!({ "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultPush", "metadata": metadata, "spec": spec });
         let parameters = PatchParams::apply("user").force();
         view.api("VaultPush").patch(route, &parameters, &Patch::Apply(&object)).await.unwrap();
     }

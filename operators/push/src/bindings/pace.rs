@@ -68,7 +68,8 @@ impl Verified {
 
     /// When the object in sync runs again.
     pub(crate) fn next_look(&self, key: &ObjectRef, spec: &PushSpec) -> Action {
-        let rest = |expires: Timestamp| Duration::try_from(expires.duration_since(Timestamp::now())).unwrap_or_default();
+        let rest =
+            |expires: Timestamp| Duration::try_from(expires.duration_since(Timestamp::now())).unwrap_or_default();
         // A little late, so that it is deleted by then.
         let until_expired = self.expires.map(|expires| rest(expires) + LOOKED);
         match (self.next_regular_look(key, spec), until_expired) {

@@ -165,7 +165,10 @@ fn of_two_values_with_one_key_only_the_later_takes_room() {
 #[test]
 fn a_workload_wants_what_its_pods_use_and_registries_only_when_asked() {
     let references = References {
-        secrets: BTreeMap::from([("db".to_owned(), Usage { need: Need::Required, keys: Keys::All, required: BTreeSet::new() })]),
+        secrets: BTreeMap::from([(
+            "db".to_owned(),
+            Usage { need: Need::Required, keys: Keys::All, required: BTreeSet::new() },
+        )]),
         image_pull_secrets: BTreeSet::from(["registry".to_owned()]),
         ..References::default()
     };

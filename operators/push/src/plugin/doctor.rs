@@ -111,7 +111,9 @@ fn left(lists: &[ConfigMap], now: Timestamp) -> Finding {
             let namespace = lists.iter().find_map(|list| list.metadata.namespace.as_deref()).unwrap_or_default();
             Finding::wrong(
                 "orphans",
-                format!("deleted objects with content left in Vault: {left}; the operator clears it when Vault allows it"),
+                format!(
+                    "deleted objects with content left in Vault: {left}; the operator clears it when Vault allows it"
+                ),
                 format!("kubectl get configmap {CONFIG_MAP} -n {namespace} -o yaml"),
             )
         }

@@ -262,7 +262,9 @@ impl Finalizer<'_> {
     fn deletion(&self, record: &Record) -> DeletionPolicy {
         match &self.binding.spec {
             ParsedSpec::Push(push) => push.spec.deletion.unwrap_or(self.pusher.policy.default_deletion_policy),
-            ParsedSpec::Invalid(_, said) | ParsedSpec::Nothing { deletion: said, .. } => said.unwrap_or(record.deletion),
+            ParsedSpec::Invalid(_, said) | ParsedSpec::Nothing { deletion: said, .. } => {
+                said.unwrap_or(record.deletion)
+            }
         }
     }
 

@@ -197,7 +197,15 @@ impl World {
         let common =
             ["vault-sync-operator", "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "0"];
         // Most tests are about what is deleted, not about when.
-        let rest = ["--deletion-grace", "0s", "--allow-deletes", "--namespace", &self.namespace, "--kubeconfig", kubeconfig.to_str().unwrap()];
+        let rest = [
+            "--deletion-grace",
+            "0s",
+            "--allow-deletes",
+            "--namespace",
+            &self.namespace,
+            "--kubeconfig",
+            kubeconfig.to_str().unwrap(),
+        ];
         let given = [&common, rest.as_slice(), arguments].concat();
         let config = konverge_push::config::arguments(given.iter().map(Into::into));
         let manager = assemble(config, vault).await.unwrap();
