@@ -8,6 +8,7 @@
 //!
 //! This crate imports no runtime, no client and no clock; randomness is handed in.
 
+pub mod allow;
 pub mod api_server;
 pub mod backoff;
 pub mod claims;

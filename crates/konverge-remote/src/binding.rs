@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use konverge_core::allow::Pattern;
+
 use crate::record::Origin;
 
 /// Which item on the server an object stands for. Made by the author from the object alone, without a call.
@@ -23,6 +25,9 @@ pub struct Binding {
     pub adoption: Adoption,
     /// Whether an adopted item is only observed: it is never updated.
     pub observe_adopted: bool,
+    /// The names of items that the object may use; `None` for all. Neither a status nor a record nor an adoption leads to an item of another name,
+    /// unless that item bears the mark of the object.
+    pub names: Option<Vec<Pattern>>,
     /// The fate of the item when the object is deleted.
     pub deletion: DeletionPolicy,
     /// Whether the item is deleted although others have put something into it; see [`Remote::foreign_content`](crate::Remote::foreign_content).
@@ -45,6 +50,11 @@ impl Binding {
             DeletionPolicy::Delete => origin == Origin::Adopted,
             DeletionPolicy::DeleteAdopted => false,
         }
+    }
+
+    /// Whether the object may use an item of this name.
+    pub(crate) fn permits(&self, name: &str) -> bool {
+        self.names.as_ref().is_none_or(|names| names.iter().any(|pattern| pattern.matches(name)))
     }
 
     /// The name, and the id of an item to adopt: what two objects cannot both have.

@@ -162,6 +162,18 @@ impl<'a, R: Remote> Facts<'a, R> {
         Some(Failure::refused("NotOurs", format!("the {noun} {name} ({id}) {whose}; choose another name")))
     }
 
+    /// Why the object may not use the item: neither the mark of the object nor a rule for its name permits it.
+    fn forbidden(&self, item: &R::Item) -> Option<Failure> {
+        if self.own_mark(item).is_some() || self.binding.permits(R::name(item)) {
+            return None;
+        }
+        let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
+        let message = format!(
+            "no rule lets this object use the {noun} {name} ({id}), which stays as it is; choose another name, or ask the administrators for a rule"
+        );
+        Some(Failure::refused("NotAllowed", message))
+    }
+
     /// An older object that wants the same item keeps it.
     fn claimed(&self) -> Option<Step<R::Item>> {
         // Where names repeat and nothing is adopted, two objects of one name stand for two items.
@@ -177,7 +189,7 @@ impl<'a, R: Remote> Facts<'a, R> {
 
     /// Decides about an item that is there.
     fn keep(&self, item: &Arc<R::Item>, desired: &R::Desired) -> Step<R::Item> {
-        if let Some(failure) = self.foreign_owner(item) {
+        if let Some(failure) = self.foreign_owner(item).or_else(|| self.forbidden(item)) {
             return Step::Refuse(failure);
         }
         // An item with our mark is ours, even if an older object wants one of its name.
@@ -266,7 +278,7 @@ impl<'a, R: Remote> Facts<'a, R> {
             (Adoption::Never, _) | (Adoption::ByName, []) => None,
             (Adoption::ById(id), []) => refuse("NotFound", format!("there is no {noun} with the id {id} to adopt")),
             (Adoption::ByName | Adoption::ById(_), [item]) => {
-                if let Some(failure) = self.foreign_owner(item) {
+                if let Some(failure) = self.foreign_owner(item).or_else(|| self.forbidden(item)) {
                     return Some(Step::Refuse(failure));
                 }
                 Some(Step::Record(Entry {
@@ -301,6 +313,9 @@ impl<'a, R: Remote> Facts<'a, R> {
         let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
         if self.foreign_owner(item).is_some() {
             return Step::Release(None);
+        }
+        if self.forbidden(item).is_some() {
+            return Step::Release(Some(format!("the {noun} {name} ({id}), because no rule lets this object use it")));
         }
         match self.origin(item) {
             Some(Origin::Made) => {}

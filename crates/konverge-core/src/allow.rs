@@ -1,0 +1,131 @@
+//! Rules that let the objects of a namespace use names outside the cluster: `NAMESPACE=PATTERN`. Pure.
+
+use std::{error, fmt, str::FromStr};
+
+/// The namespace of the object, in what a rule permits.
+pub const NAMESPACE: &str = "{namespace}";
+
+/// One permission: `<namespace>=<pattern>`, where `*` matches any run of characters. Behind the `=`, `{namespace}` is the namespace of the object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    namespace: String,
+    names: String,
+}
+
+/// The text is not a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleError {
+    text: String,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is not of the form <namespace>=<pattern>, such as team-a=db-admins or *={{namespace}}/*",
+            self.text
+        )
+    }
+}
+
+impl error::Error for RuleError {}
+
+impl FromStr for Rule {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let error = || RuleError { text: text.to_owned() };
+        let (namespace, names) = text.split_once('=').ok_or_else(error)?;
+        // A misspelt placeholder would permit nothing, and nobody would see why.
+        let is_valid = ![namespace, names].iter().any(|part| part.trim().is_empty())
+            && !namespace.contains(['{', '}'])
+            && !names.replace(NAMESPACE, "").contains(['{', '}']);
+        is_valid.then(|| Self { namespace: namespace.to_owned(), names: names.to_owned() }).ok_or_else(error)
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.namespace, self.names)
+    }
+}
+
+impl Rule {
+    /// Returns the names that a namespace may use by this rule; `None` if the rule is for others.
+    pub fn names(&self, namespace: &str) -> Option<Pattern> {
+        // The name of a namespace holds no `*`.
+        matches(&self.namespace, namespace).then(|| Pattern(self.names.replace(NAMESPACE, namespace)))
+    }
+}
+
+/// The names that a rule permits in one namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// The pattern of this text, in which `*` matches any run of characters.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns whether it matches the whole name.
+    pub fn matches(&self, name: &str) -> bool {
+        matches(&self.0, name)
+    }
+}
+
+/// Returns whether the pattern matches the text. `*` matches any run of characters, also an empty one. It takes time linear in the text for each star.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let tail = parts.pop().unwrap_or_default();
+    for part in parts {
+        // The earliest place leaves the most for what follows.
+        let Some(at) = text.find(part) else { return false };
+        text = &text[at + part.len()..];
+    }
+    text.ends_with(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("a*", "abc", true),
+            ("a*", "ba", false),
+            ("*c", "abc", true),
+            ("a*c", "abc", true),
+            ("a*c", "ac", true),
+            ("ab*ba", "aba", false),
+            ("a*b*c", "aXbYc", true),
+            ("a*b*c", "aXc", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_permits_names_to_the_namespaces_before_its_equals_sign() {
+        for (rule, namespace, name, expected) in [
+            ("team-a=db-admins", "team-a", "db-admins", true),
+            ("team-a=db-admins", "team-b", "db-admins", false),
+            ("*={namespace}/*", "team", "team/db", true),
+            ("*={namespace}/*", "team", "team-a/db", false),
+            ("team-*=*", "team-b", "a=b", true),
+        ] {
+            let names = rule.parse::<Rule>().unwrap().names(namespace);
+            assert_eq!(names.is_some_and(|names| names.matches(name)), expected, "{rule} {namespace} {name}");
+        }
+        for text in ["", "a", "a=", "=b", " =b", "{namespace}=b", "*=b/{name}", "*={namespace/d", "*=}b"] {
+            assert!(text.parse::<Rule>().is_err(), "{text:?}");
+        }
+    }
+}
