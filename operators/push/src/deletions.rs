@@ -53,9 +53,9 @@ impl Deletions {
         for (path, written) in &record.paths {
             let item = (record.uid.clone(), path.clone());
             if written.unwanted.is_some() && is_deletion(record, written) {
-                guard.request(item)
+                guard.request(item);
             } else {
-                guard.withdraw(&item)
+                guard.withdraw(&item);
             }
         }
     }
