@@ -273,6 +273,29 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_is_no_longer_requested_is_due_after_the_grace_period_whatever_the_clock_does() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let grace = Duration::from_secs(300);
+        for (unwanted, now, expected) in [
+            (None, 1000, None),
+            (Some(1000), 1000, Some(300)),
+            (Some(1000), 1100, Some(200)),
+            (Some(1000), 1300, Some(0)),
+            (Some(1000), 9000, Some(0)),
+            (Some(1000), 500, Some(300)),
+        ] {
+            let written = Written { unwanted: unwanted.map(at), ..Written::default() };
+            let rest = written.until_due(grace, at(now));
+            assert_eq!(rest, expected.map(Duration::from_secs), "{unwanted:?} {now}");
+        }
+        let mut record = Record::new("1", at(0));
+        record.paths.insert("a".to_owned(), Written { unwanted: Some(at(1)), ..Written::default() });
+        record.paths.insert("b".to_owned(), Written::default());
+        record.leave(at(9));
+        assert_eq!([&record.paths["a"], &record.paths["b"]].map(|path| path.unwanted), [Some(at(1)), Some(at(9))]);
+    }
+
+    #[test]
     fn since_is_when_the_state_changed_and_not_the_words() {
         let [one, two, three] = [1, 2, 3].map(|second| Timestamp::from_second(second).unwrap());
         let mut record = Record::new("1", one);

@@ -182,3 +182,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_grace_period_of_an_object_needs_no_path() {
+    for (value, expected) in
+        [("0s", Some(0)), ("10m", Some(600)), ("", None), ("5", None), ("-1s", None), ("now", None)]
+    {
+        let annotations = BTreeMap::from([(DELETION_GRACE.to_owned(), value.to_owned())]);
+        assert_eq!(deletion_grace(&annotations), expected.map(Duration::from_secs), "{value:?}");
+        let spec = read(&[(PATH, "secret/data/x"), (DELETION_GRACE, value)]).unwrap().unwrap();
+        assert_eq!(spec.grace, expected.map(Duration::from_secs), "{value:?}");
+        assert_eq!(spec.notes.len(), usize::from(expected.is_none() && !value.is_empty()), "{value:?}");
+    }
+}
