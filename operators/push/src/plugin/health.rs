@@ -45,8 +45,14 @@ pub(super) fn health(key: &ObjectRef, object: &DynamicObject) -> Option<ObjectHe
         return Some(ObjectHealth { since: Some(deleted.0), ..health("Deleting", Grade::Waiting, message) });
     }
     let Some(spec) = spec else {
-        let why = format!("{PATH} was removed; the written paths are to be cleared");
-        return Some(health("Clearing", Grade::Waiting, Some(why)));
+        return Some(match record.as_ref().map_or("", |record| &record.state) {
+            reasons::DELETION_PENDING => health(reasons::DELETION_PENDING, Grade::Waiting, message),
+            reasons::DELETIONS_STOPPED => health(reasons::DELETIONS_STOPPED, Grade::Wrong, message),
+            _ => {
+                let why = format!("{PATH} was removed; the written paths are to be cleared");
+                health("Clearing", Grade::Waiting, Some(why))
+            }
+        });
     };
     let spec = match spec {
         Ok(spec) => spec,
@@ -84,6 +90,7 @@ fn place(path: &str, written: &Written) -> Place {
         Some(keys) => format!("KV {kv}, of which {} keys", keys.len()),
         None => format!("KV {kv}"),
     };
+    let note = if written.unwanted.is_some() { format!("{note}, no longer requested") } else { note };
     Place { path: path.to_owned(), version: written.version.filter(|_| written.written), note: Some(note) }
 }
 
@@ -203,5 +210,16 @@ mod tests {
         object.data["spec"] = json!({});
         let invalid = health(&object).unwrap();
         assert_eq!((&*invalid.state, invalid.grade), (reasons::INVALID_SPEC, Grade::Wrong));
+    }
+
+    #[test]
+    fn content_that_is_no_longer_requested_says_when_it_goes_and_what_stops_that() {
+        for (state, grade) in [(reasons::DELETION_PENDING, Grade::Waiting), (reasons::DELETIONS_STOPPED, Grade::Wrong)]
+        {
+            let health = health(&object(&[(STATUS, &recorded(state, "1", None))])).unwrap();
+            assert_eq!((&*health.state, health.grade, health.message.as_deref()), (state, grade, Some("why")));
+        }
+        let written = Written { kv: 2, written: true, unwanted: Some(Timestamp::UNIX_EPOCH), ..Written::default() };
+        assert_eq!(place("secret/data/x", &written).note.as_deref(), Some("KV 2, no longer requested"));
     }
 }
