@@ -18,7 +18,8 @@ const INVALID: &str = "Reason `InvalidAnnotation`";
 konverge_jobs::annotations! {
     /// `true`: adopt an item of the name. `false`: never. Any other value: adopt the item with this id.
     ADOPT = "konverge.dev/adopt" on ANY;
-    /// `orphan`: when the object is deleted, the item stays and the object goes at once. `delete`: the item is deleted, even if it was adopted.
+    /// `orphan`: when the object is deleted, the item stays and the object goes at once. `delete`: the item is deleted even if it was adopted. It counts
+    /// in the operator's own namespace, in a namespace with an account of its own, and on an `OZPolicy`.
     DELETION = "konverge.dev/deletion" on ANY, otherwise: ABSENT;
     /// The namespace whose account the policy is for.
     ACCOUNT = "konverge.dev/account" on POLICY, otherwise: "Reason `NoAccount`";
@@ -73,10 +74,15 @@ pub fn adoption(annotations: &BTreeMap<String, String>, unless_said: Adoption) -
 }
 
 /// Returns the fate of the item that the annotations ask for. `deletes_adopted` is the behaviour of the original, which a flag restores.
-pub fn deletion(annotations: &BTreeMap<String, String>, deletes_adopted: bool) -> DeletionPolicy {
+/// `may_delete_adopted` is whether the platform lets the object ask for the deletion of an adopted item.
+pub fn deletion(
+    annotations: &BTreeMap<String, String>,
+    deletes_adopted: bool,
+    may_delete_adopted: bool,
+) -> DeletionPolicy {
     match annotations.get(DELETION).map(String::as_str) {
         Some(ORPHAN) => DeletionPolicy::Orphan,
-        Some("delete") => DeletionPolicy::DeleteAdopted,
+        Some("delete") if may_delete_adopted => DeletionPolicy::DeleteAdopted,
         _ if deletes_adopted => DeletionPolicy::DeleteAdopted,
         _ => DeletionPolicy::Delete,
     }
@@ -109,15 +115,17 @@ mod tests {
     }
 
     #[test]
-    fn an_adopted_item_is_deleted_only_where_the_object_or_the_flag_says_so() {
-        for (value, deletes_adopted, expected) in [
-            ("", false, DeletionPolicy::Delete),
-            ("", true, DeletionPolicy::DeleteAdopted),
-            ("delete", false, DeletionPolicy::DeleteAdopted),
-            ("orphan", true, DeletionPolicy::Orphan),
-            ("nonsense", false, DeletionPolicy::Delete),
+    fn an_adopted_item_is_deleted_only_where_the_platform_lets_the_object_ask_for_it_or_the_flag_says_so() {
+        for (value, deletes_adopted, may_delete_adopted, expected) in [
+            ("", false, true, DeletionPolicy::Delete),
+            ("", true, false, DeletionPolicy::DeleteAdopted),
+            ("delete", false, true, DeletionPolicy::DeleteAdopted),
+            ("delete", false, false, DeletionPolicy::Delete),
+            ("orphan", true, true, DeletionPolicy::Orphan),
+            ("nonsense", false, true, DeletionPolicy::Delete),
         ] {
-            assert_eq!(deletion(&annotated(DELETION, value), deletes_adopted), expected, "{value}");
+            let found = deletion(&annotated(DELETION, value), deletes_adopted, may_delete_adopted);
+            assert_eq!(found, expected, "{value}");
         }
     }
 }

@@ -1,17 +1,21 @@
 //! The operator's flags: the original's under their names and with their defaults, and ours.
 
 use std::{
-    collections::BTreeMap, ffi::OsString, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr,
+    collections::{BTreeMap, BTreeSet}, ffi::OsString, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr,
     sync::Arc, time::Duration,
 };
 
 use clap::{ArgAction, Command, CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use konverge::{LogFormat, Options, runtime::http_server::Listen};
-use konverge_core::SecretValue;
+use konverge_core::{SecretValue, allow::Rule};
 use konverge_jobs::{MetricsOptions, Program, Settings as JobSettings, Shared, go_flags};
 use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig, TlsSettings};
 
-use crate::{account::Account, metrics::Metrics, settings::Settings};
+use crate::{
+    account::Account,
+    metrics::Metrics,
+    settings::{Settings, TERMINATING_NAMESPACE_DEADLINE},
+};
 
 konverge_jobs::metrics_flags!("OPENZRO", default "0");
 
@@ -21,6 +25,9 @@ pub const PROGRAM: &str = "openzro-operator";
 pub(crate) const LEASE: &str = "operator.openzro.io";
 /// The longest list of an account: some thousands of peers are in the list of groups.
 const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
+
+/// The rules of an operator that gets none: the names of a namespace begin with its name and a letter that no namespace has.
+const DEFAULT_RULES: [&str; 3] = ["*={namespace}", "*={namespace}/*", "*={namespace} *"];
 
 /// Keeps openZro as custom resources of Kubernetes say.
 ///
@@ -122,6 +129,20 @@ pub struct Config {
     /// How many requests per second the management server gets in the long run (ours)
     #[arg(long, env = "OPENZRO_REQUESTS_PER_SECOND", default_value = "20", value_name = "NUMBER")]
     pub requests_per_second: NonZeroU32,
+    /// Which namespaces may use which names in openZro: groups, networks, policies, and `NetworkRouter`s as namespace/name. May be repeated; * matches
+    /// anything, {namespace} the namespace of the object. The operator's own namespace may use all [default: names that begin with the namespace, as
+    /// in team-a/devs; everything if the token is given as the original takes it] (ours)
+    #[arg(long, env = "OPENZRO_ALLOW", value_delimiter = ',', value_name = "NAMESPACE=PATTERN")]
+    pub allow: Vec<Rule>,
+    /// Let objects of all namespaces use privileged containers, volumes, pod templates, and images, security contexts and Secrets of sidecars (ours)
+    #[arg(long, env = "OPENZRO_ALLOW_PRIVILEGED_ROUTING")]
+    pub allow_privileged_routing: bool,
+    /// Let objects of this namespace do that. May be repeated (ours)
+    #[arg(long = "privileged-namespace", env = "OPENZRO_PRIVILEGED_NAMESPACES", value_delimiter = ',', value_name = "NAMESPACE")]
+    pub privileged_namespaces: Vec<String>,
+    /// How long an object in a namespace that is being deleted waits for what openZro keeps, in seconds (ours)
+    #[arg(long, env = "OPENZRO_TERMINATING_NAMESPACE_DEADLINE", default_value_t = TERMINATING_NAMESPACE_DEADLINE, value_name = "SECONDS")]
+    pub terminating_namespace_deadline: u64,
     /// Delete adopted groups and networks with their objects, as the original does (ours)
     #[arg(long, env = "OPENZRO_DELETE_ADOPTED")]
     pub delete_adopted: bool,
@@ -300,7 +321,48 @@ impl Config {
             deletes_adopted: self.delete_adopted,
             namespace: self.runtime_namespace.clone().unwrap_or_default(),
             accounts: self.accounts.iter().map(|tenant| (tenant.namespace.clone(), self.url_of(tenant))).collect(),
+            rules: self.rules(),
+            privileged: self.privileged(),
+            terminating_namespace_deadline: Duration::from_secs(self.terminating_namespace_deadline),
         }
+    }
+
+    /// Whether the operator is started as the original: without a flag for rules, and with a token that the original takes. Then it confines nobody.
+    fn is_started_as_original(&self) -> bool {
+        self.allow.is_empty() && self.openzro_api_key_file.is_none()
+    }
+
+    fn rules(&self) -> Option<Vec<Rule>> {
+        if self.is_started_as_original() {
+            return None;
+        }
+        let defaults = || DEFAULT_RULES.iter().filter_map(|rule| rule.parse().ok()).collect();
+        Some(if self.allow.is_empty() { defaults() } else { self.allow.clone() })
+    }
+
+    /// The namespaces whose objects may use privileged containers and the like; `None` for all.
+    fn privileged(&self) -> Option<BTreeSet<String>> {
+        if self.allow_privileged_routing || self.is_started_as_original() {
+            return None;
+        }
+        Some(self.privileged_namespaces.iter().chain(&self.runtime_namespace).cloned().collect())
+    }
+
+    /// Returns what the settings leave open to everybody who may write an object, as the original does.
+    pub(crate) fn open(&self) -> Vec<&'static str> {
+        let is_open = self.is_started_as_original();
+        let names = is_open.then_some(
+            "no --allow rule: the objects of every namespace may use every group, network and policy of the account; \
+             --allow='*={namespace}/*' gives each namespace names of its own",
+        );
+        let privileged = self.privileged().is_none().then_some(
+            "privileged containers, volumes, pod templates and images: the objects of every namespace may have the operator create them; \
+             --allow with --privileged-namespace, and without --allow-privileged-routing, limits this to some namespaces",
+        );
+        let adopted = self.delete_adopted.then_some(
+            "--delete-adopted: groups and networks that others made are deleted with the object that adopted them",
+        );
+        names.into_iter().chain(privileged).chain(adopted).collect()
     }
 
     /// The settings of the framework.
@@ -308,9 +370,10 @@ impl Config {
         Options::default().with(|options| {
             options.kubeconfig.clone_from(&self.kubeconfig);
             options.server.address = self.health_probe_bind_address;
-            let MetricsOptions { address, authentication, certificate } = self.metrics.options();
+            let MetricsOptions { address, authentication, tls, certificate } = self.metrics.options();
             options.server.metrics.address = address;
             options.server.metrics.authentication = authentication;
+            options.server.metrics.tls = tls;
             if let Some((certificate, key)) = certificate {
                 options.server.metrics.tls = true;
                 options.server.metrics.certificate = Some(certificate);
@@ -372,6 +435,15 @@ impl fmt::Display for Config {
         write!(f, "enable-webhooks={} kubeconfig={} ", self.enable_webhooks, path(&self.kubeconfig))?;
         write!(f, "interval={}s requests-per-second={} ", self.interval, self.requests_per_second)?;
         write!(f, "delete-adopted={} cluster-id={} ", self.delete_adopted, or_default(self.cluster_id.as_deref()))?;
+        let rules = self.rules().map_or_else(
+            || "everything".to_owned(),
+            |rules| rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        );
+        let privileged = self
+            .privileged()
+            .map_or_else(|| "all".to_owned(), |namespaces| namespaces.into_iter().collect::<Vec<_>>().join(","));
+        write!(f, "allow={rules} privileged-namespaces={privileged} ")?;
+        write!(f, "terminating-namespace-deadline={}s ", self.terminating_namespace_deadline)?;
         write!(f, "dry-run={}", self.dry_run)
     }
 }
@@ -437,6 +509,24 @@ mod tests {
         let options = config.options();
         assert_eq!((options.leader_election, options.lease_name.as_deref()), (true, Some("operator.openzro.io")));
         assert!(config.account(&Metrics::default()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_start_as_the_originals_confines_nobody_and_says_so_and_any_other_start_confines() {
+        for (arguments, rules, privileged, open) in [
+            (&["--openzro-api-key=k"][..], None, None, 2),
+            (&["--openzro-api-key-file=/t"], Some(3), Some(0), 0),
+            (&["--openzro-api-key=k", "--allow=a=b,c=d"], Some(2), Some(0), 0),
+            (&["--openzro-api-key-file=/t", "--allow=*=*", "--allow-privileged-routing"], Some(1), None, 1),
+            (&["--openzro-api-key-file=/t", "--privileged-namespace=net", "--runtime-namespace=o"], Some(3), Some(2), 0),
+        ] {
+            let config = parse(arguments).map_err(|error| error.to_string()).unwrap();
+            let settings = config.settings();
+            assert_eq!(settings.rules.map(|rules| rules.len()), rules, "{arguments:?}");
+            assert_eq!(settings.privileged.map(|namespaces| namespaces.len()), privileged, "{arguments:?}");
+            assert_eq!(config.open().len(), open, "{arguments:?}");
+        }
+        assert!(parse(&["--allow=team-a"]).is_err());
     }
 
     #[test]

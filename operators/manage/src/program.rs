@@ -69,6 +69,9 @@ pub async fn job(config: Config) -> Result<Manager, RunError> {
              the Secret as a file and use --openzro-api-key-file"
         );
     }
+    for open in config.open() {
+        tracing::warn!("open to everybody who may write an object of openZro: {open}");
+    }
     let metrics = Metrics::default();
     let account = config.account(&metrics)?;
     if account.is_none() {

@@ -15,6 +15,11 @@ konverge_jobs::reasons! {
     // Of the objects.
     /// The spec requests something that openZro cannot have. Nothing is written.
     INVALID_SPEC = "InvalidSpec" on ANY, next: "Correct the field that the message names.";
+    /// No `--allow` rule lets the namespace use a name in openZro. Nothing is written.
+    NOT_ALLOWED = "NotAllowed" on ANY, next: "Choose another name, or ask the operator's administrators for the rule that the message shows.";
+    /// The object requests what `--allow-privileged-routing` or `--privileged-namespace` has to permit. Nothing is written.
+    PRIVILEGE_NOT_ALLOWED = "PrivilegeNotAllowed" on ROUTING,
+        next: "Remove the fields that the message names, or ask the operator's administrators for the flag.";
     /// The policy has no sources, no destinations, no ports or no protocol, so nothing exists in openZro.
     INCOMPLETE = "Incomplete" on "`OZPolicy`", next: "Add what the message names, or nothing if another object adds it.";
     /// Another object stands for the group of this name. This one shares it.
@@ -54,7 +59,7 @@ konverge_jobs::reasons! {
     /// Another object of the same item keeps it, because this one was deleted.
     "HandedOver" on ANY;
     /// The object is gone, and its item stays in openZro. The message says why.
-    "LeftBehind" on ANY, next: "Delete the item by hand, if nobody uses it.";
+    LEFT_BEHIND = "LeftBehind" on ANY, next: "Delete the item by hand, if nobody uses it.";
     /// openZro has an item of this name that the operator did not make.
     "NameTaken" on ANY, next: "Choose another name, or set `konverge.dev/adopt` to take the item over.";
     /// openZro has several items of this name.

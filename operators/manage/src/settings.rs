@@ -1,6 +1,21 @@
 //! The settings that decide what objects mean.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use konverge::{kube::api::ObjectMeta, prelude::Error, remote::DeletionPolicy};
+use konverge_core::allow::{Pattern, Rule};
+
+use crate::{annotations, control::short_digest, reasons};
+
+/// How long an object in a namespace that is being deleted waits for what openZro keeps.
+pub(crate) const TERMINATING_NAMESPACE_DEADLINE: u64 = 15;
+/// When a setup key expires whose object names no end, where rules are on.
+const KEY_LIFETIME: u64 = 30 * 86_400;
+/// How many peers a setup key serves whose object names no limit, where rules are on.
+const KEY_USES: i32 = 100;
 
 /// The settings that decide what objects mean. They come from the flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +40,12 @@ pub struct Settings {
     pub namespace: String,
     /// The namespaces that have an account of their own, and the address of its management server.
     pub accounts: BTreeMap<String, String>,
+    /// Which namespaces may use which names in openZro; `None` for all, as in the original.
+    pub rules: Option<Vec<Rule>>,
+    /// The namespaces whose objects may change what the containers that the operator makes can do; `None` for all, as in the original.
+    pub privileged: Option<BTreeSet<String>>,
+    /// How long an object in a namespace that is being deleted waits for what openZro keeps.
+    pub terminating_namespace_deadline: Duration,
 }
 
 impl Settings {
@@ -41,5 +62,150 @@ impl Settings {
     /// The address of the management server that pods of a namespace use.
     pub fn url(&self, namespace: &str) -> &str {
         self.accounts.get(namespace).unwrap_or(&self.management_url)
+    }
+
+    /// Returns the fate of the item of an object. Its annotation has an adopted item deleted only where the platform writes the object.
+    pub(crate) fn deletion(&self, object: &ObjectMeta) -> DeletionPolicy {
+        let none = BTreeMap::new();
+        let is_of_platform = object.namespace.as_deref().is_none_or(|namespace| self.is_of_platform(namespace));
+        annotations::deletion(object.annotations.as_ref().unwrap_or(&none), self.deletes_adopted, is_of_platform)
+    }
+
+    /// Whether rules do not concern a namespace: that of the operator, where its token is, and one with an account of its own.
+    fn is_of_platform(&self, namespace: &str) -> bool {
+        namespace == self.namespace || self.accounts.contains_key(namespace)
+    }
+
+    /// Returns the names in openZro that the objects of a namespace may use; `None` for all.
+    pub(crate) fn names(&self, namespace: &str) -> Option<Vec<Pattern>> {
+        let rules = self.rules.as_ref()?;
+        if self.is_of_platform(namespace) {
+            return None;
+        }
+        let own = self.namespaced_networks.then(|| Pattern::new(format!("{}-{namespace}", self.cluster_name)));
+        Some(rules.iter().filter_map(|rule| rule.names(namespace)).chain(own).collect())
+    }
+
+    /// Whether the objects of a namespace may use a name in openZro.
+    pub(crate) fn allows(&self, namespace: &str, name: &str) -> bool {
+        self.names(namespace).is_none_or(|names| names.iter().any(|pattern| pattern.matches(name)))
+    }
+
+    /// Refuses a name that the objects of a namespace may not use. `field` is where the object has it, and `noun` what it names.
+    pub(crate) fn check(&self, namespace: &str, field: &str, noun: &str, name: &str) -> Result<(), Error> {
+        if self.allows(namespace, name) {
+            return Ok(());
+        }
+        let rules = self.rules.iter().flatten().filter(|rule| rule.names(namespace).is_some());
+        let rules: Vec<_> = rules.map(ToString::to_string).collect();
+        let rules = if rules.is_empty() { "none".to_owned() } else { rules.join(", ") };
+        let message = format!(
+            "{field}: namespace {namespace} may not use the {noun} {name:?} (its rules: {rules}); choose another name, or ask the operator's \
+             administrators for --allow='{namespace}={name}'"
+        );
+        Err(Error::permanent(reasons::NOT_ALLOWED, message))
+    }
+
+    /// The same for the group of an object. A `NetworkRouter` makes a group and a setup key whose name nobody chooses.
+    pub(crate) fn check_group(&self, object: &ObjectMeta, field: &str, name: &str) -> Result<(), Error> {
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        if router_group(object).is_some_and(|pattern| pattern.matches(name)) {
+            return Ok(());
+        }
+        self.check(namespace, field, "group", name)
+    }
+
+    /// The names of groups that an object may use.
+    pub(crate) fn group_names(&self, object: &ObjectMeta) -> Option<Vec<Pattern>> {
+        let names = self.names(object.namespace.as_deref().unwrap_or_default())?;
+        Some(names.into_iter().chain(router_group(object)).collect())
+    }
+
+    /// Whether the objects of a namespace may use privileged containers, volumes, and whatever else changes what a container can do.
+    pub(crate) fn may_be_privileged(&self, namespace: &str) -> bool {
+        self.privileged.as_ref().is_none_or(|namespaces| namespaces.contains(namespace))
+    }
+
+    /// Returns when a new setup key of a namespace expires, in seconds, and how many peers it serves; 0 is no limit. The values are those of the object.
+    pub(crate) fn key_limits(&self, namespace: &str, expires_in: Option<u64>, uses: Option<i32>) -> (u64, i32) {
+        let is_limited = self.names(namespace).is_some();
+        let end = if is_limited { KEY_LIFETIME } else { 0 };
+        (expires_in.unwrap_or(end), uses.unwrap_or(if is_limited { KEY_USES } else { 0 }))
+    }
+}
+
+/// The name of the group that a `NetworkRouter` makes for its peers, if it owns the object.
+fn router_group(object: &ObjectMeta) -> Option<Pattern> {
+    let owner = object.owner_references.iter().flatten().find(|owner| owner.kind == "NetworkRouter")?;
+    Some(Pattern::new(format!("networkrouter-*-{}", short_digest(&owner.uid))))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use konverge_core::error::Classify;
+
+    use super::*;
+
+    fn confined(rules: &[&str]) -> Settings {
+        Settings {
+            cluster_name: "prod".to_owned(),
+            namespace: "openzro".to_owned(),
+            accounts: [("tenant".to_owned(), String::new())].into(),
+            rules: Some(rules.iter().map(|rule| rule.parse().unwrap()).collect()),
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn a_namespace_uses_the_names_that_a_rule_gives_it() {
+        let settings = confined(&["*={namespace}", "*={namespace}/*", "shop=db-admins"]);
+        for (namespace, name, expected) in [
+            ("shop", "shop", true),
+            ("shop", "shop/web", true),
+            ("shop", "db-admins", true),
+            ("team", "db-admins", false),
+            ("team", "team-a/web", false),
+            ("team", "All", false),
+            ("openzro", "All", true),
+            ("tenant", "All", true),
+        ] {
+            assert_eq!(settings.allows(namespace, name), expected, "{namespace} {name}");
+        }
+        let refused = settings.check("team", "spec.name", "group", "db-admins").unwrap_err();
+        assert_eq!(refused.reason(), "NotAllowed");
+        for part in ["spec.name", "team", "\"db-admins\"", "*={namespace}/*", "--allow='team=db-admins'"] {
+            assert!(refused.to_string().contains(part), "{part}: {refused}");
+        }
+        assert!(Settings::default().allows("team", "All"));
+        let namespaced = Settings { namespaced_networks: true, ..settings };
+        assert!(namespaced.allows("team", "prod-team") && !namespaced.allows("team", "prod-team-a"));
+    }
+
+    #[test]
+    fn the_group_of_a_network_router_needs_no_rule_and_no_other_object_can_claim_it() {
+        let settings = confined(&["*={namespace}/*"]);
+        let owned = |uid: &str| ObjectMeta {
+            namespace: Some("shop".to_owned()),
+            owner_references: Some(vec![OwnerReference {
+                kind: "NetworkRouter".to_owned(),
+                uid: uid.to_owned(),
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        };
+        let name = format!("networkrouter-n1-{}", short_digest("u"));
+        assert!(settings.check_group(&owned("u"), "spec.name", &name).is_ok());
+        assert!(settings.check_group(&owned("v"), "spec.name", &name).is_err());
+        assert!(settings.check_group(&owned("u"), "spec.name", "prod-ops").is_err());
+    }
+
+    #[test]
+    fn setup_keys_get_an_end_and_a_limit_where_rules_are_on() {
+        let settings = confined(&["*=*"]);
+        assert_eq!(settings.key_limits("shop", None, None), (30 * 86_400, 100));
+        assert_eq!(settings.key_limits("shop", Some(60), Some(0)), (60, 0));
+        assert_eq!(settings.key_limits("openzro", None, None), (0, 0));
+        assert_eq!(Settings::default().key_limits("shop", None, None), (0, 0));
     }
 }

@@ -94,6 +94,7 @@ impl Stage {
                 "--runtime-namespace".to_owned(),
                 self.home.clone(),
             ])
+            .arg("--allow=*=*")
             .arg("--openzro-api-key-file")
             .arg(file)
             .arg("--kubeconfig")

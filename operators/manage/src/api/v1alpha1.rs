@@ -274,6 +274,19 @@ pub struct ContainerOverride {
     pub security_context: Option<Value>,
 }
 
+impl ContainerOverride {
+    /// The fields that change what a sidecar runs or can do.
+    pub(crate) fn privileges(&self) -> Vec<&'static str> {
+        let has_secret = |variable: &Value| variable["valueFrom"]["secretKeyRef"].is_object();
+        let requested = [
+            ("spec.containerOverride.image", !self.image.is_empty()),
+            ("spec.containerOverride.securityContext", self.security_context.is_some()),
+            ("spec.containerOverride.env from a Secret", self.env.iter().any(has_secret)),
+        ];
+        requested.into_iter().filter(|(_, is_requested)| *is_requested).map(|(field, _)| field).collect()
+    }
+}
+
 /// The status of a [`SidecarProfile`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -15,6 +15,7 @@ use crate::{
     annotations,
     api::{v1::OZGroup, v1alpha1::Group},
     collections::Collections,
+    control::deadline,
     reasons,
     remote::Groups,
     settings::Settings,
@@ -86,7 +87,8 @@ pub(crate) fn binding<K: GroupObject>(object: &K, settings: &Settings) -> Bindin
         binding.id_is_proof = !K::IS_SHARED && adoption == Adoption::Never;
         binding.adoption = adoption;
         binding.observe_adopted = K::IS_SHARED;
-        binding.deletion = annotations::deletion(object.annotations(), settings.deletes_adopted);
+        binding.deletion = settings.deletion(object.meta());
+        binding.names = settings.group_names(object.meta());
         binding.deletes_foreign_content = object.owner_references().iter().any(|owner| of_peers(&owner.kind));
     })
 }
@@ -102,6 +104,7 @@ impl<K: GroupObject> Reconcile<K> for GroupReconciler {
 
     async fn apply(&self, object: Arc<K>, context: Context<K>) -> Result<Action, Error> {
         let binding = binding(&*object, &self.settings);
+        self.settings.check_group(object.meta(), "spec.name", &binding.name)?;
         let applied = context.remote(&self.groups).apply(&binding, &binding.name).await;
         let item = match applied {
             Ok(applied) => applied.item,
@@ -128,7 +131,8 @@ impl<K: GroupObject> Reconcile<K> for GroupReconciler {
         let is_left_to_others = K::IS_SHARED && context.store().list().iter().any(shares);
         let binding =
             if is_left_to_others { binding.with(|binding| binding.deletion = DeletionPolicy::Orphan) } else { binding };
-        context.remote(&self.groups).finalize(&binding).await
+        let outcome = context.remote(&self.groups).finalize(&binding).await;
+        deadline::bounded(&context, &self.settings, outcome).await
     }
 }
 
@@ -140,6 +144,7 @@ fn controller<K: GroupObject>(
     let (groups, of_interest) = (collections.groups.clone(), Arc::clone(settings));
     Controller::new(GroupReconciler { groups, settings: Arc::clone(settings) })
         .finalizer_on_demand(finalizer)
+        .access(deadline::declare)
         .remote(&collections.groups, move |object: &K| Interest::default().claims(&binding(object, &of_interest)))
 }
 

@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+mod deadline;
 mod group;
 mod network_resource;
 mod pause;
@@ -25,7 +26,35 @@ pub use setup_key::{oz_setup_key, setup_key};
 pub(crate) use setup_key::{plan_of_oz_setup_key, plan_of_setup_key, seconds};
 
 /// A short digest of a text, for names. Eight digits of SHA-256.
-fn short_digest(text: &str) -> String {
+pub(crate) fn short_digest(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
     digest.iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// The longest value of a label.
+const LONGEST_LABEL: usize = 63;
+
+/// The value of a label for a name. A longer one is shortened and gets a digest.
+fn label_value(name: &str) -> String {
+    if name.len() <= LONGEST_LABEL {
+        return name.to_owned();
+    }
+    // Names of objects are ASCII.
+    let short: String = name.chars().take(LONGEST_LABEL - 9).collect();
+    format!("{}-{}", short.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric()), short_digest(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_has_the_name_or_a_short_form_that_no_other_name_has() {
+        let (long, other) = (format!("{}a", "x".repeat(63)), format!("{}b", "x".repeat(63)));
+        assert_eq!(label_value(&"x".repeat(63)), "x".repeat(63));
+        assert_eq!(label_value(&long).len(), 63);
+        assert_ne!(label_value(&long), label_value(&other));
+        let dotted = format!("{}.{}", "x".repeat(53), "y".repeat(20));
+        assert!(!label_value(&dotted).contains(".-"));
+    }
 }

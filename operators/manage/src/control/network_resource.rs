@@ -9,14 +9,14 @@ use konverge::{
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
     remote::{Adoption, Binding, Interest, Remotes},
 };
-use konverge_core::error::Classify;
+use konverge_core::{allow::Pattern, error::Classify};
 
 use super::references;
 use crate::{
     annotations,
     api::v1alpha1::{CrossNamespaceReference, Group, NetworkResource, NetworkRouter},
     collections::Collections,
-    control::pause::LOOK_AGAIN,
+    control::{deadline, pause::LOOK_AGAIN},
     reasons,
     remote::{DesiredRecord, DesiredResource, Records, canonical},
     settings::Settings,
@@ -39,7 +39,8 @@ fn of_resource(resource: &NetworkResource, settings: &Settings) -> Binding {
         binding.id = resource.status.as_ref().and_then(|status| status.resource_id.clone());
         binding.id_is_proof = adoption == Adoption::Never;
         binding.adoption = adoption;
-        binding.deletion = annotations::deletion(resource.annotations(), settings.deletes_adopted);
+        binding.names = settings.names(resource.metadata.namespace.as_deref().unwrap_or_default());
+        binding.deletion = settings.deletion(&resource.metadata);
     })
 }
 
@@ -48,7 +49,10 @@ fn of_record(resource: &NetworkResource, name: String, settings: &Settings) -> B
         binding.scope = settings.scope(resource.metadata.namespace.as_deref());
         binding.id = resource.status.as_ref().and_then(|status| status.dns_record_id.clone());
         binding.id_is_proof = true;
-        binding.deletion = annotations::deletion(resource.annotations(), settings.deletes_adopted);
+        // A record bears no mark. Its name has the namespace.
+        let namespace = resource.metadata.namespace.as_deref().unwrap_or_default();
+        binding.names = settings.names(namespace).map(|_| vec![Pattern::new(format!("*.{namespace}.*"))]);
+        binding.deletion = settings.deletion(&resource.metadata);
     })
 }
 
@@ -67,11 +71,15 @@ fn address(service: Option<&Service>, name: &str) -> Result<IpAddr, String> {
         .ok_or_else(|| format!("the Service {name} has no cluster IP; a headless Service is not served"))
 }
 
-/// Refuses a router of another account.
-fn check_account(resource: &NetworkResource, settings: &Settings) -> Result<(), Error> {
+/// Refuses a router of another namespace that no rule permits, and one of another account.
+fn check_router(resource: &NetworkResource, settings: &Settings) -> Result<(), Error> {
     let CrossNamespaceReference { name, namespace } = &resource.spec.network_router_ref;
-    if settings.scope(Some(namespace)) == settings.scope(resource.metadata.namespace.as_deref()) {
-        return Ok(());
+    let own = resource.metadata.namespace.as_deref();
+    if settings.scope(Some(namespace)) == settings.scope(own) {
+        let is_own = own == Some(namespace.as_str());
+        let name = format!("{namespace}/{name}");
+        let check = || settings.check(own.unwrap_or_default(), "spec.networkRouterRef", "NetworkRouter", &name);
+        return if is_own { Ok(()) } else { check() };
     }
     let message = format!(
         "spec.networkRouterRef: NetworkRouter {namespace}/{name} is in another account; refer to one of the same account"
@@ -124,12 +132,12 @@ pub(crate) async fn wanted(
     settings: &Settings,
 ) -> Result<Wanted, Error> {
     let (namespace, name) = (resource.namespace().unwrap_or_default(), &resource.spec.service_ref.name);
-    check_account(resource, settings)?;
+    check_router(resource, settings)?;
     let address = address(service, &format!("{namespace}/{name}")).map_err(waits)?;
     let binding = of_resource(resource, settings);
     let (network, zone, domain) = place(resource, router, &collections.records, &binding.scope).await?;
-    let (references, known) = (&resource.spec.groups, &collections.groups);
-    let groups = references::group_ids(references, &namespace, local, known, &binding.scope).await?;
+    let references = (&resource.metadata, "spec.groups", resource.spec.groups.as_slice());
+    let groups = references::group_ids(references, local, &collections.groups, settings).await?;
     let wanted = DesiredResource {
         network,
         name: binding.name,
@@ -192,9 +200,17 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
         resource: Arc<NetworkResource>,
         context: Context<NetworkResource>,
     ) -> Result<Cleanup, Error> {
-        let binding = of_resource(&resource, &self.settings);
+        let outcome = self.clear(&resource, &context).await;
+        deadline::bounded(&context, &self.settings, outcome).await
+    }
+}
+
+impl NetworkResourceReconciler {
+    /// Deletes what openZro has of a resource.
+    async fn clear(&self, resource: &NetworkResource, context: &Context<NetworkResource>) -> Result<Cleanup, Error> {
+        let binding = of_resource(resource, &self.settings);
         let item = context.remote(&self.collections.resources).finalize(&binding).await?;
-        let binding = of_record(&resource, String::new(), &self.settings);
+        let binding = of_record(resource, String::new(), &self.settings);
         let record = match context.remote(&self.collections.records).finalize(&binding).await {
             // A server without zones has no records.
             Err(error) if error.reason() == reasons::UNSUPPORTED => Cleanup::Done,

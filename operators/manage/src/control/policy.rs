@@ -21,7 +21,7 @@ use self::{
     meaning::{Meaning, Named},
 };
 use crate::{
-    annotations,
+    annotations::{self, GENERATED_BY},
     api::v1::{OZGroup, OZPolicy, OZResource},
     collections::Collections,
     control::{pause::LOOK_AGAIN, references, resource::groups},
@@ -48,7 +48,7 @@ fn binding(policy: &OZPolicy, part: &str, name: &str, settings: &Settings) -> Bi
         binding.scope = scope_of(policy);
         binding.id = lower::id(policy, part);
         binding.id_is_proof = true;
-        binding.deletion = annotations::deletion(policy.annotations(), settings.deletes_adopted);
+        binding.deletion = settings.deletion(&policy.metadata);
     })
 }
 
@@ -158,11 +158,19 @@ async fn with_display_names(
     Ok(meant)
 }
 
-/// The parts that resources have in the policy. A policy never has groups of a resource of another account.
+/// The parts that resources have in the policy. A policy never has groups of a resource of another account, nor of one whose namespace may not use the
+/// policy or the groups.
 fn contribution(policy: &OZPolicy, resources: &[Arc<OZResource>], settings: &Settings) -> Contribution {
     let scope = scope_of(policy);
     let is_own = |resource: &&Arc<OZResource>| settings.scope(resource.metadata.namespace.as_deref()) == scope;
-    Contribution::of(policy, resources.iter().filter(is_own).map(|resource| &**resource))
+    let is_allowed = |resource: &&Arc<OZResource>| {
+        let namespace = resource.metadata.namespace.as_deref().unwrap_or_default();
+        let generated = policy.annotations().get(GENERATED_BY);
+        let is_of_policy = generated == Some(&format!("{namespace}/{}", resource.name_any()))
+            || settings.allows(namespace, &policy.name_any());
+        is_of_policy && resource.spec.groups.iter().all(|group| settings.allows(namespace, group))
+    };
+    Contribution::of(policy, resources.iter().filter(is_own).filter(is_allowed).map(|resource| &**resource))
 }
 
 fn lowered(policy: &OZPolicy, contribution: &Contribution) -> Result<Lowered, Error> {

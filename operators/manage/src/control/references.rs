@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use konverge::{
     Object,
-    kube::Resource,
+    kube::{Resource, api::ObjectMeta},
     prelude::{Error, ObjectKey},
-    remote::Remotes,
+    remote::{Remote, Remotes},
 };
 use konverge_core::{error::Classify, names::few};
 
@@ -18,21 +18,26 @@ use crate::{
     control::pause::LOOK_AGAIN,
     reasons,
     remote::Groups,
+    settings::Settings,
 };
 
-/// Returns the ids of the groups that references mean. No id is returned of which the server does not know the group. `local` finds a `Group` by its
-/// key.
+/// Returns the ids of the groups that the references of an object mean. No id is returned of which the server does not know the group, and none of a
+/// group that the namespace of the object may not use. `field` is where the object has the references. `local` finds a `Group` by its key.
 pub(super) async fn group_ids(
-    references: &[GroupReference],
-    namespace: &str,
+    (object, field, references): (&ObjectMeta, &str, &[GroupReference]),
     local: impl Fn(&ObjectKey) -> Option<Arc<Group>> + Send,
     groups: &Remotes<Groups>,
-    scope: &str,
+    settings: &Settings,
 ) -> Result<BTreeSet<String>, Error> {
+    let namespace = object.namespace.as_deref().unwrap_or_default();
+    let scope = &settings.scope(Some(namespace));
     let (mut ids, mut names) = (BTreeSet::new(), Vec::new());
     for reference in references {
         match meaning(reference) {
-            Some(Meaning::Name(name)) => names.push(name.to_owned()),
+            Some(Meaning::Name(name)) => {
+                settings.check_group(object, field, name)?;
+                names.push(name.to_owned());
+            }
             Some(Meaning::Id(id)) => {
                 let found = groups.look_up(scope, id).await?;
                 let missing = || {
@@ -40,11 +45,16 @@ pub(super) async fn group_ids(
                         "waits for the group with the id {id}, which openZro does not have; correct the id, or use the name of a group"
                     ))
                 };
-                ids.insert(found.ok_or_else(missing)?.id().to_owned());
+                let found = found.ok_or_else(missing)?;
+                settings.check_group(object, field, Groups::name(&found))?;
+                ids.insert(found.id().to_owned());
             }
             Some(Meaning::Local(name)) => {
                 let key = ObjectKey { namespace: Some(namespace.to_owned()), name: name.to_owned() };
                 let group = local(&key).filter(|group| group.metadata.deletion_timestamp.is_none());
+                if let Some(group) = &group {
+                    settings.check_group(&group.metadata, field, &group.spec.name)?;
+                }
                 let id = group.and_then(|group| group.status.as_ref()?.group_id.clone());
                 ids.insert(id.ok_or_else(|| waits(format!("waits for Group {namespace}/{name}, which is not in openZro yet; create it, or correct the reference")))?);
             }

@@ -9,7 +9,7 @@ use konverge::{
     Watch,
     kube::ResourceExt,
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
-    remote::{Adoption, Binding, Interest, Remotes},
+    remote::{Adoption, Binding, Interest, Remote, Remotes},
 };
 
 use super::{references, routing::current_network};
@@ -17,7 +17,7 @@ use crate::{
     annotations,
     api::v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer},
     collections::Collections,
-    control::{pause::LOOK_AGAIN, policy::requested_policies},
+    control::{deadline, pause::LOOK_AGAIN, policy::requested_policies},
     reasons,
     remote::{DesiredResource, Networks, ORIGINAL_DESCRIPTION, address_type, canonical},
     settings::Settings,
@@ -40,7 +40,8 @@ fn binding(resource: &OZResource, settings: &Settings) -> Binding {
         binding.id = resource.status.as_ref().and_then(|status| status.network_resource_id.clone());
         binding.id_is_proof = adoption == Adoption::Never;
         binding.adoption = adoption;
-        binding.deletion = annotations::deletion(resource.annotations(), settings.deletes_adopted);
+        binding.names = settings.names(resource.metadata.namespace.as_deref().unwrap_or_default());
+        binding.deletion = settings.deletion(&resource.metadata);
     })
 }
 
@@ -90,11 +91,27 @@ async fn place(
         };
         return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, message));
     };
-    if networks.look_up(&scope, &network).await?.is_none() {
+    let Some(found) = networks.look_up(&scope, &network).await? else {
         let message = format!("waits for the network {network}, which openZro does not have; correct spec.networkID");
         return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, message));
+    };
+    if !may_be_in(resource, &network, peers, settings) {
+        settings.check(&namespace, "its network", "network", Networks::name(&found))?;
     }
     Ok((network, address))
+}
+
+/// Whether a resource may be in a network without a rule: in that of a routing peer of its namespace, and in that of the operator's namespace with the
+/// address of a Service of its own namespace, as exposed Services are.
+fn may_be_in(resource: &OZResource, network: &str, peers: &[Arc<OZRoutingPeer>], settings: &Settings) -> bool {
+    let namespace = resource.metadata.namespace.as_deref();
+    let has_peer_in = |namespace: Option<&str>| {
+        let of = peers.iter().filter(|peer| peer.metadata.namespace.as_deref() == namespace);
+        of.filter_map(|peer| peer.status.as_ref()?.network_id.as_deref()).any(|id| id == network)
+    };
+    let services = format!(".{}.{}", namespace.unwrap_or_default(), settings.cluster_dns);
+    let is_service = resource.spec.address.strip_suffix(&services).is_some_and(|name| !name.contains(['.', '*']));
+    has_peer_in(namespace) || (is_service && has_peer_in(Some(&settings.namespace)))
 }
 
 fn desired(resource: &OZResource, network: String, address: String, groups: BTreeSet<String>) -> DesiredResource {
@@ -135,6 +152,9 @@ async fn check(
     let (network, address) = place(resource, &referenced.peers, &collections.networks, settings).await?;
     let policies = policies::plan(resource, &referenced.policies, settings)?;
     let groups = groups::meant(resource, &referenced.groups, &collections.groups, settings).await?;
+    for name in &groups {
+        settings.check_group(&resource.metadata, "spec.groups", name)?;
+    }
     Ok(Checked { network, address, groups, policies })
 }
 
@@ -192,7 +212,9 @@ impl Reconcile<OZResource> for ResourceReconciler {
 
     async fn finalize(&self, resource: Arc<OZResource>, context: Context<OZResource>) -> Result<Cleanup, Error> {
         policies::delete_generated(&context, &[]).await?;
-        context.remote(&self.collections.resources).finalize(&binding(&resource, &self.settings)).await
+        let resources = context.remote(&self.collections.resources);
+        let outcome = resources.finalize(&binding(&resource, &self.settings)).await;
+        deadline::bounded(&context, &self.settings, outcome).await
     }
 }
 

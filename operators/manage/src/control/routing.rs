@@ -1,6 +1,6 @@
 //! `OZRoutingPeer` and `NetworkRouter`: a network, and the pods that route to it.
 
-mod children;
+pub(super) mod children;
 mod exemption;
 mod merge;
 mod network_router;

@@ -8,16 +8,15 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::Secret;
 use konverge::{
     Watch,
-    kube::{Api, ResourceExt},
+    kube::{Api, ResourceExt, api::ObjectMeta},
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reconcile},
-    remote::{Binding, DeletionPolicy, Interest, Remotes},
+    remote::{Binding, Interest, Remotes},
 };
 
 pub(crate) use self::duration::seconds;
-pub(super) use self::secret::{Place, declare, ensure, finalize};
-use super::references;
+pub(super) use self::secret::{Place, declare, ensure, finalize, watch};
+use super::{deadline, references, routing::children};
 use crate::{
-    annotations,
     api::{
         v1::{OZGroup, OZSetupKey},
         v1alpha1::{Group, SetupKey},
@@ -28,16 +27,17 @@ use crate::{
     settings::Settings,
 };
 
-/// How often a Secret is looked at. Secrets are read by their names and never watched, so that no list of them is needed.
+/// How often a Secret is looked at that the operator did not make, so that it does not watch it.
 pub(super) const SECRET_CHECK: Duration = Duration::from_mins(15);
 
 /// The item of an object. The original creates each setup key itself, so an id in the status proves that.
-pub(super) fn binding(name: &str, id: Option<String>, deletion: DeletionPolicy, scope: String) -> Binding {
+pub(super) fn binding(name: &str, id: Option<String>, object: &ObjectMeta, settings: &Settings) -> Binding {
     Binding::new(name).with(|binding| {
-        binding.scope = scope;
+        binding.scope = settings.scope(object.namespace.as_deref());
         binding.id = id;
         binding.id_is_proof = true;
-        binding.deletion = deletion;
+        binding.names = settings.group_names(object);
+        binding.deletion = settings.deletion(object);
     })
 }
 
@@ -49,8 +49,7 @@ pub struct SetupKeyReconciler {
 
 fn of_setup_key(key: &SetupKey, settings: &Settings) -> Binding {
     let id = key.status.as_ref().and_then(|status| status.setup_key_id.clone());
-    let scope = settings.scope(key.metadata.namespace.as_deref());
-    binding(&key.spec.name, id, annotations::deletion(key.annotations(), settings.deletes_adopted), scope)
+    binding(&key.spec.name, id, &key.metadata, settings)
 }
 
 async fn desired_of_setup_key(
@@ -60,16 +59,19 @@ async fn desired_of_setup_key(
     settings: &Settings,
 ) -> Result<DesiredSetupKey, Error> {
     let (spec, namespace) = (&key.spec, key.namespace().unwrap_or_default());
-    let scope = settings.scope(Some(&namespace));
-    let auto_groups = references::group_ids(&spec.auto_groups, &namespace, local, groups, &scope).await?;
-    let expires_in = spec.duration.as_deref().map_or(Ok(0), duration::seconds);
+    let references = (&key.metadata, "spec.autoGroups", spec.auto_groups.as_slice());
+    let auto_groups = references::group_ids(references, local, groups, settings).await?;
+    let expires_in = spec.duration.as_deref().map(duration::seconds).transpose();
+    let expires_in =
+        expires_in.map_err(|why| Error::permanent(reasons::INVALID_SPEC, format!("spec.duration {why}")))?;
+    let (expires_in, usage_limit) = settings.key_limits(&namespace, expires_in, None);
     Ok(DesiredSetupKey {
         name: spec.name.clone(),
         is_reusable: true,
-        usage_limit: 0,
+        usage_limit,
+        is_own_limit: false,
         ephemeral: spec.ephemeral,
-        expires_in: expires_in
-            .map_err(|why| Error::permanent(reasons::INVALID_SPEC, format!("spec.duration {why}")))?,
+        expires_in,
         auto_groups,
         allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
     })
@@ -85,16 +87,22 @@ async fn desired_of_oz_setup_key(
     let (spec, namespace) = (&key.spec, key.namespace().unwrap_or_default());
     let names: BTreeSet<String> =
         spec.auto_groups.iter().map(|group| references::display_name(group, &namespace, local)).collect();
+    for name in &names {
+        settings.check_group(&key.metadata, "spec.autoGroups", name)?;
+    }
     let names: Vec<String> = names.into_iter().collect();
     let groups = groups.resolve(&settings.scope(Some(&namespace)), &names).await?;
-    let expires_in = spec.expires_in.as_deref().map_or(Ok(0), duration::seconds);
+    let expires_in = spec.expires_in.as_deref().map(duration::seconds).transpose();
+    let expires_in =
+        expires_in.map_err(|why| Error::permanent(reasons::INVALID_SPEC, format!("spec.expiresIn {why}")))?;
+    let (expires_in, usage_limit) = settings.key_limits(&namespace, expires_in, spec.usage_limit);
     Ok(DesiredSetupKey {
         name,
         is_reusable: spec.type_.as_deref() != Some("one-off"),
-        usage_limit: spec.usage_limit.unwrap_or_default(),
+        usage_limit,
+        is_own_limit: spec.usage_limit.is_some(),
         ephemeral: spec.ephemeral.unwrap_or_default(),
-        expires_in: expires_in
-            .map_err(|why| Error::permanent(reasons::INVALID_SPEC, format!("spec.expiresIn {why}")))?,
+        expires_in,
         auto_groups: groups.iter().map(|group| group.id().to_owned()).collect(),
         allow_extra_dns_labels: spec.allow_extra_dns_labels.unwrap_or_default(),
     })
@@ -166,7 +174,9 @@ impl Reconcile<SetupKey> for SetupKeyReconciler {
     }
 
     async fn finalize(&self, key: Arc<SetupKey>, context: Context<SetupKey>) -> Result<Cleanup, Error> {
-        finalize(&context, &self.collections.setup_keys, &of_setup_key(&key, &self.settings)).await
+        let binding = of_setup_key(&key, &self.settings);
+        let outcome = finalize(&context, &self.collections.setup_keys, &binding).await;
+        deadline::bounded(&context, &self.settings, outcome).await
     }
 }
 
@@ -176,6 +186,7 @@ pub fn setup_key(collections: &Collections, settings: &Arc<Settings>) -> Control
     Controller::new(SetupKeyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand("finalizers.openzro.io/setupkey")
         .access(secret::declare)
+        .watches(secret::watch(), |secret, _| children::owner_key::<_, SetupKey>(secret))
         .watches(Watch::<Group>::new(), |group, store| {
             references::users(group, store.list(), |key: &SetupKey| &key.spec.auto_groups)
         })
@@ -198,8 +209,7 @@ pub struct OzSetupKeyReconciler {
 fn of_oz_setup_key(key: &OZSetupKey, settings: &Settings) -> Binding {
     let id = key.status.as_ref().and_then(|status| status.setup_key_id.clone());
     let name = key.spec.name.as_deref().unwrap_or_default();
-    let scope = settings.scope(key.metadata.namespace.as_deref());
-    binding(name, id, annotations::deletion(key.annotations(), settings.deletes_adopted), scope)
+    binding(name, id, &key.metadata, settings)
 }
 
 impl OzSetupKeyReconciler {
@@ -250,7 +260,9 @@ impl Reconcile<OZSetupKey> for OzSetupKeyReconciler {
     }
 
     async fn finalize(&self, key: Arc<OZSetupKey>, context: Context<OZSetupKey>) -> Result<Cleanup, Error> {
-        finalize(&context, &self.collections.setup_keys, &of_oz_setup_key(&key, &self.settings)).await
+        let binding = of_oz_setup_key(&key, &self.settings);
+        let outcome = finalize(&context, &self.collections.setup_keys, &binding).await;
+        deadline::bounded(&context, &self.settings, outcome).await
     }
 }
 
@@ -263,6 +275,7 @@ pub fn oz_setup_key(
     Controller::new(OzSetupKeyReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand("openzro.io/setup-key-cleanup")
         .access(secret::declare)
+        .watches(secret::watch(), |secret, _| children::owner_key::<_, OZSetupKey>(secret))
         .watches(Watch::<OZGroup>::new(), |group, store| {
             references::users_by_name(group, store.list(), |key: &OZSetupKey| &key.spec.auto_groups)
         })

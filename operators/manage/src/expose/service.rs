@@ -132,7 +132,10 @@ fn groups(
     name: &str,
 ) -> Result<Vec<String>, InvalidAnnotation> {
     let Some(value) = annotations.get(EXPOSED_GROUPS) else {
-        return Ok(vec![format!("{}-{namespace}-{name}", settings.cluster_name)]);
+        // The name of the original can be that of another namespace, too, so it takes a rule.
+        let of_original = format!("{}-{namespace}-{name}", settings.cluster_name);
+        let is_allowed = settings.allows(namespace, &of_original);
+        return Ok(vec![if is_allowed { of_original } else { format!("{namespace}/{name}") }]);
     };
     let groups = items(Some(value));
     if groups.is_empty() {

@@ -93,7 +93,7 @@ pub(super) fn facts(object: &DynamicObject) -> Vec<Fact> {
     if object.annotations().contains_key(RECORD) && record.is_none() {
         facts.push(Fact::new("record", "it belongs to another object, so it is ignored"));
     }
-    let fate = match annotations::deletion(object.annotations(), false) {
+    let fate = match annotations::deletion(object.annotations(), false, true) {
         DeletionPolicy::Orphan => "its items stay in openZro, by its annotation",
         DeletionPolicy::DeleteAdopted => "its items are deleted, also adopted ones, by its annotation",
         _ => "items that were made for it are deleted, and adopted ones stay unless the operator has --delete-adopted",

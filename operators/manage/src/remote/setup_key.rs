@@ -80,7 +80,7 @@ impl SetupKeyItem {
         match self.state.as_str() {
             "valid" => {}
             // A key for one peer has served its purpose.
-            "overused" if !desired.is_reusable || desired.usage_limit > 0 => {}
+            "overused" if !desired.is_reusable || (desired.is_own_limit && desired.usage_limit > 0) => {}
             state => return Some(format!("it is {state}")),
         }
         if self.ephemeral != desired.ephemeral {
@@ -106,6 +106,8 @@ pub struct DesiredSetupKey {
     pub is_reusable: bool,
     /// How many peers a new key can serve; 0 for any number.
     pub usage_limit: i32,
+    /// Whether the object has that limit itself. Then a key that has served so many peers is not replaced.
+    pub is_own_limit: bool,
     /// Whether its peers are removed after they disconnect.
     pub ephemeral: bool,
     /// After how many seconds a new key expires; 0 for never.
@@ -203,6 +205,7 @@ mod tests {
             name: "k".to_owned(),
             is_reusable: true,
             usage_limit: 0,
+            is_own_limit: false,
             ephemeral,
             expires_in: 0,
             auto_groups: BTreeSet::new(),

@@ -5,9 +5,13 @@
 mod container;
 mod selection;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use konverge::kube::ResourceExt;
+use konverge_core::names::few;
 use serde_json::{Map, Value, json};
 
 use self::{container::Container, selection::matches};
@@ -15,7 +19,7 @@ use crate::{
     annotations::{EXTRA_DNS_LABELS, INIT_SIDECAR, SETUP_KEY, SIDECAR_PROFILE},
     api::{
         v1::OZSetupKey,
-        v1alpha1::{InjectionMode, SetupKey, SidecarProfile},
+        v1alpha1::{ContainerOverride, InjectionMode, SetupKey, SidecarProfile},
     },
     settings::Settings,
 };
@@ -32,9 +36,23 @@ pub struct SidecarSettings {
     pub client_image: String,
     /// The addresses of the management servers of namespaces with an account of their own.
     pub accounts: BTreeMap<String, String>,
+    /// The namespaces whose objects may change what a sidecar can do; `None` for all.
+    pub privileged: Option<BTreeSet<String>>,
 }
 
 impl SidecarSettings {
+    /// Refuses what changes the abilities of a sidecar and is not for the objects of this namespace.
+    fn check_privileges(&self, namespace: &str, fields: &[&str]) -> Result<(), String> {
+        let is_allowed = self.privileged.as_ref().is_none_or(|namespaces| namespaces.contains(namespace));
+        if fields.is_empty() || is_allowed {
+            return Ok(());
+        }
+        Err(format!(
+            "namespace {namespace} may not set {}; remove it, or ask the operator's administrators for --privileged-namespace={namespace}",
+            few(fields)
+        ))
+    }
+
     fn url(&self, namespace: &str) -> &str {
         self.accounts.get(namespace).unwrap_or(&self.management_url)
     }
@@ -46,6 +64,7 @@ impl From<&Settings> for SidecarSettings {
             management_url: settings.management_url.clone(),
             client_image: settings.client_image.clone(),
             accounts: settings.accounts.clone(),
+            privileged: settings.privileged.clone(),
         }
     }
 }
@@ -128,10 +147,15 @@ fn inject_annotated(
             "OZSetupKey {namespace}/{key_name} is not ready ({why}); correct it, then create the pod again"
         ));
     }
+    let has_volumes = !key.spec.volumes.is_empty() || !key.spec.volume_mounts.is_empty();
+    let fields: &[&str] = if has_volumes { &["spec.volumes or spec.volumeMounts"] } else { &[] };
+    if let Err(why) = settings.check_privileges(namespace, fields) {
+        return refused(format!("in OZSetupKey {namespace}/{key_name}, {why}"));
+    }
     let labels = annotation(pod, EXTRA_DNS_LABELS);
     let secret = key.spec.secret(key_name);
     let url = key.spec.management_url.as_deref().filter(|url| !url.is_empty()).unwrap_or(settings.url(namespace));
-    let container = Container::new(settings, url, &json!(secret), labels).with_mounts(&key.spec.volume_mounts);
+    let container = Container::new(settings, url, &json!(secret), labels).in_pod(pod).with_mounts(&key.spec.volume_mounts);
     let container = match container {
         Ok(container) => container,
         Err(error) => return refused(format!("in OZSetupKey {namespace}/{key_name}, {error}")),
@@ -190,9 +214,13 @@ fn apply_profile(
             "spec.setupKeyRef names SetupKey {key_name}, and the namespace has none of that name; create it, or correct the profile"
         ));
     };
+    let fields = spec.container_override.as_ref().map(ContainerOverride::privileges).unwrap_or_default();
+    if let Err(why) = settings.check_privileges(namespace, &fields) {
+        return unserved(why);
+    }
     let labels = (!spec.extra_dns_labels.is_empty()).then(|| spec.extra_dns_labels.join(","));
     let secret = json!({ "name": SetupKey::secret_name(key_name), "key": SetupKey::SECRET_KEY });
-    let container = Container::new(settings, settings.url(namespace), &secret, labels.as_deref());
+    let container = Container::new(settings, settings.url(namespace), &secret, labels.as_deref()).in_pod(pod);
     let container = match &spec.container_override {
         Some(change) => container.overridden(change),
         None => Ok(container),

@@ -59,6 +59,7 @@ impl Place {
             deletes_adopted: false,
             accounts: std::collections::BTreeMap::new(),
             namespace: self.namespace.clone(),
+            ..Settings::default()
         }
     }
 

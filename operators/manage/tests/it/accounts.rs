@@ -241,7 +241,7 @@ async fn an_object_copied_with_its_annotations_and_status_has_no_claim_on_the_it
 async fn a_token_is_replaced_without_a_restart_and_a_refused_one_loses_nothing() {
     let stage = Stage::set().await;
     let file = stage.write_token(stage.token("admin"));
-    let _operator = stage.start(&["--openzro-api-key-file", &file]).await;
+    let _operator = stage.start(&["--allow=*=*", "--openzro-api-key-file", &file]).await;
     let groups = stage.api::<Group>();
     stage.create(&groups, &group("before", "before")).await;
     stage.says(&groups, "before", "Ready", "Reconciled").await;
@@ -285,7 +285,7 @@ async fn a_token_of_too_low_a_role_changes_nothing_and_each_object_says_so() {
     let stage = Stage::set().await;
     let network = stage.by_hand(&Collection::Networks, json!({ "name": "n", "description": "" })).await;
     let file = stage.write_token(stage.token("user"));
-    let _operator = stage.start(&["--openzro-api-key-file", &file]).await;
+    let _operator = stage.start(&["--allow=*=*", "--openzro-api-key-file", &file]).await;
     let before = account(&stage).await;
     let objects = Objects::of(&stage);
     objects.create(&stage, &network).await;

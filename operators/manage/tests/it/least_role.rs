@@ -22,7 +22,7 @@ fn policy(ports: &[u16]) -> OZPolicySpec {
 async fn a_network_admin_suffices_for_groups_policies_and_resources_and_for_no_setup_key() {
     let stage = Stage::set().await;
     let file = stage.write_token(stage.token("network_admin"));
-    let _operator = stage.start(&["--openzro-api-key-file", &file]).await;
+    let _operator = stage.start(&["--allow=*=*", "--openzro-api-key-file", &file]).await;
     let (oz_groups, groups, resources) = (stage.api::<OZGroup>(), stage.api::<Group>(), stage.api::<OZResource>());
     let policies = Api::<OZPolicy>::all(stage.client.clone());
     let network = stage.by_hand(&Collection::Networks, json!({ "name": "n", "description": "" })).await;
@@ -91,7 +91,7 @@ async fn a_user_suffices_for_a_dry_run() {
     let peer = from_value::<OZRoutingPeerSpec>(json!({ "replicas": 1 })).unwrap();
     stage.create(&stage.api(), &OZRoutingPeer::new("router", peer)).await;
     let file = stage.write_token(stage.token("user"));
-    let operator = stage.start(&["--openzro-api-key-file", &file, "--dry-run"]).await;
+    let operator = stage.start(&["--allow=*=*", "--openzro-api-key-file", &file, "--dry-run"]).await;
     stage.settled(&operator).await;
     let asked = |path: &str| stage.front.journal().iter().filter(|seen| seen.path.ends_with(path)).count();
     assert!(["/groups", "/policies", "/networks"].iter().all(|path| asked(path) > 1), "{:#?}", stage.calls());

@@ -15,6 +15,7 @@ mod policies;
 mod references;
 mod removal;
 mod routing;
+mod rules;
 mod setup_keys;
 mod stage;
 mod tenants;

@@ -117,6 +117,7 @@ mod tests {
             deletes_adopted: false,
             accounts: [("t".to_owned(), String::new())].into(),
             namespace: String::new(),
+            ..Settings::default()
         }
     }
 

@@ -69,7 +69,11 @@ pub(super) fn plan(
     let mut planned = Vec::new();
     for requested in requested_policies(&resource.spec) {
         match (find(&requested), settings.creates_policies) {
-            (Some(policy), _) if scope_of(policy) == scope => continue,
+            (Some(policy), _) if scope_of(policy) == scope => {
+                // Its ports and groups become those of the policy.
+                settings.check(&namespace, "spec.policyName", "policy", &requested)?;
+                continue;
+            }
             (Some(_), false) => {
                 let message = format!(
                     "OZPolicy {requested} is for another account; name a policy whose annotation {ACCOUNT} is {scope:?}"
@@ -84,6 +88,9 @@ pub(super) fn plan(
                 "this account has no OZPolicy {requested}, and none can be generated without spec.policySourceGroups; give source groups, or create it"
             );
             return Err(Error::permanent(reasons::INVALID_SPEC, message));
+        }
+        for group in &resource.spec.policy_source_groups {
+            settings.check_group(&resource.metadata, "spec.policySourceGroups", group)?;
         }
         let observed = find(&generated_name(&requested, &namespace, &name)).cloned();
         if let Some(observed) = &observed

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use konverge::{
     Object,
-    apply::{MetadataChange, Writable},
+    apply::{Applier, MetadataChange, Writable},
     kube::{Resource, ResourceExt},
     prelude::{Context, Error, ObjectKey},
 };
@@ -18,6 +18,19 @@ where
     K: Object + Writable,
     C: Object + Writable + Resource<DynamicType = ()>,
 {
+    apply_by(context.applier(), context, desired).await
+}
+
+/// [`apply`] by this applier, such as one for a dry run.
+pub(super) async fn apply_by<K, C>(
+    applier: &Applier,
+    context: &Context<K>,
+    desired: &C,
+) -> Result<Option<Arc<C>>, Error>
+where
+    K: Object + Writable,
+    C: Object + Writable + Resource<DynamicType = ()>,
+{
     let Some(key) = ObjectKey::of(desired) else { return Ok(None) };
     let observed = context.watched::<C>()?.get(&key);
     if let Some(observed) = &observed
@@ -27,7 +40,7 @@ where
         let message = format!("{kind} {key} exists and does not belong to this object; delete or rename it");
         return Err(Error::refused(reasons::NOT_OURS, message));
     }
-    let applied = context.applier().apply(desired, observed.as_deref()).await?;
+    let applied = applier.apply(desired, observed.as_deref()).await?;
     tracing::trace!(outcome = ?applied.outcome, "applied a child");
     Ok(observed)
 }
@@ -55,7 +68,7 @@ pub(super) fn belongs_to<C: Resource, K: Resource>(child: &C, owner: &K) -> bool
 }
 
 /// The owner of this kind that an object has in its own namespace.
-pub(super) fn owner_key<C: Resource, K: Resource<DynamicType = ()>>(child: &C) -> Option<ObjectKey> {
+pub(in crate::control) fn owner_key<C: Resource, K: Resource<DynamicType = ()>>(child: &C) -> Option<ObjectKey> {
     let owner = child.owner_references().iter().find(|owner| owner.kind == K::kind(&()))?;
     Some(ObjectKey { namespace: child.namespace(), name: owner.name.clone() })
 }

@@ -10,7 +10,7 @@ use konverge::{
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reason, Reconcile},
     remote::{Adoption, Binding, DeletionPolicy, Interest},
 };
-use konverge_core::names::few;
+use konverge_core::{allow::Pattern, names::few};
 
 use super::{
     children, removal,
@@ -20,7 +20,7 @@ use crate::{
     annotations,
     api::v1alpha1::{Group, GroupReference, GroupSpec, NetworkResource, NetworkRouter, SetupKey, SetupKeySpec},
     collections::Collections,
-    control::{pause::LOOK_AGAIN, short_digest},
+    control::{deadline, label_value, pause::LOOK_AGAIN, short_digest},
     reasons,
     remote::{DesiredNetwork, DesiredRouter},
     settings::Settings,
@@ -36,7 +36,7 @@ pub struct NetworkRouterReconciler {
 }
 
 fn deletion(router: &NetworkRouter, settings: &Settings) -> DeletionPolicy {
-    annotations::deletion(router.annotations(), settings.deletes_adopted)
+    settings.deletion(&router.metadata)
 }
 
 /// The network. The original creates each itself, so an id in the status proves that.
@@ -47,6 +47,7 @@ fn network(router: &NetworkRouter, settings: &Settings) -> Binding {
         binding.id = router.status.as_ref().and_then(|status| status.network_id.clone());
         binding.id_is_proof = adoption == Adoption::Never;
         binding.adoption = adoption;
+        binding.names = settings.names(router.metadata.namespace.as_deref().unwrap_or_default());
         binding.deletion = deletion(router, settings);
     })
 }
@@ -56,8 +57,20 @@ fn item(router: &NetworkRouter, group: &str, settings: &Settings) -> Binding {
         binding.scope = settings.scope(router.metadata.namespace.as_deref());
         binding.id = router.status.as_ref().and_then(|status| status.routing_peer_id.clone());
         binding.id_is_proof = true;
+        // A router bears no mark, and its name is the id of its group.
+        let names = settings.names(router.metadata.namespace.as_deref().unwrap_or_default());
+        binding.names = names.map(|_| vec![Pattern::new(group)]);
         binding.deletion = deletion(router, settings);
     })
+}
+
+/// Refuses a router that its namespace may not have. Rules name it as `namespace/name` or by the name of its network.
+fn check(router: &NetworkRouter, settings: &Settings) -> Result<(), Error> {
+    let (namespace, name) = (router.namespace().unwrap_or_default(), router.name_any());
+    if settings.allows(&namespace, &format!("{namespace}/{name}")) {
+        return Ok(());
+    }
+    settings.check(&namespace, "metadata.name", "network", &name)
 }
 
 /// The name of the objects that belong to a router, as the original has it.
@@ -147,8 +160,9 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
     type Error = Error;
 
     async fn apply(&self, router: Arc<NetworkRouter>, context: Context<NetworkRouter>) -> Result<Action, Error> {
+        check(&router, &self.settings)?;
         let (owner, name) = (Owner::of(&*router)?, child_name(&router));
-        let instance = router.name_any();
+        let instance = label_value(&router.name_any());
         let selector = [("app.kubernetes.io/name", "networkrouter"), ("app.kubernetes.io/instance", &instance)];
         let (secret, pod_settings) = (SetupKey::secret_name(&name), pod_settings(&router));
         let workload = Workload {
@@ -160,7 +174,7 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
             pod_settings: &pod_settings,
         };
         // Before the first write: an invalid spec makes nothing.
-        let pods = workload::desired(&context, &workload, &self.settings)?;
+        let pods = workload::desired(&context, &workload, &self.settings).await?;
 
         let binding = network(&router, &self.settings);
         let desired = DesiredNetwork { name: binding.name.clone() };
@@ -187,27 +201,35 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
     }
 
     async fn finalize(&self, router: Arc<NetworkRouter>, context: Context<NetworkRouter>) -> Result<Cleanup, Error> {
-        if deletion(&router, &self.settings) == DeletionPolicy::Orphan {
-            children::orphan_item::<_, Group>(&context, &child_name(&router)).await?;
-            children::orphan_item::<_, SetupKey>(&context, &child_name(&router)).await?;
+        let outcome = self.clear(&router, &context).await;
+        deadline::bounded(&context, &self.settings, outcome).await
+    }
+}
+
+impl NetworkRouterReconciler {
+    /// Deletes what openZro has of a router.
+    async fn clear(&self, router: &NetworkRouter, context: &Context<NetworkRouter>) -> Result<Cleanup, Error> {
+        if deletion(router, &self.settings) == DeletionPolicy::Orphan {
+            children::orphan_item::<_, Group>(context, &child_name(router)).await?;
+            children::orphan_item::<_, SetupKey>(context, &child_name(router)).await?;
             return Ok(Cleanup::Done);
         }
         let name = router.name_any();
         let resources = context.watched::<NetworkResource>()?.list();
         let users: Vec<_> = resources
             .iter()
-            .filter(|user| refers_to(user, &router, &self.settings))
+            .filter(|user| refers_to(user, router, &self.settings))
             .filter_map(|user| ObjectKey::of(&**user))
             .collect();
         if !users.is_empty() {
             let message = format!("the network {name} is in use by NetworkResource {}", few(users));
             return Ok(Cleanup::pending(LOOK_AGAIN, Reason::new(reasons::IN_USE), message));
         }
-        let network = network(&router, &self.settings);
-        let key = ObjectKey { namespace: router.namespace(), name: child_name(&router) };
+        let network = network(router, &self.settings);
+        let key = ObjectKey { namespace: router.namespace(), name: child_name(router) };
         let group = context.watched::<Group>()?.get(&key).and_then(|group| group.status.as_ref()?.group_id.clone());
-        let item = item(&router, group.as_deref().unwrap_or_default(), &self.settings);
-        let others = removal::others_inside(&context, &self.collections, &network, &item, group.as_deref());
+        let item = item(router, group.as_deref().unwrap_or_default(), &self.settings);
+        let others = removal::others_inside(context, &self.collections, &network, &item, group.as_deref());
         if let Some(waits) = others.await? {
             return Ok(waits);
         }

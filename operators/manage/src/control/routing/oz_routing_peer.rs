@@ -10,7 +10,7 @@ use konverge::{
     prelude::{Action, Cleanup, Context, Controller, Error, ObjectKey, Reason, Reconcile},
     remote::{Adoption, Binding, DeletionPolicy, Interest, Remotes},
 };
-use konverge_core::{error::Classify, names::few};
+use konverge_core::{allow::Pattern, error::Classify, names::few};
 
 use super::{
     children, exemption, removal,
@@ -21,6 +21,7 @@ use crate::{
     api::v1::{OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec},
     collections::Collections,
     control::{
+        deadline, label_value,
         pause::LOOK_AGAIN,
         references,
         setup_key::{self, Place},
@@ -53,7 +54,11 @@ fn scope(peer: &OZRoutingPeer, settings: &Settings) -> String {
 }
 
 fn deletion(peer: &OZRoutingPeer, settings: &Settings) -> DeletionPolicy {
-    annotations::deletion(peer.annotations(), settings.deletes_adopted)
+    settings.deletion(&peer.metadata)
+}
+
+fn names(peer: &OZRoutingPeer, settings: &Settings) -> Option<Vec<Pattern>> {
+    settings.names(peer.metadata.namespace.as_deref().unwrap_or_default())
 }
 
 /// The network: one of the name is adopted and not changed, as in the original, but it survives the object.
@@ -63,13 +68,14 @@ fn network(peer: &OZRoutingPeer, settings: &Settings) -> Binding {
         binding.id = peer.status.as_ref().and_then(|status| status.network_id.clone());
         binding.adoption = annotations::adoption(peer.annotations(), Adoption::ByName);
         binding.observe_adopted = true;
+        binding.names = names(peer, settings);
         binding.deletion = deletion(peer, settings);
     })
 }
 
 fn setup_key(peer: &OZRoutingPeer, settings: &Settings) -> Binding {
     let id = peer.status.as_ref().and_then(|status| status.setup_key_id.clone());
-    setup_key::binding(&network_name(peer, settings), id, deletion(peer, settings), scope(peer, settings))
+    setup_key::binding(&network_name(peer, settings), id, &peer.metadata, settings)
 }
 
 /// The router of a group of peers, by whose id it is known.
@@ -78,6 +84,8 @@ fn router(peer: &OZRoutingPeer, group: &str, settings: &Settings) -> Binding {
         binding.scope = scope(peer, settings);
         binding.id = peer.status.as_ref().and_then(|status| status.router_id.clone());
         binding.adoption = Adoption::ByName;
+        // A router bears no mark, and its name is the id of its group.
+        binding.names = names(peer, settings).map(|_| vec![Pattern::new(group)]);
         binding.deletion = deletion(peer, settings);
     })
 }
@@ -302,12 +310,15 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
     type Error = Error;
 
     async fn apply(&self, peer: Arc<OZRoutingPeer>, context: Context<OZRoutingPeer>) -> Result<Action, Error> {
+        let namespace = peer.namespace().unwrap_or_default();
+        self.settings.check(&namespace, "its network", "network", &network_name(&peer, &self.settings))?;
         let (owner, name) = (Owner::of(&*peer)?, peer.name_any());
-        let selector = [("app.kubernetes.io/name", "openzro-router"), ("app.kubernetes.io/instance", &name)];
+        let instance = label_value(&name);
+        let selector = [("app.kubernetes.io/name", "openzro-router"), ("app.kubernetes.io/instance", &instance)];
         let (place, pod_settings) = (Place { name: name.clone(), key: "setupKey".to_owned() }, pod_settings(&peer));
         let workload = Workload {
             name: &name,
-            namespace: &peer.namespace().unwrap_or_default(),
+            namespace: &namespace,
             owner: &owner,
             selector: selector.map(|(label, value)| (label.to_owned(), value.to_owned())).into(),
             secret: (&place.name, &place.key),
@@ -315,7 +326,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         };
         // Before the first write: an invalid spec makes nothing.
         let routes = valid_routes(&peer.spec)?;
-        let pods = workload::desired(&context, &workload, &self.settings)?;
+        let pods = workload::desired(&context, &workload, &self.settings).await?;
 
         let network = self.network(&peer, &context).await?;
         let Some(group) = self.group(&peer, &context).await? else {
@@ -342,10 +353,18 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
     }
 
     async fn finalize(&self, peer: Arc<OZRoutingPeer>, context: Context<OZRoutingPeer>) -> Result<Cleanup, Error> {
-        let network = network(&peer, &self.settings);
-        let sharers = sharers(&peer, &context.store().list(), &self.settings);
+        let outcome = self.clear(&peer, &context).await;
+        deadline::bounded(&context, &self.settings, outcome).await
+    }
+}
+
+impl OzRoutingPeerReconciler {
+    /// Deletes what openZro has of a routing peer.
+    async fn clear(&self, peer: &Arc<OZRoutingPeer>, context: &Context<OZRoutingPeer>) -> Result<Cleanup, Error> {
+        let network = network(peer, &self.settings);
+        let sharers = sharers(peer, &context.store().list(), &self.settings);
         let networks = context.remote(&self.collections.networks);
-        if deletion(&peer, &self.settings) == DeletionPolicy::Orphan {
+        if deletion(peer, &self.settings) == DeletionPolicy::Orphan {
             if !sharers.is_empty() {
                 let shared = network.with(|binding| binding.deletion = DeletionPolicy::Delete);
                 if let Err(error) = networks.hand_over(&shared).await {
@@ -353,15 +372,15 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
                     tracing::warn!("the mark of a released routing peer stays on its network: {error}");
                 }
             }
-            children::orphan_item::<_, OZGroup>(&context, &peer.name_any()).await?;
+            children::orphan_item::<_, OZGroup>(context, &peer.name_any()).await?;
             return Ok(Cleanup::Done);
         }
         let resources = context.watched::<OZResource>()?.list();
         let keeps = |resource: &&Arc<OZResource>| {
             if sharers.is_empty() {
-                is_in(resource, &peer, &self.settings)
+                is_in(resource, peer, &self.settings)
             } else {
-                refers_to(resource, &peer, &self.settings)
+                refers_to(resource, peer, &self.settings)
             }
         };
         let users: Vec<_> = resources.iter().filter(keeps).filter_map(|user| ObjectKey::of(&**user)).collect();
@@ -369,25 +388,25 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
             let message = format!("the network {} is in use by OZResource {}", network.name, few(users));
             return Ok(Cleanup::pending(LOOK_AGAIN, Reason::new(reasons::IN_USE), message));
         }
-        let of_routes = self.finalize_routes(&context).await?;
+        let of_routes = self.finalize_routes(context).await?;
         if of_routes != Cleanup::Done {
             return Ok(of_routes);
         }
         let name = ObjectKey { namespace: peer.namespace(), name: peer.name_any() };
         let group = context.watched::<OZGroup>()?.get(&name).and_then(|group| group.status.as_ref()?.group_id.clone());
-        let router = router(&peer, group.as_deref().unwrap_or_default(), &self.settings);
+        let router = router(peer, group.as_deref().unwrap_or_default(), &self.settings);
         if sharers.is_empty() {
-            let others = removal::others_inside(&context, &self.collections, &network, &router, group.as_deref());
+            let others = removal::others_inside(context, &self.collections, &network, &router, group.as_deref());
             if let Some(waits) = others.await? {
                 return Ok(waits);
             }
             if let Some(group) = &group {
-                let (groups, scope) = (&self.collections.groups, scope(&peer, &self.settings));
-                exemption::withdraw(&context, groups, &scope, group).await?;
+                let (groups, scope) = (&self.collections.groups, scope(peer, &self.settings));
+                exemption::withdraw(context, groups, &scope, group).await?;
             }
         }
         let key =
-            setup_key::finalize(&context, &self.collections.setup_keys, &setup_key(&peer, &self.settings)).await?;
+            setup_key::finalize(context, &self.collections.setup_keys, &setup_key(peer, &self.settings)).await?;
         let router = context.remote(&self.collections.routers).finalize(&router).await?;
         let network =
             if sharers.is_empty() { networks.finalize(&network).await? } else { networks.hand_over(&network).await? };
@@ -406,14 +425,19 @@ async fn desired_key(
     let namespace = peer.namespace().unwrap_or_default();
     let names: BTreeSet<String> =
         peer.spec.groups.iter().map(|name| references::display_name(name, &namespace, local)).collect();
+    for name in &names {
+        settings.check_group(&peer.metadata, "spec.groups", name)?;
+    }
     let more = groups.resolve(&scope(peer, settings), &names.into_iter().collect::<Vec<_>>()).await?;
     let more = more.iter().map(|group| group.id().to_owned());
+    let (expires_in, usage_limit) = settings.key_limits(&namespace, None, None);
     Ok(DesiredSetupKey {
         name: network_name(peer, settings),
         is_reusable: true,
-        usage_limit: 0,
+        usage_limit,
+        is_own_limit: false,
         ephemeral: peer.spec.ephemeral.unwrap_or_default(),
-        expires_in: 0,
+        expires_in,
         auto_groups: [group.to_owned()].into_iter().chain(more).collect(),
         allow_extra_dns_labels: false,
     })
@@ -547,6 +571,7 @@ pub fn oz_routing_peer(
             let users = references::users_by_name(group, peers.list(), |peer: &OZRoutingPeer| &peer.spec.groups);
             users.into_iter().chain(children::owner_key::<_, OZRoutingPeer>(group)).collect::<Vec<_>>()
         })
+        .watches(setup_key::watch(), |secret, _| children::owner_key::<_, OZRoutingPeer>(secret))
         .watches(Watch::<Deployment>::new(), |deployment, _| children::owner_key::<_, OZRoutingPeer>(deployment))
         .watches(Watch::<OZResource>::new(), move |resource, peers| {
             let users = peers.list().into_iter().filter(|peer: &Arc<OZRoutingPeer>| {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::{apps::v1::Deployment, policy::v1::PodDisruptionBudget};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, policy::v1::PodDisruptionBudget},
+    apimachinery::pkg::apis::meta::v1::FieldsV1,
+};
 use konverge::{
     Object,
     apply::{Owner, Writable},
@@ -10,6 +13,7 @@ use konverge::{
     kube::Api,
     prelude::{Context, Error, EventType, ObjectKey},
 };
+use konverge_core::names::few;
 use serde_json::{Value, json};
 
 use super::{children, merge::merge};
@@ -48,12 +52,55 @@ pub(super) struct Workload<'a> {
     pub(super) pod_settings: &'a PodSettings,
 }
 
+impl PodSettings {
+    /// The settings that change what a container can do.
+    fn privileges(&self) -> Vec<&'static str> {
+        let requested = [
+            ("spec.privileged", self.privileged),
+            ("spec.volumes", !self.volumes.is_empty()),
+            ("spec.volumeMounts", !self.volume_mounts.is_empty()),
+            ("spec.workloadOverride.podTemplate", self.pod_template.is_some()),
+        ];
+        requested.into_iter().filter(|(_, is_requested)| *is_requested).map(|(field, _)| field).collect()
+    }
+}
+
+/// Refuses pods that can do more than the platform lets those of the namespace do.
+fn check_privileges(workload: &Workload<'_>, settings: &Settings) -> Result<(), Error> {
+    let (namespace, privileges) = (workload.namespace, workload.pod_settings.privileges());
+    if privileges.is_empty() || settings.may_be_privileged(namespace) {
+        return Ok(());
+    }
+    let message = format!(
+        "namespace {namespace} may not set {}; remove it, because a routing peer needs NET_ADMIN alone where the kernel of the node has the \
+         modules wireguard and tun, or ask the operator's administrators for --privileged-namespace={namespace}",
+        few(privileges)
+    );
+    Err(Error::permanent(reasons::PRIVILEGE_NOT_ALLOWED, message))
+}
+
+/// The number of pods to write: that of the object, and else that of the Deployment as long as only the operator has set it. `None` leaves it to
+/// an autoscaler or a person. `manager` is the field manager of the operator.
+fn replicas(wanted: Option<i32>, existing: Option<&Deployment>, manager: &str) -> Option<i32> {
+    let Some(existing) = existing.filter(|_| wanted.is_none()) else { return Some(wanted.unwrap_or(REPLICAS)) };
+    let entries = existing.metadata.managed_fields.iter().flatten();
+    let own = entries.filter(|entry| entry.manager.as_deref() == Some(manager) && entry.subresource.is_none());
+    let sets_replicas = |fields: &FieldsV1| fields.0["f:spec"].get("f:replicas").is_some();
+    let is_own = own.filter_map(|entry| entry.fields_v1.as_ref()).any(sets_replicas);
+    existing.spec.as_ref().and_then(|spec| spec.replicas).filter(|_| is_own)
+}
+
 impl Workload<'_> {
     /// Returns the Deployment. A Deployment that exists keeps its selector, which cannot change. The error says which field of the object no
     /// Deployment can have.
     ///
     /// There is no probe: the client has no command that tells whether it is connected and that exists in each of its versions.
-    pub(super) fn deployment(&self, settings: &Settings, existing: Option<&Deployment>) -> Result<Deployment, String> {
+    pub(super) fn deployment(
+        &self,
+        settings: &Settings,
+        existing: Option<&Deployment>,
+        manager: &str,
+    ) -> Result<Deployment, String> {
         let known = existing.and_then(|existing| existing.spec.as_ref()?.selector.match_labels.clone());
         let selector = known.unwrap_or_else(|| self.selector.clone());
         let labels = self.labels(settings, &selector);
@@ -61,14 +108,16 @@ impl Workload<'_> {
         if !self.pod_settings.annotations.is_empty() {
             metadata["annotations"] = json!(self.pod_settings.annotations);
         }
-        let deployment = json!({
+        let mut deployment = json!({
             "metadata": metadata,
             "spec": {
-                "replicas": self.pod_settings.replicas.unwrap_or(REPLICAS),
                 "selector": { "matchLabels": selector },
                 "template": self.pod_template(settings, &selector, &labels),
             },
         });
+        if let Some(replicas) = replicas(self.pod_settings.replicas, existing, manager) {
+            deployment["spec"]["replicas"] = json!(replicas);
+        }
         serde_json::from_value(deployment)
             .map_err(|error| format!("no Deployment can have what the spec says of its pods: {error}"))
     }
@@ -181,16 +230,20 @@ pub(super) struct Desired {
     budget: PodDisruptionBudget,
 }
 
-/// Returns the Deployment and its budget, or why there can be none. Writes nothing.
-pub(super) fn desired<K>(context: &Context<K>, workload: &Workload<'_>, settings: &Settings) -> Result<Desired, Error>
+/// Returns the Deployment and its budget, or why there can be none: the API server has to accept the Deployment. Writes nothing.
+pub(super) async fn desired<K>(context: &Context<K>, workload: &Workload<'_>, settings: &Settings) -> Result<Desired, Error>
 where
     K: Object + Writable,
 {
     let invalid = |why: String| Error::permanent(reasons::INVALID_SPEC, why);
     let key = ObjectKey { namespace: Some(workload.namespace.to_owned()), name: workload.name.to_owned() };
     let existing = context.watched::<Deployment>()?.get(&key);
-    let deployment = workload.deployment(settings, existing.as_deref()).map_err(invalid)?;
+    check_privileges(workload, settings)?;
+    let manager = context.applier().manager();
+    let deployment = workload.deployment(settings, existing.as_deref(), manager).map_err(invalid)?;
     let budget = workload.budget(settings, &deployment).map_err(invalid)?;
+    let preview = context.applier().clone().with_dry_run(true);
+    children::apply_by(&preview, context, &deployment).await?;
     Ok(Desired { deployment, budget })
 }
 
@@ -256,7 +309,7 @@ mod tests {
         let selector = [("app.kubernetes.io/instance".to_owned(), "r".to_owned())].into();
         let workload =
             Workload { name: "r", namespace: "n", owner: &owner, selector, secret: ("s", "k"), pod_settings };
-        serde_json::to_value(workload.deployment(&settings(), existing).unwrap()).unwrap()
+        serde_json::to_value(workload.deployment(&settings(), existing, "m").unwrap()).unwrap()
     }
 
     #[test]
@@ -268,6 +321,45 @@ mod tests {
         let privileged = deployment(&PodSettings { privileged: true, ..PodSettings::default() }, None);
         let container = &privileged["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["securityContext"]["privileged"], true);
+    }
+
+    #[test]
+    fn replicas_that_the_object_does_not_set_are_left_to_whoever_sets_them() {
+        let existing = |manager: &str| {
+            let fields = json!({ "f:spec": { "f:replicas": {} } });
+            let entry = json!({ "manager": manager, "operation": "Apply", "fieldsV1": fields });
+            let deployment = json!({ "metadata": { "managedFields": [entry] },
+                "spec": { "replicas": 5, "selector": {}, "template": {} } });
+            serde_json::from_value::<Deployment>(deployment).unwrap()
+        };
+        for (wanted, existing, expected) in [
+            (None, None, Some(3)),
+            (Some(2), None, Some(2)),
+            (Some(2), Some(existing("kubectl")), Some(2)),
+            (None, Some(existing("m")), Some(5)),
+            (None, Some(existing("kubectl")), None),
+        ] {
+            assert_eq!(replicas(wanted, existing.as_ref(), "m"), expected, "{wanted:?} {existing:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_namespace_that_the_platform_names_gets_more_than_net_admin() {
+        let settings = Settings { privileged: Some(["net".to_owned()].into()), ..settings() };
+        let refused = |namespace: &'static str, pod_settings: &PodSettings| {
+            let owner = owner();
+            let selector = Labels::new();
+            let workload = Workload { name: "r", namespace, owner: &owner, selector, secret: ("s", "k"), pod_settings };
+            check_privileges(&workload, &settings).err().map(|error| error.to_string())
+        };
+        let pod_settings = PodSettings { privileged: true, volumes: vec![json!({})], ..PodSettings::default() };
+        let message = refused("shop", &pod_settings).unwrap();
+        for part in ["spec.privileged", "spec.volumes", "NET_ADMIN", "--privileged-namespace=shop"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let template = PodSettings { pod_template: Some(json!({})), ..PodSettings::default() };
+        assert!(refused("shop", &template).unwrap().contains("spec.workloadOverride.podTemplate"));
+        assert_eq!((refused("net", &pod_settings), refused("shop", &PodSettings::default())), (None, None));
     }
 
     #[test]

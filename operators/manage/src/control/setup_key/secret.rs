@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use konverge::{
-    Object,
-    apply::{Owner, Writable},
+    Object, Watch,
+    apply::{MetadataChange, Owner, Writable},
     generate::Access,
-    kube::{Api, Resource, ResourceExt},
+    kube::{Api, Resource, ResourceExt, core::PartialObjectMeta},
     prelude::{Cleanup, Context, Error, EventType},
     remote::{Binding, DeletionPolicy, Mark, Remote, Remotes},
+    runtime::cache::Predicate,
 };
 
 use crate::{
@@ -28,7 +29,15 @@ pub(crate) struct Place {
     pub(crate) key: String,
 }
 
-/// Reading a Secret by its name, and writing it. No list and no watch.
+/// The label of the Secrets that the operator makes, by which it watches them.
+const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", PROGRAM);
+
+/// The Secrets that the operator made, without their data.
+pub(crate) fn watch() -> Watch<PartialObjectMeta<Secret>> {
+    Watch::new().label_selector(format!("{}={}", LABEL.0, LABEL.1)).predicate(Predicate::annotations())
+}
+
+/// Reading a Secret by its name, and writing it.
 pub(crate) fn declare(access: &mut Access) {
     access.to_resource("", "secrets", &["get", "create", "patch"]);
 }
@@ -121,6 +130,8 @@ enum Outcome {
 impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
     /// Makes the key of a binding exist, and puts it into the Secret if it is new.
     async fn put(&self, binding: &Binding) -> Result<Outcome, Error> {
+        let before = self.secrets.get_opt(&self.place.name).await?;
+        self.check(before.as_ref()).await?;
         let applied = self.context.remote(self.keys).apply(binding, self.desired).await?;
         let id = applied.item.id().to_owned();
         let stored = self.secrets.get_opt(&self.place.name).await?;
@@ -133,9 +144,33 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
                 write(self.context, self.settings, stored.as_ref(), self.place, value).await?;
                 Ok(Outcome::InPlace(id))
             }
-            (Step::Keep | Step::Write, _) => Ok(Outcome::InPlace(id)),
+            (Step::Keep | Step::Write, _) => {
+                if let Some(stored) = stored.as_ref().filter(|stored| is_own(self.context, stored)) {
+                    // A Secret of an earlier version has no label yet.
+                    let change = MetadataChange::new().label(LABEL.0, LABEL.1);
+                    self.context.applier().change_metadata_with(stored, &change, &()).await?;
+                }
+                Ok(Outcome::InPlace(id))
+            }
             (Step::Replace(why), _) => Ok(Outcome::Useless(id, why)),
         }
+    }
+
+    /// Refuses, before a key is made, a Secret that somebody else made and that the API server would not take.
+    async fn check(&self, stored: Option<&Secret>) -> Result<(), Error> {
+        let Some(stored) = stored else {
+            let applier = self.context.applier().clone().with_manager(PROGRAM).with_dry_run(true);
+            drop(applier.create(&secret(self.context, self.settings, self.place, None)?).await?);
+            return Ok(());
+        };
+        if is_own(self.context, stored) {
+            return Ok(());
+        }
+        let (name, namespace) = (&self.place.name, self.context.object().namespace().unwrap_or_default());
+        let message = format!(
+            "Secret {namespace}/{name} exists and does not belong to this object, so it is left alone; delete or rename it"
+        );
+        Err(Error::refused(reasons::NOT_OURS, message))
     }
 
     /// Deletes the key of a binding.
@@ -214,6 +249,36 @@ where
     Ok(if of_current == Cleanup::Done { of_beside } else { of_current })
 }
 
+/// Whether the Secret was made for the object.
+fn is_own<K: Object>(context: &Context<K>, secret: &Secret) -> bool {
+    let uid = context.object().meta().uid.as_ref();
+    secret.owner_references().iter().any(|owner| Some(&owner.uid) == uid)
+}
+
+/// The Secret of the object, with a key.
+fn secret<K>(
+    context: &Context<K>,
+    settings: &Settings,
+    place: &Place,
+    value: Option<ByteString>,
+) -> Result<Secret, Error>
+where
+    K: Object + Writable + Resource<DynamicType = ()>,
+{
+    let labels = settings.default_labels.clone().into_iter().chain([(LABEL.0.to_owned(), LABEL.1.to_owned())]);
+    Ok(Secret {
+        metadata: ObjectMeta {
+            name: Some(place.name.clone()),
+            namespace: context.object().namespace(),
+            labels: Some(labels.collect()),
+            owner_references: Some(vec![Owner::of(&**context.object())?.controller_reference()]),
+            ..ObjectMeta::default()
+        },
+        data: value.map(|value| BTreeMap::from([(place.key.clone(), value)])),
+        ..Secret::default()
+    })
+}
+
 async fn write<K>(
     context: &Context<K>,
     settings: &Settings,
@@ -224,20 +289,7 @@ async fn write<K>(
 where
     K: Object + Writable + Resource<DynamicType = ()>,
 {
-    let owner = Owner::of(&**context.object())?;
-    // A Secret of somebody else gets the key, but does not go with the object.
-    let is_own = stored.is_none_or(|secret| secret.owner_references().iter().any(|known| known.uid == owner.uid()));
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(place.name.clone()),
-            namespace: context.object().namespace(),
-            labels: is_own.then(|| settings.default_labels.clone()).filter(|labels| !labels.is_empty()),
-            owner_references: is_own.then(|| vec![owner.controller_reference()]),
-            ..ObjectMeta::default()
-        },
-        data: Some(BTreeMap::from([(place.key.clone(), value)])),
-        ..Secret::default()
-    };
+    let secret = secret(context, settings, place, Some(value))?;
     let applier = context.applier().clone().with_manager(PROGRAM);
     // Neither a Secret that another client has made since the look is touched, nor one that a successor has written since.
     let _ = match stored {

@@ -25,6 +25,17 @@ impl Container {
         }))
     }
 
+    /// Runs it as root where the pod has another user: the kernel gives the capabilities of a container to root alone.
+    pub(super) fn in_pod(mut self, pod: &Value) -> Self {
+        let of_pod = &pod["spec"]["securityContext"];
+        let has_user = of_pod["runAsUser"].as_i64().is_some_and(|user| user != 0);
+        if has_user || of_pod["runAsNonRoot"] == true {
+            self.0["securityContext"]["runAsUser"] = json!(0);
+            self.0["securityContext"]["runAsNonRoot"] = json!(false);
+        }
+        self
+    }
+
     /// Adds mounts of volumes.
     pub(super) fn with_mounts(mut self, mounts: &[Value]) -> Result<Self, InvalidField> {
         if !mounts.is_empty() {

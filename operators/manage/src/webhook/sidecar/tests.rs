@@ -12,6 +12,7 @@ fn settings() -> SidecarSettings {
         management_url: "https://openzro.example.com".to_owned(),
         client_image: "client:1".to_owned(),
         accounts: BTreeMap::new(),
+        privileged: None,
     }
 }
 

@@ -1,0 +1,128 @@
+//! The deadline of an object in a namespace that is being deleted: the whole namespace waits for it.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::Timestamp,
+};
+use konverge::{
+    Object,
+    apply::{
+        Writable,
+        ledger::{DeletionDeadline, deleting_for},
+    },
+    core::error::{Classify, ErrorClass},
+    generate::Access,
+    kube::{
+        Api, Resource, ResourceExt,
+        api::{ObjectMeta, PostParams},
+    },
+    prelude::{Cleanup, Context, Error, Reason},
+};
+
+use crate::{config::PROGRAM, reasons, settings::Settings};
+
+/// How long a namespace waits for a server that does not answer. It may be back soon, and would then delete what it has.
+const OUTAGE: Duration = Duration::from_mins(5);
+/// How soon an object is looked at again after the last deadline.
+const MARGIN: Duration = Duration::from_millis(200);
+
+/// Reading a namespace by its name.
+pub(super) fn declare(access: &mut Access) {
+    access.to_resource("", "namespaces", &["get"]);
+}
+
+/// Why an object waits.
+struct Wait {
+    after: Duration,
+    reason: Reason,
+    message: String,
+    limit: Duration,
+}
+
+/// Returns why the object waits, and for how long it does in a namespace that is being deleted; `None` if it does not.
+fn wait(outcome: &Result<Cleanup, Error>, deadline: Duration) -> Option<Wait> {
+    match outcome {
+        Ok(Cleanup::Pending { after, reason, message }) => {
+            Some(Wait { after: *after, reason: reason.clone(), message: message.clone(), limit: deadline })
+        }
+        Ok(_) => None,
+        Err(error) => {
+            let (after, limit) = match error.class() {
+                ErrorClass::Unavailable(_) | ErrorClass::Transient => (OUTAGE, deadline.max(OUTAGE)),
+                ErrorClass::After(after) => (after, deadline),
+                _ => (OUTAGE, deadline),
+            };
+            let reason = Reason::parse(error.reason()).unwrap_or(Reason::new(reasons::IN_USE));
+            Some(Wait { after, reason, message: error.to_string(), limit })
+        }
+    }
+}
+
+/// Ends the wait of an object whose namespace is being deleted after the deadline. What openZro keeps is left behind.
+pub(super) async fn bounded<K>(
+    context: &Context<K>,
+    settings: &Settings,
+    outcome: Result<Cleanup, Error>,
+) -> Result<Cleanup, Error>
+where
+    K: Object + Writable + Resource<DynamicType = ()>,
+{
+    let Some(Wait { after, reason, message, limit }) = wait(&outcome, settings.terminating_namespace_deadline) else {
+        return outcome;
+    };
+    let object = context.object();
+    let namespace = object.namespace().unwrap_or_default();
+    let waited = deleting_for(object.meta().deletion_timestamp.as_ref().map(|time| time.0), Timestamp::now());
+    let terminating = DeletionDeadline { limit: Duration::MAX, in_terminating_namespace: Duration::ZERO };
+    if !terminating.is_over(context.client(), &namespace, waited).await {
+        return outcome;
+    }
+    if waited < limit {
+        return Ok(Cleanup::pending(after.min(limit - waited + MARGIN), reason, message));
+    }
+    let note = format!(
+        "{} {namespace}/{} is released after {} s, because its namespace is being deleted; what openZro has of it stays: {message}",
+        K::kind(&()),
+        object.name_any(),
+        waited.as_secs()
+    );
+    tracing::warn!("{note}");
+    if !context.applier().is_dry_run() {
+        publish(context, &namespace, note).await;
+    }
+    Ok(Cleanup::Done)
+}
+
+/// Publishes the event about the namespace: a namespace that is being deleted takes no events of its own objects.
+async fn publish<K: Object>(context: &Context<K>, namespace: &str, note: String) {
+    let now = Timestamp::now();
+    let event = Event {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{namespace}.")),
+            namespace: Some("default".to_owned()),
+            ..ObjectMeta::default()
+        },
+        action: Some("Finalize".to_owned()),
+        event_time: Some(MicroTime(now)),
+        // Longer notes are refused.
+        note: Some(note.chars().take(1000).collect()),
+        reason: Some(reasons::LEFT_BEHIND.to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: Some(namespace.to_owned()),
+            ..ObjectReference::default()
+        }),
+        reporting_controller: Some(PROGRAM.to_owned()),
+        reporting_instance: Some(PROGRAM.to_owned()),
+        type_: Some("Warning".to_owned()),
+        ..Event::default()
+    };
+    let events = Api::<Event>::namespaced(context.client().clone(), "default");
+    if let Err(error) = events.create(&PostParams::default(), &event).await {
+        tracing::warn!(namespace, "the event about what is left behind is not published: {error}");
+    }
+}

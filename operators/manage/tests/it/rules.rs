@@ -1,0 +1,227 @@
+//! Teams beside each other: rules for names, privileges, the Secret of a setup key, a namespace that is deleted, and replicas that others set.
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Secret},
+    events::v1::Event,
+};
+use konverge::{
+    Status,
+    kube::{
+        Api, ResourceExt,
+        api::{DeleteParams, ListParams, Patch, PatchParams},
+    },
+};
+use konverge_manage::api::{
+    v1::{OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec, OZSetupKey, OZSetupKeySpec},
+    v1alpha1::{Group, GroupSpec, SetupKey, SetupKeySpec},
+};
+use konverge_openzro::Collection;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+fn group(name: &str, display: &str) -> OZGroup {
+    OZGroup::new(name, OZGroupSpec { name: display.to_owned() })
+}
+
+fn key(name: &str, spec: Value) -> SetupKey {
+    SetupKey::new(name, serde_json::from_value::<SetupKeySpec>(spec).unwrap())
+}
+
+fn peer(name: &str, spec: Value) -> OZRoutingPeer {
+    OZRoutingPeer::new(name, serde_json::from_value::<OZRoutingPeerSpec>(spec).unwrap())
+}
+
+fn message(status: &Status) -> String {
+    status.conditions.get("Stalled").unwrap().message.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_uses_no_name_without_a_rule_and_nothing_is_written() {
+    let stage = Stage::set().await;
+    let id = stage.by_hand(&Collection::Groups, json!({ "name": "prod-ops" })).await;
+    let operator = stage.start(&["--allow=*={namespace}/*"]).await;
+    let namespace = stage.namespace.clone();
+
+    // A group is neither adopted nor made, and no key joins peers to it: by name, by id, or through an object.
+    let groups = stage.api::<OZGroup>();
+    stage.create(&groups, &group("ops", "prod-ops")).await;
+    let refused = message(&stage.says(&groups, "ops", "Stalled", "NotAllowed").await.status.unwrap().standard);
+    assert!(refused.contains(&format!("--allow='{namespace}=prod-ops'")), "{refused}");
+    stage.told("ops", "NotAllowed").await;
+    let own = format!("{namespace}/ops");
+    let mut by_id = Group::new("by-id", GroupSpec { name: own.clone() });
+    by_id.annotations_mut().insert("konverge.dev/adopt".to_owned(), id.clone());
+    stage.create(&stage.api(), &by_id).await;
+    stage.says(&stage.api::<Group>(), "by-id", "Stalled", "NotAllowed").await;
+    let keys = stage.api::<SetupKey>();
+    for (name, reference) in [("by-name", json!({ "name": "prod-ops" })), ("by-id", json!({ "id": id }))] {
+        stage.create(&keys, &key(name, json!({ "name": "k", "ephemeral": true, "autoGroups": [reference] }))).await;
+        stage.says(&keys, name, "Stalled", "NotAllowed").await;
+    }
+    let documented = json!({ "name": "k", "autoGroups": ["prod-ops"] });
+    let documented = OZSetupKey::new("k", serde_json::from_value::<OZSetupKeySpec>(documented).unwrap());
+    stage.create(&stage.api(), &documented).await;
+    stage.says(&stage.api::<OZSetupKey>(), "k", "Stalled", "NotAllowed").await;
+
+    // The network of the cluster is not one of the namespace either.
+    stage.create(&stage.api(), &peer("router", json!({}))).await;
+    stage.says(&stage.api::<OZRoutingPeer>(), "router", "Stalled", "NotAllowed").await;
+    let network = stage.by_hand(&Collection::Networks, json!({ "name": "prod", "description": "" })).await;
+    let spec = json!({ "name": "db", "networkID": network, "address": "10.9.0.1", "groups": [own] });
+    let resource = OZResource::new("db", serde_json::from_value::<OZResourceSpec>(spec).unwrap());
+    stage.create(&stage.api(), &resource).await;
+    stage.says(&stage.api::<OZResource>(), "db", "Stalled", "NotAllowed").await;
+    stage.settled(&operator).await;
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+
+    // Names of its own are served, and a key has an end and a limit.
+    stage.create(&groups, &group("own", &own)).await;
+    stage.says(&groups, "own", "Ready", "Reconciled").await;
+    stage.create(&keys, &key("own", json!({ "name": "k", "ephemeral": true, "autoGroups": [{ "name": own }] }))).await;
+    stage.says(&keys, "own", "Ready", "Reconciled").await;
+    let made = stage.dashboard.list(&Collection::SetupKeys).await.unwrap();
+    assert_eq!((made.len(), &made[0].raw()["usage_limit"]), (1, &json!(100)));
+    let expires = made[0].raw()["expires"].as_str().unwrap_or_default().to_owned();
+    assert!(!expires.starts_with("0001"), "the key never expires: {expires}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adopted_group_survives_its_object_whatever_the_object_says_of_itself() {
+    let stage = Stage::set().await;
+    let id = stage.by_hand(&Collection::Groups, json!({ "name": "prod-ops" })).await;
+    let _operator = stage.start(&[]).await;
+    let groups = stage.api::<OZGroup>();
+    let mut adopted = group("ops", "prod-ops");
+    adopted.annotations_mut().insert("konverge.dev/deletion".to_owned(), "delete".to_owned());
+    stage.create(&groups, &adopted).await;
+    stage.says(&groups, "ops", "Ready", "Reconciled").await;
+    stage.delete(&groups, "ops").await;
+    stage.gone(&groups, "ops").await;
+    assert_eq!(stage.on_server(&Collection::Groups).await["prod-ops"]["id"], json!(id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_record_deletes_no_group_that_the_namespace_may_not_use() {
+    let stage = Stage::set().await;
+    let id = stage.by_hand(&Collection::Groups, json!({ "name": "prod-ops" })).await;
+    let _operator = stage.start(&["--allow=*={namespace}/*", "--cluster-id=c"]).await;
+    let groups = stage.api::<Group>();
+    let own = format!("{}/a", stage.namespace);
+    let made = stage.create(&groups, &Group::new("a", GroupSpec { name: own.clone() })).await;
+    stage.says(&groups, "a", "Ready", "Reconciled").await;
+    let entry = json!({ "origin": "made", "name": own, "id": id });
+    let record = json!({ "cluster": "c", "uid": made.uid().unwrap(), "parts": { "group": entry } }).to_string();
+    stage.patch(&groups, "a", json!({ "metadata": { "annotations": { "konverge.dev/remote": record } } })).await;
+    stage.delete(&groups, "a").await;
+    stage.gone(&groups, "a").await;
+    assert!(stage.on_server(&Collection::Groups).await.contains_key("prod-ops"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_namespace_that_the_platform_names_has_privileged_pods_made() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&["--allow=*=*"]).await;
+    let peers = stage.api::<OZRoutingPeer>();
+    let node = json!([{ "name": "node", "hostPath": { "path": "/" } }]);
+    for (name, spec) in [("privileged", json!({ "privileged": true })), ("volumes", json!({ "volumes": node }))] {
+        stage.create(&peers, &peer(name, spec)).await;
+        stage.says(&peers, name, "Stalled", "PrivilegeNotAllowed").await;
+    }
+    stage.settled(&operator).await;
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+    assert!(stage.api::<Deployment>().list(&ListParams::default()).await.unwrap().items.is_empty());
+    operator.stop().await;
+    let named = format!("--privileged-namespace={}", stage.namespace);
+    let _operator = stage.start(&["--allow=*=*", &named]).await;
+    stage.says(&peers, "privileged", "Reconciling", "WaitingForPods").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_secret_of_a_setup_key_is_back_at_once_and_a_foreign_one_is_left_alone() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let (keys, secrets) = (stage.api::<SetupKey>(), stage.api::<Secret>());
+    stage.create(&keys, &key("k", json!({ "name": "k", "ephemeral": false }))).await;
+    stage.says(&keys, "k", "Ready", "Reconciled").await;
+    let before = secrets.get("setup-key-k").await.unwrap().uid();
+    stage.delete(&secrets, "setup-key-k").await;
+    let is_back = async || {
+        secrets.get_opt("setup-key-k").await.unwrap().is_some_and(|secret| secret.uid() != before && secret.data.is_some())
+    };
+    stage.until("the Secret is back", is_back).await;
+    stage.says(&keys, "k", "Ready", "Reconciled").await;
+
+    let mut foreign = Secret::default();
+    foreign.metadata.name = Some("setup-key-theirs".to_owned());
+    foreign.string_data = Some([("setup-key".to_owned(), "theirs".to_owned())].into());
+    stage.create(&secrets, &foreign).await;
+    stage.settled(&operator).await;
+    let writes = stage.writes();
+    stage.create(&keys, &key("theirs", json!({ "name": "theirs", "ephemeral": false }))).await;
+    let refused = message(&stage.says(&keys, "theirs", "Stalled", "NotOurs").await.status.unwrap().standard);
+    assert!(refused.contains("setup-key-theirs"), "{refused}");
+    assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
+    let kept = secrets.get("setup-key-theirs").await.unwrap().data.unwrap();
+    assert_eq!(kept["setup-key"].0, b"theirs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_deleted_waits_no_longer_than_its_deadline() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--terminating-namespace-deadline=3"]).await;
+    let groups = stage.api::<OZGroup>();
+    stage.create(&groups, &group("devs", "Developers")).await;
+    let id = stage.says(&groups, "devs", "Ready", "Reconciled").await.status.unwrap().group_id.unwrap();
+    let rule = json!({ "name": "r", "enabled": true, "action": "accept", "protocol": "all", "sources": [id], "destinations": [id],
+        "bidirectional": true });
+    stage.by_hand(&Collection::Policies, json!({ "name": "by hand", "enabled": true, "rules": [rule] })).await;
+    let namespaces = Api::<Namespace>::all(stage.client.clone());
+    namespaces.delete(&stage.namespace, &DeleteParams::default()).await.unwrap();
+    stage.delete(&groups, "devs").await;
+    stage.gone(&groups, "devs").await;
+    assert!(stage.on_server(&Collection::Groups).await.contains_key("Developers"));
+    let events = Api::<Event>::namespaced(stage.client.clone(), "default");
+    stage
+        .until("the event tells what is left behind", async || {
+            let events = events.list(&ListParams::default()).await.unwrap();
+            events.iter().any(|event| {
+                let is_about = event.regarding.as_ref().is_some_and(|object| object.name.as_ref() == Some(&stage.namespace));
+                is_about && event.reason.as_deref() == Some("LeftBehind")
+            })
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_left_to_an_autoscaler_and_a_long_name_is_served() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&["--namespaced-networks"]).await;
+    let (peers, deployments) = (stage.api::<OZRoutingPeer>(), stage.api::<Deployment>());
+    let name = format!("r{}", "x".repeat(70));
+    stage.create(&peers, &peer(&name, json!({ "exemptFromAdmission": false }))).await;
+    stage.says(&peers, &name, "Reconciling", "WaitingForPods").await;
+    let made = deployments.get(&name).await.unwrap().spec.unwrap();
+    assert_eq!(made.replicas, Some(3));
+    assert_eq!(made.selector.match_labels.unwrap()["app.kubernetes.io/instance"].len(), 63);
+    let scale = Patch::Merge(json!({ "spec": { "replicas": 5 } }));
+    deployments.patch_scale(&name, &PatchParams::default(), &scale).await.unwrap();
+    stage.settled(&operator).await;
+    assert_eq!(deployments.get(&name).await.unwrap().spec.unwrap().replicas, Some(5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_that_the_api_server_refuses_makes_nothing_in_openzro() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let peers = stage.api::<OZRoutingPeer>();
+    stage.create(&peers, &peer("r", json!({ "nodeSelector": { "not a label": "x" } }))).await;
+    let is_refused = async || {
+        let status = peers.get("r").await.unwrap().status.unwrap_or_default();
+        status.standard.conditions.get("Stalled").is_some_and(|stalled| stalled.message.contains("nodeSelector"))
+    };
+    stage.until("the API server refuses the Deployment", is_refused).await;
+    stage.settled(&operator).await;
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+}
