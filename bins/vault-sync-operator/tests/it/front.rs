@@ -65,7 +65,11 @@ async fn pass_on(mut client: TcpStream, server: &str, decide: &Decide) -> io::Re
     match action {
         FrontAction::Vanishes => Ok(()),
         FrontAction::Answered(status, headers) => {
-            let answer = format!("HTTP/1.1 {status} x\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n");
+            // The body that Vault sends. An answer without it counts as another server's.
+            let body = if status == 403 { r#"{"errors":["permission denied"]}"# } else { "" };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n");
+            let answer = format!("{head}{body}");
             client.write_all(answer.as_bytes()).await
         }
         FrontAction::Passes => {
