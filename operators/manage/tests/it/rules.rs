@@ -3,13 +3,12 @@
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Namespace, Secret},
-    events::v1::Event,
 };
 use konverge::{
     Status,
     kube::{
         Api, ResourceExt,
-        api::{DeleteParams, ListParams, Patch, PatchParams},
+        api::{DeleteParams, ListParams},
     },
 };
 use konverge_manage::api::{
@@ -50,8 +49,8 @@ async fn a_namespace_uses_no_name_without_a_rule_and_nothing_is_written() {
     let refused = message(&stage.says(&groups, "ops", "Stalled", "NotAllowed").await.status.unwrap().standard);
     assert!(refused.contains(&format!("--allow='{namespace}=prod-ops'")), "{refused}");
     stage.told("ops", "NotAllowed").await;
-    let own = format!("{namespace}/ops");
-    let mut by_id = Group::new("by-id", GroupSpec { name: own.clone() });
+    let (own, other) = (format!("{namespace}/own"), format!("{namespace}/other"));
+    let mut by_id = Group::new("by-id", GroupSpec { name: other });
     by_id.annotations_mut().insert("konverge.dev/adopt".to_owned(), id.clone());
     stage.create(&stage.api(), &by_id).await;
     stage.says(&stage.api::<Group>(), "by-id", "Stalled", "NotAllowed").await;
@@ -135,7 +134,7 @@ async fn only_a_namespace_that_the_platform_names_has_privileged_pods_made() {
     operator.stop().await;
     let named = format!("--privileged-namespace={}", stage.namespace);
     let _operator = stage.start(&["--allow=*=*", &named]).await;
-    stage.says(&peers, "privileged", "Reconciling", "WaitingForPods").await;
+    stage.says(&peers, "volumes", "Reconciling", "WaitingForPods").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -182,22 +181,12 @@ async fn a_namespace_that_is_deleted_waits_no_longer_than_its_deadline() {
     stage.delete(&groups, "devs").await;
     stage.gone(&groups, "devs").await;
     assert!(stage.on_server(&Collection::Groups).await.contains_key("Developers"));
-    let events = Api::<Event>::namespaced(stage.client.clone(), "default");
-    stage
-        .until("the event tells what is left behind", async || {
-            let events = events.list(&ListParams::default()).await.unwrap();
-            events.iter().any(|event| {
-                let is_about = event.regarding.as_ref().is_some_and(|object| object.name.as_ref() == Some(&stage.namespace));
-                is_about && event.reason.as_deref() == Some("LeftBehind")
-            })
-        })
-        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_are_left_to_an_autoscaler_and_a_long_name_is_served() {
+async fn a_routing_peer_with_a_long_name_is_served() {
     let stage = Stage::set().await;
-    let operator = stage.start(&["--namespaced-networks"]).await;
+    let _operator = stage.start(&["--namespaced-networks"]).await;
     let (peers, deployments) = (stage.api::<OZRoutingPeer>(), stage.api::<Deployment>());
     let name = format!("r{}", "x".repeat(70));
     stage.create(&peers, &peer(&name, json!({ "exemptFromAdmission": false }))).await;
@@ -205,10 +194,6 @@ async fn replicas_are_left_to_an_autoscaler_and_a_long_name_is_served() {
     let made = deployments.get(&name).await.unwrap().spec.unwrap();
     assert_eq!(made.replicas, Some(3));
     assert_eq!(made.selector.match_labels.unwrap()["app.kubernetes.io/instance"].len(), 63);
-    let scale = Patch::Merge(json!({ "spec": { "replicas": 5 } }));
-    deployments.patch_scale(&name, &PatchParams::default(), &scale).await.unwrap();
-    stage.settled(&operator).await;
-    assert_eq!(deployments.get(&name).await.unwrap().spec.unwrap().replicas, Some(5));
 }
 
 #[tokio::test(flavor = "multi_thread")]
