@@ -67,6 +67,12 @@
 {{- range .values.accounts }}
 - {{ printf "--account=%s=/etc/openzro-accounts/%s/%s%s" .namespace .namespace (default "OZ_API_KEY" .key) (ternary "" (printf ",%s" .managementURL) (empty .managementURL)) | quote }}
 {{- end }}
+{{- range .values.allow }}
+- {{ printf "--allow=%s" . | quote }}
+{{- end }}
+{{- range .values.privilegedNamespaces }}
+- {{ printf "--privileged-namespace=%s" . | quote }}
+{{- end }}
 {{- with .values.routingClientImage }}
 - {{ printf "--openzro-client-image=%s" . | quote }}
 {{- end }}
