@@ -118,10 +118,12 @@ impl Owner {
         }
     }
 
-    /// A reference that says too that the owner manages the child, which only one may, and that in a foreground deletion the
-    /// owner waits for it.
+    /// A reference that says too that the owner manages the child, which only one may.
+    ///
+    /// In a foreground deletion, the owner does not wait for the child: for that the writer would need the right to update the
+    /// `finalizers` of the owner, on clusters that check it, as `OpenShift` does. An owner that has to wait has a finalizer.
     pub fn controller_reference(&self) -> OwnerReference {
-        OwnerReference { controller: Some(true), block_owner_deletion: Some(true), ..self.reference() }
+        OwnerReference { controller: Some(true), ..self.reference() }
     }
 
     /// Whether a child in this namespace, or in none, may have a reference to it.

@@ -30,7 +30,7 @@ fn references_name_the_owner() {
     assert_eq!((&*plain.api_version, &*plain.kind, &*plain.name, &*plain.uid), ("v1", "ConfigMap", "app", "u-1"));
     assert_eq!((plain.controller, plain.block_owner_deletion), (Some(false), Some(false)));
     let controller = controller_ref(&object).expect("a reference");
-    assert_eq!((controller.controller, controller.block_owner_deletion), (Some(true), Some(true)));
+    assert_eq!((controller.controller, controller.block_owner_deletion), (Some(true), Some(false)));
     let mut unread = object;
     unread.metadata.uid = None;
     assert!(owner_ref(&unread).expect_err("no uid").to_string().contains("metadata.uid"));
