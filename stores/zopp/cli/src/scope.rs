@@ -147,9 +147,7 @@ impl Sources<fn(&'static str) -> Option<String>, fn() -> Result<Defaults, Failur
 }
 
 fn nearest_file() -> Result<Defaults, Failure> {
-    let directory = std::env::current_dir()
-        .map_err(|source| Failure::new("the working directory cannot be found").because(source))?;
-    Ok(project_file::find(&directory)?)
+    Ok(project_file::of_process()?.defaults)
 }
 
 impl<V: Fn(&'static str) -> Option<String>, F: Fn() -> Result<Defaults, Failure>> Sources<V, F> {

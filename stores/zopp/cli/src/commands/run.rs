@@ -13,18 +13,24 @@ use clap::Args;
 
 use self::keys::Choice;
 use super::secret::snapshot;
-use crate::{context::Context, failure::Failure, file_key, output::Outcome, scope::EnvironmentArguments};
+use crate::{
+    context::Context, escape::visible, failure::Failure, file_key, output::Outcome, project_file,
+    scope::EnvironmentArguments,
+};
 
 mod keys;
+mod steering;
 
-const EXAMPLES: &str = "\
-Examples:
+const EXAMPLES: &str = r#"Examples:
   zopp run -e dev -- ./server --port 8080
   zopp run -w acme -p backend -e dev env
   zopp run --prefix DB_ --only API_KEY -- ./migrate
 
-Anybody who may write a secret would choose the code that runs if its key were LD_PRELOAD, PATH,
-NODE_OPTIONS or the like. Such a key is an error unless --allow-key names it.";
+With [run] keys = ["DATABASE_URL", "APP_*"] in zopp.toml, only these keys become variables.
+
+Anybody who may write a secret could run code on your machine if its key were LD_PRELOAD, PATH,
+TAR_OPTIONS or the like. Such a key is an error unless --allow-key names it. No list of such names is
+complete, so declare the keys in zopp.toml."#;
 
 /// `zopp run`
 #[derive(Debug, Args)]
@@ -48,11 +54,19 @@ pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outco
         return Err(Failure::usage("no command is given"));
     };
     let keys: Vec<&str> = snapshot.values.keys().map(String::as_str).collect();
-    let chosen = choice.apply(&keys).map_err(|refused| refused.into_failure(&name))?;
+    let declared = if choice.is_given() { None } else { project_file::of_process()?.run.keys };
+    let chosen = choice.apply(&keys, declared.as_deref()).map_err(|refused| refused.into_failure(&name))?;
+    if !chosen.undeclared.is_empty() {
+        let keys: Vec<_> = chosen.undeclared.iter().map(|key| visible(key)).collect();
+        eprintln!(
+            "Note: the project file does not declare these keys under [run], so the command does not get them: {}",
+            keys.join(", ")
+        );
+    }
     let mut command = Command::new(program);
     // The passphrase of this device's keys is for zopp, and not for the command.
     command.args(arguments).env_remove(file_key::VARIABLE);
-    for (key, value) in snapshot.values.iter().filter(|(key, _)| chosen.contains(key.as_str())) {
+    for (key, value) in snapshot.values.iter().filter(|(key, _)| chosen.passed.contains(key.as_str())) {
         refuse_impossible(key, value.expose())?;
         command.env(key, OsStr::from_bytes(value.expose()));
     }

@@ -52,14 +52,20 @@ fn a_key_that_chooses_code_is_refused_unless_it_is_allowed_by_name() {
         ("BASH_ENV", "evil.sh"),
         ("NODE_OPTIONS", "--require=./evil.js"),
         ("GIT_SSH_COMMAND", "./evil"),
+        ("TAR_OPTIONS", "--checkpoint=1"),
+        ("Npm_Config_Script_Shell", "./evil"),
+        ("CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER", "./evil"),
+        ("GIT_TRACE", "./written"),
+        ("LESS", "-owritten"),
     ] {
         alice.ok(&format!("secret set {key} -- {value}"));
         let stderr = alice.fails("run true", 1);
         assert_eq!(
             stderr,
             format!(
-                "Error: the command is not run: in acme/backend/dev, '{key}' can choose the code that runs\n  If its writers may do that: \
-                 --allow-key {key}. Otherwise choose other keys with --only or --prefix.\n"
+                "Error: the command is not run: in acme/backend/dev, '{key}' can make programs run code or write files\n  If its \
+                 writers may do that: --allow-key {key}. Otherwise choose other keys with --only or --prefix, or declare them in zopp.toml \
+                 under [run].\n"
             )
         );
         assert_eq!(alice.ok("run --only API_KEY -- printenv API_KEY"), "x\n", "a key that is not chosen harms nobody");
@@ -72,6 +78,39 @@ fn a_key_that_chooses_code_is_refused_unless_it_is_allowed_by_name() {
         "--max-old-space-size=512\n",
         "the user's word counts"
     );
+}
+
+/// No list of such names is complete, so a program of one's own reads `FROBNICATE` here.
+#[test]
+fn only_keys_that_the_project_file_declares_are_passed() {
+    let World { alice, server: _server } = World::new();
+    for key in ["APP_NAME", "DATABASE_URL", "FROBNICATE", "LD_PRELOAD"] {
+        alice.ok(&format!("secret set {key} {key}"));
+    }
+    let run = |line: &str| {
+        let ended = alice.run(line);
+        let stderr = ended.stderr.clone();
+        let output = ended.succeeded(line);
+        let names = output.lines().filter_map(|line| line.split_once('=')).filter(|(name, value)| name == value);
+        let mut names: Vec<_> = names.map(|(name, _)| name.to_owned()).collect();
+        names.sort();
+        (names, stderr)
+    };
+    alice.write("zopp.toml", "[run]\nkeys = [\"DATABASE_URL\", \"APP_*\"]\n");
+    let (names, stderr) = run("run env");
+    assert_eq!(names, ["APP_NAME", "DATABASE_URL"]);
+    assert_eq!(
+        stderr,
+        "Note: the project file does not declare these keys under [run], so the command does not get them: FROBNICATE, LD_PRELOAD\n"
+    );
+    let (names, stderr) = run("run --only FROBNICATE -- env");
+    assert_eq!((names, stderr.as_str()), (vec!["FROBNICATE".to_owned()], ""), "the command line counts more");
+    alice.write("zopp.toml", "[run]\nkeys = [\"LD_*\"]\n");
+    let stderr = alice.fails("run true", 1);
+    assert!(stderr.contains("'LD_PRELOAD' can make programs run code or write files"), "a file permits none: {stderr}");
+    alice.write("zopp.toml", "[run]\nkeys = [\"*\", \"A*B\"]\n");
+    let stderr = alice.fails("run true", 1);
+    assert!(stderr.contains("zopp.toml is malformed: ") && stderr.contains("invalid key pattern"), "{stderr}");
 }
 
 #[test]
