@@ -1,11 +1,14 @@
-//! The dotenv format: what [`format()`] writes, [`parse()`] and the stock client's parser read back byte for byte.
+//! The dotenv format, as its readers agree on it.
+//!
+//! What [`format()`] writes, [`parse()`], the published command line, shells (`. ./.env`), `node --env-file` and python-dotenv read back alike. There
+//! is no common escape: a backslash and a dollar sign in double quotes mean something else to each of them, and a shell runs what stands between
+//! backticks. So nothing is escaped, and a value that only an escape could hold is refused.
 //!
 //! ```text
 //! # a comment
-//! export PLAIN=value            # bare, up to the first blank
-//! LITERAL='no $escapes here'
-//! ESCAPED="a \"quoted\" word, a \$ and a \n newline"
-//! JOINED=${PLAIN}/suffix        # refers to an earlier line, never to the process environment
+//! export PLAIN=value            # bare, up to the end of the line or a comment
+//! LITERAL='no $escapes here'    # over several lines, too
+//! APOSTROPHE="it's"
 //! ```
 //! Pure: neither function reads or writes anything.
 
@@ -14,7 +17,7 @@ use zeroize::Zeroizing;
 
 mod parse;
 
-pub use parse::{Parsed, Problem, parse};
+pub use parse::{Dialect, Parsed, Problem, parse};
 
 /// One assignment.
 pub struct Entry {
@@ -27,11 +30,21 @@ pub struct Entry {
 /// A value that the format cannot hold. Names the key only.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// The key has characters that no dotenv parser accepts.
-    #[error("key {key:?} cannot be written in dotenv format: only letters, digits and \"_\", \".\", \"-\" can")]
+    /// The key is no name of a shell's variable. A shell takes such a line for a command.
+    #[error(
+        "key {key:?} cannot be written in dotenv format: a shell takes only letters, digits and \"_\", and no digit first"
+    )]
     Key {
         /// The key.
         key: String,
+    },
+    /// No form of the value is read alike by all.
+    #[error("the value of {key:?} cannot be written so that all readers of dotenv files read it alike: it has {what}")]
+    Ambiguous {
+        /// The key.
+        key: String,
+        /// What stands against it.
+        what: &'static str,
     },
     /// The value is not text.
     #[error("the value of {key:?} is not UTF-8 text and cannot be written in dotenv format")]
@@ -41,58 +54,100 @@ pub enum FormatError {
     },
 }
 
-/// Writes one line per value, in the given order, without a newline at the end. Values that a parser would change are
-/// quoted, all others stand as they are.
+impl FormatError {
+    /// The key that cannot be written.
+    pub fn key(&self) -> &str {
+        let (Self::Key { key } | Self::Ambiguous { key, .. } | Self::NotText { key }) = self;
+        key
+    }
+}
+
+/// Writes one assignment per value, in the given order, without a newline at the end.
+///
+/// # Errors
+/// [`FormatError`] for the first value that has no form. [`check()`] tells it for each value.
 pub fn format<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Zeroizing<String>, FormatError> {
     let values: Vec<_> = values.into_iter().collect();
-    // At most each byte is escaped; a buffer that never grows leaves no copies of values behind.
-    let capacity = values.iter().map(|(key, value)| key.len() + 2 * value.len() + 4).sum();
+    // A buffer that never grows leaves no copies of values behind.
+    let capacity = values.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
     let mut text = Zeroizing::new(String::with_capacity(capacity));
     for (index, (key, value)) in values.into_iter().enumerate() {
-        if !is_key(key) {
-            return Err(FormatError::Key { key: key.to_owned() });
-        }
-        let value = std::str::from_utf8(value).map_err(|_| FormatError::NotText { key: key.to_owned() })?;
+        let (value, quote) = form(key, value)?;
         if index > 0 {
             text.push('\n');
         }
         text.push_str(key);
         text.push('=');
-        if value.chars().all(is_plain) {
-            text.push_str(value);
-        } else {
-            quote(value, &mut text);
-        }
+        text.push_str(quote);
+        text.push_str(value);
+        text.push_str(quote);
     }
     Ok(text)
 }
 
-fn quote(value: &str, text: &mut String) {
-    text.push('"');
-    for character in value.chars() {
-        match character {
-            '\\' | '"' | '$' => {
-                text.push('\\');
-                text.push(character);
-            }
-            '\n' => text.push_str("\\n"),
-            _ => text.push(character),
-        }
-    }
-    text.push('"');
+/// Whether [`format()`] can write this value.
+///
+/// # Errors
+/// [`FormatError`] if not.
+pub fn check(key: &str, value: &[u8]) -> Result<(), FormatError> {
+    form(key, value).map(drop)
 }
 
-/// Characters that need no quotes in any dotenv dialect.
+/// The text of a value and the quotes around it.
+fn form<'a>(key: &str, value: &'a [u8]) -> Result<(&'a str, &'static str), FormatError> {
+    if !is_key(key) {
+        return Err(FormatError::Key { key: key.to_owned() });
+    }
+    let text = std::str::from_utf8(value).map_err(|_| FormatError::NotText { key: key.to_owned() })?;
+    quotes(text).map(|quote| (text, quote)).map_err(|what| FormatError::Ambiguous { key: key.to_owned(), what })
+}
+
+/// The quotes in which all readers read a text alike.
+///
+/// | Reader | in single quotes | in double quotes |
+/// |---|---|---|
+/// | shells | all is literal | `` $ ` \ " `` are not |
+/// | python-dotenv | `\\`, `\'` and `${` are not | escapes and `${` are not |
+/// | `node --env-file` | all is literal | `\n` is not |
+/// | the published command line | all is literal | `\` and `$` are not |
+///
+/// All but shells change a carriage return, and no shell keeps a NUL.
+fn quotes(text: &str) -> Result<&'static str, &'static str> {
+    if text.contains(['\r', '\0']) {
+        return Err("a carriage return or a NUL character");
+    }
+    if text.chars().all(is_plain) {
+        return Ok("");
+    }
+    if text.contains("${") {
+        return Err("\"${\", which some replace by a variable");
+    }
+    match text.contains('\'') {
+        false if text.contains("\\\\") || text.ends_with('\\') => {
+            Err("two backslashes, or one at its end, which some read as an escape")
+        }
+        false => Ok("'"),
+        true if text.contains(['$', '`', '\\', '"']) => {
+            Err("an apostrophe beside a double quote, a dollar sign, a backslash or a backtick")
+        }
+        true => Ok("\""),
+    }
+}
+
+/// Characters that need no quotes for any reader. A shell replaces `~`.
 fn is_plain(character: char) -> bool {
-    character.is_ascii_alphanumeric() || "_-./:@%+,=~^".contains(character)
+    character.is_ascii_alphanumeric() || "_-./:@%+,=^".contains(character)
 }
 
 fn is_key_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || "_.-".contains(character)
 }
 
+/// Whether shells take it for a variable.
 fn is_key(key: &str) -> bool {
-    !key.is_empty() && key.chars().all(is_key_character)
+    !key.starts_with(|first: char| first.is_ascii_digit())
+        && !key.is_empty()
+        && key.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
 }
 
 #[cfg(test)]

@@ -94,6 +94,19 @@ pub fn plain<T: Serialize + 'static>(object: T, text: impl Into<String>) -> Box<
 
 /// Prints the answer in one write. A reader that went away (`zopp secret list | head -1`) is no failure.
 pub fn print(answer: &dyn Answer, format: Format) -> Result<(), Failure> {
+    let text = written(answer, format)?;
+    // Past the standard library's buffer, which is never wiped.
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    match stdout.and_then(|mut stdout| stdout.write_all(text.bytes())) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new("standard output cannot be written").because(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the answer in a format, as it is printed.
+pub fn written(answer: &dyn Answer, format: Format) -> Result<Wiped, Failure> {
     let mut text = Wiped::default();
     match format {
         Format::Text => answer.text(&mut text)?,
@@ -115,14 +128,7 @@ pub fn print(answer: &dyn Answer, format: Format) -> Result<(), Failure> {
             text.push(table::format(json.bytes()).map_err(unwritable)?.as_bytes());
         }
     }
-    // Past the standard library's buffer, which is never wiped.
-    let stdout = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
-    match stdout.and_then(|mut stdout| stdout.write_all(text.bytes())) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new("standard output cannot be written").because(error))
-        }
-        _ => Ok(()),
-    }
+    Ok(text)
 }
 
 fn unwritable(source: serde_json::Error) -> Failure {

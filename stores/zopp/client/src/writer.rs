@@ -68,6 +68,9 @@ pub enum WriteError {
         /// Why.
         source: OpenError,
     },
+    /// A key to set has a character that no key may have. The text does not repeat the key, which may hold a value by mistake.
+    #[error("the key of a secret must not contain \"=\" or control characters")]
+    BadKey,
     /// A key to delete does not exist, or no version of it.
     #[error("secret {0:?} not found")]
     NoSuchKey(String),
@@ -85,6 +88,11 @@ pub enum WriteError {
     /// The server does not know our calls.
     #[error("the server has no such call: it is a stock one, or an older version")]
     NotSupported,
+}
+
+/// Whether a secret may get this key. Servers see keys in the clear, and `KEY=value` in place of a key would show them the value.
+pub fn may_be_set(key: &str) -> bool {
+    !key.chars().any(|character| character == '=' || character.is_control())
 }
 
 /// The state of an environment, for a person who decides whether it is right.
@@ -125,13 +133,17 @@ impl EnvironmentWriter {
     /// Makes the changes, all or none. A stock server makes them one after the other; then an error may come after some of them.
     ///
     /// # Errors
-    /// [`WriteError`]. [`WriteError::NotCurrent`] if the environment is protected and its manifest shows another state.
+    /// [`WriteError`]. [`WriteError::BadKey`] before anything is sent, [`WriteError::NotCurrent`] if the environment is protected and its
+    /// manifest shows another state.
     pub async fn write(&self, changes: &Changes) -> Result<(), WriteError> {
         self.write_as(changes, None).await
     }
 
     /// The same, on record as a rollback to a version if one is given.
     pub(crate) async fn write_as(&self, changes: &Changes, rollback_to: Option<i64>) -> Result<(), WriteError> {
+        if changes.iter().any(|(key, change)| matches!(change, KeyChange::Set(_)) && !may_be_set(key)) {
+            return Err(WriteError::BadKey);
+        }
         for attempt in 0..MOST_ATTEMPTS {
             let Some(state) = self.state().await? else { return self.write_by_contract(changes).await };
             match self.attempt(&state, changes, rollback_to).await {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use konverge_zopp_cli::dotenv::{format, parse};
+use konverge_zopp_cli::dotenv::{Dialect, check, format, parse};
 
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"# a comment\nexport PLAIN=value\nLITERAL='no $escapes here'\nESCAPED=\"a \\\"quoted\\\" word, a \\$ and a \\n newline\"\nJOINED=${PLAIN}/x",
@@ -13,18 +13,23 @@ pub(crate) const SEEDS: &[&[u8]] = &[
 
 pub(crate) fn run(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let parsed = parse(text);
-    let lines = text.lines().count().max(1);
-    for problem in &parsed.problems {
-        assert!((1..=lines).contains(&problem.line), "{problem} of {lines}");
+    for dialect in [Dialect::Common, Dialect::Dotenvy] {
+        let parsed = parse(text, dialect);
+        let lines = text.lines().count().max(1);
+        for problem in &parsed.problems {
+            assert!((1..=lines).contains(&problem.line), "{problem} of {lines}");
+        }
+        // Of equal keys the last one counts.
+        let mut values: BTreeMap<&str, &[u8]> =
+            parsed.entries.iter().map(|entry| (entry.key.as_str(), entry.value.expose())).collect();
+        values.retain(|key, value| check(key, value).is_ok());
+        let written = format(values.iter().map(|(key, value)| (*key, *value))).expect("each value can be written");
+        for reader in [Dialect::Common, Dialect::Dotenvy] {
+            let again = parse(&written, reader);
+            assert_eq!(again.problems, []);
+            let again: BTreeMap<&str, &[u8]> =
+                again.entries.iter().map(|entry| (entry.key.as_str(), entry.value.expose())).collect();
+            assert!(again == values, "{written:?}", written = written.as_str());
+        }
     }
-    // Of equal keys the last one counts.
-    let values: BTreeMap<&str, &[u8]> =
-        parsed.entries.iter().map(|entry| (entry.key.as_str(), entry.value.expose())).collect();
-    let written = format(values.iter().map(|(key, value)| (*key, *value))).expect("what was read can be written");
-    let again = parse(&written);
-    assert_eq!(again.problems, []);
-    let again: BTreeMap<&str, &[u8]> =
-        again.entries.iter().map(|entry| (entry.key.as_str(), entry.value.expose())).collect();
-    assert!(again == values, "{written:?}", written = written.as_str());
 }

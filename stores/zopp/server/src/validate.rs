@@ -71,9 +71,19 @@ pub(crate) fn too_large(most: usize) -> Status {
     invalid(format!("this call takes at most {most} bytes"))
 }
 
-/// The key of a secret. The encryption context joins names with colons, so a colon would make it ambiguous. Everything else is
-/// taken as the original takes it; whether Kubernetes or a shell allows a key is theirs to say.
+/// The key of a secret that is set. The encryption context joins names with colons, so a colon would make it ambiguous. A key with `=` is
+/// mostly a mistake for `KEY=value`; the refusal does not repeat it. Everything else is taken as the original takes it; whether Kubernetes or a
+/// shell allows a key is theirs to say.
 pub(crate) fn secret_key(text: &str) -> Result<&str, Status> {
+    let text = stored_key(text)?;
+    if text.chars().any(|character| character == '=' || character.is_control()) {
+        return Err(invalid("secret key must not contain '=' or control characters"));
+    }
+    Ok(text)
+}
+
+/// The key of a secret that is there, maybe from before a rule.
+pub(crate) fn stored_key(text: &str) -> Result<&str, Status> {
     if text.is_empty() || text.len() > MAXIMUM_KEY {
         return Err(invalid(format!("secret key must be 1 to {MAXIMUM_KEY} bytes long")));
     }
@@ -216,11 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_taken_unless_their_encryption_context_is_ambiguous() {
+    fn keys_are_taken_unless_their_encryption_context_is_ambiguous_or_they_are_a_mistake() {
         for bad in ["", "a:b", &"x".repeat(1025)] {
-            assert!(secret_key(bad).is_err(), "{bad:?}");
+            assert!(secret_key(bad).is_err() && stored_key(bad).is_err(), "{bad:?}");
         }
-        for good in ["DATABASE_URL", "tls.crt", "a b", "a=b", " a", "a\nb", &"x".repeat(254)] {
+        for bad in ["KEY=hunter2", "hunter2\n", "hunter2\0", "hunter2\u{85}"] {
+            let refusal = secret_key(bad).unwrap_err();
+            assert!(!refusal.message().contains("hunter2"), "{refusal}");
+            assert!(stored_key(bad).is_ok(), "a new key of the environment encrypts it again");
+        }
+        for good in ["DATABASE_URL", "tls.crt", "a b", " a", &"x".repeat(254)] {
             assert!(secret_key(good).is_ok(), "{good:?}");
         }
     }

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use konverge_zopp_client::{
     Client, EnvironmentName, EnvironmentReader, EnvironmentWriter,
-    writer::{KeyChange, WriteError},
+    writer::{KeyChange, WriteError, may_be_set},
 };
 use serde::Serialize;
 
@@ -175,6 +175,11 @@ pub(super) async fn execute(context: &Context, command: SecretCommand) -> Outcom
 
 async fn set(context: &Context, arguments: SetArguments) -> Outcome {
     let SetArguments { key, value, stdin, environment } = arguments;
+    if !may_be_set(&key) {
+        // The key is not repeated: what stands behind the equals sign is most likely the value.
+        return Err(Failure::usage(WriteError::BadKey.to_string() + "; nothing was sent")
+            .next("Write the value as a word of its own, or leave it out to be asked for it: zopp secret set KEY"));
+    }
     let (client, name) = (context.client()?, environment.resolve()?);
     let value = value::obtain(if stdin { Some("-".to_owned()) } else { value }, &key)?;
     let what = format!("cannot set secret '{key}' in {name}");

@@ -1,7 +1,5 @@
 //! Text to assignments, character by character. A line that makes no sense is reported and skipped, the rest is read.
 
-use std::{iter::Peekable, str::Chars};
-
 use konverge_core::SecretValue;
 use zeroize::Zeroizing;
 
@@ -25,13 +23,25 @@ pub struct Problem {
     pub reason: &'static str,
 }
 
-/// Reads a whole file. `$NAME` and `${NAME}` stand for the value of an earlier line.
-pub fn parse(text: &str) -> Parsed {
+/// Which rules a file follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Dialect {
+    /// What most readers of such files agree on. A bare value is literal up to the end of its line or to a comment behind a blank. A variable,
+    /// which shells replace and others do not, is a problem.
+    #[default]
+    Common,
+    /// The rules of the published command line: `$NAME` and `${NAME}` stand for the value of an earlier line, and a backslash escapes also
+    /// in bare values.
+    Dotenvy,
+}
+
+/// Reads a whole file. The line breaks of Windows count as `\n`.
+pub fn parse(text: &str, dialect: Dialect) -> Parsed {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut parsed = Parsed { entries: Vec::new(), problems: Vec::new() };
     let (mut rest, mut line) = (text, 1);
     while !rest.is_empty() {
-        let mut cursor = Cursor { characters: rest.chars().peekable(), consumed: 0, earlier: &parsed.entries };
+        let mut cursor = Cursor { rest, consumed: 0, earlier: &parsed.entries, dialect };
         let consumed = match cursor.assignment() {
             Ok(entry) => {
                 let consumed = cursor.consumed;
@@ -51,23 +61,27 @@ pub fn parse(text: &str) -> Parsed {
 }
 
 struct Cursor<'a> {
-    characters: Peekable<Chars<'a>>,
+    /// What is before the cursor.
+    rest: &'a str,
     /// Bytes behind the cursor.
     consumed: usize,
     earlier: &'a [Entry],
+    dialect: Dialect,
 }
 
 type Reason = &'static str;
 
 impl Cursor<'_> {
     fn next(&mut self) -> Option<char> {
-        let next = self.characters.next();
-        self.consumed += next.map_or(0, char::len_utf8);
-        next
+        let next = self.peek()?;
+        let length = if self.rest.starts_with("\r\n") { 2 } else { next.len_utf8() };
+        self.consumed += length;
+        self.rest = &self.rest[length..];
+        Some(next)
     }
 
-    fn peek(&mut self) -> Option<char> {
-        self.characters.peek().copied()
+    fn peek(&self) -> Option<char> {
+        if self.rest.starts_with("\r\n") { Some('\n') } else { self.rest.chars().next() }
     }
 
     fn skip_blanks(&mut self) -> bool {
@@ -113,8 +127,11 @@ impl Cursor<'_> {
         if self.next() != Some('=') {
             return Err("no \"=\" after the key");
         }
-        self.skip_blanks();
-        let value = self.value()?;
+        let after_blank = self.skip_blanks();
+        let value = match self.dialect {
+            Dialect::Common => self.common_value(after_blank)?,
+            Dialect::Dotenvy => self.value()?,
+        };
         self.end_of_line()?;
         Ok(Some(Entry { key, value }))
     }
@@ -126,6 +143,73 @@ impl Cursor<'_> {
             key.push(character);
         }
         key
+    }
+
+    /// A value in quotes, or a bare one.
+    fn common_value(&mut self, after_blank: bool) -> Result<SecretValue, Reason> {
+        let mut value = Zeroizing::new(String::new());
+        match self.peek() {
+            Some('\'') => {
+                self.next();
+                self.single_quoted(&mut value)?;
+            }
+            Some('"') => {
+                self.next();
+                self.common_double_quoted(&mut value)?;
+            }
+            Some('`') => {
+                return Err("a value that begins with a backtick is read in different ways; put it in single quotes");
+            }
+            Some('#') if after_blank => {}
+            _ => self.bare(&mut value)?,
+        }
+        Ok(SecretValue::new(std::mem::take(&mut *value).into_bytes()))
+    }
+
+    /// The characters as they stand, up to the end of the line or a comment behind a blank.
+    fn bare(&mut self, value: &mut Zeroizing<String>) -> Result<(), Reason> {
+        let line = self.rest.split('\n').next().unwrap_or_default();
+        let comment = line.match_indices('#').map(|(at, _)| at).find(|at| line[..*at].ends_with(char::is_whitespace));
+        let text = line[..comment.unwrap_or(line.len())].trim_end();
+        let end = self.consumed + text.len();
+        while self.consumed < end
+            && let Some(character) = self.next()
+        {
+            self.refuse_reference(character)?;
+            push(value, character);
+        }
+        Ok(())
+    }
+
+    /// Literal but for escapes that mean the same wherever they mean something.
+    fn common_double_quoted(&mut self, value: &mut Zeroizing<String>) -> Result<(), Reason> {
+        loop {
+            match self.next().ok_or("a double quote is not closed")? {
+                '"' => return Ok(()),
+                '\\' => match self.next() {
+                    Some(escaped @ ('\\' | '"' | '$')) => push(value, escaped),
+                    Some('n') => push(value, '\n'),
+                    Some('r') => push(value, '\r'),
+                    Some('t') => push(value, '\t'),
+                    _ => return Err("unknown escape; write \"\\\\\" for a backslash or use single quotes"),
+                },
+                character => {
+                    self.refuse_reference(character)?;
+                    push(value, character);
+                }
+            }
+        }
+    }
+
+    /// Some readers replace `$NAME` and `${NAME}` by a variable, others by an earlier line, and others take them as they stand.
+    fn refuse_reference(&self, character: char) -> Result<(), Reason> {
+        let is_name = |next: char| next == '{' || next == '_' || next.is_ascii_alphanumeric();
+        if character == '$' && self.peek().is_some_and(is_name) {
+            return Err(
+                "readers disagree on \"$\" before a name; use single quotes, or --dialect dotenvy for the value of an earlier line",
+            );
+        }
+        Ok(())
     }
 
     /// Quoted and bare pieces, side by side, up to a blank outside quotes.

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn values(text: &str) -> Vec<(String, String)> {
-    let parsed = parse(text);
+fn values(text: &str, dialect: Dialect) -> Vec<(String, String)> {
+    let parsed = parse(text, dialect);
     assert_eq!(parsed.problems, []);
     parsed
         .entries
@@ -15,13 +15,20 @@ fn values(text: &str) -> Vec<(String, String)> {
 }
 
 #[track_caller]
+fn check_in(dialect: Dialect, text: &str, expected: &str) {
+    assert_eq!(values(text, dialect), [("K".to_owned(), expected.to_owned())], "{text}");
+}
+
+/// In both dialects.
+#[track_caller]
 fn check_one(text: &str, expected: &str) {
-    assert_eq!(values(text), [("K".to_owned(), expected.to_owned())], "{text}");
+    check_in(Dialect::Common, text, expected);
+    check_in(Dialect::Dotenvy, text, expected);
 }
 
 #[track_caller]
-fn check_problem(text: &str, line: usize, beginning: &str) {
-    let parsed = parse(text);
+fn check_problem(dialect: Dialect, text: &str, line: usize, beginning: &str) {
+    let parsed = parse(text, dialect);
     assert_eq!(parsed.problems.len(), 1, "{text}");
     assert_eq!(parsed.problems[0].line, line, "{text}");
     assert!(parsed.problems[0].reason.starts_with(beginning), "{text}: {}", parsed.problems[0].reason);
@@ -35,8 +42,8 @@ fn bare_values() {
     check_one("export K=v", "v");
     check_one("K=v # comment", "v");
     check_one("K=v#not-a-comment", "v#not-a-comment");
+    check_one("K=#not-a-comment", "#not-a-comment");
     check_one("K=a=b", "a=b");
-    check_one("K=a\\ b", "a b");
     check_one("K=v\r\n", "v");
     check_one("\u{feff}K=v", "v");
     check_one("# comment\n\n   \nK=v\n", "v");
@@ -44,102 +51,169 @@ fn bare_values() {
 }
 
 #[test]
+fn bare_values_are_literal() {
+    for (text, expected) in [
+        ("K= # comment", ""),
+        ("K=   #comment", ""),
+        (r#"K={"a":"b\nc","n":[1, 2]} # comment"#, r#"{"a":"b\nc","n":[1, 2]}"#),
+        ("K=don't", "don't"),
+        (r"K=C:\new\notes", r"C:\new\notes"),
+        (r"K=^\d+$", r"^\d+$"),
+        ("K=-Xmx2g -Dx=y", "-Xmx2g -Dx=y"),
+        ("K=a\\ b", "a\\ b"),
+        ("K=a'b c'\"d\"", "a'b c'\"d\""),
+        ("K=a\u{a0}#b", "a"),
+    ] {
+        check_in(Dialect::Common, text, expected);
+    }
+    assert_eq!(values("A=don't\nB=1\nC=can't", Dialect::Common).len(), 3, "an apostrophe swallows no line");
+}
+
+#[test]
 fn quoted_values() {
     check_one("K='a $b \\n \"c\"'", "a $b \\n \"c\"");
     check_one(r#"K="a \"b\" \$c \\ \n.""#, "a \"b\" $c \\ \n.");
     check_one("K=\"first\nsecond\"", "first\nsecond");
-    check_one("K=a'b c'\"d\"", "ab cd");
+    check_one("K='first\r\nsecond'\r\n", "first\nsecond");
     check_one("K=\"\"", "");
     check_one("K=\"# no comment\" # comment", "# no comment");
+    check_in(Dialect::Common, r#"K="a\tb\r\n""#, "a\tb\r\n");
+}
+
+#[test]
+fn the_published_rules_have_escapes_and_pieces_in_bare_values() {
+    check_in(Dialect::Dotenvy, "K=a\\ b", "a b");
+    check_in(Dialect::Dotenvy, "K=a'b c'\"d\"", "ab cd");
+    check_in(Dialect::Dotenvy, "K='it'\\''s'", "it's");
 }
 
 #[test]
 fn export_may_be_a_key() {
-    assert_eq!(values("export=1"), [("export".to_owned(), "1".to_owned())]);
-    assert_eq!(values("export =1"), [("export".to_owned(), "1".to_owned())]);
+    for text in ["export=1", "export =1"] {
+        assert_eq!(values(text, Dialect::Common), [("export".to_owned(), "1".to_owned())]);
+    }
 }
 
 #[test]
 fn earlier_lines_are_substituted() {
-    assert_eq!(values("A=1\nB=x${A}y$A")[1].1, "x1y1");
-    assert_eq!(values("A=1\nA=2\nB=\"$A\"")[2].1, "2");
-    assert_eq!(values("A=1\nB='$A'")[1].1, "$A");
+    let second = |text| values(text, Dialect::Dotenvy).pop().unwrap().1;
+    assert_eq!(second("A=1\nB=x${A}y$A"), "x1y1");
+    assert_eq!(second("A=1\nA=2\nB=\"$A\""), "2");
+    assert_eq!(second("A=1\nB='$A'"), "$A");
 }
 
 #[test]
 fn the_process_environment_is_not() {
     assert!(std::env::var_os("PATH").is_some());
-    check_problem("K=$PATH", 1, "refers to a name");
+    check_problem(Dialect::Dotenvy, "K=$PATH", 1, "refers to a name");
+}
+
+#[test]
+fn what_readers_take_for_different_values_is_a_problem() {
+    for text in ["A=1\nK=$A", "A=1\nK=\"x${A}\"", "A=1\nK=pa$word", "A=1\nK=pa$1", "A=1\nK=${X:-y}"] {
+        check_problem(Dialect::Common, text, 2, "readers disagree on \"$\"");
+    }
+    check_problem(Dialect::Common, "K=`date`", 1, "a value that begins with a backtick");
+    check_problem(Dialect::Common, "K='it'\\''s'", 1, "text after the value");
+    check_problem(Dialect::Common, "K=\"a\" b", 1, "text after the value");
+    check_problem(Dialect::Common, r#"K="C:\Users""#, 1, "unknown escape");
 }
 
 #[test]
 fn bad_lines_are_numbered_and_skipped() {
-    check_problem("A=1\nnonsense\nB=2", 2, "no \"=\"");
-    check_problem("A=1\n=2", 2, "a key is expected");
-    check_problem("A=1\n\nB=two words", 3, "text after the value");
-    check_problem("A=\"x\ny\"\nB=\\q", 3, "unknown escape");
-    check_problem("A=${}", 1, "refers to a name");
-    check_problem("A=${B", 1, "\"${\" is not followed");
-    check_problem("A='open\nB=2", 1, "a single quote");
-    assert_eq!(parse("A='open\nB=2").entries.len(), 1, "the line after an open quote is read");
+    for dialect in [Dialect::Common, Dialect::Dotenvy] {
+        check_problem(dialect, "A=1\nnonsense\nB=2", 2, "no \"=\"");
+        check_problem(dialect, "A=1\n=2", 2, "a key is expected");
+        check_problem(dialect, "A=\"x\ny\"\nB=\"\\q\"", 3, "unknown escape");
+        check_problem(dialect, "A='open\nB=2", 1, "a single quote");
+        assert_eq!(parse("A='open\nB=2", dialect).entries.len(), 1, "the line after an open quote is read");
+    }
+    check_problem(Dialect::Dotenvy, "A=1\n\nB=two words", 3, "text after the value");
+    check_problem(Dialect::Dotenvy, "A=${}", 1, "refers to a name");
+    check_problem(Dialect::Dotenvy, "A=${B", 1, "\"${\" is not followed");
 }
 
 #[test]
 fn problems_quote_nothing() {
-    let parsed = parse("hunter2 hunter2\nA=\"hunter2");
-    assert_eq!(parsed.problems.len(), 2);
-    for problem in parsed.problems {
-        assert!(!problem.to_string().contains("hunter2"));
+    for dialect in [Dialect::Common, Dialect::Dotenvy] {
+        let parsed = parse("hunter2 hunter2\nA=\"hunter2", dialect);
+        assert_eq!(parsed.problems.len(), 2);
+        for problem in parsed.problems {
+            assert!(!problem.to_string().contains("hunter2"));
+        }
     }
 }
 
 #[test]
-fn plain_values_are_written_as_stock_clients_write_them() {
-    let text = format([("URL", b"postgres://u:p@db:5432/x".as_slice()), ("EMPTY", b""), ("N", b"a b\n$c")]).unwrap();
-    assert_eq!(*text, "URL=postgres://u:p@db:5432/x\nEMPTY=\nN=\"a b\\n\\$c\"");
+fn each_value_is_written_in_the_form_that_all_readers_read_alike() {
+    for (value, expected) in [
+        ("postgres://u:p@db:5432/x", "K=postgres://u:p@db:5432/x"),
+        ("", "K="),
+        ("~/x", "K='~/x'"),
+        ("a b\n$c `d` \\n \"e\"", "K='a b\n$c `d` \\n \"e\"'"),
+        ("it's", "K=\"it's\""),
+        ("it's\nhere", "K=\"it's\nhere\""),
+    ] {
+        assert_eq!(*format([("K", value.as_bytes())]).unwrap(), expected);
+    }
+    for value in ["a\rb", "a\0b", "${a}", "a\\\\b", "a\\", "it's \"x\"", "it's $5", "it's `x`", "it's a\\b"] {
+        let error = check("K", value.as_bytes()).unwrap_err();
+        assert!(matches!(&error, FormatError::Ambiguous { key, .. } if key == "K"), "{value:?}: {error}");
+        assert!(format([("K", value.as_bytes())]).is_err());
+    }
 }
 
 #[test]
 fn what_cannot_be_written_is_named() {
-    assert_eq!(format([("a b", b"".as_slice())]).err(), Some(FormatError::Key { key: "a b".to_owned() }));
-    assert_eq!(format([("", b"".as_slice())]).err(), Some(FormatError::Key { key: String::new() }));
+    for key in ["a b", "", "1A", "tls.crt", "a-b"] {
+        assert_eq!(format([(key, b"".as_slice())]).err(), Some(FormatError::Key { key: key.to_owned() }));
+    }
     assert_eq!(format([("K", [0xff].as_slice())]).err(), Some(FormatError::NotText { key: "K".to_owned() }));
 }
 
 proptest! {
     #[test]
     fn export_and_import_are_an_exact_round_trip(
-        values in proptest::collection::btree_map("[A-Za-z_][A-Za-z0-9_.-]{0,8}", any::<String>(), 0..8),
+        mut values in proptest::collection::btree_map("[A-Za-z_][A-Za-z0-9_]{0,8}", any::<String>(), 0..8),
     ) {
+        values.retain(|key, value| check(key, value.as_bytes()).is_ok());
         let text = format(values.iter().map(|(key, value)| (key.as_str(), value.as_bytes()))).unwrap();
         for text in [text.to_string(), format!("{}\n", *text)] {
-            let parsed = parse(&text);
-            prop_assert_eq!(&parsed.problems, &[]);
-            let read: BTreeMap<String, String> = parsed
-                .entries
-                .iter()
-                .map(|entry| (entry.key.clone(), String::from_utf8(entry.value.expose().to_vec()).unwrap()))
-                .collect();
-            prop_assert_eq!(&read, &values);
+            for dialect in [Dialect::Common, Dialect::Dotenvy] {
+                let parsed = parse(&text, dialect);
+                prop_assert_eq!(&parsed.problems, &[]);
+                let read: BTreeMap<String, String> = parsed
+                    .entries
+                    .iter()
+                    .map(|entry| (entry.key.clone(), String::from_utf8(entry.value.expose().to_vec()).unwrap()))
+                    .collect();
+                prop_assert_eq!(&read, &values);
+            }
         }
     }
 
     #[test]
-    fn awkward_characters_survive(value in "[ \t\r\n\"'$\\\\#={}a-c]{0,12}") {
-        let text = format([("K", value.as_bytes())]).unwrap();
-        let parsed = parse(&text);
-        prop_assert_eq!(&parsed.problems, &[]);
-        prop_assert_eq!(parsed.entries[0].value.expose(), value.as_bytes());
+    fn awkward_characters_survive(value in "[ \t\n\"'$\\\\#={}a-c]{0,12}") {
+        let Ok(text) = format([("K", value.as_bytes())]) else { return Ok(()) };
+        for dialect in [Dialect::Common, Dialect::Dotenvy] {
+            let parsed = parse(&text, dialect);
+            prop_assert_eq!(&parsed.problems, &[]);
+            prop_assert_eq!(parsed.entries[0].value.expose(), value.as_bytes());
+        }
     }
 
     #[test]
     fn any_text_is_an_answer_not_a_panic(text in any::<String>()) {
-        let parsed = parse(&text);
-        prop_assert!(parsed.problems.iter().all(|problem| problem.line <= text.matches('\n').count() + 1));
+        for dialect in [Dialect::Common, Dialect::Dotenvy] {
+            let parsed = parse(&text, dialect);
+            prop_assert!(parsed.problems.iter().all(|problem| problem.line <= text.matches('\n').count() + 1));
+        }
     }
 
     #[test]
-    fn text_of_the_grammars_own_characters_is_no_panic_either(text in "[A-B=\"'$\\\\#{} \n]{0,40}") {
-        let _ = parse(&text);
+    fn text_of_the_grammars_own_characters_is_no_panic_either(text in "[A-B=\"'$\\\\#{} \r\n]{0,40}") {
+        for dialect in [Dialect::Common, Dialect::Dotenvy] {
+            let _ = parse(&text, dialect);
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! A person's home directory in which `zopp` is run, apart from all others and from this process's environment.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     io::Write,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
@@ -49,10 +50,12 @@ impl Home {
         self.path(".zopp/config.json")
     }
 
+    /// Writes a file that only its owner can read, as the configuration has to be.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         path
     }
 

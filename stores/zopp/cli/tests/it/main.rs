@@ -17,6 +17,7 @@ mod lying_server;
 mod manifests;
 mod people;
 mod published;
+mod readers;
 mod removal;
 mod run;
 mod server;

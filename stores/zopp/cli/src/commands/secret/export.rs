@@ -9,8 +9,9 @@ use zeroize::Zeroizing;
 
 use crate::{
     dotenv,
+    escape::visible,
     failure::{Failure, failed},
-    output::{Answer, Format, JsonValue, Outcome, plain},
+    output::{Answer, Format, JsonValue, Outcome, plain, written},
     scope::{EnvironmentArguments, Place},
     wiped::Wiped,
 };
@@ -22,7 +23,8 @@ Examples:
   zopp secret export -e dev -o json            as one JSON object, to standard output
   zopp secret export -e dev -o json --file e   the same to a file
 
-\"zopp secret import\" reads the text back byte for byte.";
+The text is read alike by \"zopp secret import\", shells, node --env-file and python-dotenv. A value
+that they would read differently is refused, unless --skip-invalid leaves it out. JSON holds all.";
 
 /// `zopp secret export`
 #[derive(Debug, Args)]
@@ -35,12 +37,20 @@ pub struct ExportArguments {
     /// File to write, readable by you only [default: standard output]
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
+    /// Leave out what cannot be written in dotenv format, and name it
+    #[arg(long)]
+    skip_invalid: bool,
 }
 
 impl ExportArguments {
+    /// The format that `--output` names, if it names one.
+    fn format(&self) -> Option<Format> {
+        Format::named(self.output.as_ref()?.as_os_str())
+    }
+
     /// Returns the file to write. A value of `--output` that is no format is one.
     fn file(&self) -> Result<Option<&Path>, Failure> {
-        let output = self.output.as_deref().filter(|output| Format::named(output.as_os_str()).is_none());
+        let output = self.output.as_deref().filter(|_| self.format().is_none());
         match (self.file.as_deref(), output) {
             (Some(_), Some(output)) => Err(Failure::usage(format!("{} is not a format", output.display()))
                 .next("Beside --file, --output is text, json, yaml or table.")),
@@ -60,22 +70,40 @@ struct ExportedFile {
 struct Exported {
     name: EnvironmentName,
     snapshot: Snapshot,
+    /// What dotenv cannot hold is left out.
+    skip_invalid: bool,
 }
 
 impl Exported {
-    fn dotenv(&self) -> Result<Zeroizing<String>, Failure> {
-        let values = self.snapshot.values.iter().map(|(key, value)| (key.as_str(), value.expose()));
-        dotenv::format(values).map_err(|source| {
-            Failure::new(format!("cannot export {}", self.name))
-                .because(source)
-                .next("JSON holds all values: zopp secret export --format json")
-        })
+    /// The text, and how many values are in it.
+    fn dotenv(&self) -> Result<(Zeroizing<String>, usize), Failure> {
+        if self.snapshot.values.is_empty() {
+            return Err(Failure::new(format!("there are no secrets in {} to export", self.name)));
+        }
+        let all = self.snapshot.values.iter().map(|(key, value)| (key.as_str(), value.expose()));
+        let values: Vec<_> = all.filter(|(key, value)| !self.skip_invalid || is_valid(key, value)).collect();
+        let count = values.len();
+        let text = dotenv::format(values).map_err(|source| {
+            Failure::new(format!("cannot export {}", self.name)).because(source).next(
+                "JSON holds all values: zopp secret export --output json. To leave such values out: --skip-invalid.",
+            )
+        })?;
+        Ok((text, count))
     }
+}
+
+/// Whether dotenv can hold the value. Names one that it cannot hold.
+fn is_valid(key: &str, value: &[u8]) -> bool {
+    let checked = dotenv::check(key, value);
+    if let Err(error) = &checked {
+        eprintln!("Warning: {}; left out", visible(&error.to_string()));
+    }
+    checked.is_ok()
 }
 
 impl Answer for Exported {
     fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
-        let dotenv = self.dotenv()?;
+        let (dotenv, _) = self.dotenv()?;
         text.push(dotenv.as_bytes());
         text.push(b"\n");
         Ok(())
@@ -97,15 +125,13 @@ impl Answer for Exported {
 
 pub(super) async fn execute(client: &Client, arguments: ExportArguments) -> Outcome {
     let file = arguments.file()?.map(Path::to_owned);
+    let (format, skip_invalid) = (arguments.format().unwrap_or_default(), arguments.skip_invalid);
     let name = arguments.environment.resolve()?;
     let snapshot = snapshot(client, &name).await?;
-    if snapshot.values.is_empty() {
-        return Err(Failure::new(format!("there are no secrets in {name} to export")));
-    }
-    let exported = Exported { name, snapshot };
+    let exported = Exported { name, snapshot, skip_invalid };
     match file {
         None => Ok(Box::new(exported)),
-        Some(file) => write(&file, &exported),
+        Some(file) => write(&file, &exported, format),
     }
 }
 
@@ -122,15 +148,24 @@ pub async fn snapshot(client: &Client, name: &EnvironmentName) -> Result<Snapsho
     Err(Failure::new(what).because(reasons.join("; ")).next("Set these again, or delete them."))
 }
 
-fn write(file: &Path, exported: &Exported) -> Outcome {
+fn write(file: &Path, exported: &Exported, format: Format) -> Outcome {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Failure::new(format!("cannot write {}: {} is no folder", file.display(), missing.display()))
             .next("Make the folder first, or name another file."));
     }
-    private_file::replace(file, exported.dotenv()?.as_bytes())
-        .map_err(|source| Failure::new(format!("cannot write {}", file.display())).because(source))?;
-    let (file, count) = (file.display().to_string(), exported.snapshot.values.len());
+    let (count, written) = match format {
+        // Without a newline at its end, as the published command line writes it.
+        Format::Text | Format::Table => {
+            let (text, count) = exported.dotenv()?;
+            (count, private_file::replace(file, text.as_bytes()))
+        }
+        Format::Json | Format::Yaml => {
+            (exported.snapshot.values.len(), private_file::replace(file, written(exported, format)?.bytes()))
+        }
+    };
+    written.map_err(|source| Failure::new(format!("cannot write {}", file.display())).because(source))?;
+    let file = file.display().to_string();
     let text = format!("Exported {count} secrets to {file}");
     Ok(plain(ExportedFile { file, count }, text))
 }

@@ -11,7 +11,7 @@ use konverge_zopp_client::{
 use serde::Serialize;
 
 use crate::{
-    dotenv::{self, Entry},
+    dotenv::{self, Dialect, Entry},
     failure::{Failure, failed},
     output::{Outcome, plain},
     progress::Progress,
@@ -24,8 +24,9 @@ Examples:
   zopp secret import -e dev -i .env
   zopp secret export -e dev | zopp secret import -e staging
 
-Lines that cannot be understood are reported and skipped. $NAME stands for an earlier line of the
-file, never for a variable of the shell.";
+If a line cannot be read, nothing is imported, unless --skip-invalid leaves it out. Values are
+taken as most of shells, node --env-file and python-dotenv take them. \"--dialect dotenvy\" follows the
+published zopp, where $NAME stands for an earlier line of the file.";
 
 /// One change of so many keys stays well below what a server takes at once.
 const MOST_KEYS: usize = 1000;
@@ -40,6 +41,12 @@ pub struct ImportArguments {
     /// File to read [default: standard input]
     #[arg(short, long, value_name = "PATH")]
     input: Option<PathBuf>,
+    /// Leave out lines that cannot be read, and name them
+    #[arg(long)]
+    skip_invalid: bool,
+    /// The rules that the file follows
+    #[arg(long, value_enum, default_value_t)]
+    dialect: Dialect,
 }
 
 /// `secret import`
@@ -51,14 +58,21 @@ struct Imported {
 }
 
 pub(super) async fn execute(client: &Client, arguments: ImportArguments) -> Outcome {
-    let ImportArguments { environment, input } = arguments;
+    let ImportArguments { environment, input, skip_invalid, dialect } = arguments;
     let name = environment.resolve()?;
     let (source, content) = read(input)?;
     let text = std::str::from_utf8(content.expose())
         .map_err(|error| Failure::new(format!("{source} is not UTF-8 text from byte {} on", error.valid_up_to())))?;
-    let parsed = dotenv::parse(text);
-    for problem in &parsed.problems {
-        eprintln!("Warning: {source}: {problem}; skipped");
+    let parsed = dotenv::parse(text, dialect);
+    if skip_invalid {
+        for problem in &parsed.problems {
+            eprintln!("Warning: {source}: {problem}; skipped");
+        }
+    } else if !parsed.problems.is_empty() {
+        let problems: Vec<_> = parsed.problems.iter().map(ToString::to_string).collect();
+        return Err(Failure::new(format!("nothing was imported from {source}"))
+            .because(problems.join("; "))
+            .next("Correct the line, or leave out such lines: --skip-invalid."));
     }
     if parsed.entries.is_empty() {
         return Err(

@@ -80,7 +80,7 @@ impl Remarks {
             "secrets" => {
                 let key = text(table, cells, "key_name").unwrap_or_default();
                 let thing = format!("key {key:?} in environment {}", text(table, cells, "env_id").unwrap_or_default());
-                if validate::secret_key(key).is_err() {
+                if validate::stored_key(key).is_err() {
                     self.add_kind(&thing, REFUSED_KEY);
                 }
                 let opens = bytes(table, cells, "nonce").is_some_and(|nonce| validate::nonce("nonce", nonce).is_ok())
