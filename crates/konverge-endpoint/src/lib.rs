@@ -6,6 +6,7 @@
 //!                 ├─ places   requests in flight
 //!                 └─ deadline for one call
 //! Clients   the HTTP client, rebuilt when the certificate files change
+//! Connector connections below TLS, direct or through a proxy, for other clients
 //! Credential   a value or a file that is read again for each use
 //! ```
 //!
@@ -30,7 +31,9 @@ pub mod breaker;
 mod credential;
 mod gate;
 mod limits;
+mod proxy;
 mod retry_after;
+#[cfg(feature = "client")]
 mod tls;
 mod unusable;
 
@@ -38,6 +41,8 @@ pub use breaker::{Breaker, Outcome, Pass, Refusal};
 pub use credential::Credential;
 pub use gate::{Gate, NotSent};
 pub use limits::{Limits, Pace};
+pub use proxy::{Connector, UnsupportedProxy};
 pub use retry_after::retry_after;
+#[cfg(feature = "client")]
 pub use tls::{ClientSettings, Clients, TlsSettings, add_certificates, client_builder, system_roots};
 pub use unusable::{Fault, Unusable};

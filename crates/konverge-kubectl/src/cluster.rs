@@ -8,7 +8,6 @@ use konverge_runtime::{client::DeadlineLayer, object::Scope};
 use kube::{
     Api, Client, Config,
     api::{ListParams, Patch, PatchParams},
-    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
     core::{DynamicObject, DynamicResourceScope, PartialObjectMeta, TypeMeta},
     runtime::{
@@ -67,7 +66,7 @@ impl Cluster {
         config.connect_timeout = Some(CONNECT_WITHIN);
         config.default_retry = false;
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let builder = ClientBuilder::try_from(config).map_err(|error| failed(&error))?;
+        let builder = konverge_runtime::client::builder(config).map_err(|error| failed(&error))?;
         let client = builder.with_layer(&DeadlineLayer(ANSWER_WITHIN)).build();
         Ok(Self { client, namespace })
     }

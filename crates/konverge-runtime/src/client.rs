@@ -16,6 +16,7 @@ use kube::{
 };
 
 use crate::{metrics::client::ClientMetrics, open_files};
+pub use connections::builder;
 pub use deadline::{Deadline, DeadlineLayer, TimedBody};
 use places::PlacesLayer;
 use retry::RetryLayer;

@@ -16,6 +16,7 @@ mod assets;
 #[doc(hidden)]
 pub mod build;
 mod captured_log;
+mod connect_proxy;
 mod control_plane;
 pub mod crash;
 mod denying_policy;
@@ -42,6 +43,7 @@ pub use api_request::{ApiRequest, Verb};
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary, KUBERNETES_VARIABLE, SUPPORTED_BEFORE};
 pub use build::BuildError;
 pub use captured_log::CapturedLog;
+pub use connect_proxy::ConnectProxy;
 pub use control_plane::{
     AuditEntry, AuditLog, AuditObject, AuditStatus, AuditUser, Cluster, ControlPlane, InstalledOperator, ManifestError,
     NotOurs, Options, ProxiedError, ProxiedOperator, RUN_LABEL, RoleUse, RouteError, Snapshot, StartError, client_for,

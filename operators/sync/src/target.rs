@@ -10,8 +10,9 @@ use konverge_apply::{ApplyError, Outcome, SecretApplier, SecretTarget, field_own
 use konverge_core::SecretValue;
 use konverge_zopp_cli::{commands::k8s::ClusterArguments, failure::Failure};
 use kube::{
-    Api, Client, Config, ResourceExt,
+    Api, Config, ResourceExt,
     api::{Patch, PatchParams, PostParams},
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
     core::PartialObjectMeta,
 };
@@ -111,7 +112,8 @@ impl Target {
         };
         (config.connect_timeout, config.read_timeout, config.write_timeout) =
             (Some(timeout), Some(timeout), Some(timeout));
-        let client = Client::try_from(config)
+        let client = konverge_runtime::client::builder(config)
+            .map(ClientBuilder::build)
             .map_err(|source| Failure::new("no client of Kubernetes can be made").because(source))?;
         let (namespace, name) = (namespace.clone(), secret.clone());
         let (api, applier) = (Api::namespaced(client.clone(), &namespace), SecretApplier::new(client, FIELD_MANAGER));

@@ -1,6 +1,6 @@
 //! Wrong command lines, missing objects, and forbidden ones.
 
-use konverge_testkit::ControlPlane;
+use konverge_testkit::{ConnectProxy, ControlPlane};
 use serde_json::json;
 
 use crate::stage::{Ran, Stage, World, ran};
@@ -44,6 +44,40 @@ async fn a_cluster_that_is_away_is_told_at_once() {
         command.arg("--kubeconfig").arg(&file).args(verb.split(' '));
         ran(&mut command).await.ends(2).says(&["error: cannot", "kubectl cluster-info"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_behind_a_proxy_is_reached_as_kubectl_does() {
+    let world = Stage::shared().await.world().await;
+    let text = std::fs::read_to_string(world.stage.plane.kubeconfig()).unwrap();
+    let kubeconfig = |change: &dyn Fn(&mut kube::config::Cluster)| {
+        let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+        kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()).for_each(change);
+        let file = world.home.path().join("proxied");
+        std::fs::write(&file, serde_json::to_vec(&kubeconfig).unwrap()).unwrap();
+        file
+    };
+    let status = async |file: std::path::PathBuf, proxy: &str, no_proxy: &str| {
+        let mut command = world.plugin();
+        command.arg("--kubeconfig").arg(file).arg("status").env("HTTPS_PROXY", proxy).env("NO_PROXY", no_proxy);
+        ran(&mut command).await
+    };
+    let nowhere = "http://127.0.0.1:9";
+    status(kubeconfig(&|_| {}), nowhere, "10.0.0.0/8,127.0.0.1").await.ends(0);
+
+    let proxy = ConnectProxy::start().await.unwrap();
+    let named = kubeconfig(&|cluster| cluster.proxy_url = Some(proxy.url()));
+    status(named, nowhere, "127.0.0.1").await.ends(0);
+    assert!(proxy.tunnels() > 0);
+
+    let server = kube::config::Kubeconfig::from_yaml(&text).unwrap().clusters[0].cluster.clone().unwrap().server.unwrap();
+    let proxy = ConnectProxy::start_before(server.trim_start_matches("https://")).await.unwrap();
+    let elsewhere = kubeconfig(&|cluster| {
+        cluster.server = Some("https://kube.invalid:6443".to_owned());
+        cluster.tls_server_name = Some("127.0.0.1".to_owned());
+    });
+    status(elsewhere, &proxy.url(), "").await.ends(0);
+    assert!(proxy.tunnels() > 0);
 }
 
 /// A person who may do what these rules say.

@@ -13,6 +13,7 @@ use hyper_util::{
     client::legacy::{Client as Connections, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use konverge_endpoint::{Connector, UnsupportedProxy};
 use kube::{
     Config,
     client::{Body, ClientBuilder, ConfigExt, DynBody},
@@ -39,12 +40,10 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
 type Service = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
-/// Begins a client whose dead connections are noticed within 30 seconds. A client that goes through a proxy has the connections of kube.
-pub(super) fn builder(config: Config) -> Result<ClientBuilder<Service>, kube::Error> {
-    if let Some(proxy) = config.proxy_url.clone() {
-        return through(proxy, config);
-    }
-    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp())?);
+/// Begins a client whose dead connections are noticed within 30 seconds. It goes through a proxy if the configuration or `HTTPS_PROXY` names one.
+pub fn builder(config: Config) -> Result<ClientBuilder<Service>, kube::Error> {
+    let connector = connector(&config).map_err(|error| kube::Error::Service(error.into()))?;
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
@@ -79,16 +78,17 @@ pub(super) fn builder(config: Config) -> Result<ClientBuilder<Service>, kube::Er
     Ok(ClientBuilder::new(service.boxed(), config.default_namespace))
 }
 
-/// Begins a client that goes through a proxy.
-#[cfg(feature = "proxy")]
-fn through(_: http::Uri, config: Config) -> Result<ClientBuilder<Service>, kube::Error> {
-    ClientBuilder::try_from(config)
-}
-
-/// Refuses a proxy. Without the feature, kube's own connections, which are some 300 KiB of code, are not part of the program.
-#[cfg(not(feature = "proxy"))]
-fn through(proxy: http::Uri, _: Config) -> Result<ClientBuilder<Service>, kube::Error> {
-    Err(kube::Error::ProxyProtocolDisabled { proxy_url: Box::new(proxy), protocol_feature: "konverge-runtime/proxy" })
+/// Connects to the API server as kubectl does: through the proxy that the kubeconfig names, else through that of `HTTPS_PROXY`, unless
+/// `NO_PROXY` has the API server. kube has read both variables only for a kubeconfig, so a pod reaches the API server directly.
+fn connector(config: &Config) -> Result<Connector, UnsupportedProxy> {
+    let Some(proxy) = &config.proxy_url else { return Ok(Connector::direct(tcp())) };
+    let of_environment = ["HTTPS_PROXY", "https_proxy"].into_iter().filter_map(|name| std::env::var(name).ok());
+    // kube does not look at NO_PROXY, and does not tell which of the two it is.
+    if of_environment.into_iter().any(|named| named.parse().is_ok_and(|named: http::Uri| named == *proxy)) {
+        Connector::from_environment(&config.cluster_url, tcp())
+    } else {
+        Connector::through(proxy, tcp())
+    }
 }
 
 /// Makes plain connections, over which the TLS ones go.
@@ -125,13 +125,13 @@ mod tests {
 
     use super::*;
 
-    #[cfg(not(feature = "proxy"))]
     #[tokio::test]
-    async fn a_proxy_is_refused_with_the_name_of_the_feature() {
-        let mut config = Config::new(http::Uri::from_static("https://127.0.0.1:6443"));
-        config.proxy_url = Some(http::Uri::from_static("http://127.0.0.1:3128"));
-        let error = builder(config).err().expect("an error").to_string();
-        assert!(error.contains("konverge-runtime/proxy"), "{error}");
+    async fn a_proxy_that_is_not_supported_is_refused_without_its_password() {
+        let mut config = Config::new(http::Uri::from_static("https://192.0.2.1:6443"));
+        config.proxy_url = Some(http::Uri::from_static("ftp://me:hunter2@127.0.0.1:3128"));
+        let error = builder(config).err().expect("an error");
+        let text = konverge_core::error::in_one_line(&error);
+        assert!(text.contains("ftp://127.0.0.1:3128") && !text.contains("hunter2"), "{text}");
     }
 
     /// The kernel's own values are two hours for an idle connection, and a quarter of an hour for data without an acknowledgement.

@@ -14,6 +14,8 @@ use std::{
 };
 
 use http::Uri;
+use hyper_util::client::legacy::connect::HttpConnector;
+use konverge_endpoint::Connector;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::time::Instant;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -190,7 +192,21 @@ impl Settings {
             tls = tls.identity(Identity::from_pem(certificate, key.as_slice()));
         }
         let failed = |source| ConfigError::Tls { address: self.address.clone(), source };
-        Ok(self.endpoint.clone().tls_config(tls).map_err(failed)?.connect_lazy())
+        let endpoint = self.endpoint.clone().tls_config(tls).map_err(failed)?;
+        let connector = self.connector()?;
+        Ok(if connector.is_proxied() {
+            endpoint.connect_with_connector_lazy(connector)
+        } else {
+            endpoint.connect_lazy()
+        })
+    }
+
+    fn connector(&self) -> Result<Connector, ConfigError> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let connector = Connector::from_environment(self.endpoint.uri(), tcp);
+        connector.map_err(|source| ConfigError::Proxy { address: self.address.clone(), source })
     }
 }
 
