@@ -8,9 +8,9 @@ use konverge_runtime::{
     client::{self, ClientError, ClientOptions},
     http_server::{BindError, Listen, MetricsServerError},
     lease::{Elector, Leadership},
-    manager::RunError,
+    manager::{RunError, until_signal},
     telemetry::{self, FilterError, LogFilter, LogFormat, TelemetryError},
-    tls::FilesError,
+    tls::{FilesError, SelfSignedError},
 };
 use kube::Client;
 
@@ -38,6 +38,9 @@ pub enum ProgramError {
     /// The certificate for metrics is unusable.
     #[error(transparent)]
     Certificate(#[from] FilesError),
+    /// No certificate for metrics can be made.
+    #[error(transparent)]
+    SelfSigned(#[from] SelfSignedError),
     /// The program started and then could not go on.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -156,7 +159,9 @@ where
 {
     let run = async {
         let filter = log.start(settings)?;
-        let mut manager = job.await?;
+        // Nothing runs yet that has to be ended.
+        let Some(job) = until_signal(job).await.map_err(ProgramError::from)? else { return Ok(()) };
+        let mut manager = job?;
         manager.log_filter(filter);
         Ok::<_, E>(manager.run().await.map_err(ProgramError::from)?)
     };
@@ -177,7 +182,7 @@ where
 {
     let run = async {
         log.start(settings)?;
-        task.await
+        until_signal(task).await.map_err(ProgramError::from)?.unwrap_or_else(|| Err(ProgramError::from(RunError::Aborted).into()))
     };
     telemetry::exit_code(name, run.await)
 }

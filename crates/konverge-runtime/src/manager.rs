@@ -37,10 +37,14 @@ use crate::{
 pub use error::RunError;
 #[cfg(feature = "serve")]
 pub use group::ManagerGroup;
+pub use signals::until_signal;
 use running::Running;
 use servers::Servers;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
+
+/// The longest time for work that is done when all else has ended. The grace period of a pod goes on.
+const ON_SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The work that is done when all else has ended.
 type LastTask = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -231,9 +235,9 @@ impl Manager {
     }
 
     /// Does this when all else has ended, however it ended: for what is needed until then and not to be left behind, such as a login.
-    /// It has to end by itself.
+    /// It is dropped after five seconds.
     pub fn on_shutdown(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        self.on_shutdown.push(Box::pin(task));
+        self.on_shutdown.push(Box::pin(timeout(ON_SHUTDOWN_WITHIN, task).map(drop)));
     }
 
     /// Runs the program until it is told to stop or something fails.

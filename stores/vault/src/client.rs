@@ -125,7 +125,8 @@ impl Vault {
         Ok(allowed)
     }
 
-    /// Gives the token back to Vault, if it came from a login. A call after this logs in anew.
+    /// Gives the token back to Vault, if it came from a login. A call after this logs in anew. Ends within two seconds; if Vault does not answer
+    /// by then, the token expires by itself.
     pub async fn close(&self) {
         self.shared.session.close().await;
     }

@@ -6,13 +6,19 @@
 mod driver;
 mod token_check;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use http::HeaderValue;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::driver::Driver;
@@ -20,6 +26,9 @@ use crate::{config::VaultConfig, error::VaultError, transport::Transport};
 
 /// How many may ask the task at a time before the next waits for a place.
 const QUEUE: usize = 64;
+
+/// The longest wait for the revocation of the token. A program that ends has only its grace period.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Where the task stands.
 #[derive(Clone)]
@@ -155,11 +164,15 @@ impl Session {
         }
     }
 
-    /// Gives the token back, if it came from a login.
+    /// Gives the token back, if it came from a login and Vault answers soon. Else the token expires.
     pub(crate) async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        let _ = self.requests.send(Request::Close(done)).await;
-        let _ = closed.await;
+        let close = async {
+            let _ = self.requests.send(Request::Close(done)).await;
+            let _ = closed.await;
+        };
+        // The task may be waiting for Vault, for as long as a request may take.
+        let _ = timeout(CLOSE_WITHIN, close).await;
     }
 
     pub(crate) fn counts(&self) -> LoginCounts {

@@ -53,7 +53,7 @@ pub enum RunError {
         #[source]
         source: Box<RunError>,
     },
-    /// A second signal asked to stop at once.
-    #[error("stopped at once by a second signal")]
+    /// A signal asked to stop at once.
+    #[error("stopped at once by a signal")]
     Aborted,
 }

@@ -28,6 +28,19 @@ pub(super) async fn run_until_signal(
     }
 }
 
+/// Runs a task to its end, or drops it at the first signal and returns `None`. A program that is the first process of its container does not get
+/// the kernel's own answer to a signal, which is to end it.
+pub async fn until_signal<T>(task: impl Future<Output = T>) -> Result<Option<T>, RunError> {
+    let mut signals = Signals::new().map_err(RunError::Signals)?;
+    tokio::select! {
+        result = task => Ok(Some(result)),
+        signal = signals.next() => {
+            tracing::info!(signal, "stopping");
+            Ok(None)
+        }
+    }
+}
+
 /// SIGTERM and SIGINT.
 struct Signals {
     terminate: Signal,

@@ -15,6 +15,16 @@ pub(super) async fn manager() -> Manager {
     Manager::bind(([127, 0, 0, 1], 0).into(), Metrics::new("test", "0")).await.expect("a free port")
 }
 
+#[tokio::test(start_paused = true)]
+async fn work_on_shutdown_that_hangs_does_not_keep_the_program() {
+    let mut manager = manager().await;
+    manager.on_shutdown(std::future::pending());
+    manager.shutdown().cancel();
+    let begun = tokio::time::Instant::now();
+    manager.run().await.unwrap();
+    assert_eq!(begun.elapsed(), super::ON_SHUTDOWN_WITHIN);
+}
+
 #[tokio::test]
 async fn a_busy_port_is_named() {
     let first = manager().await;

@@ -154,7 +154,7 @@ async fn a_second_signal_ends_it_at_once() {
     program.signal("TERM");
     program.says("shutdown seen").await;
     program.signal("TERM");
-    program.says("stopped at once by a second signal").await;
+    program.says("stopped at once by a signal").await;
     assert_eq!(program.exit_code().await, Some(3));
 }
 

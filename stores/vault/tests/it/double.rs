@@ -294,6 +294,21 @@ async fn a_server_that_hangs_ends_every_call_at_its_deadline() {
 }
 
 #[tokio::test]
+async fn a_client_of_a_server_that_hangs_is_closed_soon() {
+    let (address, _) = silent().await;
+    let vault = Vault::new(&VaultConfig::new(&address, Login::Token(credential("token"))).unwrap());
+    let asking = tokio::spawn({
+        let vault = vault.clone();
+        async move { vault.read(&location()).await.map(drop) }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let began = std::time::Instant::now();
+    vault.close().await;
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    asking.abort();
+}
+
+#[tokio::test]
 async fn no_more_are_under_way_than_allowed() {
     let (address, count) = silent().await;
     let limits = Limits::default().with(|limits| limits.concurrency = std::num::NonZeroUsize::new(3).unwrap());
