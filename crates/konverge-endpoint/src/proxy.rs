@@ -148,8 +148,7 @@ mod tests {
 
     #[test]
     fn the_environment_names_a_proxy_for_servers_with_tls_elsewhere() {
-        let matcher =
-            Matcher::builder().https("http://proxy:3128").no("10.0.0.0/8,.internal,example.com").build();
+        let matcher = Matcher::builder().https("http://proxy:3128").no("10.0.0.0/8,.internal,example.com").build();
         for (server, is_proxied) in [
             ("https://192.0.2.1:6443", true),
             ("https://api.cluster.example:6443", true),

@@ -18,7 +18,9 @@ pub struct MetricsOptions {
     pub address: Option<Listen>,
     /// Whether the API server authenticates readers and decides whether they may `get` the path.
     pub authentication: bool,
-    /// The PEM files of a certificate and its key, for HTTPS at an address of their own.
+    /// Whether they are served over HTTPS, at an address of their own: with [`certificate`](Self::certificate) or one that is made in memory.
+    pub tls: bool,
+    /// The PEM files of a certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
@@ -30,7 +32,7 @@ impl MetricsOptions {
 
     /// Serves the metrics of a program that is being put together. The client asks about readers.
     pub(crate) async fn serve(self, manager: &mut Manager, client: &Client) -> Result<(), ProgramError> {
-        let Self { address, authentication, certificate } = self;
+        let Self { address, authentication, tls, certificate } = self;
         let authentication = authentication.then(|| Authentication::new(client.clone()));
         let Some(address) = address else {
             if let Some(authentication) = authentication {
@@ -38,7 +40,11 @@ impl MetricsOptions {
             }
             return Ok(());
         };
-        let tls = certificate.map(|(certificate, key)| Certificate::from_files(certificate, key)).transpose()?;
+        let tls = match certificate {
+            Some((certificate, key)) => Some(Certificate::from_files(certificate, key)?),
+            None if tls => Some(Certificate::self_signed(["localhost"])?),
+            None => None,
+        };
         let server = MetricsServer::from(address).with(|server| {
             server.tls = tls;
             server.authentication = authentication;
@@ -50,10 +56,10 @@ impl MetricsOptions {
 
 impl fmt::Display for MetricsOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, authentication, certificate } = self;
+        let Self { address, authentication, tls, certificate } = self;
         let address = address.map_or_else(|| "default".to_owned(), |address| address.to_string());
         let certificate = certificate.as_ref().map(|(certificate, _key)| certificate.display().to_string());
-        write!(formatter, "metrics-bind-address={address} enable-metrics-auth={authentication} ")?;
+        write!(formatter, "metrics-bind-address={address} enable-metrics-auth={authentication} metrics-tls={tls} ")?;
         write!(formatter, "metrics-cert-file={}", certificate.as_deref().unwrap_or("default"))
     }
 }
@@ -94,6 +100,9 @@ macro_rules! metrics_flags {
                 value_name = "BOOL"
             )]
             pub enable_metrics_auth: bool,
+            /// Serve metrics over TLS, with a certificate made in memory unless one is named
+            #[arg(long, env = concat!($prefix, "_METRICS_TLS"), requires = "metrics_bind_address")]
+            pub metrics_tls: bool,
             /// Certificate with which metrics are served over TLS, in PEM
             #[arg(
                 long,
@@ -118,6 +127,7 @@ macro_rules! metrics_flags {
                 $crate::MetricsOptions {
                     address: self.metrics_bind_address,
                     authentication: self.enable_metrics_auth,
+                    tls: self.metrics_tls,
                     certificate: self.metrics_cert_file.clone().zip(self.metrics_key_file.clone()),
                 }
             }

@@ -182,7 +182,10 @@ where
 {
     let run = async {
         log.start(settings)?;
-        until_signal(task).await.map_err(ProgramError::from)?.unwrap_or_else(|| Err(ProgramError::from(RunError::Aborted).into()))
+        until_signal(task)
+            .await
+            .map_err(ProgramError::from)?
+            .unwrap_or_else(|| Err(ProgramError::from(RunError::Aborted).into()))
     };
     telemetry::exit_code(name, run.await)
 }

@@ -37,9 +37,9 @@ use crate::{
 pub use error::RunError;
 #[cfg(feature = "serve")]
 pub use group::ManagerGroup;
-pub use signals::until_signal;
 use running::Running;
 use servers::Servers;
+pub use signals::until_signal;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
 

@@ -408,6 +408,34 @@ fn metrics_over_tls_have_a_port_of_their_own_that_the_monitors_verify() {
 }
 
 #[test]
+fn metrics_that_ask_for_a_token_are_served_over_tls_unless_the_values_say_otherwise() {
+    let monitors = ["serviceMonitor.enabled=true"];
+    for (sets, secure) in [
+        (&[][..], true),
+        (&["metricsTLS.selfSigned=false"][..], false),
+        (&["pull", "push", "roll", "manage"].map(|job| &*format!("{job}.metricsAuth=false").leak())[..], false),
+    ] {
+        let objects = objects(&render(&[&EVERYTHING[..], &monitors, sets].concat(), &[]).unwrap());
+        let none = BTreeMap::new();
+        let of = |part: &str| arguments(container(&objects, &format!("release-konverge-{part}")));
+        let served = [
+            konverge_pull::config::Config::of_container(&of("operator"), &none).unwrap().metrics.options(),
+            konverge_push::config::Config::of_container(&of("push"), &none).unwrap().server.metrics(),
+            konverge_roll::config::Config::of_container(&of("roll"), &none).unwrap().metrics.options(),
+            manage_config(&of("manage")).metrics.options(),
+        ];
+        for (part, served) in ["operator", "push", "roll", "manage"].into_iter().zip(served) {
+            assert_eq!((served.tls, &served.certificate), (secure, &None), "{part} {sets:?}");
+            assert!(!secure || served.address.unwrap().to_string().ends_with(":8443"), "{part} {sets:?}");
+            let monitor = object(&objects, "ServiceMonitor", &format!("release-konverge-{part}"));
+            let endpoint = &monitor["spec"]["endpoints"][0];
+            assert_eq!(endpoint["scheme"] == "https", secure, "{part} {sets:?}: {endpoint}");
+            assert_eq!(endpoint["tlsConfig"]["insecureSkipVerify"] == true, secure, "{part} {sets:?}: {endpoint}");
+        }
+    }
+}
+
+#[test]
 fn alerts_have_a_runbook_url_only_if_the_docs_have_an_address() {
     let with = ["prometheusRule.enabled=true", "prometheusRule.runbookBaseUrl=https://docs.example.com/"];
     for (sets, expected) in [(&with[..1], false), (&with[..], true)] {

@@ -70,7 +70,8 @@ async fn a_cluster_behind_a_proxy_is_reached_as_kubectl_does() {
     status(named, nowhere, "127.0.0.1").await.ends(0);
     assert!(proxy.tunnels() > 0);
 
-    let server = kube::config::Kubeconfig::from_yaml(&text).unwrap().clusters[0].cluster.clone().unwrap().server.unwrap();
+    let server =
+        kube::config::Kubeconfig::from_yaml(&text).unwrap().clusters[0].cluster.clone().unwrap().server.unwrap();
     let proxy = ConnectProxy::start_before(server.trim_start_matches("https://")).await.unwrap();
     let elsewhere = kubeconfig(&|cluster| {
         cluster.server = Some("https://kube.invalid:6443".to_owned());

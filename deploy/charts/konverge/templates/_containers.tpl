@@ -103,6 +103,8 @@
 {{- if .root.Values.metricsTLS.existingSecret }}
 - --metrics-cert-file=/etc/metrics-tls/tls.crt
 - --metrics-key-file=/etc/metrics-tls/tls.key
+{{- else if include "konverge.metricstls" . }}
+- --metrics-tls
 {{- end }}
 - --enable-metrics-auth={{ .values.metricsAuth }}
 {{- end }}

@@ -82,10 +82,18 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
+{{- /* How a part's metrics are secured: with a certificate of a Secret, with one of its own making where a token is asked for, or not. */}}
+{{- define "konverge.metricstls" -}}
+{{- if eq .part "server" }}
+{{- else if .root.Values.metricsTLS.existingSecret }}secret
+{{- else if and .values.metricsAuth .root.Values.metricsTLS.selfSigned }}self
+{{- end }}
+{{- end }}
+
 {{- /* The port of a part's metrics, where they have one of their own. Otherwise they are beside health. */}}
 {{- define "konverge.metricsport" -}}
 {{- if eq .part "server" }}
-{{- else if .root.Values.metricsTLS.existingSecret }}8443
+{{- else if include "konverge.metricstls" . }}8443
 {{- else if has .part (list "push" "manage") }}8080
 {{- end }}
 {{- end }}

@@ -210,9 +210,8 @@ impl Driver {
         let Some(held) = &self.held else { return self.log_in().await };
         let call = call(Method::POST, "auth/token/renew-self", "renew the token", "update");
         let outcome = self.ask(&call, Some(&held.token.header)).await;
-        let outcome = outcome.and_then(|answer| {
-            Ok(answer.parse::<Granted>(&self.transport.describe(&call))?.auth.lifetime())
-        });
+        let outcome =
+            outcome.and_then(|answer| Ok(answer.parse::<Granted>(&self.transport.describe(&call))?.auth.lifetime()));
         match outcome {
             Ok(lifetime) => {
                 count(&self.counters.renewed);
