@@ -74,6 +74,20 @@ pub enum Command {
     Run(run::RunArguments),
 }
 
+impl Command {
+    /// Returns `true` if the command is about values or state of the server, and changes neither the server nor this device.
+    fn only_reads(&self) -> bool {
+        use secret::SecretCommand;
+        match self {
+            Self::Run(_) | Self::Whoami | Self::Status(_) | Self::Diff(_) => true,
+            Self::Secret(command) => {
+                matches!(command, SecretCommand::Get(_) | SecretCommand::List(_) | SecretCommand::Export(_))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Runs one command, and saves the facts that it learnt about the server. `line` is the whole command line, for the completions of a shell.
 pub async fn execute(
     server: ServerArguments,
@@ -83,8 +97,10 @@ pub async fn execute(
 ) -> Outcome {
     let context = Context::new(server);
     context.check_file_mode()?;
+    let only_reads = command.only_reads();
     let outcome = dispatch(&context, command, line, kubernetes).await;
-    match (context.remember(), outcome) {
+    let remembered = if only_reads { context.remember_if_writable() } else { context.remember() };
+    match (remembered, outcome) {
         (Ok(()), outcome) => outcome,
         (Err(failure), Ok(_)) => Err(failure),
         (Err(also), Err(failure)) => {

@@ -82,8 +82,25 @@ impl Context {
     /// Saves what the command learnt of the server, whether it succeeded or not, and tells what was believed at first sight. Must not be
     /// called under [`Context::lock`].
     pub fn remember(&self) -> Result<(), Failure> {
+        Ok(self.save_pins()??)
+    }
+
+    /// Like [`Context::remember`], but a file that cannot be written is a warning. For commands that only read: their pins were checked
+    /// against those in the file, and the next command learns them again.
+    pub fn remember_if_writable(&self) -> Result<(), Failure> {
+        if let Err(error) = self.save_pins()? {
+            let error = Failure::from(error).text();
+            eprintln!(
+                "Warning: new pins of {} are not saved, and the next command checks them again: {error}",
+                self.address()?
+            );
+        }
+        Ok(())
+    }
+
+    fn save_pins(&self) -> Result<Result<(), FileError>, Failure> {
         let Some(learnt) = self.trust.get().and_then(Trust::take_learnt) else {
-            return Ok(());
+            return Ok(Ok(()));
         };
         let address = self.address()?;
         report_first_uses(&address, &learnt);
@@ -91,20 +108,26 @@ impl Context {
         match Self::save_learnt(&address, learnt) {
             // The generation is only a call saved, and manifests change with each write; a read-only file is no reason to complain at each
             // command.
-            Err(_) if !is_more_than_a_call => Ok(()),
+            Ok(Err(_)) | Err(_) if !is_more_than_a_call => Ok(Ok(())),
             saved => saved,
         }
     }
 
-    fn save_learnt(address: &str, learnt: Learnt) -> Result<(), Failure> {
-        if !Self::config_path()?.exists() {
-            return Ok(());
+    /// Saves the pins of a server. The inner error is a file that cannot be written.
+    fn save_learnt(address: &str, learnt: Learnt) -> Result<Result<(), FileError>, Failure> {
+        let path = Self::config_path()?;
+        if !path.exists() {
+            return Ok(Ok(()));
         }
-        let _lock = Self::lock()?;
+        let _lock = match config_file::lock(&path) {
+            Err(error @ FileError::Unwritable { .. }) => return Ok(Err(error)),
+            locked => locked?,
+        };
         let mut config = Self::config()?;
         let merged = learnt.merge_into(config.servers.entry(address.to_owned()).or_default());
-        Self::save(&config)?;
-        merged.map_err(Failure::from)
+        let written = Self::write(&config)?;
+        merged?;
+        Ok(written)
     }
 
     /// A client in the name of the current principal.
@@ -172,6 +195,11 @@ impl Context {
 
     /// Replaces the principals of this device; under [`Context::lock`].
     pub fn save(config: &ConfigFile) -> Result<(), Failure> {
+        Ok(Self::write(config)??)
+    }
+
+    /// Writes the file, with its private keys encrypted if it is protected. The inner error is a file that cannot be written.
+    fn write(config: &ConfigFile) -> Result<Result<(), FileError>, Failure> {
         let path = Self::config_path()?;
         let key = if config.has_open_keys() { file_key::of(config)? } else { None };
         match key {
@@ -179,9 +207,9 @@ impl Context {
                 let sealed = config.with_sealed_keys(key).map_err(|source| {
                     Failure::new("the private keys of this device cannot be encrypted").because(source)
                 })?;
-                Ok(config_file::save(&path, &sealed)?)
+                Ok(config_file::save(&path, &sealed))
             }
-            None => Ok(config_file::save(&path, config)?),
+            None => Ok(config_file::save(&path, config)),
         }
     }
 }

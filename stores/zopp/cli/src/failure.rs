@@ -33,6 +33,12 @@ impl Failure {
         Self { exit_code: USAGE, ..Self::new(what) }
     }
 
+    /// With another exit code.
+    #[must_use]
+    pub fn exit_code(self, exit_code: u8) -> Self {
+        Self { exit_code, ..self }
+    }
+
     /// Why it failed.
     #[must_use]
     pub fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {

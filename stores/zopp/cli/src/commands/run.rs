@@ -4,7 +4,9 @@
 //! its memory stays behind.
 
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
+    io::{self, ErrorKind},
     os::unix::{ffi::OsStrExt, process::CommandExt},
     process::Command,
 };
@@ -32,6 +34,17 @@ Anybody who may write a secret could run code on your machine if its key were LD
 TAR_OPTIONS or the like. Such a key is an error unless --allow-key names it. No list of such names is
 complete, so declare the keys in zopp.toml."#;
 
+/// The exit code of `env(1)` for a command that cannot be started.
+const CANNOT_START: u8 = 126;
+/// The exit code of `env(1)` for a command that does not exist.
+const NOT_FOUND: u8 = 127;
+
+/// The size of one variable that Linux takes with pages of 4 KiB (`MAX_ARG_STRLEN`, see `execve(2)`), in bytes.
+const MAX_VARIABLE: usize = 32 * 4096;
+
+/// The variables of the command, by key.
+type Variables<'a> = BTreeMap<&'a str, &'a [u8]>;
+
 /// `zopp run`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -41,13 +54,16 @@ pub struct RunArguments {
     /// Which keys.
     #[command(flatten)]
     choice: Choice,
+    /// Leave out secrets that cannot be variables, such as one with a zero byte
+    #[arg(long)]
+    skip_invalid: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,
 }
 
 pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outcome {
-    let RunArguments { environment, choice, command } = arguments;
+    let RunArguments { environment, choice, skip_invalid, command } = arguments;
     let name = environment.resolve()?;
     let snapshot = snapshot(&context.client()?, &name).await?;
     let [program, arguments @ ..] = command.as_slice() else {
@@ -63,28 +79,71 @@ pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outco
             keys.join(", ")
         );
     }
-    let mut command = Command::new(program);
-    // The passphrase of this device's keys is for zopp, and not for the command.
-    command.args(arguments).env_remove(file_key::VARIABLE);
-    for (key, value) in snapshot.values.iter().filter(|(key, _)| chosen.passed.contains(key.as_str())) {
-        refuse_impossible(key, value.expose())?;
-        command.env(key, OsStr::from_bytes(value.expose()));
-    }
+    let all = snapshot.values.iter().map(|(key, value)| (key.as_str(), value.expose()));
+    let mut variables: Variables<'_> = all.filter(|(key, _)| chosen.passed.contains(key)).collect();
+    let invalid: Vec<_> = variables.iter().filter_map(|(key, value)| Some((*key, impossible(key, value)?))).collect();
+    leave_out(&mut variables, &invalid, skip_invalid)?;
     // Code after the exec of the command does not run.
-    context.remember()?;
-    // Returns only if it failed.
-    let source = command.exec();
-    Err(Failure::new(format!("cannot run {}", program.display())).because(source))
+    context.remember_if_writable()?;
+    let mut source = become_command(program, arguments, &variables);
+    if source.kind() == ErrorKind::ArgumentListTooLong {
+        let large: Vec<_> = variables.iter().filter_map(|(key, value)| Some((*key, too_large(key, value)?))).collect();
+        if !large.is_empty() {
+            leave_out(&mut variables, &large, skip_invalid).map_err(|failure| failure.exit_code(CANNOT_START))?;
+            source = become_command(program, arguments, &variables);
+        }
+    }
+    let code = if source.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_START };
+    let next = (source.kind() == ErrorKind::ArgumentListTooLong)
+        .then_some("All variables and arguments together are too large. Choose keys with --only or --prefix.");
+    let failure = Failure::new(format!("cannot run {}", program.display())).because(source).exit_code(code);
+    Err(match next {
+        Some(next) => failure.next(next),
+        None => failure,
+    })
 }
 
-/// Names and values that no process can have in its environment.
-fn refuse_impossible(key: &str, value: &[u8]) -> Result<(), Failure> {
-    let what = if key.is_empty() || key.contains(['=', '\0']) {
-        "its name cannot be that of an environment variable"
-    } else if value.contains(&0) {
-        "its value contains a zero byte"
-    } else {
+/// Replaces this process by the command. Returns only if that failed.
+fn become_command(program: &OsStr, arguments: &[OsString], variables: &Variables<'_>) -> io::Error {
+    let variables = variables.iter().map(|(key, value)| (key, OsStr::from_bytes(value)));
+    // The passphrase of this device's keys is for zopp, and not for the command.
+    Command::new(program).args(arguments).env_remove(file_key::VARIABLE).envs(variables).exec()
+}
+
+/// Removes the invalid keys with a note if the user asks for it, or fails and names them.
+fn leave_out<'a>(
+    variables: &mut Variables<'a>,
+    invalid: &[(&'a str, &str)],
+    skip_invalid: bool,
+) -> Result<(), Failure> {
+    if invalid.is_empty() {
         return Ok(());
-    };
-    Err(Failure::new(format!("secret '{key}' cannot be put into the environment: {what}")))
+    }
+    if !skip_invalid {
+        let what: Vec<_> =
+            invalid.iter().map(|(key, why)| format!("secret '{key}' cannot become a variable: {why}")).collect();
+        return Err(Failure::new(what.join("; ")).next("To run the command without it: --skip-invalid."));
+    }
+    for (key, why) in invalid {
+        eprintln!("Note: the command does not get secret '{}', because {why}", visible(key));
+        variables.remove(key);
+    }
+    Ok(())
+}
+
+/// Returns the reason for which no process can have the variable in its environment.
+fn impossible(key: &str, value: &[u8]) -> Option<&'static str> {
+    if key.is_empty() || key.contains(['=', '\0']) {
+        Some("its name cannot be that of an environment variable")
+    } else if value.contains(&0) {
+        Some("its value contains a zero byte")
+    } else {
+        None
+    }
+}
+
+/// Returns the reason for which Linux refuses the variable. Pages of more than 4 KiB raise the limit, so only a refusal counts.
+fn too_large(key: &str, value: &[u8]) -> Option<&'static str> {
+    let length = key.len() + "=".len() + value.len() + "\0".len();
+    (length > MAX_VARIABLE).then_some("its value is larger than the system allows")
 }

@@ -405,3 +405,58 @@ fn keys_that_nobody_known_signed_are_refused_where_signatures_are_required() {
     });
     assert!(matches!(fetched, Err(FetchError::ForgedKey { .. })), "{:?}", fetched.map(|_| ()));
 }
+
+/// A container mounts the configuration read-only. Root writes anywhere, so commands run as another user where the tests are root's.
+#[test]
+fn a_read_only_configuration_checks_pins_and_does_not_save_them() {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::{fs::PermissionsExt, process::CommandExt},
+        path::Path,
+    };
+    const NOBODY: u32 = 65534;
+    let world = World::new();
+    let alice = &world.alice;
+    alice.ok("secret set K v");
+    let (id, robot) = world.robot("ci");
+    alice.ok(&format!("permission set --principal {id} --role read"));
+    let program = robot.path("zopp-copy");
+    fs::copy(env!("CARGO_BIN_EXE_zopp"), &program).unwrap();
+    let root = robot.path("");
+    let is_root = rustix::process::geteuid().is_root();
+    let close = |path: &Path, mode: u32| {
+        if is_root {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    let robot = robot.with_program(&program);
+    let zopp = |line: &str| {
+        let mut command = robot.command(line);
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.output().unwrap();
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), stdout, stderr)
+    };
+    let file = robot.config_file();
+    close(&file, 0o400);
+    close(file.parent().unwrap(), 0o555);
+    close(&root, 0o555);
+    let before = fs::read(&file).unwrap();
+    let is_warned = |stderr: &str| stderr.contains("Warning: new pins of ") && stderr.contains("Permission denied");
+
+    for (round, has_new_pins) in [("before the rotation", false), ("after the rotation", true)] {
+        for line in ["run -- printenv K", "secret get K", "secret export"] {
+            let (code, stdout, stderr) = zopp(line);
+            assert_eq!(code, Some(0), "{round}: {line}: {stderr}");
+            assert!(stdout == "v\n" || stdout == "K=v\n", "{round}: {line}: {stdout}");
+            assert_eq!(is_warned(&stderr), has_new_pins, "{round}: {line}: {stderr}");
+        }
+        alice.ok("workspace rotate-key --accept-recipients");
+    }
+    assert_eq!(fs::read(&file).unwrap(), before);
+    fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(file.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
+}

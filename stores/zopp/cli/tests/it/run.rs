@@ -17,8 +17,17 @@ fn its_exit_code_is_the_commands() {
     let World { alice, server: _server } = World::new();
     let script = alice.write("seven", "#!/bin/sh\nexit 7\n");
     assert_eq!(alice.run(&format!("run sh {}", script.display())).code, 7);
-    let stderr = alice.fails("run -- no-such-command-here", 1);
+}
+
+/// The codes of `env(1)`.
+#[test]
+fn a_command_that_cannot_start_ends_with_126_or_127() {
+    let World { alice, server: _server } = World::new();
+    let stderr = alice.fails("run -- no-such-command-here", 127);
     assert_eq!(stderr, "Error: cannot run no-such-command-here: No such file or directory (os error 2)\n");
+    let file = alice.write("not-executable", "#!/bin/sh\n");
+    let stderr = alice.fails(&format!("run -- {}", file.display()), 126);
+    assert_eq!(stderr, format!("Error: cannot run {}: Permission denied (os error 13)\n", file.display()));
 }
 
 #[test]
@@ -31,11 +40,38 @@ fn a_signal_reaches_the_command_itself() {
 }
 
 #[test]
-fn what_no_environment_can_hold_is_named() {
+fn what_no_environment_can_hold_is_named_and_left_out_on_request() {
     let World { alice, server: _server } = World::new();
+    alice.ok("secret set GREETING hello");
     alice.ok_with_stdin("secret set ZERO -", b"a\0b");
     let stderr = alice.fails("run true", 1);
-    assert_eq!(stderr, "Error: secret 'ZERO' cannot be put into the environment: its value contains a zero byte\n");
+    assert_eq!(
+        stderr,
+        "Error: secret 'ZERO' cannot become a variable: its value contains a zero byte\n  To run the command without it: --skip-invalid.\n"
+    );
+    let ended = alice.run("run --skip-invalid printenv GREETING");
+    assert_eq!(ended.stderr, "Note: the command does not get secret 'ZERO', because its value contains a zero byte\n");
+    assert_eq!(ended.succeeded("run --skip-invalid"), "hello\n");
+    assert_eq!(alice.ok("run --only GREETING -- printenv GREETING"), "hello\n");
+}
+
+#[test]
+fn a_value_that_is_too_large_is_named_and_left_out_on_request() {
+    let World { alice, server: _server } = World::new();
+    alice.ok("secret set GREETING hello");
+    alice.ok_with_stdin("secret set LARGE -", &[b'x'; 200_000]);
+    let stderr = alice.fails("run true", 126);
+    assert_eq!(
+        stderr,
+        "Error: secret 'LARGE' cannot become a variable: its value is larger than the system allows\n  To run the command without it: \
+         --skip-invalid.\n"
+    );
+    let ended = alice.run("run --skip-invalid printenv GREETING");
+    assert_eq!(
+        ended.stderr,
+        "Note: the command does not get secret 'LARGE', because its value is larger than the system allows\n"
+    );
+    assert_eq!(ended.succeeded("run --skip-invalid"), "hello\n");
 }
 
 /// Each of these makes `sh`, the loader or an interpreter run what the value says.
