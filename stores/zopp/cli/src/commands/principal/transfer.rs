@@ -186,15 +186,15 @@ pub(super) async fn export(context: &Context, arguments: ExportArguments) -> Out
     };
     let expires_at = jiff::Timestamp::now().as_second().saturating_add(i64::from(expires_hours) * 3600);
     let failure = |source: Reason| Failure::new(what()).because(source);
-    let content = Content::of(principal, client.connection().server());
+    let plaintext = Content::of(principal, client.connection().server());
     let (request, secret) = if for_published_client {
         eprintln!(
             "Warning: in the format of published clients, a server that lies at the import learns both private keys"
         );
-        (seal_published(content, &passphrase, expires_at).map_err(failure)?, None)
+        (seal_published(plaintext, &passphrase, expires_at).map_err(failure)?, None)
     } else {
         let secret = CodeSecret::generate().map_err(|source| failure(source.into()))?;
-        (seal(content, &passphrase, &secret, expires_at).map_err(failure)?, Some(secret))
+        (seal(plaintext, &passphrase, &secret, expires_at).map_err(failure)?, Some(secret))
     };
     let export_code = client.create_principal_export(request).await.map_err(failed(what(), None))?.export_code;
     if !is_server_code(&export_code) {
