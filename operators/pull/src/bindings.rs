@@ -57,10 +57,22 @@ pub struct Binding {
     pub empty_since: Option<Instant>,
     /// Its record, as the watch has shown it or this process has written it last.
     pub record: Option<String>,
-    /// The row of reverts by another client, and when the last one was noticed.
-    pub reverts: Option<(RevertBackoff, Instant)>,
+    /// The row of reverts by another client.
+    pub reverts: Option<Reverts>,
     /// The newest resource version whose content is known: the one that this process wrote or read last.
     pub known: Option<String>,
+}
+
+/// A row of reverts of what this process writes.
+#[derive(Debug, Clone)]
+pub struct Reverts {
+    /// Their number, and the pause that follows from it.
+    pub row: RevertBackoff,
+    /// When the last one was noticed.
+    pub last: Instant,
+    /// The field manager of the other client, once one was seen. The API server dates the entry of a manager only when its fields change, so later reverts
+    /// need not show it.
+    pub by: Option<String>,
 }
 
 /// An annotated Secret, as the watch shows it.

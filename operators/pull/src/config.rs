@@ -10,7 +10,8 @@ use konverge_runtime::{
     watch::{label_selector, namespace},
 };
 use konverge_zopp_client::{
-    ClientCertificate, ClientConfig, EnvironmentName, Fingerprint, FingerprintError, Profile, Trust, config::DEFAULT_SERVER,
+    ClientCertificate, ClientConfig, EnvironmentName, Fingerprint, FingerprintError, Profile, Trust,
+    config::DEFAULT_SERVER,
 };
 
 use crate::allow::Rule;
@@ -339,11 +340,16 @@ mod tests {
     #[test]
     fn an_older_state_is_accepted_of_a_named_environment_by_a_word() {
         let config = parse(&["--accept-older", "acme/backend/production=monday", "--require-manifest"]).unwrap();
-        assert_eq!(config.trust.accept_older[0], (EnvironmentName::new("acme", "backend", "production"), "monday".into()));
+        assert_eq!(
+            config.trust.accept_older[0],
+            (EnvironmentName::new("acme", "backend", "production"), "monday".into())
+        );
         assert!(config.client(Trust::default()).require_manifest);
         let text = config.to_string();
         assert!(text.contains(" require-manifest=true accept-older=acme/backend/production=monday "), "{text}");
-        for wrong in ["acme/backend/production", "acme/backend=monday", "acme/backend/=monday", "a/b/c=", "=monday", "a/b/c/d=e"] {
+        for wrong in
+            ["acme/backend/production", "acme/backend=monday", "acme/backend/=monday", "a/b/c=", "=monday", "a/b/c/d=e"]
+        {
             assert!(parse(&["--accept-older", wrong]).is_err(), "{wrong}");
         }
     }

@@ -66,7 +66,8 @@ impl Memory {
             warn!(%environment, "the next state of the environment is accepted, although a newer one may have been seen (--accept-older)");
             let epoch = known.map_or(0, |known| known.epoch) + 1;
             let (id, accepted) = (String::new(), Some(word.clone()));
-            states.insert(environment.clone(), EnvironmentState { epoch, accepted, id, version: i64::MIN, serial: None });
+            states
+                .insert(environment.clone(), EnvironmentState { epoch, accepted, id, version: i64::MIN, serial: None });
             self.trust.forget_manifest(environment);
         }
         drop(states);
@@ -96,7 +97,8 @@ impl Memory {
             serial: snapshot.serial,
         };
         // Workers come in any order, so the state of an older snapshot takes nothing back.
-        let joined = known.filter(|known| known.id == state.id).map_or_else(|| state.clone(), |known| join(known, &state));
+        let joined =
+            known.filter(|known| known.id == state.id).map_or_else(|| state.clone(), |known| join(known, &state));
         states.insert(environment.clone(), joined);
         drop(states);
         Some(self.key.seal(&Record { environment: environment.clone(), state, key }))
@@ -137,12 +139,16 @@ mod tests {
     #[test]
     fn the_newest_of_the_records_counts_in_whichever_order_they_come() {
         let records = [("e1", 9, Some(9)), ("e2", 3, Some(2)), ("e2", 4, Some(3)), ("e2", 2, None)];
-        let mut texts: Vec<_> =
-            records.iter().map(|(id, version, serial)| key(1).seal(&record("production", id, *version, *serial))).collect();
+        let mut texts: Vec<_> = records
+            .iter()
+            .map(|(id, version, serial)| key(1).seal(&record("production", id, *version, *serial)))
+            .collect();
         for _ in 0..texts.len() {
             texts.rotate_left(1);
             let (memory, trust) = memory(&[]);
-            texts.iter().for_each(|text| memory.recall(text));
+            for text in &texts {
+                memory.recall(text);
+            }
             assert_eq!(trust.manifest(&name()), Some(pin("e2", 3)));
             assert_eq!((memory.version(&name(), "e2"), memory.version(&name(), "e1")), (Some(4), None));
         }
@@ -175,7 +181,9 @@ mod tests {
         for (word, expected) in [("monday", Some(pin("e1", 4))), ("tuesday", None)] {
             for texts in [[&newer, &accepted], [&accepted, &newer]] {
                 let (next, trust) = memory(&[word]);
-                texts.iter().for_each(|text| next.recall(text));
+                for text in texts {
+                    next.recall(text);
+                }
                 next.load();
                 assert_eq!(trust.manifest(&name()), expected, "{word}");
             }

@@ -29,7 +29,7 @@ use tracing::info;
 
 use crate::{
     annotations::{Declaration, RECORD, declaration},
-    bindings::{Binding, Bindings, Learned, SecretRef},
+    bindings::{Binding, Bindings, Learned, Reverts, SecretRef},
     hub::{Hub, Stated},
     memory::Memory,
     messages,
@@ -180,12 +180,16 @@ impl Pull {
         let remembered = Remembered { version, is_recorded: record == read.record, is_confirmed: is_confirming };
         let plan = plan(&snapshot, &observed, &self.digest_key, remembered);
         if is_revert(&plan, binding) {
-            let row = binding.reverts.map(|(row, last)| (row, last.elapsed()));
-            let row = RevertBackoff::again(row, LONGEST_REVERT_PAUSE);
-            self.bindings.update_if_current(key, binding, |now| now.reverts = Some((row, Instant::now())));
+            let before = binding.reverts.as_ref();
+            let row =
+                RevertBackoff::again(before.map(|before| (before.row, before.last.elapsed())), LONGEST_REVERT_PAUSE);
+            let by = read.other_writer.or_else(|| before.and_then(|before| before.by.clone()));
+            let statement = messages::contested(by.as_deref());
+            let reverts = Reverts { row, last: Instant::now(), by };
+            self.bindings.update_if_current(key, binding, |now| now.reverts = Some(reverts));
             if row.is_contested() {
                 self.metrics.synced("contested");
-                self.say(key, binding, vec![messages::contested(read.other_writer.as_deref())]);
+                self.say(key, binding, vec![statement]);
                 return Ok(Next::After(row.pause()));
             }
         }
@@ -380,11 +384,10 @@ struct Read {
 
 /// How long the binding is left as it is, because another client undoes what this one writes.
 fn rest_of_pause(binding: &Binding, hub: &Hub) -> Option<Duration> {
-    let (row, last) = binding.reverts.filter(|(row, _)| row.is_contested())?;
+    let Reverts { row, last, .. } = binding.reverts.as_ref().filter(|reverts| reverts.row.is_contested())?;
     let is_paused = is_stated(binding.verified.as_ref()?, &hub.stated()?);
     row.pause().checked_sub(last.elapsed()).filter(|rest| is_paused && !rest.is_zero())
 }
-
 
 /// The version of a Secret after a write, or `None` if it is gone.
 fn stored_version(outcome: Outcome) -> Option<String> {
@@ -415,13 +418,17 @@ fn is_revert(plan: &Plan<'_>, binding: &Binding) -> bool {
     let (Action::Apply(_), Some(now), Some(before)) = (&plan.action, &plan.verified, &binding.verified) else {
         return false;
     };
-    let is_counted = binding.reverts.is_some_and(|(_, last)| binding.written_at.is_none_or(|written| written < last));
+    let last = binding.reverts.as_ref().map(|reverts| reverts.last);
+    let is_counted = last.is_some_and(|last| binding.written_at.is_none_or(|written| written < last));
     now.digest == before.digest && !is_counted
 }
 
 /// How long a row of reverts that is no accident counts as going on, if nothing comes.
 fn row_ends_after(binding: &Binding) -> Option<Duration> {
-    let (row, last) = binding.reverts.filter(|(row, last)| row.is_contested() && row.goes_on(last.elapsed()))?;
+    let Reverts { row, last, .. } = binding.reverts.as_ref()?;
+    if !(row.is_contested() && row.goes_on(last.elapsed())) {
+        return None;
+    }
     Some((row.pause() + LONGEST_REVERT_PAUSE).saturating_sub(last.elapsed()) + Duration::from_secs(1))
 }
 
@@ -431,9 +438,8 @@ fn last_other_writer(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Op
     let is_ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(manager);
     let ours = managed_fields.iter().filter(is_ours).filter_map(|entry| entry.time.as_ref()).max();
     let others = managed_fields.iter().filter(|entry| !is_ours(entry) && entry.time.as_ref() >= ours);
-    let owns_data = |entry: &ManagedFieldsEntry| {
-        entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some())
-    };
+    let owns_data =
+        |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some());
     let last = others.max_by_key(|entry| (entry.time.as_ref().map(|time| time.0), owns_data(entry)));
     last.and_then(|entry| entry.manager.clone())
 }

@@ -5,10 +5,11 @@
 //! Neither zopp's server nor anybody who can edit a Secret can make one. Old records are genuine too, so records are joined and never replaced by
 //! one another ([`crate::memory`]).
 
-use konverge_core::digest::keyed_hash;
-use konverge_zopp_client::{EnvironmentName, Fingerprint, Identity, server_record::ManifestPin, trust::WorkspaceMemory};
+use konverge_core::digest::DigestKey;
+use konverge_zopp_client::{
+    EnvironmentName, Fingerprint, Identity, server_record::ManifestPin, trust::WorkspaceMemory,
+};
 use serde_json::{Value, json};
-use zeroize::Zeroizing;
 
 /// The purpose for which the key is derived.
 const PURPOSE: &str = "konverge.dev pull record v1";
@@ -47,12 +48,12 @@ impl EnvironmentState {
 }
 
 /// The key by which the operator knows its own records. Wiped on drop, without `Debug`.
-pub struct RecordKey(Zeroizing<[u8; 32]>);
+pub struct RecordKey(DigestKey);
 
 impl RecordKey {
     /// Derives the key from the private key of the operator's principal.
     pub fn of(identity: &Identity) -> Self {
-        Self(identity.signing_seed().derive(PURPOSE))
+        Self(DigestKey::new(*identity.signing_seed().derive(PURPOSE)))
     }
 
     /// Writes a record as text. Equal records have equal texts.
@@ -72,8 +73,7 @@ impl RecordKey {
     pub fn open(&self, sealed: &str) -> Option<Record> {
         let (mac, text) = sealed.split_once(' ')?;
         // Their hashes are compared, so the time that it takes says nothing about the right one.
-        let hash = |mac: &str| keyed_hash(&self.0, [mac.as_bytes()]);
-        if hash(mac) != hash(&self.mac(text)) {
+        if self.mac(mac) != self.mac(&self.mac(text)) {
             return None;
         }
         let record: Value = serde_json::from_str(text).ok()?;
@@ -97,7 +97,7 @@ impl RecordKey {
     }
 
     fn mac(&self, text: &str) -> String {
-        keyed_hash(&self.0, [text.as_bytes()]).iter().map(|byte| format!("{byte:02x}")).collect()
+        self.0.digest([("record", text.as_bytes())]).to_string()
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn key(byte: u8) -> RecordKey {
-        RecordKey(Zeroizing::new([byte; 32]))
+        RecordKey(DigestKey::new([byte; 32]))
     }
 
     pub(crate) fn record(environment: &str, id: &str, version: i64, serial: Option<u64>) -> Record {

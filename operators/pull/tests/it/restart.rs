@@ -107,7 +107,13 @@ async fn a_record_is_written_again_when_it_was_removed_or_altered_and_at_rest_no
     let (world, scene, operator) = protected().await;
     let record = world.record("backend").await.unwrap();
     for value in [json!(null), json!("anything")] {
-        world.merge("backend", "somebody", json!({ "metadata": { "annotations": { "konverge.dev/zopp-record": value } } })).await;
+        world
+            .merge(
+                "backend",
+                "somebody",
+                json!({ "metadata": { "annotations": { "konverge.dev/zopp-record": value } } }),
+            )
+            .await;
         crate::world::until("the record is back", async || {
             let found = world.record("backend").await;
             if found.as_ref() == Some(&record) { Ok(()) } else { Err(format!("{found:?}")) }

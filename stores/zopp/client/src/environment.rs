@@ -289,7 +289,7 @@ impl EnvironmentReader {
                 answer => return answer.map(Some).map_err(|error| self.failed(error)),
             }
         }
-        self.may_lack_manifest()?;
+        self.may_lack_manifest().map_err(|fault| self.not_current(fault))?;
         Ok(None)
     }
 
@@ -314,19 +314,19 @@ impl EnvironmentReader {
         let proof = proof.map_err(|fault| self.not_current(fault))?;
         match proof.pin() {
             Some(pin) => self.client.connection().trust().saw_manifest(&self.name, pin),
-            None => self.may_lack_manifest()?,
+            None => self.may_lack_manifest().map_err(|fault| self.not_current(fault))?,
         }
         *self.cached() = Some(Arc::clone(&key));
         Ok((key, proof))
     }
 
     /// An environment without a manifest is refused if one was seen, or if one is required.
-    fn may_lack_manifest(&self) -> Result<(), FetchError> {
+    fn may_lack_manifest(&self) -> Result<(), ManifestFault> {
         if self.seen().is_some() {
-            return Err(self.not_current(ManifestFault::Missing));
+            return Err(ManifestFault::Missing);
         }
         if self.client.connection().requires_manifest() {
-            return Err(self.not_current(ManifestFault::Required));
+            return Err(ManifestFault::Required);
         }
         Ok(())
     }

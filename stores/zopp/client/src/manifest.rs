@@ -30,7 +30,9 @@ pub enum ManifestFault {
     )]
     Missing,
     /// The environment has no manifest, and one is required.
-    #[error("the environment has no manifest, which --require-manifest demands, so nothing shows that it is whole and current")]
+    #[error(
+        "the environment has no manifest, which --require-manifest demands, so nothing shows that it is whole and current"
+    )]
     Required,
     /// The manifest is no one's who holds the environment's key, or cannot be read.
     #[error("the manifest of the environment is not to be believed: {0}")]

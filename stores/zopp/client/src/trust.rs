@@ -272,7 +272,11 @@ impl Trust {
         let state = self.state();
         let fingerprint = *state.record.workspaces.get(name)?;
         let root = state.roots.get(name).copied().unwrap_or(fingerprint);
-        Some(WorkspaceMemory { root, fingerprint, generation: state.generations.get(name).copied().unwrap_or_default() })
+        Some(WorkspaceMemory {
+            root,
+            fingerprint,
+            generation: state.generations.get(name).copied().unwrap_or_default(),
+        })
     }
 
     /// Pins what a program remembers of a workspace's key, if nothing is pinned, or if it leads from the same first pin to a later key. A
