@@ -30,13 +30,14 @@ const HOME: &str = "vault-rollout-operator-system";
 pub(crate) const CONCURRENCY: usize = 16;
 
 /// Nothing is held back: a loop does not wait either.
-pub(crate) const AT_ONCE: [&str; 7] = [
+pub(crate) const AT_ONCE: [&str; 8] = [
     "--min-interval",
     "0s",
     "--rollout-timeout",
     "0s",
     "--debounce=0s",
     "--max-concurrent-rollouts=0",
+    "--concurrent-per-namespace=0",
     "--max-rollouts-per-minute=0",
 ];
 

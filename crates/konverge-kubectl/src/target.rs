@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Examined, Failure, Kind};
+use crate::{Detail, Examined, Failure, Kind};
 
 /// A kind, and one object of it or all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +18,14 @@ pub(crate) struct One {
     pub(crate) name: String,
 }
 
-/// The kinds of all jobs, each once.
+/// The kinds of all jobs, each once, and whole if one of the jobs needs that.
 pub(crate) fn kinds(jobs: &[Box<dyn Examined>]) -> Vec<Kind> {
     let mut found: Vec<Kind> = Vec::new();
     for kind in jobs.iter().flat_map(|job| job.kinds()) {
-        if !found.iter().any(|known| known.is(&kind)) {
-            found.push(kind);
+        match found.iter_mut().find(|known| known.is(&kind)) {
+            Some(known) if matches!(kind.detail, Detail::Whole) => known.detail = Detail::Whole,
+            Some(_) => {}
+            None => found.push(kind),
         }
     }
     found
@@ -85,7 +87,6 @@ mod tests {
     use kube::core::{ApiResource, GroupVersionKind};
 
     use super::*;
-    use crate::Detail;
 
     fn kind(group: &str, name: &str, plural: &str, short: &'static [&'static str]) -> Kind {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", name), plural);

@@ -16,7 +16,7 @@ mod workload;
 
 pub use kind::WorkloadKind;
 pub use references::{Keys, Need, References, Usage};
-pub use rollout::{Progress, Rollout};
+pub use rollout::{Deadline, Progress, Rollout};
 pub use secret_provider_class::SecretProviderClass;
 pub use selector::{RequirementSpec, SelectorSpec};
 pub use workload::{TemplateOf, Workload};

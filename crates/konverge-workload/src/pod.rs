@@ -1,6 +1,6 @@
 //! The parts of a pod template that name Secrets and `ConfigMaps`, and nothing else of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -140,7 +140,7 @@ type Used = (Option<String>, Usage);
 impl KeyReference {
     fn used(self) -> Used {
         let keys = self.key.map_or(Keys::All, Keys::one);
-        (self.name, Usage { need: need(self.optional), keys })
+        (self.name, usage(self.optional, keys))
     }
 }
 
@@ -149,12 +149,20 @@ impl Reference {
         // An empty list chooses nothing but is written where all is meant, and so the API server takes it.
         let items = self.items.filter(|items| !items.is_empty());
         let keys = items.map_or(Keys::All, |items| Keys::Some(items.into_iter().filter_map(|item| item.key).collect()));
-        (self.name, Usage { need: need(self.optional), keys })
+        (self.name, usage(self.optional, keys))
     }
 }
 
-fn need(optional: Option<bool>) -> Need {
-    if optional == Some(true) { Need::Optional } else { Need::Required }
+/// The pods cannot start without a key that they name and do not call optional.
+fn usage(optional: Option<bool>, keys: Keys) -> Usage {
+    if optional == Some(true) {
+        return Usage { need: Need::Optional, keys, required: BTreeSet::new() };
+    }
+    let required = match &keys {
+        Keys::Some(keys) => keys.clone(),
+        Keys::All => BTreeSet::new(),
+    };
+    Usage { need: Need::Required, keys, required }
 }
 
 impl Pod {

@@ -24,6 +24,8 @@ pub struct Usage {
     pub need: Need,
     /// Which of its keys.
     pub keys: Keys,
+    /// The keys without which the pods cannot start.
+    pub required: BTreeSet<String>,
 }
 
 /// Whether pods can start without something.
@@ -75,6 +77,7 @@ impl Usage {
     /// All that is used of one thing, in this way and in that.
     pub(crate) fn add(&mut self, other: Self) {
         self.need = self.need.max(other.need);
+        self.required.extend(other.required);
         let keys = std::mem::replace(&mut self.keys, Keys::All);
         self.keys = keys.and(other.keys);
     }

@@ -11,6 +11,21 @@ pub struct Rollout {
     pub paused: bool,
     /// Whether there are no pods, and there are to be none.
     pub empty: bool,
+    /// How many pods are of the newest template.
+    pub updated: i64,
+    /// How many pods are available.
+    pub available: i64,
+    /// Until when its controller waits for pods.
+    pub deadline: Deadline,
+}
+
+/// Who says that pods do not become available.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deadline {
+    /// The controller: its deadline has begun, and it reports the end.
+    OfController,
+    /// Nobody within the workload. The rollout had been complete once, so its deadline of so many seconds counts no more, or the kind has none.
+    Elapsed(Option<u32>),
 }
 
 /// How far the pods are what the template says.
@@ -33,6 +48,7 @@ pub(crate) struct Wanted {
     pub(crate) replicas: Option<i64>,
     pub(crate) paused: Option<bool>,
     pub(crate) update_strategy: Option<UpdateStrategy>,
+    pub(crate) deadline: Option<u32>,
 }
 
 #[derive(Default, Deserialize)]
@@ -62,6 +78,8 @@ pub(crate) struct Status {
     updated_number_scheduled: i64,
     number_available: i64,
     abort: bool,
+    /// Only Argo's kind has this. Its controller has a deadline of its own.
+    phase: Option<String>,
     conditions: Option<Vec<Condition>>,
 }
 
@@ -83,6 +101,12 @@ struct Condition {
     reason: String,
 }
 
+impl Status {
+    fn progressing(&self) -> Option<&Condition> {
+        self.conditions.iter().flatten().find(|condition| condition.r#type == "Progressing")
+    }
+}
+
 impl Number {
     fn value(&self) -> Option<i64> {
         match self {
@@ -94,14 +118,36 @@ impl Number {
 
 impl Rollout {
     /// The rollout of a kind that makes pods anew from its template each time: there is nothing to wait for.
-    pub(crate) const SETTLED: Self = Self { progress: Progress::Ready, paused: false, empty: false };
+    pub const SETTLED: Self = Self {
+        progress: Progress::Ready,
+        paused: false,
+        empty: false,
+        updated: 0,
+        available: 0,
+        deadline: Deadline::Elapsed(None),
+    };
 
     pub(crate) fn of(generation: Option<i64>, wanted: &Wanted, status: &Status) -> Self {
+        // A Deployment whose rollout was complete once has no deadline any more, whatever becomes of its pods.
+        let was_complete = status.progressing().is_some_and(|condition| condition.reason == "NewReplicaSetAvailable");
         Self {
             progress: progress(generation, wanted, status),
             paused: wanted.paused == Some(true),
             empty: wanted.replicas == Some(0) && status.replicas == 0,
+            updated: status.updated_replicas + status.updated_number_scheduled,
+            available: status.available_replicas + status.number_available,
+            deadline: match wanted.deadline {
+                _ if status.phase.is_some() => Deadline::OfController,
+                Some(_) if !was_complete => Deadline::OfController,
+                seconds => Deadline::Elapsed(seconds),
+            },
         }
+    }
+
+    /// Returns whether nobody need look at it again who has seen the other one: the counts of its pods may differ.
+    #[must_use]
+    pub fn is_like(self, other: Self) -> bool {
+        (self.progress, self.paused, self.empty) == (other.progress, other.paused, other.empty)
     }
 }
 
@@ -110,12 +156,9 @@ fn progress(generation: Option<i64>, wanted: &Wanted, status: &Status) -> Progre
     if generation.is_some_and(|generation| observed < generation) {
         return Progress::Running;
     }
-    let given_up = |condition: &Condition| {
-        condition.r#type == "Progressing"
-            && condition.status == "False"
-            && condition.reason == "ProgressDeadlineExceeded"
-    };
-    if status.abort || status.conditions.iter().flatten().any(given_up) {
+    let given_up =
+        |condition: &Condition| condition.status == "False" && condition.reason == "ProgressDeadlineExceeded";
+    if status.abort || status.progressing().is_some_and(given_up) {
         return Progress::Failed;
     }
     let strategy = wanted.update_strategy.as_ref();
@@ -188,6 +231,18 @@ mod tests {
         ];
         for (what, spec, status, expected) in cases {
             assert_eq!(rollout(spec, &status).progress, expected, "{what}");
+        }
+        let waits = json!({ "replicas": 2, "progressDeadlineSeconds": 60 });
+        let complete = json!([{ "type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable" }]);
+        let rolling = json!([{ "type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated" }]);
+        for (what, spec, conditions, expected) in [
+            ("a kind without one", &two, &rolling, Deadline::Elapsed(None)),
+            ("it runs", &waits, &rolling, Deadline::OfController),
+            ("it was complete", &waits, &complete, Deadline::Elapsed(Some(60))),
+        ] {
+            let status = json!({ "observedGeneration": 3, "updatedReplicas": 2, "availableReplicas": 1, "conditions": conditions });
+            let found = rollout(spec, &status);
+            assert_eq!((found.deadline, found.updated, found.available), (expected, 2, 1), "{what}");
         }
         let cron = json!({ "jobTemplate": { "spec": { "template": {} } }, "suspend": true });
         assert_eq!(rollout(&cron, &json!({})), Rollout::SETTLED);

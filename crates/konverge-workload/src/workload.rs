@@ -86,6 +86,7 @@ struct Spec {
     replicas: Option<i64>,
     paused: Option<bool>,
     update_strategy: Option<UpdateStrategy>,
+    progress_deadline_seconds: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +114,12 @@ struct TemplateMetadata {
 impl From<Wire> for Workload {
     fn from(wire: Wire) -> Self {
         let Wire { metadata, spec, status } = wire;
-        let wanted = Wanted { replicas: spec.replicas, paused: spec.paused, update_strategy: spec.update_strategy };
+        let wanted = Wanted {
+            replicas: spec.replicas,
+            paused: spec.paused,
+            update_strategy: spec.update_strategy,
+            deadline: spec.progress_deadline_seconds,
+        };
         let rollout = match &spec.job_template {
             Some(_) => Rollout::SETTLED,
             None => Rollout::of(metadata.generation, &wanted, &status),

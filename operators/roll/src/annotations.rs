@@ -34,6 +34,8 @@ konverge_jobs::annotations! {
     WAVE = "roll.konverge.dev/wave" on WORKLOAD, otherwise: REFUSED;
     /// `true`: changes are recorded, and cause one rollout after the annotation is removed.
     PAUSE = "roll.konverge.dev/pause" on WORKLOAD, otherwise: REFUSED;
+    /// `true`: a failed rollout of this workload does not hold back the others that wait for the same source.
+    IGNORE_FAILURE = "roll.konverge.dev/ignore-failure" on WORKLOAD, otherwise: REFUSED;
     /// The other namespaces whose `VaultSyncStatus` and `VaultRollout` objects may restart the workload: a list, or `*`.
     ALLOW_FROM = "roll.konverge.dev/allow-from" on WORKLOAD, otherwise: REFUSED;
     /// `true`: restart every workload that uses this object.
@@ -96,6 +98,8 @@ pub struct WorkloadSpec {
     pub wave: i32,
     /// Whether changes are only remembered.
     pub paused: bool,
+    /// Whether its failed rollout holds back no others.
+    pub failure_ignored: bool,
     /// Whether zopp's mark is set as well.
     pub zopp: bool,
     /// Namespaces whose objects may have it rolled beside its own; `*` is all.
@@ -146,6 +150,7 @@ impl WorkloadSpec {
         spec.min_interval = own.get(MIN_INTERVAL).map(|text| values::duration(MIN_INTERVAL, text)).transpose()?;
         spec.wave = own.get(WAVE).map_or(Ok(0), |text| values::whole_number(WAVE, text))?;
         spec.paused = values::boolean(own, PAUSE)?;
+        spec.failure_ignored = values::boolean(own, IGNORE_FAILURE)?;
         // Any other word is nothing to zopp.
         if values::is_true(own, ZOPP_RELOAD) {
             spec.zopp = true;

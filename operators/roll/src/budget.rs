@@ -1,6 +1,12 @@
 //! How many rollouts there may be in the cluster: in a minute, and at the same time. A state machine; the time is handed in.
+//!
+//! Namespaces share both fairly. None has more than its share, and a free slot goes to the namespace with the fewest. A rollout that does not come to an end counts against
+//! its own namespace until the timeout, and against the others for a part of it only: the more slots its namespace has, the shorter.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use jiff::SignedDuration;
 use konverge_workload::Progress;
@@ -14,6 +20,8 @@ pub struct Limits {
     pub per_minute: Option<usize>,
     /// Under way at the same time; any number if there is none.
     pub concurrent: Option<usize>,
+    /// Under way at the same time in one namespace; any number that the others allow if there is none. Of the rollouts in a minute, it has the same share.
+    pub per_namespace: Option<usize>,
     /// After this time, a rollout holds up no other.
     pub timeout: SignedDuration,
 }
@@ -34,6 +42,10 @@ pub enum Limit {
     Rate,
     /// Rollouts at the same time.
     Concurrent,
+    /// So many rollouts in a minute in its namespace.
+    RateOfNamespace(usize),
+    /// So many rollouts at the same time in its namespace.
+    ConcurrentOfNamespace(usize),
 }
 
 /// The state of the budget.
@@ -44,7 +56,15 @@ pub struct Budget {
     begun: BTreeSet<(Time, WorkloadRef)>,
     running: BTreeMap<WorkloadRef, Slot>,
     /// The workloads that wait for a slot, in order of arrival.
-    waiting: VecDeque<WorkloadRef>,
+    waiting: Vec<Waiter>,
+}
+
+/// A workload that waits for a slot.
+#[derive(Debug)]
+struct Waiter {
+    key: WorkloadRef,
+    /// Whether it was told that there is room, and has not asked again since.
+    is_called: bool,
 }
 
 /// A rollout under way.
@@ -58,10 +78,13 @@ struct Slot {
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
+/// One that waits only for others that were told that there is room looks again after this time.
+const RECHECK: SignedDuration = SignedDuration::from_secs(1);
+
 impl Budget {
     /// Nothing is spent.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, begun: BTreeSet::new(), running: BTreeMap::new(), waiting: VecDeque::new() }
+        Self { limits, begun: BTreeSet::new(), running: BTreeMap::new(), waiting: Vec::new() }
     }
 
     /// Takes the share of one rollout, or returns the time to ask again.
@@ -74,14 +97,17 @@ impl Budget {
         // A rollout that supersedes one of its own keeps the place of that one and its time. A workload that never becomes ready would keep the place for ever
         // otherwise, if its content changes often enough.
         let superseded = self.running.get(key).map(|slot| slot.since);
-        if self.limits.concurrent.is_some_and(|most| superseded.is_none() && self.running.len() >= most) {
-            if !self.waiting.contains(key) {
-                self.waiting.push_back(key.clone());
-            }
-            let oldest = self.running.values().map(|slot| slot.since).min().unwrap_or(now);
-            return Err(Spent { by: Limit::Concurrent, until: oldest.later(self.limits.timeout) });
+        if superseded.is_none() {
+            self.wait_for_slot(key, now)?;
         }
         self.begun.retain(|(begun, _)| is_of_this_minute(*begun, now));
+        if let Some(share) = self.limits.rate_of_namespace() {
+            let of_namespace = || self.begun.iter().filter(|(_, begun)| begun.namespace == key.namespace);
+            let full = of_namespace().count().checked_sub(share).and_then(|over| of_namespace().nth(over));
+            if let Some((first, _)) = full {
+                return Err(Spent { by: Limit::RateOfNamespace(share), until: first.later(MINUTE) });
+            }
+        }
         if let Some(most) = self.limits.per_minute {
             let full = self.begun.len().checked_sub(most).and_then(|over| self.begun.iter().nth(over));
             if let Some((first, _)) = full {
@@ -89,11 +115,57 @@ impl Budget {
             }
             self.begun.insert((now, key.clone()));
         }
-        self.waiting.retain(|waiting| waiting != key);
-        if self.limits.concurrent.is_some() {
+        self.waiting.retain(|waiting| waiting.key != *key);
+        if self.limits.has_slots() {
             self.running.insert(key.clone(), Slot { since: superseded.unwrap_or(now), stamp: stamp.to_owned() });
         }
         Ok(())
+    }
+
+    /// Returns why a workload has no slot yet. It waits for one then.
+    fn wait_for_slot(&mut self, key: &WorkloadRef, now: Time) -> Result<(), Spent> {
+        let held = self.held();
+        let own = || self.running.iter().filter(|(other, _)| other.namespace == key.namespace);
+        let share = self.limits.slots_of_namespace();
+        if let Some(share) = share.filter(|share| own().count() >= *share) {
+            let until = own().map(|(_, slot)| slot.since.later(self.limits.timeout)).min().unwrap_or(now);
+            self.wait(key);
+            // Where one may have all slots, they are what it waits for.
+            let by = match self.limits.per_namespace {
+                Some(_) => Limit::ConcurrentOfNamespace(share),
+                None => Limit::Concurrent,
+            };
+            return Err(Spent { by, until });
+        }
+        let Some(most) = self.limits.concurrent else { return Ok(()) };
+        let ends = self.running.iter().map(|(other, slot)| {
+            let count = held.get(&*other.namespace).copied().unwrap_or(1);
+            slot.since.later(self.limits.timeout / i32::try_from(count).unwrap_or(i32::MAX))
+        });
+        let ends: Vec<_> = ends.filter(|end| *end > now).collect();
+        let room = most.saturating_sub(ends.len());
+        if room > 0 && ahead(&self.waiting, &held, key, share) < room {
+            return Ok(());
+        }
+        let until = ends.into_iter().min().unwrap_or_else(|| now.later(RECHECK));
+        self.wait(key);
+        Err(Spent { by: Limit::Concurrent, until })
+    }
+
+    /// Returns how many slots each namespace holds.
+    fn held(&self) -> BTreeMap<String, usize> {
+        let mut held = BTreeMap::new();
+        for key in self.running.keys() {
+            *held.entry(key.namespace.clone()).or_default() += 1;
+        }
+        held
+    }
+
+    fn wait(&mut self, key: &WorkloadRef) {
+        match self.waiting.iter_mut().find(|waiter| waiter.key == *key) {
+            Some(waiter) => waiter.is_called = false,
+            None => self.waiting.push(Waiter { key: key.clone(), is_called: false }),
+        }
     }
 
     /// The rollout was not begun after all. Returns who may go now.
@@ -123,7 +195,9 @@ impl Budget {
                 self.begun.insert((since, key.clone()));
             }
         }
-        self.limits.concurrent?;
+        if !self.limits.has_slots() {
+            return None;
+        }
         match self.running.get(key) {
             // The event may be from before our write.
             Some(slot) if slot.stamp == stamp && is_over => return self.done(key),
@@ -140,7 +214,7 @@ impl Budget {
     /// A workload need not be rolled now. A slot that it has taken and not used is free again. Returns who may go now.
     #[must_use]
     pub fn release_slot(&mut self, key: &WorkloadRef, stamp: Option<&str>) -> Option<WorkloadRef> {
-        self.waiting.retain(|waiting| waiting != key);
+        self.waiting.retain(|waiting| waiting.key != *key);
         if self.running.get(key).is_some_and(|slot| Some(slot.stamp.as_str()) != stamp) {
             self.running.remove(key);
         }
@@ -150,16 +224,74 @@ impl Budget {
     /// A rollout is done, or given up, or its workload is gone. Returns who may go now.
     #[must_use]
     pub fn done(&mut self, key: &WorkloadRef) -> Option<WorkloadRef> {
-        self.waiting.retain(|waiting| waiting != key);
+        self.waiting.retain(|waiting| waiting.key != *key);
         self.running.remove(key);
         self.next()
     }
 
-    /// Returns the first workload that waits, if there is room. It may be one more than there is room for while another is on its way; that one waits again then.
+    /// Returns the next workload that waits, if there is room. It may be one more than there is room for while another is on its way; that one waits again then.
     fn next(&mut self) -> Option<WorkloadRef> {
-        let is_room = self.limits.concurrent.is_some_and(|most| self.running.len() < most);
-        if is_room { self.waiting.pop_front() } else { None }
+        if self.limits.concurrent.is_some_and(|most| self.running.len() >= most) {
+            return None;
+        }
+        let (held, share) = (self.held(), self.limits.slots_of_namespace());
+        let place = order(&self.waiting, &held, share).into_iter().find(|place| !self.waiting[*place].is_called)?;
+        let waiter = &mut self.waiting[place];
+        waiter.is_called = true;
+        Some(waiter.key.clone())
     }
+}
+
+impl Limits {
+    /// Whether it matters how many rollouts are under way.
+    fn has_slots(&self) -> bool {
+        self.concurrent.is_some() || self.per_namespace.is_some()
+    }
+
+    /// Returns how many slots a namespace may have.
+    fn slots_of_namespace(&self) -> Option<usize> {
+        [self.per_namespace, self.concurrent].into_iter().flatten().min()
+    }
+
+    /// Returns how many rollouts a namespace may begin in a minute.
+    fn rate_of_namespace(&self) -> Option<usize> {
+        let (rate, share, all) = (self.per_minute?, self.per_namespace?, self.concurrent?);
+        Some(rate.saturating_mul(share).div_ceil(all).min(rate))
+    }
+}
+
+/// Returns the places of the workloads that may go, the first one first: each time one of the namespace that has the fewest slots by then. One that is beyond the share of its
+/// namespace may not go.
+fn order(waiting: &[Waiter], held: &BTreeMap<String, usize>, share: Option<usize>) -> Vec<usize> {
+    let mut loads = held.clone();
+    let load = |waiter: &Waiter| match loads.get_mut(&*waiter.key.namespace) {
+        Some(load) => mem::replace(load, *load + 1),
+        None => {
+            loads.insert(waiter.key.namespace.clone(), 1);
+            0
+        }
+    };
+    let mut places: Vec<_> = waiting.iter().map(load).zip(0..).collect();
+    places.retain(|(load, _)| share.is_none_or(|share| *load < share));
+    places.sort_unstable();
+    places.into_iter().map(|(_, place)| place).collect()
+}
+
+/// Returns how many go before this one. One that does not wait yet comes behind all that do and have as few slots.
+fn ahead(waiting: &[Waiter], held: &BTreeMap<String, usize>, key: &WorkloadRef, share: Option<usize>) -> usize {
+    let order = order(waiting, held, share);
+    if let Some(place) = order.iter().position(|place| waiting[*place].key == *key) {
+        return place;
+    }
+    let mine = waiting.iter().filter(|waiter| waiter.key.namespace == key.namespace).count();
+    let load = held.get(&*key.namespace).copied().unwrap_or_default() + mine;
+    let mut loads = held.clone();
+    let before = waiting.iter().filter(|waiter| {
+        let other = loads.entry(waiter.key.namespace.clone()).or_default();
+        *other += 1;
+        *other <= load + 1 && share.is_none_or(|share| *other <= share)
+    });
+    before.count()
 }
 
 /// Returns whether the state of a rollout is final.
@@ -187,7 +319,7 @@ mod tests {
     }
 
     fn budget(per_minute: Option<usize>, concurrent: Option<usize>) -> Budget {
-        Budget::new(Limits { per_minute, concurrent, timeout: SignedDuration::from_mins(10) })
+        Budget::new(Limits { per_minute, concurrent, per_namespace: None, timeout: SignedDuration::from_mins(10) })
     }
 
     #[test]
@@ -310,6 +442,79 @@ mod tests {
         assert!(budget.take(&key(1), "v", at(601)).is_err(), "its time is over, so it waits as all others do");
     }
 
+    fn of(namespace: &str, name: usize) -> WorkloadRef {
+        WorkloadRef { namespace: namespace.to_owned(), ..key(name) }
+    }
+
+    fn shared(concurrent: usize, per_namespace: usize) -> Budget {
+        let per_namespace = Some(per_namespace);
+        let timeout = SignedDuration::from_mins(10);
+        Budget::new(Limits { per_minute: Some(100), concurrent: Some(concurrent), per_namespace, timeout })
+    }
+
+    #[test]
+    fn a_namespace_has_no_more_than_its_share() {
+        let mut budget = shared(5, 3);
+        for name in 0..3 {
+            assert!(budget.take(&of("a", name), "s", at(0)).is_ok());
+        }
+        let spent = Spent { by: Limit::ConcurrentOfNamespace(3), until: at(600) };
+        assert_eq!(budget.take(&of("a", 3), "s", at(1)), Err(spent), "also while there is room");
+        assert!(budget.take(&of("b", 0), "s", at(1)).is_ok());
+        assert_eq!(budget.done(&of("b", 0)), None, "that is no place for it");
+        assert_eq!(budget.done(&of("a", 1)), Some(of("a", 3)));
+        assert!(budget.take(&of("a", 3), "s", at(2)).is_ok());
+    }
+
+    #[test]
+    fn a_free_slot_goes_to_the_namespace_with_the_fewest_in_turn() {
+        let mut budget = shared(4, 4);
+        for name in 0..4 {
+            assert!(budget.take(&of("a", name), "s", at(0)).is_ok());
+        }
+        for waiter in [of("a", 4), of("a", 5), of("b", 0), of("b", 1), of("c", 0)] {
+            assert!(budget.take(&waiter, "s", at(1)).is_err());
+        }
+        let mut order = Vec::new();
+        for name in 0..4 {
+            let next = budget.done(&of("a", name)).unwrap();
+            assert!(budget.take(&of("a", 9), "s", at(2)).is_err(), "one that comes later does not go first");
+            assert!(budget.take(&next, "s", at(2)).is_ok());
+            order.push(next);
+        }
+        assert_eq!(order, [of("b", 0), of("c", 0), of("a", 4), of("a", 5)], "where they have as many, who came first");
+    }
+
+    /// One namespace whose rollouts never end, and another one that comes later.
+    #[test]
+    fn rollouts_that_hang_hold_up_other_namespaces_the_shorter_the_more_there_are() {
+        for (stuck, until) in [(1, 600), (2, 300), (10, 60)] {
+            let mut budget = shared(stuck, stuck);
+            for name in 0..stuck {
+                assert!(budget.take(&of("a", name), "s", at(0)).is_ok());
+            }
+            let spent = Spent { by: Limit::Concurrent, until: at(until) };
+            assert_eq!(budget.take(&of("b", 0), "s", at(1)), Err(spent), "{stuck}");
+            assert!(budget.take(&of("b", 0), "s", at(until)).is_ok(), "{stuck}");
+            let own = budget.take(&of("a", 99), "s", at(until)).err().map(|spent| spent.by);
+            assert!(until == 600 || own == Some(Limit::ConcurrentOfNamespace(stuck)), "its own wait for all of it");
+        }
+    }
+
+    #[test]
+    fn a_namespace_has_the_same_share_of_the_rate() {
+        let mut budget = Budget::new(Limits { per_minute: Some(10), ..shared(5, 2).limits });
+        let mut begun = 0;
+        while budget.take(&of("a", begun), "s", at(0)).is_ok() {
+            let _ = budget.done(&of("a", begun));
+            begun += 1;
+        }
+        assert_eq!(begun, 4);
+        let spent = Spent { by: Limit::RateOfNamespace(4), until: at(60) };
+        assert_eq!(budget.take(&of("a", 9), "s", at(1)), Err(spent));
+        assert!(budget.take(&of("b", 0), "s", at(1)).is_ok());
+    }
+
     #[test]
     fn what_was_given_back_does_not_count() {
         let mut budget = budget(Some(1), Some(1));
@@ -319,6 +524,36 @@ mod tests {
     }
 
     proptest! {
+        /// Some namespaces never get ready. Whoever asks again when it is told to begins within a timeout of its turn, and no namespace has more than its share.
+        #[test]
+        fn no_namespace_starves(asks in proptest::collection::vec((0..4_usize, 0..20_i64), 1..60)) {
+            let mut budget = shared(6, 3);
+            let mut now = 0;
+            for (name, (namespace, pause)) in asks.into_iter().enumerate() {
+                now += pause;
+                // The last namespace is well: its rollouts end at once.
+                let own = of(&namespace.to_string(), name);
+                let taken = budget.take(&own, "s", at(now));
+                if namespace == 3 {
+                    let mut later = now;
+                    let mut taken = taken;
+                    while let Err(spent) = taken {
+                        prop_assert!(spent.until > at(later), "it is told another time");
+                        later = spent.until.wall().as_second();
+                        taken = budget.take(&own, "s", at(later));
+                    }
+                    // A namespace with three slots loses each after a third of the timeout.
+                    prop_assert!(later - now <= 300, "it waited {} s", later - now);
+                    now = later;
+                    let _ = budget.done(&own);
+                }
+                for other in 0..4 {
+                    let held = budget.running.keys().filter(|key| key.namespace == other.to_string()).count();
+                    prop_assert!(held <= 3);
+                }
+            }
+        }
+
         /// No minute has more rollouts than allowed, and a workload that comes back when it is told to gets its slot.
         #[test]
         fn the_rate_is_kept_in_every_minute(most in 1..4_usize, pauses in proptest::collection::vec(0..40_i64, 1..60)) {

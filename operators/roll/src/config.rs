@@ -116,7 +116,7 @@ pub struct Pace {
     /// How long a source must stay unchanged before its users restart; a source that keeps changing delays them five times as long at most
     #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "1s", value_parser = span, value_name = "TIME")]
     pub debounce: SignedDuration,
-    /// How long later waves and the budget wait for a rollout that does not become ready
+    /// How long later waves and the budget wait for a rollout that does not become ready, and when one has failed that has no deadline of its own
     #[arg(long, env = "ROLLOUT_TIMEOUT", default_value = "10m", value_parser = span, value_name = "TIME")]
     pub rollout_timeout: SignedDuration,
     /// Rollouts in any minute, over all workloads; 0 is no limit
@@ -125,7 +125,10 @@ pub struct Pace {
     /// Rollouts under way at the same time, over all workloads; 0 is no limit
     #[arg(long, env = "ROLLOUT_MAX_CONCURRENT", default_value_t = 25, value_name = "NUMBER")]
     pub max_concurrent_rollouts: usize,
-    /// The operator stops following a Secret or `ConfigMap` that changes this often within a minute, until it is quiet; 0 follows all
+    /// Rollouts under way at the same time in one namespace, which has the same share of the rollouts in a minute; 0 lets a namespace have all that no other one waits for
+    #[arg(long, env = "ROLLOUT_CONCURRENT_PER_NAMESPACE", default_value_t = 0, value_name = "NUMBER")]
+    pub concurrent_per_namespace: usize,
+    /// The operator stops following a key of a Secret or `ConfigMap`, or a path in Vault, that changes this often within a minute, until it is quiet; 0 follows all
     #[arg(long, env = "ROLLOUT_RUNAWAY_CHANGES", default_value_t = 10, value_name = "NUMBER")]
     pub runaway_changes: usize,
     /// How long a source must stay unchanged before the operator follows it again
@@ -146,6 +149,7 @@ impl Pace {
         Limits {
             per_minute: limit(self.max_rollouts_per_minute),
             concurrent: limit(self.max_concurrent_rollouts),
+            per_namespace: limit(self.concurrent_per_namespace),
             timeout: self.rollout_timeout,
         }
     }

@@ -5,7 +5,7 @@
 //! kept in a Secret beside the operator, for all replicas and their successors. Each digest is also bound to its workload and to the
 //! name of its source. So two equal digests only say that the same content has come back to the same place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_core::digest::{DIGEST_KEY_LENGTH, keyed_hash};
 use konverge_workload::Keys;
@@ -30,6 +30,27 @@ const AGAIN: &str = "2";
 /// The digest of the value of each key of a Secret or a `ConfigMap`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyDigests(LiteMap<String, [u8; KEPT]>);
+
+impl KeyDigests {
+    /// Returns whether the source has a key.
+    pub fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// Returns the keys.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
+    /// Returns the keys whose values differ: those of either that the other one has otherwise or not at all.
+    pub fn changed<'a>(before: Option<&'a Self>, now: Option<&'a Self>) -> BTreeSet<&'a String> {
+        let missing_in = |one: Option<&'a Self>, other: Option<&'a Self>| {
+            let all = one.into_iter().flat_map(|one| one.0.iter());
+            all.filter(move |(key, digest)| other.and_then(|other| other.0.get(*key)) != Some(*digest))
+        };
+        missing_in(before, now).chain(missing_in(now, before)).map(|(key, _)| key).collect()
+    }
+}
 
 /// Makes digests.
 pub struct Digester(Zeroizing<[u8; DIGEST_KEY_LENGTH]>);

@@ -97,7 +97,7 @@ mod tests {
 
     fn candidate() -> Candidate {
         Candidate {
-            rollout: Rollout { progress: Progress::Ready, paused: false, empty: false },
+            rollout: Rollout { progress: Progress::Ready, paused: false, ..Rollout::SETTLED },
             paused: false,
             rolled: None,
             min_interval: SignedDuration::from_secs(60),
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn each_reason_and_its_end() {
-        let rollout = |progress, paused| Rollout { progress, paused, empty: false };
+        let rollout = |progress, paused| Rollout { progress, paused, ..Rollout::SETTLED };
         let free = candidate();
         for (what, candidate, expected) in [
             ("free", free, None),
@@ -171,7 +171,7 @@ mod tests {
             rolled in 0..2000_i64, changed in 0..2000_i64, pending in proptest::option::of(0..1000_i64),
         ) {
             let mut candidate = Candidate {
-                rollout: Rollout { progress: Progress::Running, paused: false, empty: false },
+                rollout: Rollout { progress: Progress::Running, paused: false, ..Rollout::SETTLED },
                 rolled: Some(at(rolled)),
                 changed: Some(at(changed)),
                 debounce: SignedDuration::from_secs(5),

@@ -169,6 +169,7 @@ impl Index {
     /// Notes that this process has written on a workload, which is `version` of it now. `rolled` is the new stamp on its pod template, and when.
     pub fn wrote(&self, key: &WorkloadRef, uid: &str, version: &str, record: String, rolled: Option<(String, Time)>) {
         self.update_workload(key, uid, |state| state.wrote(version, record, rolled));
+        self.lock().note_failure(key);
     }
 
     /// Takes a rollout whose answer was lost and that was done after all. It is reported once.
@@ -405,6 +406,26 @@ impl Index {
         turn
     }
 
+    /// Returns another workload of the namespace that was rolled for one of these sources as they are now, and whose pods fail since. The one that has to wait
+    /// is woken by it.
+    pub fn failed_before(
+        &self,
+        key: &WorkloadRef,
+        sources: &[SourceName],
+        digester: &Digester,
+        now: Time,
+    ) -> Option<WorkloadRef> {
+        let failed = self.lock().failed_beside(key);
+        let failed = failed.into_iter().find(|other| plan::has_failed_for(other, sources, digester, now))?;
+        self.lock().waves.set_waiting(key, Some(&failed.key));
+        Some(failed.key)
+    }
+
+    /// Returns the number of workloads whose last rollout has failed.
+    pub fn failed_count(&self) -> usize {
+        self.lock().failed_count()
+    }
+
     fn wave_gate_in(
         &self,
         at: QueueRef<'_>,
@@ -534,9 +555,7 @@ impl Index {
 
     /// Returns the number of sources that are not followed until they are quiet.
     pub fn ran_away(&self, now: Time) -> usize {
-        let tables = self.lock();
-        let used = tables.sources.iter().filter(|(source, _)| tables.sources.is_used(source));
-        used.filter(|(_, known)| known.breaker.open_until(now).is_some()).count()
+        self.lock().ran_away(now)
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {

@@ -9,11 +9,11 @@ use konverge_core::{
 use konverge_workload::TemplateOf;
 
 use crate::{
-    annotations::{Invalid, RECORD},
+    annotations::{IGNORE_FAILURE, Invalid, RECORD},
     budget::{Limit, Spent},
     hold::BlockedBy,
     object::{SourceName, WorkloadRef},
-    plan::Deferral,
+    plan::{Deferral, Unsatisfied},
     reasons,
     uses::Use,
     waves::WaveGate,
@@ -173,11 +173,63 @@ pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<State
     }
 }
 
+/// Its last rollout has failed.
+pub fn rollout_failed(rolled: Timestamp, because: &str) -> Statement {
+    let text = format!(
+        "it was rolled at {rolled} ({because}), and its pods do not become available. Other workloads that wait for the same content are held back \
+         until it recovers or the content changes; the annotation {IGNORE_FAILURE}=true on it lets them go. Its pods tell why they fail"
+    );
+    problem(reasons::ROLLOUT_FAILED, text)
+}
+
+/// The pods of its failed rollout are available.
+pub fn recovered() -> Statement {
+    notice(reasons::RECOVERED, "its pods have become available".to_owned())
+}
+
+/// Another workload has failed with the same content.
+pub fn failed_elsewhere(failed: &WorkloadRef, changed: &str) -> Statement {
+    let text = format!(
+        "{changed}, and it is not rolled: {failed} was rolled for the same content, and its pods do not become available. It is rolled once that one \
+         recovers or the content changes again; the annotation {IGNORE_FAILURE}=true on that one lets it go"
+    );
+    problem(reasons::FAILED_ELSEWHERE, text)
+}
+
+/// New pods could not start.
+pub fn unsatisfied(missing: &[Unsatisfied]) -> Statement {
+    let one = |missing: &Unsatisfied| match &*missing.keys {
+        [] => format!("there is no {}", missing.source),
+        [key] => format!("{} has no key {key}", missing.source),
+        keys => format!("{} has no keys {}", missing.source, few(keys)),
+    };
+    let missing = few(missing.iter().map(one));
+    problem(
+        reasons::UNSATISFIED,
+        format!(
+            "new pods could not start, so it is not rolled: {missing}. Once that is restored, changes meanwhile roll it once"
+        ),
+    )
+}
+
 /// There were enough rollouts for the time being.
-pub fn spent(spent: &Spent, changed: &str) -> Statement {
+pub fn spent(spent: &Spent, namespace: &str, changed: &str) -> Statement {
     let (reason, what) = match spent.by {
-        Limit::Rate => (reasons::RATE, "the limit of --max-rollouts-per-minute is reached"),
-        Limit::Concurrent => (reasons::CONCURRENT, "the limit of --max-concurrent-rollouts is reached"),
+        Limit::Rate => (reasons::RATE, "the limit of --max-rollouts-per-minute is reached".to_owned()),
+        Limit::Concurrent => (reasons::CONCURRENT, "the limit of --max-concurrent-rollouts is reached".to_owned()),
+        Limit::RateOfNamespace(share) => {
+            let what = format!(
+                "the namespace {namespace} has begun {share} rollouts in a minute, which is its share of \
+                 --max-rollouts-per-minute by --concurrent-per-namespace"
+            );
+            (reasons::SHARE, what)
+        }
+        Limit::ConcurrentOfNamespace(share) => {
+            let what = format!(
+                "the namespace {namespace} has {share} rollouts under way, which is its share by --concurrent-per-namespace"
+            );
+            (reasons::SHARE, what)
+        }
     };
     notice(reason, format!("{changed}, and it is not rolled yet: {what}"))
 }

@@ -44,6 +44,7 @@ struct Levels {
     pending: Gauge,
     oldest: Gauge,
     workloads: Gauge,
+    failed: Gauge,
     sources: Gauge,
     runaway: Gauge,
     vault_questions: Counter,
@@ -61,6 +62,8 @@ impl Levels {
             pending: registry.add("pending", "Workloads that wait for their rollout"),
             oldest: registry.add("oldest_pending_seconds", oldest),
             workloads: registry.add("workloads", "Workloads that have opted in"),
+            failed: registry
+                .add("failed_workloads", "Workloads whose pods did not become available after their last rollout"),
             sources: registry.add("sources", sources),
             runaway: registry.add("runaway_sources", runaway),
             vault_questions: registry.add("vault_questions", "Requests to Vault for versions"),
@@ -79,7 +82,8 @@ impl Metrics {
             checks: registry.add("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault"),
             failed_checks: registry.add("failed_checks", "Reads of Secrets and ConfigMaps that failed, by reason"),
             changes: registry.add("changes", "Reads that found other content than before"),
-            rollouts: registry.add("rollouts", "Patches of pod templates, by kind and result"),
+            rollouts: registry
+                .add("rollouts", "Patches of pod templates, and rollouts that failed after them, by kind and result"),
             suppressed: registry.add("suppressed", "Rollouts that were delayed, by reason"),
             delay: registry.add_metric("delay_seconds", delay, Histogram::new(DELAY_BUCKETS)),
             levels: Levels::new(registry),
@@ -96,6 +100,7 @@ impl Metrics {
         set(&levels.pending, pending);
         levels.oldest.set(since.map_or(0, |since| now.since(since).as_secs().max(0)));
         set(&levels.workloads, workloads);
+        set(&levels.failed, index.failed_count());
         set(&levels.sources, sources);
         set(&levels.runaway, index.ran_away(now));
         levels.vault_questions.inner().store(questions, Ordering::Relaxed);

@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use konverge_apply::Statement;
-use konverge_workload::{Keys, Need};
+use konverge_workload::{Deadline, Keys, Need, Progress};
 use litemap::LiteMap;
 
 use crate::{
     annotations::{Invalid, WorkloadSpec},
-    digest::Digester,
+    digest::{Digester, KeyDigests},
     object::{SourceKind, SourceName, SourceRef},
     record::{self, Content, Entry, Record},
-    state::{Observed, Read, Snapshot, SourceState},
+    state::{Observed, Pods, Read, STEADY, Snapshot, SourceState},
     time::Time,
     trigger::WaitFor,
     uses::Use,
@@ -84,8 +84,21 @@ pub struct Comparison {
     pub verdict: Option<Verdict>,
     /// The sources that have changed and roll nothing yet, and why.
     pub deferral: BTreeMap<SourceName, Deferral>,
+    /// The sources that its pods need, and that do not exist or lack a key. No new pod can start.
+    pub unsatisfied: Vec<Unsatisfied>,
     /// When to look again though nothing happens.
     pub again: Option<Time>,
+}
+
+/// A source without which the pods of a workload cannot start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsatisfied {
+    /// The source.
+    pub source: SourceName,
+    /// The keys that it lacks. Without any, there is no such source.
+    pub keys: Vec<String>,
+    /// Whether its pods have started with it, and so it was taken away since.
+    pub was_there: bool,
 }
 
 /// The plan for a run of a workload.
@@ -193,7 +206,8 @@ pub fn plan(snapshot: &Snapshot, digester: &Digester, now: Time) -> Plan {
     for name in snapshot.workload.uses.current.keys() {
         let Some(source) = snapshot.source(name) else { continue };
         if !comparison.deferral.contains_key(name) {
-            changed = source.changed.max(changed);
+            let used = snapshot.workload.uses.current.get(name);
+            changed = used.and_then(|used| source.changed(&used.keys, now)).max(changed);
         }
         refused.extend(source.refused.clone());
     }
@@ -220,12 +234,85 @@ fn doubted(snapshot: &Snapshot, verdict: Option<&Verdict>) -> Vec<SourceRef> {
     changed.map(|name| name.of(&snapshot.key.namespace)).collect()
 }
 
+/// How far the last rollout of a workload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastRollout {
+    /// It has succeeded, or there was none.
+    Over,
+    /// Its pods may still become available: until then, or until its controller gives up.
+    UnderWay(Option<Time>),
+    /// Its pods did not become available in time. If they are available now, this ends then.
+    Failed(Option<Time>),
+}
+
+impl LastRollout {
+    /// Returns when to look again though nothing happens.
+    pub fn until(self) -> Option<Time> {
+        match self {
+            Self::Over => None,
+            Self::UnderWay(until) | Self::Failed(until) => until,
+        }
+    }
+}
+
+/// Returns how far the last rollout of a workload is. A Deployment has a deadline of its own, which its controller observes until the rollout is complete. Otherwise
+/// a rollout has failed if its pods make no progress for so long, which is `rollout_timeout` for a kind without a deadline.
+pub fn last_rollout(record: Option<&Record>, pods: Pods, now: Time, rollout_timeout: SignedDuration) -> LastRollout {
+    let Some((record, rolled)) = record.and_then(|record| Some((record, record.rolled?))) else {
+        return LastRollout::Over;
+    };
+    let Pods { rollout, unready, available, succeeded } = pods;
+    let has_failed = record.failed.is_some();
+    match rollout.progress {
+        _ if rollout.empty => LastRollout::Over,
+        Progress::Ready => {
+            let steady = available.map(|since| since.later(STEADY)).filter(|steady| has_failed && *steady > now);
+            steady.map_or(LastRollout::Over, |steady| LastRollout::Failed(Some(steady)))
+        }
+        _ if has_failed => LastRollout::Failed(None),
+        // Whatever became of its pods since has another cause.
+        _ if succeeded => LastRollout::Over,
+        Progress::Unknown => LastRollout::Over,
+        Progress::Failed => LastRollout::Failed(None),
+        Progress::Running | Progress::Unready => {
+            let limit = match rollout.deadline {
+                _ if rollout.paused => return LastRollout::UnderWay(None),
+                Deadline::OfController => return LastRollout::UnderWay(None),
+                Deadline::Elapsed(Some(seconds)) => SignedDuration::from_secs(seconds.into()),
+                Deadline::Elapsed(None) if rollout_timeout.is_zero() => return LastRollout::UnderWay(None),
+                Deadline::Elapsed(None) => rollout_timeout,
+            };
+            let end = unready.unwrap_or(now).max(now.recorded_or_now(rolled)).later(limit);
+            if end > now { LastRollout::UnderWay(Some(end)) } else { LastRollout::Failed(None) }
+        }
+    }
+}
+
+/// Returns whether a workload was rolled for one of these sources as they are now, and has failed since.
+pub fn has_failed_for(snapshot: &Snapshot, sources: &[SourceName], digester: &Digester, now: Time) -> bool {
+    let observed = snapshot.observed();
+    if observed.deleting || observed.spec.as_ref().is_ok_and(|spec| spec.failure_ignored) {
+        return false;
+    }
+    let Comparison { record, verdict, deferral, .. } = compare(snapshot, digester, now);
+    let Some(record) = record.filter(|record| record.failed.is_some()) else { return false };
+    sources.iter().any(|source| {
+        let text = source.to_string();
+        let differs = match &verdict {
+            Some(Verdict::Roll { changed, .. }) => changed.contains(&text),
+            _ => deferral.contains_key(source),
+        };
+        record.is_for(&text) && !differs && snapshot.workload.uses.current.contains_key(source)
+    })
+}
+
 /// Returns how far a workload of an earlier wave is. `rollout_timeout` is how long it may take to become ready.
 pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, rollout_timeout: SignedDuration) -> Peer {
     let Comparison { record, verdict, deferral, again, .. } = compare(snapshot, digester, now);
     let waits = deferral.values().any(Deferral::is_waited_for);
     let in_sync = !waits && !matches!(verdict, None | Some(Verdict::Roll { .. }));
     let health = &snapshot.workload.health;
+    let has_failed = record.as_ref().is_some_and(|record| record.failed.is_some());
     // A workload that is held back for a while, as by a pause or the budget, reports that, and is no trouble.
     let since = if in_sync {
         // Pods that went away long after a rollout have their own time to come back.
@@ -233,7 +320,8 @@ pub fn peer(snapshot: &Snapshot, digester: &Digester, now: Time, rollout_timeout
     } else {
         [health.undecided, health.troubled].into_iter().flatten().min()
     };
-    let overdue = since.is_some_and(|since| now.since(since) > rollout_timeout);
+    let has_failed = in_sync && has_failed;
+    let overdue = has_failed || since.is_some_and(|since| now.since(since) > rollout_timeout);
     let end = since.map(|since| since.later(rollout_timeout + MOMENT)).filter(|_| !overdue);
     let until =
         deferral.values().filter_map(Deferral::until).chain(again).chain(end).filter(|until| *until > now).min();
@@ -315,6 +403,8 @@ struct ComparedSources {
     first_seen: BTreeSet<SourceName>,
     /// The sources that have changed and roll nothing yet.
     deferral: BTreeMap<SourceName, Deferral>,
+    /// The sources that the pods need and do not have.
+    unsatisfied: Vec<Unsatisfied>,
 }
 
 /// A Secret that is waited for, as it is recorded and as it is.
@@ -358,7 +448,7 @@ impl<'a> Planner<'a> {
             return None;
         }
         let (awaited, again) = self.of_awaited(&compared);
-        let ComparedSources { mut now, deferral, .. } = compared;
+        let ComparedSources { mut now, deferral, unsatisfied, .. } = compared;
         let awaits = |secret: &SourceName| uses.get(secret).is_some_and(|used| used.awaited.is_some());
         now.retain(|text, _| record::secret_of(text).is_none_or(|secret| !awaits(&secret)));
         now.extend(awaited);
@@ -371,7 +461,7 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        Some(Comparison { verdict: Some(verdict), deferral, again, ..Comparison::default() })
+        Some(Comparison { verdict: Some(verdict), deferral, unsatisfied, again, ..Comparison::default() })
     }
 
     /// Compares one source. Returns `None` if it is about to be read, so that nothing can be decided.
@@ -384,10 +474,16 @@ impl<'a> Planner<'a> {
             return compare_unread(source, name, own.map(|own| (text, own)).or(other), compared);
         };
         let entry = self.entry(name, used, read);
+        if entry.content == Content::Absent && self.is_needed(name, used) {
+            let lacks = read.content.iter().flat_map(|content| used.required.iter().filter(|key| !content.has(key)));
+            let was_there = own.is_some_and(|own| matches!(own.content, Content::Digest(_)));
+            compared.unsatisfied.push(Unsatisfied { source: name.clone(), keys: lacks.cloned().collect(), was_there });
+        }
         let is_news = self.is_news(name, read, (own, other.as_ref().map(|(_, entry)| *entry)), &entry);
         let before = own.map(|entry| (text.clone(), entry)).or(other);
         let new = CurrentEntry { entry, need: used.need, is_news, counts: true };
-        let open = source.breaker.open_until(self.now);
+        let rolled = self.record.and_then(|record| Some(self.now.recorded_or_now(record.rolled?)));
+        let open = source.ran_away(&used.keys, rolled, self.now);
         if let Some(until) = open.filter(|_| is_change(self.recorded_state(), &text, &new)) {
             compared.defer(name, before, Deferral::RanAway(until));
             return Some(());
@@ -407,8 +503,15 @@ impl<'a> Planner<'a> {
         Some(())
     }
 
+    /// Returns whether pods cannot start without a source. The Secrets Store CSI driver makes some of the Secrets of pods that mount its volumes when they start.
+    fn is_needed(&self, name: &SourceName, used: &Use) -> bool {
+        let may_be_made = name.kind == SourceKind::Secret && !self.snapshot.observed().classes.is_empty();
+        used.need == Need::Required && !name.kind.is_in_vault() && !may_be_made
+    }
+
     fn entry(&self, name: &SourceName, used: &Use, read: &Read) -> Entry {
-        let entry = self.digester.entry(&self.snapshot.observed().uid, name, &used.keys, read.content.as_ref());
+        let content = satisfying(used, read);
+        let entry = self.digester.entry(&self.snapshot.observed().uid, name, &used.keys, content);
         Entry { version: read.in_vault.clone(), ..entry }
     }
 
@@ -446,7 +549,8 @@ impl<'a> Planner<'a> {
         let used = workload.observed.referenced.get(name).map(|usage| &usage.keys);
         let selections = remembered.chain(used).chain([&Keys::All]);
         let uid = &workload.observed.uid;
-        let mut entries = selections.map(|keys| self.digester.entry(uid, name, keys, read.content.as_ref()));
+        let content = workload.uses.current.get(name).map_or(read.content.as_ref(), |used| satisfying(used, read));
+        let mut entries = selections.map(|keys| self.digester.entry(uid, name, keys, content));
         let entry = entries.find(|entry| entry.selection == before.selection);
         entry.is_some_and(|entry| {
             let now = Entry { version: read.in_vault.clone(), ..entry };
@@ -590,6 +694,11 @@ impl<'a> Planner<'a> {
         let every = specs.iter().map(|spec| spec.every).max()?;
         Some(since?.later(SignedDuration::try_from(every * 2).ok()?))
     }
+}
+
+/// Returns the content of a source. Without a key that its pods need, it is as good as gone: none of them can start with it.
+fn satisfying<'a>(used: &Use, read: &'a Read) -> Option<&'a KeyDigests> {
+    read.content.as_ref().filter(|content| used.required.iter().all(|key| content.has(key)))
 }
 
 /// A source whose content is not known. The cluster is asked at any moment, unless that is refused. Vault may be away, and a Secret forbidden, for a long time, and

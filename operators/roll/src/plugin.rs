@@ -74,10 +74,10 @@ impl What {
         }
     }
 
-    /// The kind for the plugin. Of workloads and sources, it shows no more than the metadata.
+    /// The kind for the plugin. Of sources, it shows no more than the metadata.
     fn kind(self) -> Kind {
         let (resource, short, shown): (_, &[&str], _) = match self {
-            Self::Workload(kind) => (kind.resource(), kind.short_names(), Detail::Metadata),
+            Self::Workload(kind) => (kind.resource(), kind.short_names(), Detail::Whole),
             Self::Source(SourceKind::ConfigMap) => (ApiResource::erase::<ConfigMap>(&()), &["cm"], Detail::Metadata),
             Self::Source(_) => (ApiResource::erase::<Secret>(&()), &[], Detail::Metadata),
             Self::Trigger(kind @ TriggerKind::VaultSyncStatus) => (kind.resource(), &["vss"], Detail::Whole),

@@ -40,6 +40,8 @@ konverge_jobs::reasons! {
     RATE = "WaitingForRate" on WORKLOAD, next: NOTHING;
     /// The limit of concurrent rollouts is reached.
     CONCURRENT = "WaitingForOthers" on WORKLOAD, next: NOTHING;
+    /// The namespace has its share of the rollouts under way, or of those in a minute: `--concurrent-per-namespace`.
+    SHARE = "WaitingForNamespace" on WORKLOAD, next: NOTHING;
     /// A field of the spec is missing or not valid.
     INVALID_SPEC = "InvalidSpec" on TRIGGER, next: "Correct the field that the condition names.";
     /// No `--allow-path` rule lets the namespace name this secret. The operator does not ask Vault for it.
@@ -74,7 +76,13 @@ konverge_jobs::reasons! {
     /// The workload was restarted, and its new pods are not all ready.
     ROLLOUT_RUNNING = "RolloutRunning" on TRIGGER;
     /// The workload was restarted, and its new pods do not become ready.
-    ROLLOUT_FAILED = "RolloutFailed" on TRIGGER, next: "Look at the pods of the workload.";
+    ROLLOUT_FAILED = "RolloutFailed" on EITHER, next: "Look at the pods of the workload, and at the new content.";
+    /// The pods of a failed rollout became available after all.
+    RECOVERED = "RolloutRecovered" on WORKLOAD;
+    /// Another workload was restarted for the same content, and its new pods do not become ready.
+    FAILED_ELSEWHERE = "HeldByFailure" on WORKLOAD, next: "Repair the workload that the event names, or the content.";
+    /// A Secret or ConfigMap that new pods need does not exist or lacks a key.
+    UNSATISFIED = "ReferenceMissing" on WORKLOAD, next: "Restore what the event names.";
     /// The secret changed, and the workload waits. The message has the cause and the time.
     ROLLOUT_PENDING = "RolloutPending" on TRIGGER, next: NOTHING;
     /// The original handler still writes on the object.

@@ -20,7 +20,7 @@ use crate::{
     messages::{self, because, without},
     object::{SourceName, WorkloadRef},
     parts::{CONTENDED, Parts, WORKLOAD},
-    plan::{Deferral, Verdict, View},
+    plan::{Deferral, LastRollout, Verdict, View, last_rollout},
     reasons,
     record::{Entry, Record, UnacknowledgedRollout, late_secret_of},
     time::Time,
@@ -100,7 +100,7 @@ impl Reconciler for Roller {
             };
             let run = Run { roller: self, parts, key: &view.snapshot.key, view: &view, digester: &digester, now };
             match run.attempt().await {
-                Ok(Some(action)) => return Ok(action),
+                Ok(Some(action)) => return Ok(run.no_later_than(action, run.last_rollout().until())),
                 Ok(None) => run.look_again().await?,
                 Err(error) => {
                     run.report(vec![messages::failed(&error)]);
@@ -143,10 +143,15 @@ impl Run<'_> {
         if let Some(other) = &view.observed().template_of {
             return Ok(Some(self.finish(vec![messages::elsewhere(other)])));
         }
+        if let Some(record) = self.outcome() {
+            return self.write_outcome(record).await;
+        }
         match view.plan.verdict() {
             // It is woken when what it uses was read, or when that is refused.
             None => {
                 parts.queues.sources.add_all(view.plan.doubted.iter().cloned(), Priority::High, CONTENDED);
+                // Nobody else waits for it meanwhile.
+                self.release_slot();
                 self.say(Vec::new());
                 Ok(Some(Action::Done))
             }
@@ -163,6 +168,45 @@ impl Run<'_> {
             // Pods that are started later read what there is then.
             Some(Verdict::Roll { content, .. }) if view.snapshot.pods.rollout.empty => self.write_record(content).await,
             Some(Verdict::Roll { changed, content }) => self.roll_unless_blocked(spec, changed, content).await,
+        }
+    }
+
+    fn last_rollout(&self) -> LastRollout {
+        let Self { roller, view, now, .. } = self;
+        let record = view.plan.comparison.record.as_ref();
+        last_rollout(record, view.snapshot.pods, *now, roller.pace.rollout_timeout)
+    }
+
+    /// Returns the record with the outcome of the last rollout, if it does not say that yet.
+    fn outcome(&self) -> Option<Record> {
+        let Self { view, now, .. } = self;
+        let comparison = &view.plan.comparison;
+        let record = comparison.record.as_ref().filter(|_| comparison.is_noted && view.plan.verdict().is_some())?;
+        let failed = match (self.last_rollout(), record.failed) {
+            (LastRollout::Failed(_), None) => Some(whole_second(now.wall())),
+            (LastRollout::Over, Some(_)) => None,
+            _ => return None,
+        };
+        Some(Record { failed, ..record.clone() })
+    }
+
+    /// Records the outcome of the last rollout, which is reported once. The event of the write has the workload looked at again.
+    async fn write_outcome(&self, outcome: Record) -> Result<Option<Action>, RollError> {
+        let Self { roller, parts, key, view, .. } = self;
+        let record = outcome.text();
+        parts.index.writing(key, view.uid(), &record);
+        match roller.writer.write_record(self.decided(&record)).await? {
+            Written::Done(version) => {
+                parts.index.wrote(key, view.uid(), &version, record, None);
+                if outcome.failed.is_some() {
+                    parts.metrics.rolled(key.kind, "failed");
+                } else {
+                    parts.announcer.announce(*key, key.reference(view.uid()), &messages::recovered());
+                }
+                Ok(Some(Action::Done))
+            }
+            Written::Outdated => Ok(None),
+            Written::Gone => Ok(Some(Action::Done)),
         }
     }
 
@@ -249,8 +293,17 @@ impl Run<'_> {
             let until = hold.until();
             return Some((message, until, until.map_or(Action::Done, |until| self.at(until))));
         }
+        let unsatisfied = &view.plan.comparison.unsatisfied;
+        if !unsatisfied.is_empty() {
+            // It is woken when one of them was read.
+            return Some((messages::unsatisfied(unsatisfied), None, Action::Done));
+        }
         let turn = parts.index.wave_gate(key, spec.wave, changed, digester, (*now, roller.pace.rollout_timeout));
-        messages::not_its_wave(&turn, why).map(|message| (message, None, Action::After(LOOK_AGAIN)))
+        let message = messages::not_its_wave(&turn, why).or_else(|| {
+            let failed = parts.index.failed_before(key, changed, digester, *now)?;
+            Some(messages::failed_elsewhere(&failed, why))
+        });
+        message.map(|message| (message, None, Action::After(LOOK_AGAIN)))
     }
 
     async fn roll(
@@ -264,7 +317,7 @@ impl Run<'_> {
         let stamp = digester.next_stamp(view.uid(), content, view.observed().stamp.as_deref());
         if let Err(spent) = parts.budget().take(key, &stamp, *now) {
             let Spent { until, .. } = spent;
-            self.block(messages::spent(&spent, why), Some(until));
+            self.block(messages::spent(&spent, &key.namespace, why), Some(until));
             return Ok(Some(self.at(until)));
         }
         let tag = digester.tag(view.uid());
@@ -286,7 +339,7 @@ impl Run<'_> {
                         UnacknowledgedRollout { version, stamp, why, changed, seen: view.plan.changed };
                     parts.index.set_unacknowledged(key, view.uid(), unacknowledged);
                 }
-                parts.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "failed" });
+                parts.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "refused" });
                 return Ok(if other? == Written::Outdated { None } else { Some(Action::Done) });
             }
         };
@@ -368,8 +421,17 @@ impl Run<'_> {
         self.say(messages);
     }
 
-    /// Reports these messages, and with them the sources that may not be read and a contested record.
+    /// Reports these messages, and with them a failed rollout, sources that are gone or may not be read, and a contested record.
     fn say(&self, mut messages: Vec<Statement>) {
+        let comparison = &self.view.plan.comparison;
+        if let (LastRollout::Failed(_), Some(record)) = (self.last_rollout(), &comparison.record) {
+            let because = record.because.as_deref().unwrap_or("the cause is not recorded");
+            messages.push(messages::rollout_failed(record.rolled.unwrap_or_default(), because));
+        }
+        let gone = comparison.unsatisfied.iter().any(|missing| missing.was_there);
+        if gone && !messages.iter().any(|message| message.reason == reasons::UNSATISFIED) {
+            messages.push(messages::unsatisfied(&comparison.unsatisfied));
+        }
         messages.extend(self.view.plan.refused.iter().cloned());
         messages.extend(self.view.plan.contested_until.map(|_| messages::record_contested()));
         self.report(messages);
@@ -396,6 +458,15 @@ impl Run<'_> {
     fn release_slot(&self) {
         let next = self.parts.budget().release_slot(self.key, self.view.observed().stamp.as_deref());
         self.parts.queues.wake_next(next);
+    }
+
+    /// At the latest then, if there is such a time.
+    fn no_later_than(&self, action: Action, until: Option<Time>) -> Action {
+        match (action, until.map(|until| self.at(until))) {
+            (Action::Done, Some(latest)) => latest,
+            (Action::After(after), Some(Action::After(latest))) => Action::After(after.min(latest)),
+            (action, _) => action,
+        }
     }
 
     /// A little late, so that it is time when it comes.

@@ -28,6 +28,9 @@ pub struct Record {
     /// The other sources that it was rolled for. The reason names only a few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
+    /// Since when that rollout has failed: its pods did not become available in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Timestamp>,
 }
 
 /// The content of one source that the pods run with.
@@ -73,16 +76,18 @@ impl Record {
         (rolled, because): (Timestamp, &str),
         changed: &[SourceName],
     ) -> Self {
-        let record = Self { tag, content, rolled: Some(rolled), because: Some(because.to_owned()), also: Vec::new() };
+        let because = Some(because.to_owned());
+        let record = Self { tag, content, rolled: Some(rolled), because, also: Vec::new(), failed: None };
         let also = changed.iter().map(ToString::to_string).filter(|source| !record.is_for(source)).collect();
         Self { also, ..record }
     }
 
     /// Returns the record of this content without a rollout: what is known of the last one is kept.
     pub fn of_content(tag: String, content: BTreeMap<String, Entry>, before: Option<&Self>) -> Self {
-        let (rolled, because, also) =
-            before.map(|before| (before.rolled, before.because.clone(), before.also.clone())).unwrap_or_default();
-        Self { tag, content, rolled, because, also }
+        match before.cloned() {
+            Some(before) => Self { tag, content, ..before },
+            None => Self { tag, content, rolled: None, because: None, also: Vec::new(), failed: None },
+        }
     }
 
     /// Reads the annotation. Returns `None` if the text is no record, or has another tag.
@@ -203,6 +208,12 @@ impl RecordState {
     /// Returns the state of a workload that is shown with this annotation.
     pub(crate) fn of(shown: Option<String>) -> Self {
         Self { shown, ..Self::default() }
+    }
+
+    /// Returns whether the record says that the last rollout has failed.
+    pub(crate) fn says_failed(&self) -> bool {
+        let shown = self.shown.as_deref().filter(|shown| shown.contains("\"failed\""));
+        shown.and_then(Record::of_any).is_some_and(|record| record.failed.is_some())
     }
 
     /// Takes over what is known of the same object in its version before.
@@ -392,6 +403,7 @@ mod tests {
             rolled: Some(Timestamp::UNIX_EPOCH),
             because: None,
             also: Vec::new(),
+            failed: None,
         };
         let text = record.text();
         let expected = r#"{"tag":"t","content":{"ConfigMap/app":"a1.absent","Secret/db":"a1.0f","Vault/secret:a":"a1.1e@3@2026-01-01T00:00:00.5Z"},"rolled":"1970-01-01T00:00:00Z"}"#;
@@ -406,8 +418,14 @@ mod tests {
     #[test]
     fn a_tag_is_made_only_to_compare_it() {
         assert_eq!(RecordState::of(None).own(|| panic!("nothing has a tag")), (None, true));
-        let record =
-            Record { tag: "t".to_owned(), content: BTreeMap::new(), rolled: None, because: None, also: Vec::new() };
+        let record = Record {
+            tag: "t".to_owned(),
+            content: BTreeMap::new(),
+            rolled: None,
+            because: None,
+            also: Vec::new(),
+            failed: None,
+        };
         let state = RecordState::of(Some(record.text()));
         assert_eq!(state.own(|| "t".to_owned()), (Some(record), true));
         assert_eq!(state.own(|| "u".to_owned()), (None, true), "a copy");
@@ -421,6 +439,7 @@ mod tests {
             rolled: Some(Timestamp::UNIX_EPOCH),
             because: Some("Secret/db-two changed (x), Secret/api changed (y) and 1 more".to_owned()),
             also: vec!["Vault/secret:a".to_owned()],
+            failed: None,
         };
         for (source, expected) in [
             ("Secret/db-two", true),
@@ -473,6 +492,7 @@ mod tests {
                 rolled: rolled.map(|second| at(second).wall()),
                 because: None,
                 also: Vec::new(),
+                failed: None,
             }
             .text()
         };

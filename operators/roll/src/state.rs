@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
+use jiff::SignedDuration;
 use konverge_apply::Statement;
 use konverge_runtime::version::is_older;
-use konverge_workload::{Progress, Rollout, TemplateOf, Usage, Workload, WorkloadKind};
+use konverge_workload::{Keys, Progress, Rollout, TemplateOf, Usage, Workload, WorkloadKind};
 use litemap::LiteMap;
 
 use crate::{
@@ -45,9 +46,16 @@ pub struct Snapshot {
 pub struct Pods {
     /// Their state.
     pub rollout: Rollout,
-    /// Since when some of them have not been available.
+    /// Since when they have made no progress though some of them are not available.
     pub unready: Option<Time>,
+    /// Since when all of them have been available.
+    pub available: Option<Time>,
+    /// Whether the last rollout has succeeded before.
+    pub succeeded: bool,
 }
+
+/// Pods count as available after this time. A pod that crashes again and again is available for a moment each time.
+pub(crate) const STEADY: SignedDuration = SignedDuration::from_secs(15);
 
 impl Snapshot {
     /// Returns the workload as the API server has it.
@@ -107,8 +115,14 @@ pub struct Observed {
 /// The health of a workload, and since when it has been so.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
-    /// Since when some of its pods have not been available.
+    /// Since when its pods have made no progress though some of them are not available.
     pub unready: Option<Time>,
+    /// The most pods of the newest template, and the most available pods of them, that there were since its template changed.
+    pub most: (i64, i64),
+    /// Since when all of its pods have been available.
+    pub available: Option<Time>,
+    /// Whether they have been so for long enough since its template changed.
+    pub succeeded: bool,
     /// Since when it has been waiting to be rolled, and until when, if that is known.
     pub pending: Option<(Time, Option<Time>)>,
     /// Since when there has been no decision about it.
@@ -147,7 +161,12 @@ impl WorkloadState {
             },
             uses: Uses::default(),
             record: RecordState::of(annotations.remove(RECORD)),
-            health: Health { unready: is_unready.then_some(now), ..Health::default() },
+            health: Health {
+                unready: is_unready.then_some(now),
+                most: (rollout.updated, rollout.available),
+                available: (rollout.progress == Progress::Ready).then_some(now),
+                ..Health::default()
+            },
         };
         Some((WorkloadRef { namespace, kind, name }, state))
     }
@@ -158,9 +177,9 @@ impl WorkloadState {
         let (is_older, is_same) =
             (is_older(&self.observed.version, &before.observed.version), self.observed.spec == before.observed.spec);
         self.record.carry_over(&mut before.record, is_older, now);
-        let unready = self.health.unready;
-        self.health = std::mem::take(&mut before.health);
-        self.health.unready = unready.and(self.health.unready.or(unready));
+        let is_same_template = self.observed.stamp == before.observed.stamp;
+        let shown = std::mem::replace(&mut self.health, std::mem::take(&mut before.health));
+        self.health.carry_over(&shown, is_same_template, now);
         if !is_same {
             self.health.reported.clear();
         }
@@ -170,7 +189,7 @@ impl WorkloadState {
     pub(crate) fn changes_status(&self, now: &Self) -> bool {
         let (before, after) = (&self.observed, &now.observed);
         let is_same = before.uid == after.uid && before.spec == after.spec && before.deleting == after.deleting;
-        let runs_the_same = before.stamp == after.stamp && before.rollout == after.rollout;
+        let runs_the_same = before.stamp == after.stamp && before.rollout.is_like(after.rollout);
         self.record.differs(&now.record) || !is_same || !runs_the_same
     }
 
@@ -193,7 +212,7 @@ impl WorkloadState {
         let Some((stamp, now)) = rolled else { return };
         self.observed.stamp = Some(stamp);
         // The new pods have their own time to become ready.
-        self.health.unready = Some(now);
+        self.health.begin(now);
         // Until the watch shows it, its pods look as they did before, and a later wave would not wait for it.
         if !is_shown {
             self.observed.rollout.progress = Progress::Running;
@@ -224,6 +243,31 @@ impl Observed {
 }
 
 impl Health {
+    /// Notes that the template has changed: new pods have their own time to become available.
+    fn begin(&mut self, now: Time) {
+        (self.unready, self.available, self.succeeded, self.most) = (Some(now), None, false, (0, 0));
+    }
+
+    /// Notes how the pods are `shown` now.
+    fn carry_over(&mut self, shown: &Self, is_same_template: bool, now: Time) {
+        if !is_same_template {
+            self.begin(now);
+        }
+        if self.available.is_some_and(|since| now.since(since) >= STEADY) {
+            (self.succeeded, self.unready) = (true, None);
+        }
+        if shown.available.is_some() {
+            self.available = self.available.or(shown.available);
+            return;
+        }
+        self.available = None;
+        // A pod that was available for a moment has made no progress by that.
+        if shown.most > self.most {
+            (self.unready, self.most) = (None, shown.most);
+        }
+        self.unready = shown.unready.and(self.unready.or(shown.unready));
+    }
+
     /// Notes the messages of a run. Returns the messages that were not reported before.
     pub(crate) fn report(&mut self, messages: Vec<Statement>, now: Time) -> Vec<Statement> {
         let is_troubled = messages.iter().any(Statement::is_problem);
@@ -265,8 +309,8 @@ pub struct SourceState {
     pub read: Option<Arc<Read>>,
     /// Whether that content may be older than what the pods of a user have read.
     pub doubt: Doubt,
-    /// Its recent changes.
-    pub breaker: Breaker,
+    /// The recent changes of each key that was seen to change.
+    pub keys: BTreeMap<String, KeyChanges>,
     /// When its content was last seen to change.
     pub changed: Option<Time>,
     /// Since when it has had its content, or has been known to.
@@ -275,6 +319,15 @@ pub struct SourceState {
     pub secret: SecretState,
     /// Why the last read was refused.
     pub refused: Option<Statement>,
+}
+
+/// The recent changes of one key of a source.
+#[derive(Debug, Clone)]
+pub struct KeyChanges {
+    /// Whether it changes too often.
+    pub breaker: Breaker,
+    /// When it was last seen to change.
+    pub changed: Time,
 }
 
 /// Whether the content of a source may be older than what is known otherwise. A user that came after the read may run with newer content, and so may one
@@ -328,8 +381,36 @@ impl SourceState {
         self.read.as_ref().is_some_and(|read| read.content.is_some()) || !self.spec.is_silent()
     }
 
+    /// Returns until when a workload is not rolled for these keys that was rolled last at that time: one of them changes too often. Returns `None` if another one, which
+    /// does not, has changed since.
+    pub(crate) fn ran_away(&self, keys: &Keys, rolled: Option<Time>, now: Time) -> Option<Time> {
+        let used = || self.keys.iter().filter(|(key, _)| keys.contains(key)).map(|(_, changes)| changes);
+        let is_news = |changes: &KeyChanges| rolled.is_none_or(|rolled| changes.changed > rolled);
+        if used().any(|changes| is_news(changes) && changes.breaker.open_until(now).is_none()) {
+            return None;
+        }
+        used().filter_map(|changes| changes.breaker.open_until(now)).max()
+    }
+
+    /// Returns when one of these keys was last seen to change, but for those that change too often.
+    pub(crate) fn changed(&self, keys: &Keys, now: Time) -> Option<Time> {
+        let followed = self.keys.iter().filter(|(key, _)| keys.contains(key)).map(|(_, changes)| changes);
+        followed.filter(|changes| changes.breaker.open_until(now).is_none()).map(|changes| changes.changed).max()
+    }
+
+    /// Returns the keys that change too often.
+    pub(crate) fn runaway_keys(&self, now: Time) -> impl Iterator<Item = &String> {
+        self.keys.iter().filter(move |(_, changes)| changes.breaker.open_until(now).is_some()).map(|(key, _)| key)
+    }
+
     /// Notes what was read. Returns whether users need a run, and the change.
-    pub(crate) fn learn(&mut self, read: Read, breaker: &breaker::Settings, now: Time) -> Option<SourceChange> {
+    pub(crate) fn learn(
+        &mut self,
+        read: Read,
+        is_used: impl Fn(&str) -> bool,
+        breaker: &breaker::Settings,
+        now: Time,
+    ) -> Option<SourceChange> {
         let was_awaited = self.doubt == Doubt::Reading;
         if was_awaited {
             self.doubt = Doubt::None;
@@ -350,8 +431,35 @@ impl SourceState {
         let mut learned = SourceChange { changed, ..SourceChange::default() };
         if changed {
             self.changed = Some(now);
-            learned.ran_away = self.breaker.changed(times, now, breaker).then(|| self.uid.clone());
+            let before = before.as_ref().and_then(|before| before.content.as_ref());
+            let opens = self.count((before, read.content.as_ref()), times, is_used, breaker, now);
+            learned.ran_away = opens.then(|| self.uid.clone());
         }
         Some(learned)
+    }
+
+    /// Counts the change of each key. It was written so many `times` since it was last read, which holds for a key only if no other one has stayed. Returns whether
+    /// a used key has run away by that.
+    fn count(
+        &mut self,
+        (before, read): (Option<&KeyDigests>, Option<&KeyDigests>),
+        times: usize,
+        is_used: impl Fn(&str) -> bool,
+        breaker: &breaker::Settings,
+        now: Time,
+    ) -> bool {
+        let changed = KeyDigests::changed(before, read);
+        let mut all = read.into_iter().flat_map(KeyDigests::keys);
+        let times = if all.all(|key| changed.contains(key)) { times } else { 1 };
+        self.keys.retain(|key, _| [before, read].into_iter().flatten().any(|content| content.has(key)));
+        let mut opens = false;
+        for key in changed {
+            let new = KeyChanges { breaker: Breaker::default(), changed: now };
+            let changes = self.keys.entry(key.clone()).or_insert(new);
+            changes.changed = now;
+            // Each is counted, since another workload may use it later.
+            opens |= changes.breaker.changed(times, now, breaker) && is_used(key);
+        }
+        opens
     }
 }

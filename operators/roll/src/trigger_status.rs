@@ -419,13 +419,14 @@ impl<'a> Target<'a> {
             Some(record) if record.is_for(source) => (Some(record), None),
             other => (None, other),
         };
+        let has_failed = record.is_some_and(|record| record.failed.is_some());
         InSync {
             uid: self.snapshot.observed().uid.clone(),
             version,
             rolled: own.and_then(|record| record.rolled),
             because: own.and_then(|record| record.because.clone()),
             since: other.and_then(|record| record.because.clone()),
-            progress: self.snapshot.pods.rollout.progress,
+            progress: if has_failed { Progress::Failed } else { self.snapshot.pods.rollout.progress },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The sources that count for a workload: by its spec, by what its pods use and by the specs of the sources. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_workload::{Keys, Need, References, Usage};
 use litemap::LiteMap;
@@ -17,6 +17,8 @@ pub struct Use {
     pub keys: Keys,
     /// Whether its pods can do without.
     pub need: Need,
+    /// The keys without which its pods cannot start, whether those keys count or not.
+    pub required: BTreeSet<String>,
     /// The annotation that requested it first.
     pub rule: Rule,
     /// Whether it is rolled for it, and does not only wait for it.
@@ -39,7 +41,7 @@ const REMEMBERED: usize = 4;
 
 /// How pods use a Secret that the Secrets Store CSI driver makes of what it mounts for them. It is there from when the first of them has started,
 /// so none has started without it; and they see all of it, whichever keys they name beside.
-pub(crate) const MADE: Usage = Usage { need: Need::Required, keys: Keys::All };
+pub(crate) const MADE: Usage = Usage { need: Need::Required, keys: Keys::All, required: BTreeSet::new() };
 
 /// All that a workload's pods name, in one map: what containers see, and what nodes mount their volumes with.
 pub fn referenced(references: &References) -> LiteMap<SourceName, Usage> {
@@ -48,7 +50,10 @@ pub fn referenced(references: &References) -> LiteMap<SourceName, Usage> {
     let mut all: LiteMap<_, _> = secrets.chain(maps).collect();
     for name in &references.storage_secrets {
         // The drivers that mount with it read keys of their own choice.
-        all.insert(SourceName::secret(name), Usage { need: Need::Required, keys: Keys::All });
+        all.insert(
+            SourceName::secret(name),
+            Usage { need: Need::Required, keys: Keys::All, required: BTreeSet::new() },
+        );
     }
     all
 }
@@ -66,12 +71,13 @@ pub fn uses<'a>(
     }
     let usage = |source: &SourceName| {
         // Pods may read a source that they do not name in ways that nobody sees, and they have started without it.
-        referenced.get(source).cloned().unwrap_or(Usage { need: Need::Optional, keys: Keys::All })
+        let unseen = || Usage { need: Need::Optional, keys: Keys::All, required: BTreeSet::new() };
+        referenced.get(source).cloned().unwrap_or_else(unseen)
     };
     for (source, named) in &spec.named {
         let usage = usage(source);
         let keys = named.keys.clone().unwrap_or(usage.keys);
-        found.insert(source.clone(), Use { keys, need: usage.need, rule: named.rule, counts: true, awaited: None });
+        add(&mut found, source, Usage { keys, ..usage }, named.rule);
     }
     for (source, usage) in referenced {
         let of_source = spec_of(source);
@@ -97,16 +103,19 @@ pub(crate) fn add(found: &mut BTreeMap<SourceName, Use>, source: &SourceName, us
         Some(known) => {
             let keys = std::mem::replace(&mut known.keys, Keys::All);
             known.keys = keys.and(usage.keys);
+            known.required.extend(usage.required);
         }
-        None => drop(
-            found.insert(source.clone(), Use { keys: usage.keys, need: usage.need, rule, counts: true, awaited: None }),
-        ),
+        None => {
+            let Usage { need, keys, required } = usage;
+            found.insert(source.clone(), Use { keys, need, required, rule, counts: true, awaited: None });
+        }
     }
 }
 
 /// Adds that it is waited for.
 pub(crate) fn add_awaited(found: &mut BTreeMap<SourceName, Use>, source: SourceName, keys: Keys, rule: Rule) {
-    let new = || Use { keys: keys.clone(), need: Need::Required, rule, counts: false, awaited: None };
+    let (need, required) = (Need::Required, BTreeSet::new());
+    let new = || Use { keys: keys.clone(), need, required, rule, counts: false, awaited: None };
     let used = found.entry(source).or_insert_with(new);
     used.awaited = Some(match used.awaited.take() {
         Some(known) => known.and(keys),
@@ -152,7 +161,7 @@ mod tests {
 
     /// The pods use all of the Secret `db`, the key `a` of the Secret `api`, and the `ConfigMap` `app`.
     fn found(own: &[(&str, &str)], sources: &[(&str, SourceName)], chosen: &[SourceName]) -> Vec<String> {
-        let usage = |keys| Usage { need: Need::Required, keys };
+        let usage = |keys| Usage { need: Need::Required, keys, required: BTreeSet::new() };
         let referenced = LiteMap::from_iter([
             (SourceName::secret("db"), usage(Keys::All)),
             (SourceName::secret("api"), usage(Keys::one("a"))),
@@ -202,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_is_named_and_not_used_can_be_done_without() {
-        let used = Usage { need: Need::Required, keys: Keys::All };
+        let used = Usage { need: Need::Required, keys: Keys::All, required: BTreeSet::new() };
         let referenced = LiteMap::from_iter([(SourceName::secret("db"), used)]);
         let own = annotations(&[("roll.konverge.dev/on-change", "secret/db,secret/unseen")]);
         let spec = WorkloadSpec::read(&own, &Annotations::new(), "shop", OTHERS).unwrap();

@@ -168,7 +168,7 @@ async fn f02_a_rollout_whose_answer_was_lost_is_told_once() {
     until("all are counted", async || Ok(counted("rolled").await > all - 0.5)).await;
     operator.settled().await;
     assert!(counted("rolled").await < all + 0.5, "each once: {}", counted("rolled").await);
-    assert!(counted("failed").await > 2.5, "no answer was lost: {}", counted("failed").await);
+    assert!(counted("refused").await > 2.5, "no answer was lost: {}", counted("refused").await);
     for number in 0..OBJECTS {
         let name = format!("web-{number}");
         let because = format!("rolled: Secret/db-{number} changed (roll.konverge.dev/on-change)");

@@ -105,7 +105,8 @@ pub(crate) async fn install(plane: &ControlPlane, home: &str) -> Result<PathBuf>
 }
 
 /// Neither the debounce nor the budget of an operator without flags.
-pub(crate) const UNLIMITED: [&str; 3] = ["--debounce=0s", "--max-concurrent-rollouts=0", "--max-rollouts-per-minute=0"];
+pub(crate) const UNLIMITED: [&str; 4] =
+    ["--debounce=0s", "--max-concurrent-rollouts=0", "--max-rollouts-per-minute=0", "--concurrent-per-namespace=0"];
 
 /// An operator for one namespace that lets no time pass between rollouts, and where it serves its health and metrics.
 pub(crate) fn operator(kubeconfig: &Path, namespace: &str) -> (ProcessSpec, String) {

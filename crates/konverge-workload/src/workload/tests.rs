@@ -97,7 +97,7 @@ fn one_use_that_needs_it_is_enough() {
         (vec![optional.clone(), optional], Need::Optional),
     ] {
         let found = references(&json!({ "containers": [{ "envFrom": sources }] }));
-        assert_eq!(found.secrets["a"], Usage { need: expected, keys: Keys::All });
+        assert_eq!(found.secrets["a"], Usage { need: expected, keys: Keys::All, required: BTreeSet::new() });
     }
 }
 

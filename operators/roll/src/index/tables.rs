@@ -16,7 +16,7 @@ use crate::{
     breaker,
     object::{SourceName, SourceRef, WorkloadRef},
     plan::Plan,
-    state::{Doubt, Pods, Read, Snapshot, SourceChange, WorkloadState},
+    state::{Doubt, Health, Pods, Read, Snapshot, SourceChange, WorkloadState},
     time::Time,
     trigger::{TriggerRef, TriggerSpec, WatchedTrigger},
     trigger_status::Targets,
@@ -32,6 +32,8 @@ pub(super) struct Tables {
     pub(super) triggers: Triggers,
     pub(super) classes: Classes,
     pub(super) waves: WaveQueues,
+    /// The workloads on which a record says that their last rollout has failed.
+    failed: BTreeSet<WorkloadRef>,
 }
 
 impl Tables {
@@ -65,6 +67,7 @@ impl Tables {
         }
         self.classes.set_mounted(key, &state.observed.classes);
         let owners = self.workloads.insert(key, state);
+        self.note_failure(key);
         self.set_named(key);
         self.invalidate_owners(owners, &mut work);
         self.update_uses(key, &mut work);
@@ -79,11 +82,32 @@ impl Tables {
         self.set_uses(key, BTreeMap::new(), work);
         self.waves.invalidate(key);
         self.waves.set_waiting(key, None);
+        self.failed.remove(key);
         let Some((state, owners)) = self.workloads.remove(key) else { return };
         work.triggers.extend(self.triggers.of_workload(key, &state.observed.labels).cloned());
         self.classes.remove_workload(key);
         self.sources.remove_workload(key);
         self.invalidate_owners(owners, work);
+    }
+
+    /// Notes whether the last rollout of a workload has failed, as its record says.
+    pub(super) fn note_failure(&mut self, key: &WorkloadRef) {
+        if self.workloads.get(key).is_some_and(|state| state.record.says_failed()) {
+            self.failed.insert(key.clone());
+        } else {
+            self.failed.remove(key);
+        }
+    }
+
+    /// Takes a snapshot of each other workload of the namespace whose last rollout has failed.
+    pub(super) fn failed_beside(&self, key: &WorkloadRef) -> Vec<Snapshot> {
+        let others = self.failed.iter().filter(|other| other.namespace == key.namespace && *other != key);
+        others.filter_map(|other| self.snapshot(other)).collect()
+    }
+
+    /// Returns the number of workloads whose last rollout has failed.
+    pub(super) fn failed_count(&self) -> usize {
+        self.failed.len()
     }
 
     /// Adds the workloads that wait for this one.
@@ -179,8 +203,18 @@ impl Tables {
         self.invalidate_users(source);
         let users: BTreeSet<_> = self.sources.users(source).cloned().collect();
         let known = self.sources.get_mut(source).filter(|_| !users.is_empty());
-        let learned = known.and_then(|known| known.learn(read, breaker, now));
+        let is_used = |key: &str| uses_key(&self.workloads, &source.name, users.iter(), key);
+        let learned = known.and_then(|known| known.learn(read, is_used, breaker, now));
         learned.map_or_else(SourceChange::default, |learned| SourceChange { users, ..learned })
+    }
+
+    /// Returns the number of used sources of which a used key changes too often.
+    pub(super) fn ran_away(&self, now: Time) -> usize {
+        let runaway = self.sources.iter().filter(|(source, known)| {
+            let is_used = |key| uses_key(&self.workloads, &source.name, self.sources.users(source), key);
+            known.runaway_keys(now).any(|key| is_used(key))
+        });
+        runaway.count()
     }
 
     /// Removes the spec of a source.
@@ -268,7 +302,8 @@ impl Tables {
     pub(super) fn snapshot(&self, key: &WorkloadRef) -> Option<Snapshot> {
         let workload = Arc::clone(self.workloads.get(key)?);
         let owner = self.workloads.pod_owner(key, &workload);
-        let pods = Pods { rollout: owner.observed.rollout, unready: owner.health.unready };
+        let Health { unready, available, succeeded, .. } = owner.health;
+        let pods = Pods { rollout: owner.observed.rollout, unready, available, succeeded };
         let requests = self.triggers.requests(key, &workload.observed);
         let triggers: Vec<_> =
             requests.map(|(trigger, shown, spec)| (trigger.clone(), Arc::clone(shown), Arc::clone(spec))).collect();
@@ -331,4 +366,17 @@ impl Tables {
         let is_earlier = state.observed.wave() < at.wave && !state.observed.deleting;
         if is_earlier && state.uses.current.contains_key(at.source) { self.snapshot(key) } else { None }
     }
+}
+
+/// Returns whether one of these users of a source is rolled for a key of it.
+fn uses_key<'a>(
+    workloads: &Workloads,
+    source: &SourceName,
+    mut users: impl Iterator<Item = &'a WorkloadRef>,
+    key: &str,
+) -> bool {
+    users.any(|user| {
+        let used = workloads.get(user).and_then(|state| state.uses.current.get(source));
+        used.is_some_and(|used| used.keys.contains(key))
+    })
 }

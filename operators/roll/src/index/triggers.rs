@@ -142,7 +142,7 @@ impl Triggers {
         for (trigger, _, spec) in self.requests(key, workload).filter(|_| has_template) {
             for (source, keys) in &spec.sources {
                 // As far as anybody knows, no pod has started without it.
-                let usage = Usage { need: Need::Required, keys: keys.clone() };
+                let usage = Usage { need: Need::Required, keys: keys.clone(), required: BTreeSet::new() };
                 uses::add(&mut requested, source, usage, trigger.rule());
             }
         }

@@ -1,3 +1,4 @@
+use konverge_workload::Rollout;
 use proptest::prelude::*;
 
 use super::*;
@@ -19,7 +20,14 @@ fn now(sources: &[(&str, &str, Option<&str>, Need)]) -> BTreeMap<String, Current
 
 fn record(sources: &[(&str, &str, Option<&str>)]) -> Record {
     let content = sources.iter().map(|(name, selection, content)| ((*name).to_owned(), entry(selection, *content)));
-    Record { tag: TAG.to_owned(), content: content.collect(), rolled: None, because: None, also: Vec::new() }
+    Record {
+        tag: TAG.to_owned(),
+        content: content.collect(),
+        rolled: None,
+        because: None,
+        also: Vec::new(),
+        failed: None,
+    }
 }
 
 fn decided(record: Option<&Record>, is_stamped: bool, now: &BTreeMap<String, CurrentEntry>) -> Verdict {
@@ -61,6 +69,65 @@ fn with_a_record() {
     ] {
         assert_eq!(word(&decided(Some(&before), false, &now)), expected, "{what}");
     }
+}
+
+#[test]
+fn a_rollout_succeeds_with_its_pods_and_fails_after_the_deadline_of_the_workload() {
+    use LastRollout::{Failed, Over, UnderWay};
+    use Progress::{Failed as GivenUp, Ready, Running, Unknown, Unready};
+    let at = Time::at;
+    let timeout = SignedDuration::from_secs(600);
+    let pods = |progress, deadline, unready: Option<i64>, available: Option<i64>| Pods {
+        rollout: Rollout { progress, deadline, ..Rollout::SETTLED },
+        unready: unready.map(at),
+        available: available.map(at),
+        succeeded: false,
+    };
+    let (none, own) = (Deadline::Elapsed(None), Deadline::OfController);
+    let was_complete = Deadline::Elapsed(Some(60));
+    let empty = Pods { rollout: Rollout { empty: true, ..Rollout::SETTLED }, ..pods(GivenUp, own, None, None) };
+    let mut paused = pods(Running, none, Some(0), None);
+    paused.rollout.paused = true;
+    let succeeded = Pods { succeeded: true, ..pods(GivenUp, own, None, None) };
+    // It was rolled at 1000.
+    for (what, pods, has_failed, now, expected) in [
+        ("its controller waits", pods(Running, own, Some(1000), None), false, 9000, UnderWay(None)),
+        ("its controller has given up", pods(GivenUp, own, Some(1000), None), false, 1060, Failed(None)),
+        ("it is ready", pods(Ready, own, None, Some(1010)), false, 1010, Over),
+        (
+            "its pods have crashed since",
+            pods(Unready, was_complete, Some(1005), None),
+            false,
+            1064,
+            UnderWay(Some(at(1065))),
+        ),
+        ("and do not come back", pods(Unready, was_complete, Some(1005), None), false, 1065, Failed(None)),
+        ("no deadline", pods(Running, none, Some(1000), None), false, 1599, UnderWay(Some(at(1600)))),
+        ("no deadline, but too long", pods(Running, none, Some(1000), None), false, 1600, Failed(None)),
+        ("progress", pods(Unready, none, Some(1500), None), false, 1700, UnderWay(Some(at(2100)))),
+        ("first seen before", pods(Unready, none, Some(10), None), false, 1599, UnderWay(Some(at(1600)))),
+        ("it had failed", pods(Running, own, Some(1000), None), true, 1001, Failed(None)),
+        (
+            "it had failed and is up for a moment",
+            pods(Ready, own, None, Some(1010)),
+            true,
+            1024,
+            Failed(Some(at(1025))),
+        ),
+        ("it had failed and is up", pods(Ready, own, None, Some(1010)), true, 1025, Over),
+        ("no controller", pods(Unknown, none, None, None), false, 9000, Over),
+        ("no pods", empty, true, 9000, Over),
+        ("somebody has paused it", paused, false, 9000, UnderWay(None)),
+        ("it had succeeded", succeeded, false, 9000, Over),
+    ] {
+        let failed = has_failed.then(|| at(1000).wall());
+        let record = Record { rolled: Some(at(1000).wall()), failed, ..record(&[]) };
+        assert_eq!(last_rollout(Some(&record), pods, at(now), timeout), expected, "{what}");
+        assert_eq!(last_rollout(None, pods, at(now), timeout), Over, "{what}, and never rolled");
+    }
+    let off = pods(Running, none, Some(1000), None);
+    let record = Record { rolled: Some(at(1000).wall()), ..record(&[]) };
+    assert_eq!(last_rollout(Some(&record), off, at(9000), SignedDuration::ZERO), UnderWay(None), "switched off");
 }
 
 #[test]
@@ -183,13 +250,13 @@ proptest! {
                     Verdict::Note(content) => {
                         prop_assert!((!differs || restarted) && look == 0);
                         is_noted = true;
-                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None, also: Vec::new() });
+                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None, also: Vec::new(), failed: None });
                     }
                     Verdict::Roll { content, .. } => {
                         prop_assert!(look == 0 && (differs || restarted));
                         for source in 0..2 { pods[source] = there[source].or(pods[source]); }
                         (is_noted, is_stamped) = (true, true);
-                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None, also: Vec::new() });
+                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None, also: Vec::new(), failed: None });
                     }
                 }
                 restarted &= pods != there;

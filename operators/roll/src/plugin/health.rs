@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use konverge_apply::Statement;
 use konverge_kubectl::{Grade, ObjectHealth, Place};
+use konverge_workload::{Progress, Workload};
 use kube::{ResourceExt, core::DynamicObject};
 
 use crate::{
@@ -71,6 +72,16 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<ObjectHealth> {
             let text = format!("{PAUSE} is set; changes meanwhile cause one rollout once it is removed");
             health("Paused", Grade::Paused, &text)
         }
+        Some(Record { failed: Some(failed), rolled: Some(rolled), because, .. }) => {
+            let because = because.as_deref().unwrap_or("the cause is not recorded");
+            let Statement { reason, text, .. } = messages::rollout_failed(rolled, because);
+            ObjectHealth { since: Some(failed), ..health(reason, Grade::Wrong, &text) }
+        }
+        Some(Record { rolled: Some(rolled), because, .. }) if is_under_way(object) => {
+            let because = because.unwrap_or_else(|| "the cause is not recorded".to_owned());
+            let text = format!("{because}; its new pods are not all available yet");
+            ObjectHealth { since: Some(rolled), ..health("RollingOut", Grade::Waiting, &text) }
+        }
         Some(Record { rolled: Some(rolled), because, .. }) => {
             let because = because.unwrap_or_else(|| "the cause is not recorded".to_owned());
             ObjectHealth { since: Some(rolled), ..health("RolledOut", Grade::InSync, &because) }
@@ -80,6 +91,14 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<ObjectHealth> {
             Grade::InSync,
             "the baseline is recorded: the content that its pods use; it has never been restarted",
         ),
+    })
+}
+
+/// Returns whether the pods of a workload are not all of its newest template and available.
+fn is_under_way(object: &DynamicObject) -> bool {
+    let workload = serde_json::to_value(object).ok().and_then(|object| serde_json::from_value::<Workload>(object).ok());
+    workload.is_some_and(|workload| {
+        !workload.rollout.empty && !matches!(workload.rollout.progress, Progress::Ready | Progress::Unknown)
     })
 }
 
@@ -142,7 +161,7 @@ mod tests {
         };
         let because = rolled.map(|_| "Secret/db changed (x)".to_owned());
         let content = [("Secret/db".to_owned(), entry)].into();
-        Record { tag: "t".to_owned(), content, rolled, because, also: Vec::new() }.text()
+        Record { tag: "t".to_owned(), content, rolled, because, also: Vec::new(), failed: None }.text()
     }
 
     #[test]
@@ -170,6 +189,19 @@ mod tests {
         ] {
             let found = of_workload(&object(&WorkloadKind::Deployment.resource(), annotations));
             assert_eq!(found.as_ref().map(|found| (&*found.state, found.grade)), expected, "{annotations:?}");
+        }
+        let failed = serde_json::from_str::<Record>(&rolled).unwrap();
+        let failed = Record { failed: Some(Timestamp::UNIX_EPOCH), ..failed }.text();
+        for (record, available, expected) in [
+            (&rolled, 1, ("RolledOut", Grade::InSync)),
+            (&rolled, 0, ("RollingOut", Grade::Waiting)),
+            (&failed, 0, ("RolloutFailed", Grade::Wrong)),
+        ] {
+            let mut object = object(&WorkloadKind::Deployment.resource(), &[asks, (RECORD, record)]);
+            let status = serde_json::json!({ "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": available });
+            object.data = serde_json::json!({ "spec": { "replicas": 1 }, "status": status });
+            let found = of_workload(&object).unwrap();
+            assert_eq!((&*found.state, found.grade), expected);
         }
         let whole = of_workload(&object(&WorkloadKind::Deployment.resource(), &[asks, (RECORD, &rolled)])).unwrap();
         assert_eq!(whole.since, Some(Timestamp::UNIX_EPOCH));

@@ -30,7 +30,8 @@ fn standby() -> Arc<Parts> {
     let metrics = Metrics::new("vault-rollout-operator", "0");
     let settings =
         breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: SignedDuration::from_mins(1) };
-    let limits = Limits { per_minute: None, concurrent: Some(1), timeout: SignedDuration::from_mins(10) };
+    let limits =
+        Limits { per_minute: None, concurrent: Some(1), per_namespace: None, timeout: SignedDuration::from_mins(10) };
     let events = EventSink::dry_run(pending::<()>()).0;
     Arc::new(Parts {
         index: Index::new(Others::default(), settings),

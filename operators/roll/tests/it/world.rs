@@ -101,7 +101,8 @@ impl Operator {
 }
 
 /// Neither the debounce nor the budget of an operator without flags.
-const UNLIMITED: [&str; 3] = ["--debounce=0s", "--max-concurrent-rollouts=0", "--max-rollouts-per-minute=0"];
+const UNLIMITED: [&str; 4] =
+    ["--debounce=0s", "--max-concurrent-rollouts=0", "--max-rollouts-per-minute=0", "--concurrent-per-namespace=0"];
 
 impl World {
     pub(crate) async fn new() -> Self {
@@ -208,6 +209,12 @@ impl World {
             "metadata": { "name": name, "annotations": annotations }, "stringData": data,
         });
         self.secrets().patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    /// Takes a key out of a Secret.
+    pub(crate) async fn without_key(&self, name: &str, key: &str) {
+        let patch = Patch::Merge(json!({ "data": { key: null } }));
+        self.secrets().patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     pub(crate) async fn delete_secret(&self, name: &str) {

@@ -22,6 +22,7 @@ fn record_of(value: &str, rolled: Option<i64>) -> String {
         rolled: rolled.map(|second| Timestamp::from_second(second).unwrap()),
         because: None,
         also: Vec::new(),
+        failed: None,
     }
     .text()
 }

@@ -1,5 +1,3 @@
-use konverge_workload::Progress;
-
 use super::*;
 
 const ROLLOUT: WorkloadKind = WorkloadKind::Rollout;
@@ -15,7 +13,7 @@ fn rollout(of: &str, replicas: u32, annotations: &Value) -> Workload {
 /// A Deployment with a template and without pods.
 fn template_owner(name: &str) -> Workload {
     let object = workload(name, 1, &json!({ ON_CHANGE: "true" }), &["db"]);
-    let rollout = konverge_workload::Rollout { progress: Progress::Ready, paused: false, empty: true };
+    let rollout = konverge_workload::Rollout { empty: true, ..konverge_workload::Rollout::SETTLED };
     Workload { rollout, ..object }
 }
 

@@ -60,7 +60,14 @@ pub(super) fn note(index: &Index) -> Vec<String> {
         panic!("{:?}", view.plan.verdict().cloned())
     };
     let sources = content.keys().cloned().collect();
-    let record = Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new() };
+    let record = Record {
+        tag: digester().tag(view.uid()),
+        content,
+        rolled: None,
+        because: None,
+        also: Vec::new(),
+        failed: None,
+    };
     index.wrote(&key("web"), view.uid(), "9", record.text(), None);
     sources
 }

@@ -50,6 +50,7 @@ fn one_that_was_rolled_is_under_way_before_a_watch_shows_it() {
             rolled: stamped.then(|| now().wall()),
             because: None,
             also: Vec::new(),
+            failed: None,
         };
         index.wrote(&key("web"), view.uid(), version, record.text(), stamped.then(|| ("stamp".to_owned(), now())));
     };
@@ -241,6 +242,7 @@ fn happens(index: &Index, what: usize, name: &str, number: u64, at: Time) {
                 rolled: is_rolled.then_some(at.wall()),
                 because: None,
                 also: Vec::new(),
+                failed: None,
             };
             let stamp = is_rolled.then(|| (number.to_string(), at));
             index.wrote(&key(name), view.uid(), &version().to_string(), record.text(), stamp);
