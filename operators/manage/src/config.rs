@@ -1,8 +1,15 @@
 //! The operator's flags: the original's under their names and with their defaults, and ours.
 
 use std::{
-    collections::{BTreeMap, BTreeSet}, ffi::OsString, fmt, net::SocketAddr, num::NonZeroU32, path::PathBuf, str::FromStr,
-    sync::Arc, time::Duration,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fmt,
+    net::SocketAddr,
+    num::NonZeroU32,
+    path::PathBuf,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
 };
 
 use clap::{ArgAction, Command, CommandFactory, Parser, ValueEnum, error::ErrorKind};
@@ -138,7 +145,12 @@ pub struct Config {
     #[arg(long, env = "OPENZRO_ALLOW_PRIVILEGED_ROUTING")]
     pub allow_privileged_routing: bool,
     /// Let objects of this namespace do that. May be repeated (ours)
-    #[arg(long = "privileged-namespace", env = "OPENZRO_PRIVILEGED_NAMESPACES", value_delimiter = ',', value_name = "NAMESPACE")]
+    #[arg(
+        long = "privileged-namespace",
+        env = "OPENZRO_PRIVILEGED_NAMESPACES",
+        value_delimiter = ',',
+        value_name = "NAMESPACE"
+    )]
     pub privileged_namespaces: Vec<String>,
     /// How long an object in a namespace that is being deleted waits for what openZro keeps, in seconds (ours)
     #[arg(long, env = "OPENZRO_TERMINATING_NAMESPACE_DEADLINE", default_value_t = TERMINATING_NAMESPACE_DEADLINE, value_name = "SECONDS")]
@@ -518,7 +530,12 @@ mod tests {
             (&["--openzro-api-key-file=/t"], Some(3), Some(0), 0),
             (&["--openzro-api-key=k", "--allow=a=b,c=d"], Some(2), Some(0), 0),
             (&["--openzro-api-key-file=/t", "--allow=*=*", "--allow-privileged-routing"], Some(1), None, 1),
-            (&["--openzro-api-key-file=/t", "--privileged-namespace=net", "--runtime-namespace=o"], Some(3), Some(2), 0),
+            (
+                &["--openzro-api-key-file=/t", "--privileged-namespace=net", "--runtime-namespace=o"],
+                Some(3),
+                Some(2),
+                0,
+            ),
         ] {
             let config = parse(arguments).map_err(|error| error.to_string()).unwrap();
             let settings = config.settings();

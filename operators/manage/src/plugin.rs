@@ -189,7 +189,8 @@ mod tests {
     fn the_operator_needs_what_its_role_grants() {
         let needed = Manage.needed(&Config::parse_from([PROGRAM]), "home");
         let needed: Vec<_> = needed.iter().map(Permission::to_string).collect();
-        for permission in ["patch ozgroups/status", "watch secrets", "watch groups", "create leases in namespace home"] {
+        for permission in ["patch ozgroups/status", "watch secrets", "watch groups", "create leases in namespace home"]
+        {
             assert!(needed.iter().any(|known| known == permission), "{permission}: {needed:#?}");
         }
     }

@@ -4,6 +4,7 @@
 
 use std::{fmt, str::FromStr};
 
+use konverge_core::allow::{NAMESPACE, matches};
 use konverge_zopp_client::EnvironmentName;
 
 /// One permission: `<namespace>=<workspace>/<project>/<environment>`, where `*` matches any run of characters. Behind the `=`, `{namespace}` is the
@@ -24,9 +25,6 @@ pub struct Rule {
 pub struct RuleError {
     text: String,
 }
-
-/// The namespace of the Secret, in what a rule permits.
-const NAMESPACE: &str = "{namespace}";
 
 impl FromStr for Rule {
     type Err = RuleError;
@@ -73,45 +71,11 @@ pub fn is_allowed(rules: &[Rule], namespace: &str, name: &EnvironmentName) -> bo
     rules.is_empty() || rules.iter().any(|rule| rule.permits(namespace, name))
 }
 
-/// `*` in the pattern matches any run of characters, also an empty one. Takes time linear in the text for each star.
-fn matches(pattern: &str, text: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut text) = text.strip_prefix(head) else { return false };
-    let mut parts: Vec<&str> = rest.split('*').collect();
-    let tail = parts.pop().unwrap_or_default();
-    for part in parts {
-        // The earliest place leaves the most for what follows.
-        let Some(at) = text.find(part) else { return false };
-        text = &text[at + part.len()..];
-    }
-    text.ends_with(tail)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn patterns() {
-        for (pattern, text, expected) in [
-            ("a", "a", true),
-            ("a", "ab", false),
-            ("*", "", true),
-            ("*", "anything", true),
-            ("a*", "abc", true),
-            ("a*", "ba", false),
-            ("*c", "abc", true),
-            ("a*c", "abc", true),
-            ("a*c", "ac", true),
-            ("ab*ba", "aba", false),
-            ("a*b*c", "aXbYc", true),
-            ("a*b*c", "aXc", false),
-        ] {
-            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
-        }
-    }
 
     #[test]
     fn rules_are_a_union_and_none_allow_all() {

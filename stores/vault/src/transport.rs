@@ -124,7 +124,8 @@ impl Transport {
             match (answer.status().as_u16(), location) {
                 (307 | 308, Some(location)) => {
                     let next = address::follow(&url, location);
-                    let next = next.ok_or_else(|| self.garbage(call, "a redirect that gives up TLS or leads nowhere"))?;
+                    let next =
+                        next.ok_or_else(|| self.garbage(call, "a redirect that gives up TLS or leads nowhere"))?;
                     if next.origin() != url.origin() && !self.follow_redirects {
                         return Err(self.elsewhere(call, &next));
                     }

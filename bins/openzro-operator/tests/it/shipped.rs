@@ -90,7 +90,8 @@ async fn the_shipped_manifests_install_an_operator_that_works() {
     let namespace = plane.namespace("shop").await.unwrap();
     let group = resource("v1", "OZGroup");
     let groups = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &group);
-    let servers = DynamicObject::new("servers", &group).data(json!({ "spec": { "name": format!("{namespace}/servers") } }));
+    let servers =
+        DynamicObject::new("servers", &group).data(json!({ "spec": { "name": format!("{namespace}/servers") } }));
     groups.create(&PostParams::default(), &servers).await.unwrap();
     until("the group is in openZro", async || {
         groups.get("servers").await.unwrap().data["status"]["groupID"].is_string()

@@ -155,7 +155,8 @@ fn inject_annotated(
     let labels = annotation(pod, EXTRA_DNS_LABELS);
     let secret = key.spec.secret(key_name);
     let url = key.spec.management_url.as_deref().filter(|url| !url.is_empty()).unwrap_or(settings.url(namespace));
-    let container = Container::new(settings, url, &json!(secret), labels).in_pod(pod).with_mounts(&key.spec.volume_mounts);
+    let container =
+        Container::new(settings, url, &json!(secret), labels).in_pod(pod).with_mounts(&key.spec.volume_mounts);
     let container = match container {
         Ok(container) => container,
         Err(error) => return refused(format!("in OZSetupKey {namespace}/{key_name}, {error}")),

@@ -12,7 +12,9 @@ use konverge::{
     },
 };
 use konverge_manage::api::{
-    v1::{OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec, OZSetupKey, OZSetupKeySpec},
+    v1::{
+        OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec, OZSetupKey, OZSetupKeySpec,
+    },
     v1alpha1::{Group, GroupSpec, SetupKey, SetupKeySpec},
 };
 use konverge_openzro::Collection;
@@ -149,7 +151,11 @@ async fn a_deleted_secret_of_a_setup_key_is_back_at_once_and_a_foreign_one_is_le
     let before = secrets.get("setup-key-k").await.unwrap().uid();
     stage.delete(&secrets, "setup-key-k").await;
     let is_back = async || {
-        secrets.get_opt("setup-key-k").await.unwrap().is_some_and(|secret| secret.uid() != before && secret.data.is_some())
+        secrets
+            .get_opt("setup-key-k")
+            .await
+            .unwrap()
+            .is_some_and(|secret| secret.uid() != before && secret.data.is_some())
     };
     stage.until("the Secret is back", is_back).await;
     stage.says(&keys, "k", "Ready", "Reconciled").await;

@@ -6,8 +6,8 @@ use konverge_core::digest::{DIGEST_KEY_LENGTH, DigestKey};
 use konverge_testkit::eventually;
 use konverge_testkit_stores::{Fault, HttpFront, VaultServer};
 use konverge_vault::{
-    Deletion, Expected, Known, KvVersion, Location, Login, Mount, SecretPath, Seen, StateKey, Vault, VaultConfig, Watch,
-    Watches,
+    Deletion, Expected, Known, KvVersion, Location, Login, Mount, SecretPath, Seen, StateKey, Vault, VaultConfig,
+    Watch, Watches,
 };
 use serde_json::{Value, json};
 

@@ -405,8 +405,7 @@ impl OzRoutingPeerReconciler {
                 exemption::withdraw(context, groups, &scope, group).await?;
             }
         }
-        let key =
-            setup_key::finalize(context, &self.collections.setup_keys, &setup_key(peer, &self.settings)).await?;
+        let key = setup_key::finalize(context, &self.collections.setup_keys, &setup_key(peer, &self.settings)).await?;
         let router = context.remote(&self.collections.routers).finalize(&router).await?;
         let network =
             if sharers.is_empty() { networks.finalize(&network).await? } else { networks.hand_over(&network).await? };

@@ -231,7 +231,11 @@ pub(super) struct Desired {
 }
 
 /// Returns the Deployment and its budget, or why there can be none: the API server has to accept the Deployment. Writes nothing.
-pub(super) async fn desired<K>(context: &Context<K>, workload: &Workload<'_>, settings: &Settings) -> Result<Desired, Error>
+pub(super) async fn desired<K>(
+    context: &Context<K>,
+    workload: &Workload<'_>,
+    settings: &Settings,
+) -> Result<Desired, Error>
 where
     K: Object + Writable,
 {
