@@ -16,6 +16,9 @@ use crate::{
 const GET_STATE: &str = "/konverge.zopp.v1.Identity/GetKeyState";
 const ROTATE: &str = "/konverge.zopp.v1.Identity/RotateWorkspaceKey";
 
+/// A change of what the server says about a holder.
+type Alter = Box<dyn Fn(&mut KeyHolder) + Send + Sync>;
+
 fn was_rotated(liar: &LyingServer) -> bool {
     liar.take_seen().iter().any(|call| call.path == ROTATE)
 }
@@ -114,7 +117,6 @@ fn a_removed_member_that_the_server_still_names_gets_no_key() {
     alice.ok("secret set A 1");
     let attacker = X25519Private::generate().unwrap().public().to_bytes().to_vec();
     let signing = || SigningSeed::generate().unwrap().public().to_bytes().to_vec();
-    type Alter = Box<dyn Fn(&mut KeyHolder) + Send + Sync>;
     let lies: [(&str, Alter); 5] = [
         ("as before", Box::new(|_| {})),
         ("with another key", Box::new(move |holder| holder.x25519_public_key.clone_from(&attacker))),

@@ -194,7 +194,7 @@ pub(super) async fn export(context: &Context, arguments: ExportArguments) -> Out
         (seal_published(plaintext, &passphrase, expires_at).map_err(failure)?, None)
     } else {
         let secret = CodeSecret::generate().map_err(|source| failure(source.into()))?;
-        (seal(plaintext, &passphrase, &secret, expires_at).map_err(failure)?, Some(secret))
+        (seal(&plaintext, &passphrase, &secret, expires_at).map_err(failure)?, Some(secret))
     };
     let export_code = client.create_principal_export(request).await.map_err(failed(what(), None))?.export_code;
     if !is_server_code(&export_code) {
@@ -251,7 +251,7 @@ impl Content {
 }
 
 fn seal(
-    content: Content,
+    content: &Content,
     passphrase: &Passphrase,
     secret: &CodeSecret,
     expires_at: i64,
