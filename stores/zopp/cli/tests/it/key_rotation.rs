@@ -422,7 +422,7 @@ fn a_read_only_configuration_checks_pins_and_does_not_save_them() {
     alice.ok(&format!("permission set --principal {id} --role read"));
     let program = robot.path("zopp-copy");
     fs::copy(env!("CARGO_BIN_EXE_zopp"), &program).unwrap();
-    let root = robot.path("");
+    let folder = robot.path("");
     let is_root = rustix::process::geteuid().is_root();
     let close = |path: &Path, mode: u32| {
         if is_root {
@@ -443,7 +443,7 @@ fn a_read_only_configuration_checks_pins_and_does_not_save_them() {
     let file = robot.config_file();
     close(&file, 0o400);
     close(file.parent().unwrap(), 0o555);
-    close(&root, 0o555);
+    close(&folder, 0o555);
     let before = fs::read(&file).unwrap();
     let is_warned = |stderr: &str| stderr.contains("Warning: new pins of ") && stderr.contains("Permission denied");
 
@@ -457,6 +457,6 @@ fn a_read_only_configuration_checks_pins_and_does_not_save_them() {
         alice.ok("workspace rotate-key --accept-recipients");
     }
     assert_eq!(fs::read(&file).unwrap(), before);
-    fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(file.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
 }

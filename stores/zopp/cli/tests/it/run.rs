@@ -59,7 +59,7 @@ fn what_no_environment_can_hold_is_named_and_left_out_on_request() {
 fn a_value_that_is_too_large_is_named_and_left_out_on_request() {
     let World { alice, server: _server } = World::new();
     alice.ok("secret set GREETING hello");
-    alice.ok_with_stdin("secret set LARGE -", &[b'x'; 200_000]);
+    alice.ok_with_stdin("secret set LARGE -", "x".repeat(200_000).as_bytes());
     let stderr = alice.fails("run true", 126);
     assert_eq!(
         stderr,
