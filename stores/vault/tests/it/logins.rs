@@ -261,7 +261,7 @@ async fn serves(server: &VaultServer, name: &str, mut role: Value) {
     while began.elapsed() < Duration::from_millis(4500) {
         let reading = (0..3).map(|_| async {
             let found = vault.read(&locate_known()).await;
-            found.map(drop).unwrap_or_else(|error| panic!("{name}: {error}"));
+            found.map_or_else(|error| panic!("{name}: {error}"), drop);
         });
         futures::future::join_all(reading).await;
         sleep(Duration::from_millis(100)).await;

@@ -31,8 +31,8 @@ const EXAMPLES: &str = r#"Examples:
 With [run] keys = ["DATABASE_URL", "APP_*"] in zopp.toml, only these keys become variables.
 
 Anybody who may write a secret could run code on your machine if its key were LD_PRELOAD, PATH,
-TAR_OPTIONS or the like. Such a key is an error unless --allow-key names it. No list of such names is
-complete, so declare the keys in zopp.toml."#;
+TAR_OPTIONS or the like. Such a key is an error unless --allow-key names it. No list of such
+names is complete, so declare the keys in zopp.toml."#;
 
 /// The exit code of `env(1)` for a command that cannot be started.
 const CANNOT_START: u8 = 126;
