@@ -25,8 +25,8 @@ Examples:
   zopp secret export -e dev | zopp secret import -e staging
 
 If a line cannot be read, nothing is imported, unless --skip-invalid leaves it out. Values are
-taken as most of shells, node --env-file and python-dotenv take them. \"--dialect dotenvy\" follows the
-published zopp, where $NAME stands for an earlier line of the file.";
+taken as most of shells, node --env-file and python-dotenv take them. \"--dialect dotenvy\" follows
+the published zopp, where $NAME stands for an earlier line of the file.";
 
 /// One change of so many keys stays well below what a server takes at once.
 const MOST_KEYS: usize = 1000;
