@@ -80,8 +80,8 @@ where
     if !terminating.is_over(context.client(), &namespace, waited).await {
         return outcome;
     }
-    if waited < limit {
-        return Ok(Cleanup::pending(after.min(limit - waited + MARGIN), reason, message));
+    if let Some(left) = limit.checked_sub(waited).filter(|left| !left.is_zero()) {
+        return Ok(Cleanup::pending(after.min(left + MARGIN), reason, message));
     }
     let note = format!(
         "{} {namespace}/{} is released after {} s, because its namespace is being deleted; what openZro has of it stays: {message}",

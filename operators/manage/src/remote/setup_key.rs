@@ -99,6 +99,7 @@ impl SetupKeyItem {
 
 /// The desired content of a setup key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is true independently of the others")]
 pub struct DesiredSetupKey {
     /// The name, without the mark.
     pub name: String,

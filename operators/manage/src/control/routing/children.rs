@@ -40,8 +40,8 @@ where
         let message = format!("{kind} {key} exists and does not belong to this object; delete or rename it");
         return Err(Error::refused(reasons::NOT_OURS, message));
     }
-    let applied = applier.apply(desired, observed.as_deref()).await?;
-    tracing::trace!(outcome = ?applied.outcome, "applied a child");
+    let outcome = applier.apply(desired, observed.as_deref()).await?.outcome;
+    tracing::trace!(?outcome, "applied a child");
     Ok(observed)
 }
 
