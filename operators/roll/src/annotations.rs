@@ -81,6 +81,7 @@ impl Others {
 
 /// The spec in the annotations of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is true independently of the others")]
 pub struct WorkloadSpec {
     /// Never roll it.
     pub never: bool,

@@ -264,12 +264,9 @@ impl Limits {
 /// namespace may not go.
 fn order(waiting: &[Waiter], held: &BTreeMap<String, usize>, share: Option<usize>) -> Vec<usize> {
     let mut loads = held.clone();
-    let load = |waiter: &Waiter| match loads.get_mut(&*waiter.key.namespace) {
-        Some(load) => mem::replace(load, *load + 1),
-        None => {
-            loads.insert(waiter.key.namespace.clone(), 1);
-            0
-        }
+    let load = |waiter: &Waiter| {
+        let load = loads.entry(waiter.key.namespace.clone()).or_default();
+        mem::replace(load, *load + 1)
     };
     let mut places: Vec<_> = waiting.iter().map(load).zip(0..).collect();
     places.retain(|(load, _)| share.is_none_or(|share| *load < share));

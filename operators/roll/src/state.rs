@@ -455,10 +455,10 @@ impl SourceState {
         let mut opens = false;
         for key in changed {
             let new = KeyChanges { breaker: Breaker::default(), changed: now };
-            let changes = self.keys.entry(key.clone()).or_insert(new);
-            changes.changed = now;
+            let counted = self.keys.entry(key.clone()).or_insert(new);
+            counted.changed = now;
             // Each is counted, since another workload may use it later.
-            opens |= changes.breaker.changed(times, now, breaker) && is_used(key);
+            opens |= counted.breaker.changed(times, now, breaker) && is_used(key);
         }
         opens
     }

@@ -99,16 +99,13 @@ pub fn uses<'a>(
 
 /// Adds one more reason to be rolled for a source.
 pub(crate) fn add(found: &mut BTreeMap<SourceName, Use>, source: &SourceName, usage: Usage, rule: Rule) {
-    match found.get_mut(source) {
-        Some(known) => {
-            let keys = std::mem::replace(&mut known.keys, Keys::All);
-            known.keys = keys.and(usage.keys);
-            known.required.extend(usage.required);
-        }
-        None => {
-            let Usage { need, keys, required } = usage;
-            found.insert(source.clone(), Use { keys, need, required, rule, counts: true, awaited: None });
-        }
+    let Usage { need, keys, required } = usage;
+    if let Some(known) = found.get_mut(source) {
+        let before = std::mem::replace(&mut known.keys, Keys::All);
+        known.keys = before.and(keys);
+        known.required.extend(required);
+    } else {
+        found.insert(source.clone(), Use { keys, need, required, rule, counts: true, awaited: None });
     }
 }
 

@@ -56,13 +56,13 @@ async fn a_proxy_of_the_environment_is_used_unless_no_proxy_names_the_server() {
     let _operator = starts(stage, elsewhere, &[("HTTPS_PROXY", &proxy.url())]).await;
     assert!(proxy.tunnels() > 0);
     let named = |cluster: &mut Value| {
-        cluster["server"] = cluster["server"].as_str().unwrap().replace("127.0.0.1", "localhost").into()
+        cluster["server"] = cluster["server"].as_str().unwrap().replace("127.0.0.1", "localhost").into();
     };
     for (file, no_proxy) in [("address.json", "10.0.0.0/8,127.0.0.0/8"), ("name.json", "localhost"), ("here.json", "")]
     {
         let direct = kubeconfig(stage, file, |cluster| {
             if file == "name.json" {
-                named(cluster)
+                named(cluster);
             }
         });
         let _operator = starts(stage, direct, &[("HTTPS_PROXY", NOWHERE), ("NO_PROXY", no_proxy)]).await;
