@@ -9,7 +9,7 @@ use konverge_core::{
     deletion_guard::Stopped,
     error::{ErrorClass, in_one_line},
 };
-use konverge_runtime::{Priority, Queue};
+use konverge_runtime::{Priority, Queue, watch::WatchHealth};
 use konverge_vault::{Deletion, Location, Owner};
 use kube::{
     Api, Client,
@@ -218,11 +218,14 @@ impl Clearing {
     }
 
     /// Clears orphans for ever, once the claims of all objects are known. Before that, content is only handed over to objects that are known.
-    pub(crate) async fn run(mut self, kinds: Vec<Kind>) {
-        // The program is not ready without these kinds. The cluster may lack or forbid the others; those count as empty.
-        let (sure, others): (Vec<Kind>, Vec<Kind>) = kinds.into_iter().partition(|kind| kind.is_original());
+    pub(crate) async fn run(mut self, kinds: Vec<(Kind, WatchHealth)>) {
         let (begun, bindings) = (Instant::now(), Arc::clone(&self.heirs.bindings));
-        let are_listed = || bindings.are_listed(&sure) && (bindings.are_listed(&others) || begun.elapsed() >= EVERY);
+        // The program is not ready without the kinds of the original. The cluster may lack the others, or forbid them for a while; those count as
+        // empty.
+        let is_known = |(kind, health): &(Kind, WatchHealth)| {
+            bindings.are_listed(&[*kind]) || !kind.is_original() && (health.is_missing() || begun.elapsed() >= EVERY)
+        };
+        let are_listed = || kinds.iter().all(is_known);
         loop {
             self.is_complete = are_listed();
             if let Err(error) = self.clear().await {

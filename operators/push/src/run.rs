@@ -107,7 +107,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     follow_vault(&mut manager, vault.clone(), &bindings, &queue);
 
     let updater = BindingUpdater { bindings: Arc::clone(&bindings), queue: queue.clone(), metrics: counts.clone() };
-    let secrets = watch_all(&mut manager, &kubernetes, &config, &updater);
+    let (watches, secrets) = watch_all(&mut manager, &kubernetes, &config, &updater);
 
     let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
@@ -156,7 +156,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         .workers(policy.workers.into())
         .time_limit(run_limit(config.vault.vault_timeout));
     manager.controller("push", controller);
-    manager.leader_task("orphans", clearing.run(policy.kinds.clone()));
+    manager.leader_task("orphans", clearing.run(watches));
     Ok(manager)
 }
 
@@ -220,27 +220,39 @@ fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: Wa
     identity
 }
 
-/// Watches each enabled kind, and Secrets in any case, because they wake workloads. Returns the health of the watch of Secrets.
+/// Watches each enabled kind, and Secrets in any case, because they wake workloads. Returns the health of each watch, that of Secrets in any case.
 ///
 /// The kinds that the original does not know may be missing in its role, and `VaultPush` in the cluster. Each of them is left out until its
 /// watch is possible.
-fn watch_all(manager: &mut Manager, client: &Client, config: &Config, updater: &BindingUpdater) -> WatchHealth {
+fn watch_all(
+    manager: &mut Manager,
+    client: &Client,
+    config: &Config,
+    updater: &BindingUpdater,
+) -> (Vec<(Kind, WatchHealth)>, WatchHealth) {
     let options = WatchOptions::default().with(|options| options.namespace.clone_from(&config.push.namespace));
     let mut informers = Informers::new(manager, client.clone(), options);
-    for &kind in &config.push.kinds {
-        let Some(workload) = kind.workload() else { continue };
-        let handler = WorkloadHandler { updater: updater.clone(), kind };
-        if kind.is_original() {
-            informers.required::<Workload, _, _>(&workload, handler);
-        } else {
-            informers.optional::<Workload, _, _>(&workload, handler);
-        }
-    }
-    if config.push.kinds.contains(&Kind::VaultPush) {
-        informers.optional::<Guarded<VaultPush>, _, _>(&(), VaultPushHandler { updater: updater.clone() });
-    }
     let secrets = SecretHandler::new(updater.clone(), config.push.kinds.contains(&Kind::Secret));
-    informers.required::<PartialObjectMeta<Secret>, _, _>(&(), secrets)
+    let secrets = informers.required::<PartialObjectMeta<Secret>, _, _>(&(), secrets);
+    let mut watches = Vec::new();
+    for &kind in &config.push.kinds {
+        let health = match kind.workload() {
+            Some(workload) => {
+                let handler = WorkloadHandler { updater: updater.clone(), kind };
+                if kind.is_original() {
+                    informers.required::<Workload, _, _>(&workload, handler)
+                } else {
+                    informers.optional::<Workload, _, _>(&workload, handler)
+                }
+            }
+            None if kind == Kind::VaultPush => {
+                informers.optional::<Guarded<VaultPush>, _, _>(&(), VaultPushHandler { updater: updater.clone() })
+            }
+            None => secrets.clone(),
+        };
+        watches.push((kind, health));
+    }
+    (watches, secrets)
 }
 
 /// How long one run may take. A request to Vault that is not answered ends before, so that the run can tell of it and go on elsewhere.

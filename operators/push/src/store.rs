@@ -160,7 +160,7 @@ impl Store {
         self.identity.name().await.map(drop)
     }
 
-    /// See [`locate`].
+    /// Where a target of a push leads. The object's own statement about the engine counts where Vault says nothing.
     pub async fn locate(&self, push: &Push, prefix: &str, target: &str) -> Result<Location, VaultError> {
         locate(&self.vault, push, prefix, target).await
     }

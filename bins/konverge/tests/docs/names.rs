@@ -70,7 +70,7 @@ fn annotations_are_those_of_the_reference() {
 }
 
 /// Words in the form of a reason that are something else.
-const OTHERS: [&str; 46] = [
+const OTHERS: [&str; 47] = [
     "Age",
     "Always",
     "Asks",
@@ -106,6 +106,7 @@ const OTHERS: [&str; 46] = [
     "Reconciling",
     "Role",
     "RolledOut",
+    "RollingOut",
     "Secret",
     "SecretStore",
     "SelfSubjectAccessReview",
@@ -185,6 +186,7 @@ fn every_reason_has_a_cause_and_every_problem_a_next_step() {
         "Replaced",
         "ResolvedRefs",
         "RolledOut",
+        "RolloutRecovered",
         "RolloutRunning",
         "RolloutTriggered",
         "Shared",

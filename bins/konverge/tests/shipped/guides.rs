@@ -373,7 +373,7 @@ async fn without_helm_the_files_install_each_operator_and_are_removed_as_the_pag
 
     reader.write(
         "group.yaml",
-        "{apiVersion: openzro.io/v1, kind: OZGroup, metadata: {name: servers, namespace: shop}, spec: {name: Servers}}",
+        "{apiVersion: openzro.io/v1, kind: OZGroup, metadata: {name: servers, namespace: shop}, spec: {name: shop/servers}}",
     );
     reader.run("kubectl apply -f group.yaml", &[]).await;
     reader.run("kubectl wait ozgroup/servers --namespace shop --for=condition=Ready", &[]).await;

@@ -295,7 +295,7 @@ async fn manage_works_under_the_account_and_the_roles_of_its_release() {
 
     let shop = stage.plane.namespace("shop").await.unwrap();
     let groups = Api::<OZGroup>::namespaced(stage.client.clone(), &shop);
-    let group = OZGroup::new("servers", OZGroupSpec { name: "Servers".to_owned() });
+    let group = OZGroup::new("servers", OZGroupSpec { name: format!("{shop}/servers") });
     groups.create(&PostParams::default(), &group).await.unwrap();
     let has_id = async || Ok(groups.get("servers").await?.status.is_some_and(|status| status.group_id.is_some()));
     until("the group is in openZro", has_id).await;
@@ -334,7 +334,7 @@ async fn the_drain_job_of_manage_releases_all_objects_and_leaves_openzro_as_it_i
     let groups = Api::<OZGroup>::namespaced(stage.client.clone(), &shop);
     for name in ["kept", "going"] {
         groups
-            .create(&PostParams::default(), &OZGroup::new(name, OZGroupSpec { name: name.to_owned() }))
+            .create(&PostParams::default(), &OZGroup::new(name, OZGroupSpec { name: format!("{shop}/{name}") }))
             .await
             .unwrap();
         let is_held = async || Ok(!groups.get(name).await?.metadata.finalizers.unwrap_or_default().is_empty());
@@ -378,6 +378,6 @@ async fn the_drain_job_of_manage_releases_all_objects_and_leaves_openzro_as_it_i
         konverge_openzro::OpenZro::new(&konverge_openzro::OpenZroConfig::new(openzro.url(), token).unwrap());
     let left = dashboard.list(&konverge_openzro::Collection::Groups).await.unwrap();
     let left: Vec<_> = left.iter().filter_map(|group| group.raw()["name"].as_str()).collect();
-    assert_eq!(left, ["All", "kept", "going"]);
+    assert_eq!(left, ["All".to_owned(), format!("{shop}/kept"), format!("{shop}/going")]);
     stage.helm(&["uninstall", "release"]);
 }

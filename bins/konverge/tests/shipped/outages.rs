@@ -348,7 +348,8 @@ async fn manage_through(fault: impl FnOnce(&HttpFront, &std::path::Path), alert:
     let mut stage = ManageStage::set(&control_plane, &front.url(), &token, &[]).await.unwrap();
     let group = async |name: &str| {
         let group = json!({
-            "apiVersion": "openzro.io/v1", "kind": "OZGroup", "metadata": { "name": name, "namespace": namespace }, "spec": { "name": name },
+            "apiVersion": "openzro.io/v1", "kind": "OZGroup", "metadata": { "name": name, "namespace": namespace },
+            "spec": { "name": format!("{namespace}/{name}") },
         });
         control_plane.apply(&yaml(&group).unwrap()).await.unwrap();
     };

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{LIMIT, LIMIT_AGAIN, told};
 
 /// The group of the object.
-const GROUP: &str = "Servers";
+const GROUP: &str = "servers";
 
 /// A group that people made.
 const THEIRS: &str = "Developers";
@@ -51,7 +51,7 @@ pub(crate) async fn show(cast: &mut Cast, namespace: &str, keep: bool) -> Result
     cast.manage(stage);
 
     println!("\nPeople have made the group {THEIRS} in the dashboard. A group and a policy are declared beside it:\n");
-    for object in [scene.group(), Scene::policy(&["22"])] {
+    for object in [scene.group(), scene.policy(&["22"])] {
         for line in yaml(&object)?.lines() {
             println!("    {line}");
         }
@@ -107,13 +107,18 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
 impl Scene {
     fn group(&self) -> Value {
         json!({ "apiVersion": "openzro.io/v1", "kind": "OZGroup",
-            "metadata": { "name": "servers", "namespace": self.namespace }, "spec": { "name": GROUP } })
+            "metadata": { "name": "servers", "namespace": self.namespace }, "spec": { "name": self.group_name() } })
     }
 
-    fn policy(ports: &[&str]) -> Value {
+    /// The name in openZro. Others than those of its own namespace are refused, unless the platform team allows them.
+    fn group_name(&self) -> String {
+        format!("{}/{GROUP}", self.namespace)
+    }
+
+    fn policy(&self, ports: &[&str]) -> Value {
         let ports: Vec<u16> = ports.iter().filter_map(|port| port.parse().ok()).collect();
         json!({ "apiVersion": "openzro.io/v1", "kind": "OZPolicy", "metadata": { "name": POLICY },
-            "spec": { "name": POLICY, "sourceGroups": [THEIRS], "destinationGroups": [GROUP], "protocols": ["tcp"],
+            "spec": { "name": POLICY, "sourceGroups": [THEIRS], "destinationGroups": [self.group_name()], "protocols": ["tcp"],
                 "ports": ports, "bidirectional": false } })
     }
 
@@ -137,7 +142,7 @@ impl Scene {
     async fn apply(&self, ports: &[&str]) -> Result<()> {
         let user = PatchParams::apply("user");
         self.groups().patch("servers", &user, &Patch::Apply(self.group())).await.context("cannot apply the group")?;
-        let applied = self.policies().patch(POLICY, &user, &Patch::Apply(Self::policy(ports))).await;
+        let applied = self.policies().patch(POLICY, &user, &Patch::Apply(self.policy(ports))).await;
         applied.map(drop).context("cannot apply the policy")
     }
 
@@ -195,13 +200,14 @@ impl Scene {
 
     /// Waits until openZro has a policy with exactly these ports, or neither policy nor group, beside what people made.
     async fn is_so(&self, ports: Option<&[&str]>, limit: Duration) -> Result<()> {
+        let ours = self.group_name();
         let seen = eventually(limit, async || {
             let policies = self.dashboard.list(&Collection::Policies).await.ok()?;
             let groups = self.dashboard.list(&Collection::Groups).await.ok()?;
             let names: Vec<_> = groups.iter().filter_map(|group| group.raw()["name"].as_str()).collect();
             let is_so = match (ports, policies.as_slice()) {
-                (Some(ports), [policy]) => policy.raw()["rules"][0]["ports"] == json!(ports) && names.contains(&GROUP),
-                (None, []) => !names.contains(&GROUP),
+                (Some(ports), [policy]) => policy.raw()["rules"][0]["ports"] == json!(ports) && names.contains(&&*ours),
+                (None, []) => !names.contains(&&*ours),
                 _ => false,
             };
             (is_so && names.contains(&THEIRS)).then_some(())

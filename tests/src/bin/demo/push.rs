@@ -47,6 +47,9 @@ pub(crate) async fn show(cast: &mut Cast, namespace: &str, keep: bool) -> Result
     cast.perform(fill).await?;
     scene.change(cast, "Deployment applied", async || scene.deploy().await, Some(&one)).await?;
     scene.change(cast, "password rotated", async || scene.fill(&two).await, Some(&two)).await?;
+    println!(
+        "\nAfter its object, content stays for 10 s, in case the object returns or another one requests the path:\n"
+    );
     scene.change(cast, "Deployment deleted", async || scene.undeploy().await, None).await?;
     println!("\nOf what was there Vault keeps deleted versions, which can be undeleted, as the default policy has it.");
     if keep {
