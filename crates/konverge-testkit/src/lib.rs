@@ -36,6 +36,7 @@ mod replacing_policy;
 mod scrape;
 mod settled;
 mod tls;
+mod tls_front;
 mod wait;
 mod written_program;
 
@@ -62,6 +63,7 @@ pub use replacing_policy::{Replaced, ReplacingPolicy};
 pub use scrape::metric;
 pub use settled::settled;
 pub use tls::TlsError;
+pub use tls_front::{ELSEWHERE, TlsFront};
 pub use wait::{NotInTime, eventually, settles_at, until, until_true};
 pub use written_program::write_program;
 

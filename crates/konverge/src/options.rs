@@ -188,9 +188,11 @@ impl fmt::Display for Options {
         write!(f, " traces={}", otlp_endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_empty()))?;
         #[cfg(feature = "admission")]
         {
-            let WebhookOptions { address, drain, .. } = webhook;
+            let WebhookOptions { address, client_ca, drain, .. } = webhook;
             let url = or_default(&webhook.shown_url());
             write!(f, " webhook-address={address} webhook-url={url} webhook-drain={drain}s")?;
+            let client_ca = client_ca.as_ref().map(|path| path.display().to_string());
+            write!(f, " webhook-client-ca={}", or_default(&client_ca))?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 mod setup;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
 use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::{
@@ -12,7 +12,7 @@ use k8s_openapi::{
 };
 use konverge_admission::{
     AdmissionMetrics, Certificates, Location, Security, WebhookServer,
-    certificates::{SelfMade, Target},
+    certificates::{PairError, SelfMade, Target},
 };
 use konverge_gen::Access;
 use prometheus_client::registry::Registry;
@@ -21,6 +21,29 @@ use serde_json::Value;
 use crate::{home::Home, migration, options::webhook::PORT, part::Part, setup::Setup, start_error::StartError};
 
 pub use setup::{WebhookCaches, WebhookSetup};
+
+/// Why the webhooks cannot be for the API server alone.
+#[derive(Debug, thiserror::Error)]
+enum ClientCaError {
+    #[error("cannot read {} (--webhook-client-ca)", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} (--webhook-client-ca) has no usable authority; it must have certificates in PEM", path.display())]
+    Authorities { path: PathBuf, source: PairError },
+    #[error(
+        "the API server shows no certificate to conversion webhooks, and this program has some; start it without --webhook-client-ca"
+    )]
+    Conversions,
+}
+
+/// Lets only callers with a certificate of one of these authorities in.
+fn for_callers_of(certificates: Certificates, path: PathBuf) -> Result<Certificates, ClientCaError> {
+    match std::fs::read(&path) {
+        Ok(authorities) => {
+            certificates.only_for(&authorities).map_err(|source| ClientCaError::Authorities { path, source })
+        }
+        Err(source) => Err(ClientCaError::Read { path, source }),
+    }
+}
 
 /// The webhooks of a program, answered by every replica, leading or not.
 ///
@@ -135,15 +158,18 @@ impl Part for Admission {
                 }
                 _ => Certificates::self_made(setup.client_of_each_replica().clone(), self.certificates(&home)),
             };
-            if let Some(authorities) = &self.setup.only_for {
-                certificates = certificates.only_for(authorities).map_err(|error| failed(error.into()))?;
+            let converted = self.setup.declared.conversions(&Self::location(&home));
+            if let Some(path) = options.client_ca {
+                if !converted.is_empty() {
+                    return Err(failed(ClientCaError::Conversions.into()));
+                }
+                certificates = for_callers_of(certificates, path).map_err(|error| failed(error.into()))?;
             }
             let in_order = certificates.in_order();
             let metrics = setup.metrics.register(AdmissionMetrics::register);
             for definition in self.setup.declared.migrations() {
                 migration::install(definition, &setup.client, &mut setup.manager);
             }
-            let converted = self.setup.declared.conversions(&Self::location(&home));
             setup.caches.ready_before(converted.into_iter().map(|(definition, _)| definition));
             let half_of_the_grace = Duration::from_secs(setup.options().grace_period) / 2;
             let linger = Duration::from_secs(options.drain).min(half_of_the_grace);

@@ -111,6 +111,10 @@ pub struct Config {
     /// Where the API server's webhooks are answered (ours)
     #[arg(long, env = "OPENZRO_WEBHOOK_BIND_ADDRESS", default_value = "0.0.0.0:9443", value_name = "ADDRESS")]
     pub webhook_bind_address: SocketAddr,
+    /// PEM file with the authorities of the API server's client certificate: the webhooks answer nobody else [default: they answer everybody, and
+    /// refuse without the names of other objects] (ours)
+    #[arg(long, env = "OPENZRO_WEBHOOK_CLIENT_CA", value_name = "FILE")]
+    pub webhook_client_ca: Option<PathBuf>,
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -399,6 +403,7 @@ impl Config {
             options.cache_sync_timeout = 0;
             options.log_format = self.log_format();
             options.webhook.address = self.webhook_bind_address;
+            options.webhook.client_ca.clone_from(&self.webhook_client_ca);
             if let Some(folder) = &self.webhook_cert_path {
                 options.webhook.certificate = Some(folder.join(&self.webhook_cert_name));
                 options.webhook.key = Some(folder.join(&self.webhook_cert_key));
@@ -444,6 +449,7 @@ impl fmt::Display for Config {
         write!(f, "health-probe-bind-address={} ", self.health_probe_bind_address)?;
         write!(f, "leader-elect={} webhook-cert-path={} ", self.leader_elect, path(&self.webhook_cert_path))?;
         write!(f, "webhook-bind-address={} ", self.webhook_bind_address)?;
+        write!(f, "webhook-client-ca={} ", path(&self.webhook_client_ca))?;
         write!(f, "enable-webhooks={} kubeconfig={} ", self.enable_webhooks, path(&self.kubeconfig))?;
         write!(f, "interval={}s requests-per-second={} ", self.interval, self.requests_per_second)?;
         write!(f, "delete-adopted={} cluster-id={} ", self.delete_adopted, or_default(self.cluster_id.as_deref()))?;

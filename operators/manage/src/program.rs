@@ -23,7 +23,7 @@ use crate::{
     expose::{self, gateway::controllers as gateway},
     metrics::Metrics,
     remote::{Groups, Networks, Policies, Records, Resources, Routers, SetupKeys},
-    webhook,
+    webhook::{self, Callers},
 };
 
 pub use crate::config::PROGRAM;
@@ -119,8 +119,15 @@ pub fn operator(config: &Config, account: Option<Account>, metrics: Metrics) -> 
         .part(metrics)
         .part(Definitions)
         .controller(control::oz_setup_key(&collections, &settings));
-    let operator =
-        if config.enable_webhooks { operator.webhooks(webhook::webhooks((&*settings).into())) } else { operator };
+    let callers = match config.webhook_client_ca {
+        Some(_) => Callers::ApiServer,
+        None => Callers::Anybody,
+    };
+    let operator = if config.enable_webhooks {
+        operator.webhooks(webhook::webhooks((&*settings).into(), callers))
+    } else {
+        operator
+    };
     let Some(account) = account else { return operator };
     let remote = config.remote();
     // The list of networks is shared, and can be a little older than its collection knows.

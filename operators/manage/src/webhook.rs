@@ -10,5 +10,5 @@ pub mod group;
 pub mod serve;
 pub mod sidecar;
 
-pub use serve::webhooks;
+pub use serve::{Callers, webhooks};
 pub use sidecar::{Injection, Neighbours, SidecarSettings, Unserved, inject};

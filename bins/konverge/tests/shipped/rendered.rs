@@ -148,6 +148,24 @@ fn accounts_of_tenants_reach_manage_as_mounted_files() {
 }
 
 #[test]
+fn the_webhooks_of_manage_answer_the_api_server_alone_where_its_authority_is_given() {
+    let client_ca =
+        |rendered| manage_config(&arguments(container(rendered, "release-konverge-manage"))).webhook_client_ca;
+    assert_eq!(client_ca(&objects(&render(&EVERYTHING, &[]).unwrap())), None);
+    let values = [&EVERYTHING[..], &["manage.webhook.clientCASecret=front-proxy"]].concat();
+    let rendered = objects(&render(&values, &[]).unwrap());
+    let file = client_ca(&rendered).unwrap();
+    let pod = &object(&rendered, "Deployment", "release-konverge-manage")["spec"]["template"]["spec"];
+    let find =
+        |list: &Value, name: &str| list.as_array().unwrap().iter().find(|one| one["name"] == name).cloned().unwrap();
+    let mount = find(&pod["containers"][0]["volumeMounts"], "webhook-client");
+    let volume = find(&pod["volumes"], "webhook-client");
+    assert_eq!(volume["secret"]["secretName"], "front-proxy");
+    let item = volume["secret"]["items"][0]["path"].as_str().unwrap();
+    assert_eq!(file, std::path::Path::new(mount["mountPath"].as_str().unwrap()).join(item));
+}
+
+#[test]
 fn the_webhooks_of_manage_lead_to_its_pods() {
     let rendered = objects(&render(&EVERYTHING, &[]).unwrap());
     let pod = &object(&rendered, "Deployment", "release-konverge-manage")["spec"]["template"];
@@ -294,7 +312,7 @@ fn settings(part: &str, container: &Value) -> String {
         "roll" => format!("{:?}", konverge_roll::config::Config::of_container(&given, &variables).unwrap()),
         _ => konverge_manage::config::Config::of_container(&given, &variables).unwrap().to_string(),
     };
-    settings.replace("runtime-namespace=home ", "runtime-namespace=openzro ")
+    settings.replace("namespace=home ", "namespace=openzro ").replace("namespaces=home ", "namespaces=openzro ")
 }
 
 /// The files have the names of the originals, so that they take their place. All else in them is as the chart has it.

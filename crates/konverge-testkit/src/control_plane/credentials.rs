@@ -9,9 +9,13 @@ use rcgen::{
 use serde_json::json;
 
 use super::StartError;
+use crate::ELSEWHERE;
 
 /// Members of this group may do everything, whatever RBAC says.
 const ADMINISTRATORS: &str = "system:masters";
+
+/// The name of the API server towards servers that it calls.
+pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
 /// The files that the servers and the administrator need.
 pub(super) struct Credentials {
@@ -31,9 +35,19 @@ impl Credentials {
         let administrator_key = KeyPair::generate()?;
         let administrator = administrator.signed_by(&administrator_key, &authority)?;
 
+        // The API server shows this certificate to its aggregated API servers and, by its admission configuration, to webhooks.
+        let front_proxy = self::authority("konverge-testkit-front-proxy")?;
+        let mut api_server = named(FRONT_PROXY_CLIENT);
+        api_server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let api_server_key = KeyPair::generate()?;
+        let api_server = (api_server.signed_by(&api_server_key, &front_proxy)?.pem(), api_server_key.serialize_pem());
+
         let service_accounts = KeyPair::generate()?;
         for (name, content) in [
             ("ca.crt", authority.pem()),
+            ("front-proxy-ca.crt", front_proxy.pem()),
+            ("front-proxy-client.crt", api_server.0.clone()),
+            ("front-proxy-client.key", api_server.1.clone()),
             ("server.crt", server),
             ("server.key", server_key),
             ("service-accounts.key", service_accounts.serialize_pem()),
@@ -41,6 +55,7 @@ impl Credentials {
         ] {
             fs::write(folder.join(name), content)?;
         }
+        write_admission_configuration(folder, &api_server)?;
         Ok(Self { authority: authority.pem(), administrator: (administrator.pem(), administrator_key.serialize_pem()) })
     }
 
@@ -52,6 +67,25 @@ impl Credentials {
     }
 }
 
+/// Writes the file that makes the API server show its certificate to every webhook of admission.
+fn write_admission_configuration(folder: &Path, (certificate, key): &(String, String)) -> io::Result<()> {
+    let kubeconfig = folder.join("webhooks.kubeconfig");
+    let user = json!({ "client-certificate-data": encoded(certificate), "client-key-data": encoded(key) });
+    let users = json!({ "apiVersion": "v1", "kind": "Config", "users": [{ "name": "*", "user": user }] });
+    fs::write(&kubeconfig, users.to_string())?;
+    let plugins = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"].map(|name| {
+        let configuration = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": kubeconfig,
+        });
+        json!({ "name": name, "configuration": configuration })
+    });
+    let configuration =
+        json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins });
+    fs::write(folder.join("admission.json"), configuration.to_string())
+}
+
 /// A new authority.
 pub(crate) fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
     let mut parameters = named(name);
@@ -60,9 +94,9 @@ pub(crate) fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>,
     CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
 }
 
-/// Makes the certificate and key, in PEM, of a server on this machine.
+/// Makes the certificate and key, in PEM, of a server on this machine, which is also [`ELSEWHERE`](crate::ELSEWHERE).
 pub(crate) fn server(authority: &CertifiedIssuer<'static, KeyPair>) -> Result<(String, String), rcgen::Error> {
-    let mut server = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+    let mut server = CertificateParams::new(["localhost", "127.0.0.1", ELSEWHERE].map(str::to_owned))?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate()?;
     Ok((server.signed_by(&key, authority)?.pem(), key.serialize_pem()))

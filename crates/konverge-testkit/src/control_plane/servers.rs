@@ -19,7 +19,7 @@ use super::{
     StartError,
     audit::{self, AuditLog},
     client_for,
-    credentials::Credentials,
+    credentials::{Credentials, FRONT_PROXY_CLIENT},
     services::Services,
 };
 use crate::{
@@ -204,10 +204,14 @@ fn api_server(run: &RunDirectory, assets: &Assets, port: u16, etcd_url: &str) ->
     let file = |name: &str| run.path().join(name);
     ProcessSpec::new("kube-apiserver", assets.path(Binary::ApiServer))
         .args([
+            flag("admission-control-config-file", &file("admission.json")),
             flag("audit-policy-file", &file("audit-policy.json")),
             flag("cert-dir", run.path()),
             flag("client-ca-file", &file("ca.crt")),
             flag("egress-selector-config-file", &Services::configuration(run.path())),
+            flag("proxy-client-cert-file", &file("front-proxy-client.crt")),
+            flag("proxy-client-key-file", &file("front-proxy-client.key")),
+            flag("requestheader-client-ca-file", &file("front-proxy-ca.crt")),
             flag("service-account-key-file", &file("service-accounts.pub")),
             flag("service-account-signing-key-file", &file("service-accounts.key")),
             flag("tls-cert-file", &file("server.crt")),
@@ -222,6 +226,11 @@ fn api_server(run: &RunDirectory, assets: &Assets, port: u16, etcd_url: &str) ->
             // owner's finalizers.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned(),
             format!("--etcd-servers={etcd_url}"),
+            // As kubeadm sets them: the authority of the front proxy is in the ConfigMap kube-system/extension-apiserver-authentication.
+            format!("--requestheader-allowed-names={FRONT_PROXY_CLIENT}"),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
             format!("--secure-port={port}"),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),

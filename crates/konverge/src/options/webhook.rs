@@ -48,6 +48,9 @@ pub struct WebhookOptions {
         hide = true
     )]
     pub key: Option<PathBuf>,
+    /// PEM file with the authorities of the API server's client certificate; nobody else is answered [default: everybody is answered]
+    #[arg(id = "webhook-client-ca", long, env = "KONVERGE_WEBHOOK_CLIENT_CA", value_name = "FILE", hide = true)]
+    pub client_ca: Option<PathBuf>,
     /// How long the port stays open after a signal, in seconds, while the API server learns of another replica; at most half of
     /// the grace period
     #[arg(
@@ -64,7 +67,7 @@ pub struct WebhookOptions {
 impl Default for WebhookOptions {
     fn default() -> Self {
         let address = (Ipv4Addr::UNSPECIFIED, PORT).into();
-        Self { address, url: None, certificate: None, key: None, drain: 8 }
+        Self { address, url: None, certificate: None, key: None, client_ca: None, drain: 8 }
     }
 }
 
@@ -78,12 +81,13 @@ impl WebhookOptions {
 /// Shows the URL without user, password and query.
 impl fmt::Debug for WebhookOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, url: _, certificate, key, drain } = self;
+        let Self { address, url: _, certificate, key, client_ca, drain } = self;
         f.debug_struct("WebhookOptions")
             .field("address", address)
             .field("url", &self.shown_url())
             .field("certificate", certificate)
             .field("key", key)
+            .field("client_ca", client_ca)
             .field("drain", drain)
             .finish()
     }

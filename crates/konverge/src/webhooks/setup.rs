@@ -48,7 +48,6 @@ pub struct WebhookSetup {
     make: Option<Make>,
     pub(super) limits: Limits,
     pub(super) lifetimes: Lifetimes,
-    pub(super) only_for: Option<Vec<u8>>,
 }
 
 type Make = Box<dyn FnOnce(&mut WebhookCaches<'_>) -> Webhooks + Send>;
@@ -98,7 +97,6 @@ impl From<Webhooks> for WebhookSetup {
             make: None,
             limits: Limits::default(),
             lifetimes: Lifetimes::default(),
-            only_for: None,
         }
     }
 }
@@ -122,12 +120,6 @@ impl WebhookSetup {
     /// Other times of the certificates that the program makes itself.
     pub fn lifetimes(self, lifetimes: Lifetimes) -> Self {
         Self { lifetimes, ..self }
-    }
-
-    /// Answers only callers with a certificate of one of these authorities, given as PEM; see
-    /// [`Certificates::only_for`](konverge_admission::Certificates::only_for).
-    pub fn only_for(self, authorities: impl Into<Vec<u8>>) -> Self {
-        Self { only_for: Some(authorities.into()), ..self }
     }
 
     /// The webhooks on the caches of a program that is about to run, and whether these are complete.

@@ -116,51 +116,56 @@ async fn a_standby_judges_by_caches_that_are_complete() {
 #[tokio::test]
 async fn authorities_of_callers_that_cannot_be_read_keep_the_program_from_starting() {
     let place = Place::new().await;
-    let webhooks = WebhookSetup::from(Webhooks::new()).only_for("no PEM");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    std::fs::write(&file, "no PEM").unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut options = konverge::Options::default().with(|options| options.server.address = address.into());
     options.webhook.address = address;
-    let program = Operator::new(PROGRAM, "0").webhooks(webhooks);
-    let error = program.assemble_with(place.client.clone(), options).await.err().unwrap();
-    assert_eq!(error.to_string(), "cannot set up webhooks");
+    for (client_ca, expected) in [(file, "no usable authority"), (folder.path().join("none.pem"), "cannot read")] {
+        options.webhook.client_ca = Some(client_ca);
+        let program = Operator::new(PROGRAM, "0").webhooks(WebhookSetup::from(Webhooks::new()));
+        let error = program.assemble_with(place.client.clone(), options.clone()).await.err().unwrap();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(error.to_string() == "cannot set up webhooks" && cause.contains(expected), "{error}: {cause}");
+        assert!(cause.contains("--webhook-client-ca"), "{cause}");
+    }
 }
 
-/// The authority that the callers of the control plane's own API server have certificates of.
-fn authority_of(cluster: &konverge_testkit::ControlPlane) -> Vec<u8> {
-    let kubeconfig = kube::config::Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
-    let cluster = kubeconfig.clusters[0].cluster.clone().unwrap();
-    let inline = cluster
-        .certificate_authority_data
-        .map(|data| serde_json::from_value::<k8s_openapi::ByteString>(serde_json::Value::from(data)).unwrap().0);
-    inline.unwrap_or_else(|| std::fs::read(cluster.certificate_authority.unwrap()).unwrap())
-}
-
-/// The API server of the tests calls webhooks without a certificate.
+/// The API server of the tests shows webhooks a certificate of its front proxy's authority, by its admission configuration.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_without_a_certificate_of_the_authority_is_refused() {
+async fn the_api_server_is_answered_by_its_certificate_and_nobody_else_is() {
     const PROGRAM: &str = "konverge-only-for";
     let (place, cluster) = (Place::new().await, control_plane().await);
-    let authority = authority_of(cluster);
+    let maps = Api::<ConfigMap>::namespaced(place.client.clone(), "kube-system");
+    let authorities = maps.get("extension-apiserver-authentication").await.unwrap().data.unwrap();
     let program = || {
         let ours = Webhook::of::<Probe>().namespace_labels([("kubernetes.io/metadata.name", place.namespace.as_str())]);
         let anything = handler::validator(|_: &Review<Probe>| Verdict::allow());
-        let webhooks = WebhookSetup::from(Webhooks::new().validate(ours, anything)).only_for(authority.clone());
+        let webhooks = WebhookSetup::from(Webhooks::new().validate(ours, anything));
         Operator::new(PROGRAM, "0").controller(Controller::new(Prober::default())).webhooks(webhooks)
     };
     let manifest = program().generate(&place.namespace).unwrap().manifest();
     let account = cluster.install(PROGRAM, &place.namespace, &manifest).await.unwrap();
-    let address = format!("127.0.0.1:{}", free_port().unwrap());
-    let namespace = &place.namespace;
-    let arguments = ["--namespace", namespace, "--lease-namespace", namespace, "--webhook-address", &address];
-    let running = run_as(account.kubeconfig(), program(), &[&arguments[..], &["--webhook-drain=0"]].concat()).await;
-    cluster.route_service(namespace, PROGRAM, address.parse().unwrap()).await.unwrap();
-    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-    let probe = Probe::new("any", ProbeSpec::default());
-    let refused = eventually(LIMIT, async || {
+    let file = cluster.run_directory().path().join("webhook-client-ca.pem");
+    // Clients of the cluster have certificates of the other authority.
+    for (authority, is_answered) in [("requestheader-client-ca-file", true), ("client-ca-file", false)] {
+        std::fs::write(&file, &authorities[authority]).unwrap();
+        let address = format!("127.0.0.1:{}", free_port().unwrap());
+        let namespace = &place.namespace;
+        let arguments = ["--namespace", namespace, "--lease-namespace", namespace, "--webhook-address", &address];
+        let file = file.to_str().unwrap();
+        let more = ["--webhook-drain=0", "--webhook-client-ca", file];
+        let running = run_as(account.kubeconfig(), program(), &[&arguments[..], &more].concat()).await;
+        cluster.route_service(namespace, PROGRAM, address.parse().unwrap()).await.unwrap();
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let probe = Probe::new("any", ProbeSpec::default());
         // In the beginning it is the API server that does not trust the program.
-        let refusal = place.api::<Probe>().create(&dry_run, &probe).await.unwrap_err().to_string();
-        refusal.contains("certificate required").then_some(())
-    });
-    refused.await.unwrap();
-    running.end().await.unwrap();
+        let answer = eventually(LIMIT, async || match place.api::<Probe>().create(&dry_run, &probe).await {
+            Ok(_) => is_answered.then_some(()),
+            Err(refusal) => (!is_answered && refusal.to_string().contains("remote error: tls")).then_some(()),
+        });
+        answer.await.unwrap();
+        running.end().await.unwrap();
+    }
 }

@@ -89,6 +89,9 @@
 {{- end }}
 - --gateway-api-enabled={{ .values.gatewayAPI.enabled }}
 - --enable-webhooks={{ .values.webhook.enabled }}
+{{- if .values.webhook.clientCASecret }}
+- --webhook-client-ca=/etc/webhook-client/ca.crt
+{{- end }}
 - {{ printf "--runtime-namespace=%s" .root.Release.Namespace | quote }}
 - --health-probe-bind-address=:8081
 {{- include "konverge.args.metrics" . }}
@@ -199,6 +202,12 @@
     secretName: {{ .secret }}
     defaultMode: 288
 {{- end }}
+{{- with .values.webhook.clientCASecret }}
+- name: webhook-client
+  secret:
+    secretName: {{ . }}
+    items: [{ key: ca.crt, path: ca.crt }]
+{{- end }}
 {{- else if .values.vault.caSecret }}
 - name: vault-tls
   secret:
@@ -245,6 +254,11 @@
 {{- range .values.accounts }}
 - name: account-{{ .namespace }}
   mountPath: /etc/openzro-accounts/{{ .namespace }}
+  readOnly: true
+{{- end }}
+{{- if .values.webhook.clientCASecret }}
+- name: webhook-client
+  mountPath: /etc/webhook-client
   readOnly: true
 {{- end }}
 {{- else if .values.vault.caSecret }}

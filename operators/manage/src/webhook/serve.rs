@@ -47,6 +47,15 @@ enum Profiles {
     Required,
 }
 
+/// Who is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Callers {
+    /// The API server alone, by its client certificate. It passes texts on to whoever may create the pod.
+    ApiServer,
+    /// Everybody who reaches the port. Texts are without the names of other objects, which are in the log.
+    Anybody,
+}
+
 /// The webhooks of the job.
 ///
 /// - An annotated pod is refused if it cannot be served, also while no replica answers. No other pod reaches that webhook.
@@ -54,7 +63,7 @@ enum Profiles {
 ///   namespace has the label `konverge.dev/sidecar-profiles: required`.
 /// - An `OZGroup` that a resource or a routing peer uses cannot be deleted. While no replica answers, it can: finalizers protect the group in
 ///   openZro all the same, and a deletion must not wait for an operator that is gone.
-pub fn webhooks(settings: SidecarSettings) -> WebhookSetup {
+pub fn webhooks(settings: SidecarSettings, callers: Callers) -> WebhookSetup {
     let settings = Arc::new(settings);
     WebhookSetup::reading(move |caches| {
         let neighbours = NeighbourCaches::new(caches);
@@ -62,7 +71,8 @@ pub fn webhooks(settings: SidecarSettings) -> WebhookSetup {
             let (neighbours, settings) = (neighbours.clone(), Arc::clone(&settings));
             handler::mutator(move |pod: Value, review: &Review<Value>| {
                 let namespace = review.namespace.as_deref().unwrap_or_default();
-                decided(inject(&pod, namespace, &neighbours.of(namespace), &settings), profiles)
+                let injection = inject(&pod, namespace, &neighbours.of(namespace), &settings);
+                decided(for_callers(injection, callers, &pod, namespace), profiles)
             })
         };
         let groups = {
@@ -130,6 +140,17 @@ fn requirement(key: &str, operator: &str, values: &[&str]) -> LabelSelectorRequi
         operator: operator.to_owned(),
         values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
     }
+}
+
+/// The decision as these callers may read it.
+fn for_callers(injection: Injection, callers: Callers, pod: &Value, namespace: &str) -> Injection {
+    if callers == Callers::ApiServer {
+        return injection;
+    }
+    for text in injection.warnings.iter().chain(injection.unserved.iter().map(|unserved| &unserved.why)) {
+        tracing::info!(namespace, "a pod was reviewed: {text}");
+    }
+    injection.without_names(pod, namespace)
 }
 
 /// The answer to a pod.

@@ -104,6 +104,26 @@ impl Injection {
     fn unserved(why: String, is_requested: bool) -> Self {
         Self { unserved: Some(Unserved { why, is_requested }), ..Self::default() }
     }
+
+    /// The decision with texts that name nothing but what the question names: the pod, its annotations and the kinds of objects to look at. The
+    /// pod itself has what it needs, also the name of the Secret with the key.
+    #[must_use]
+    pub fn without_names(self, pod: &Value, namespace: &str) -> Self {
+        let name = pod_name(pod, namespace);
+        let unserved = self.unserved.map(|Unserved { is_requested, .. }| {
+            let check = match annotation(pod, SETUP_KEY) {
+                Some(key) => format!(
+                    "annotation {SETUP_KEY} names OZSetupKey {key}; check that namespace {namespace} has it and that it is ready"
+                ),
+                None => format!("check the SidecarProfiles of namespace {namespace} and their SetupKeys"),
+            };
+            let why = format!("Pod {name} gets no sidecar: {check}. The operator's log has the cause");
+            Unserved { why, is_requested }
+        });
+        let warning = || format!("the operator's log has a warning about the sidecar of pod {name}");
+        let warnings = (!self.warnings.is_empty()).then(warning).into_iter().collect();
+        Self { pod: self.pod, warnings, unserved }
+    }
 }
 
 /// Decides about a pod that is created in this namespace.

@@ -1,8 +1,10 @@
 //! Sidecars and protected groups, through the API server.
 
+use std::path::PathBuf;
+
 use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-    core::v1::{Namespace, Pod},
+    core::v1::{ConfigMap, Namespace, Pod},
 };
 use konverge::{
     Operator,
@@ -16,26 +18,37 @@ use konverge_manage::{
         v1::{OZGroup, OZResource, OZSetupKey},
         v1alpha1::{SetupKey, SidecarProfile},
     },
-    webhook::{SidecarSettings, webhooks},
+    webhook::{Callers, SidecarSettings, webhooks},
 };
 use konverge_testkit::{eventually, free_port};
 use serde_json::{Value, from_value, json};
 
-use crate::stage::{LIMIT, Place, Running};
+use crate::stage::{LIMIT, Place, Running, control_plane};
 
 /// Configurations are for the whole cluster, so this one program answers for all tests; they run one after the other within one test.
 const PROGRAM: &str = "openzro-operator";
 
 impl Place {
-    async fn inject(&self) -> Running {
+    /// The authority of the certificate that the API server shows, in a file.
+    async fn client_ca(&self) -> PathBuf {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), "kube-system");
+        let map = maps.get("extension-apiserver-authentication").await.unwrap();
+        let path = control_plane().await.run_directory().path().join("client-ca.pem");
+        std::fs::write(&path, &map.data.unwrap()["requestheader-client-ca-file"]).unwrap();
+        path
+    }
+
+    async fn inject(&self, callers: Callers) -> Running {
         let settings = SidecarSettings::from(&self.settings());
-        let operator = Operator::new(PROGRAM, "0").webhooks(webhooks(settings));
+        let operator = Operator::new(PROGRAM, "0").webhooks(webhooks(settings, callers));
+        let client_ca = if callers == Callers::ApiServer { Some(self.client_ca().await) } else { None };
         let port = free_port().unwrap();
         let running = self
             .run(operator, |options| {
                 options.webhook.address = ([127, 0, 0, 1], port).into();
                 options.webhook.url = Some(format!("https://127.0.0.1:{port}"));
                 options.webhook.drain = 0;
+                options.webhook.client_ca = client_ca;
             })
             .await;
         let mutating = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
@@ -75,7 +88,7 @@ async fn w29_pods_get_their_sidecars_and_only_those_that_ask_for_one_can_be_refu
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default" } });
     let accounts = place.api::<k8s_openapi::api::core::v1::ServiceAccount>();
     drop(accounts.create(&PostParams::default(), &from_value(account).unwrap()).await);
-    let running = place.inject().await;
+    let running = place.inject(Callers::ApiServer).await;
 
     let annotation = || json!({ "openzro.io/setup-key": "web" });
     let refused = eventually(LIMIT, async || place.create_pod("a", annotation()).await.err()).await.unwrap();
@@ -103,6 +116,15 @@ async fn w29_pods_get_their_sidecars_and_only_those_that_ask_for_one_can_be_refu
     label(json!("required")).await;
     let refused = eventually(LIMIT, async || place.create_pod("b", json!({})).await.err()).await.unwrap();
     assert!(refused.contains("names SetupKey k, and the namespace has none of that name"), "{refused}");
+    running.end().await;
+
+    // Where everybody is answered, nobody learns the names of a profile and its key.
+    let running = place.inject(Callers::Anybody).await;
+    let refused = eventually(LIMIT, async || {
+        place.create_pod("b", json!({})).await.err().filter(|why| why.contains("The operator's log has the cause"))
+    });
+    let refused = refused.await.unwrap();
+    assert!(!refused.contains("SetupKey k") && !refused.contains("SidecarProfile manage"), "{refused}");
     label(Value::Null).await;
     let admitted = eventually(LIMIT, async || place.create_pod("b", json!({})).await.ok()).await.unwrap();
     assert_eq!(names(&admitted), ["web"]);

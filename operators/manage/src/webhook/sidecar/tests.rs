@@ -173,6 +173,55 @@ fn w29_an_annotated_pod_that_cannot_be_served_is_refused_with_the_cause() {
 }
 
 #[test]
+fn strangers_get_no_names_but_those_of_their_question() {
+    let condition = json!([{ "type": "Ready", "status": "False", "reason": "NotFound", "message": "no group hidden" }]);
+    let unready = || {
+        let mut key = key_of_secret();
+        key["status"]["conditions"] = condition.clone();
+        key
+    };
+    let profile = || {
+        let spec = json!({ "setupKeyRef": { "name": "hidden" }, "podSelector": { "matchLabels": { "app": "web" } } });
+        object("SidecarProfile", "hidden", spec)
+    };
+    let labelled = || {
+        let mut profile = profile();
+        profile["spec"]["extraDNSLabels"] = json!(["a"]);
+        [profile, object("SetupKey", "hidden", json!({ "name": "hidden" }))]
+    };
+    for (pod, objects, expected) in [
+        (
+            annotated(json!({})),
+            vec![],
+            "Pod shop/web-* gets no sidecar: annotation openzro.io/setup-key names OZSetupKey web;",
+        ),
+        (
+            annotated(json!({})),
+            vec![unready()],
+            "Pod shop/web-* gets no sidecar: annotation openzro.io/setup-key names OZSetupKey web;",
+        ),
+        (
+            pod(json!({})),
+            vec![profile()],
+            "Pod shop/web-* gets no sidecar: check the SidecarProfiles of namespace shop",
+        ),
+        (pod(json!({})), labelled().into(), "the operator's log has a warning about the sidecar of pod shop/web-*"),
+    ] {
+        let known = decide(&pod, &objects);
+        let hidden = known.clone().without_names(&pod, NAMESPACE);
+        let texts = |injection: &Injection| {
+            let unserved = injection.unserved.iter().map(|unserved| unserved.why.clone());
+            injection.warnings.iter().cloned().chain(unserved).collect::<Vec<_>>().join("\n")
+        };
+        assert!(texts(&hidden).starts_with(expected) && !texts(&hidden).contains("hidden"), "{}", texts(&hidden));
+        assert!(objects.is_empty() || texts(&known).contains("hidden"), "{}", texts(&known));
+        assert_eq!(hidden.pod, known.pod);
+        let is_requested = |injection: &Injection| injection.unserved.as_ref().map(|unserved| unserved.is_requested);
+        assert_eq!(is_requested(&hidden), is_requested(&known));
+    }
+}
+
+#[test]
 fn w29_a_profile_applies_to_pods_without_annotations() {
     let objects = [
         object("SidecarProfile", "web", json!({ "setupKeyRef": { "name": "k" } })),
