@@ -44,9 +44,10 @@ fn unreadable(error: ParseError) -> String {
     }
 }
 
-/// Returns the address of an HTTP proxy, or `None` if it is none. An error says nothing of it, because a user and a password may be part of it.
+/// Returns the address of an HTTP or SOCKS 5 proxy, or `None` if it is none. An error says nothing of it, because a user and a password may be part of it.
 pub fn proxy(text: &str) -> Option<Url> {
-    Url::parse(text.trim()).ok().filter(is_http)
+    let is_socks = |url: &Url| matches!(url.scheme(), "socks5" | "socks5h") && url.has_host();
+    Url::parse(text.trim()).ok().filter(|url| is_http(url) || is_socks(url))
 }
 
 fn is_http(url: &Url) -> bool {
@@ -118,9 +119,13 @@ mod tests {
 
     #[test]
     fn proxies() {
-        for (text, is_one) in
-            [("http://me:p@proxy:3128", true), (" https://proxy ", true), ("socks5://x", false), ("x", false)]
-        {
+        for (text, is_one) in [
+            ("http://me:p@proxy:3128", true),
+            (" https://proxy ", true),
+            ("socks5://x", true),
+            ("socks4://x", false),
+            ("x", false),
+        ] {
             assert_eq!(proxy(text).is_some(), is_one, "{text}");
         }
     }

@@ -1,8 +1,8 @@
-//! A proxy that knows CONNECT, as companies have one before the internet.
+//! A proxy, as companies have one before the internet.
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -15,10 +15,13 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
+/// The version of SOCKS.
+const SOCKS_5: u8 = 5;
+
 /// The longest head of a CONNECT request.
 const MAX_HEAD: usize = 8 * 1024;
 
-/// An HTTP proxy that opens tunnels. Dropping it ends it and its tunnels.
+/// An HTTP proxy that knows CONNECT, and a SOCKS 5 proxy on the same port. Dropping it ends it and its tunnels.
 pub struct ConnectProxy {
     address: SocketAddr,
     tunnels: Arc<AtomicUsize>,
@@ -56,6 +59,11 @@ impl ConnectProxy {
         format!("http://{}", self.address)
     }
 
+    /// Its address for clients that speak SOCKS 5. They send it the names of servers.
+    pub fn socks_url(&self) -> String {
+        format!("socks5h://{}", self.address)
+    }
+
     /// How many tunnels it has opened.
     pub fn tunnels(&self) -> usize {
         self.tunnels.load(Ordering::Relaxed)
@@ -69,7 +77,11 @@ impl Drop for ConnectProxy {
 }
 
 async fn tunnel(mut client: TcpStream, server: Option<Arc<str>>, tunnels: Arc<AtomicUsize>) -> io::Result<()> {
-    let mut head = Vec::new();
+    let first = client.read_u8().await?;
+    if first == SOCKS_5 {
+        return socks_tunnel(client, server, tunnels).await;
+    }
+    let mut head = vec![first];
     while !head.ends_with(b"\r\n\r\n") && head.len() < MAX_HEAD {
         head.push(client.read_u8().await?);
     }
@@ -82,5 +94,29 @@ async fn tunnel(mut client: TcpStream, server: Option<Arc<str>>, tunnels: Arc<At
     };
     tunnels.fetch_add(1, Ordering::Relaxed);
     client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+    copy_bidirectional(&mut client, &mut server).await.map(drop)
+}
+
+/// Goes on after the version of a SOCKS client, which needs no password.
+async fn socks_tunnel(mut client: TcpStream, server: Option<Arc<str>>, tunnels: Arc<AtomicUsize>) -> io::Result<()> {
+    let mut methods = vec![0; client.read_u8().await?.into()];
+    client.read_exact(&mut methods).await?;
+    client.write_all(&[SOCKS_5, 0]).await?;
+    let [_version, _command, _reserved, kind] = client.read_u32().await?.to_be_bytes();
+    let host = match kind {
+        1 => Ipv4Addr::from(client.read_u32().await?).to_string(),
+        3 => {
+            let mut name = vec![0; client.read_u8().await?.into()];
+            client.read_exact(&mut name).await?;
+            String::from_utf8_lossy(&name).into_owned()
+        }
+        _ => return Err(io::Error::other("an address of a kind that this proxy does not know")),
+    };
+    let named = format!("{host}:{}", client.read_u16().await?);
+    let connected = TcpStream::connect(server.as_deref().unwrap_or(&named)).await;
+    let answer = if connected.is_ok() { 0 } else { 4 };
+    client.write_all(&[SOCKS_5, answer, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
+    let mut server = connected?;
+    tunnels.fetch_add(1, Ordering::Relaxed);
     copy_bidirectional(&mut client, &mut server).await.map(drop)
 }

@@ -76,7 +76,7 @@ impl OpenZroConfig {
         self
     }
 
-    /// Goes by way of this HTTP proxy, instead of that of the environment's variables.
+    /// Goes by way of this HTTP or SOCKS 5 proxy, instead of that of the environment's variables.
     pub fn proxy(mut self, address: &str) -> Result<Self, ConfigError> {
         self.proxy = Some(address::proxy(address).ok_or(ConfigError::Proxy)?);
         Ok(self)

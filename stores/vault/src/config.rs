@@ -77,7 +77,7 @@ impl VaultConfig {
         self
     }
 
-    /// Goes by way of this HTTP proxy; otherwise by that of the system's variables, if they name one.
+    /// Goes by way of this HTTP or SOCKS 5 proxy; otherwise by that of the system's variables, if they name one.
     pub fn proxy(mut self, address: &str) -> Result<Self, ConfigError> {
         self.proxy = Some(address::proxy(address).ok_or(ConfigError::Proxy)?);
         Ok(self)
@@ -173,7 +173,9 @@ mod tests {
             ("http://proxy:3128", true),
             ("https://me:hunter2@proxy", true),
             ("proxy:3128", false),
-            ("socks5://proxy:1080", false),
+            ("socks5://proxy:1080", true),
+            ("socks5h://me:hunter2@proxy", true),
+            ("socks4://proxy", false),
             ("", false),
         ] {
             assert_eq!(config.clone().proxy(address).is_ok(), fine, "{address}");

@@ -121,14 +121,14 @@ fn what_cannot_be_understood_is_an_error() {
         ("VAULT_RATE_LIMIT", "many"),
         ("VAULT_NAMESPACE", "a/../b"),
         ("VAULT_PROXY_ADDR", "proxy:3128"),
-        ("VAULT_HTTP_PROXY", "socks5://proxy"),
+        ("VAULT_HTTP_PROXY", "socks4://proxy"),
         ("VAULT_AGENT_ADDR", "unix:///run/agent.sock"),
     ] {
         assert!(failure(&[(variable, value)], usual).contains(variable), "{variable}");
     }
     assert!(failure(&[], |flags| flags.address = "vault:8200".to_owned()).contains("--vault-addr"));
     assert!(failure(&[], |flags| flags.mount = "a/../b".to_owned()).contains("--vault-auth-path"));
-    let password = failure(&[("VAULT_PROXY_ADDR", "socks5://me:hunter2@proxy")], usual);
+    let password = failure(&[("VAULT_PROXY_ADDR", "socks4://me:hunter2@proxy")], usual);
     assert!(!password.contains("hunter2"), "{password}");
 }
 
