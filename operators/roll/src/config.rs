@@ -125,9 +125,10 @@ pub struct Pace {
     /// Rollouts under way at the same time, over all workloads; 0 is no limit
     #[arg(long, env = "ROLLOUT_MAX_CONCURRENT", default_value_t = 25, value_name = "NUMBER")]
     pub max_concurrent_rollouts: usize,
-    /// Rollouts under way at the same time in one namespace, which has the same share of the rollouts in a minute; 0 lets a namespace have all that no other one waits for
-    #[arg(long, env = "ROLLOUT_CONCURRENT_PER_NAMESPACE", default_value_t = 0, value_name = "NUMBER")]
-    pub concurrent_per_namespace: usize,
+    /// Rollouts under way at the same time in one namespace, which has the same share of the rollouts in a minute; 0 lets a namespace have all that no
+    /// other one waits for [default: four fifths of --max-concurrent-rollouts]
+    #[arg(long, env = "ROLLOUT_CONCURRENT_PER_NAMESPACE", value_name = "NUMBER")]
+    pub concurrent_per_namespace: Option<usize>,
     /// The operator stops following a key of a Secret or `ConfigMap`, or a path in Vault, that changes this often within a minute, until it is quiet; 0 follows all
     #[arg(long, env = "ROLLOUT_RUNAWAY_CHANGES", default_value_t = 10, value_name = "NUMBER")]
     pub runaway_changes: usize,
@@ -146,10 +147,14 @@ impl Pace {
     /// How many rollouts there may be. 0 means no limit.
     pub fn limits(&self) -> Limits {
         let limit = |most: usize| Some(most).filter(|most| *most > 0);
+        let concurrent = limit(self.max_concurrent_rollouts);
+        // The rest is for other namespaces: they begin at once, however many rollouts of this one hang.
+        let share =
+            || concurrent.map(|all| all.saturating_mul(4).div_ceil(5)).filter(|share| Some(*share) < concurrent);
         Limits {
             per_minute: limit(self.max_rollouts_per_minute),
-            concurrent: limit(self.max_concurrent_rollouts),
-            per_namespace: limit(self.concurrent_per_namespace),
+            concurrent,
+            per_namespace: self.concurrent_per_namespace.map_or_else(share, limit),
             timeout: self.rollout_timeout,
         }
     }
@@ -241,6 +246,21 @@ mod tests {
         assert_eq!((config.pace.max_concurrent_rollouts, config.pace.max_rollouts_per_minute), (25, 100));
         assert_eq!(config.kinds.len(), 5);
         assert_eq!(config.others(), Others::default());
+    }
+
+    #[test]
+    fn by_default_a_namespace_leaves_a_fifth_of_the_rollouts_to_others() {
+        for (flags, expected) in [
+            (&[][..], Some(20)),
+            (&["--max-concurrent-rollouts=10"], Some(8)),
+            // Too few to leave one out.
+            (&["--max-concurrent-rollouts=4"], None),
+            (&["--max-concurrent-rollouts=0"], None),
+            (&["--concurrent-per-namespace=0"], None),
+            (&["--concurrent-per-namespace=3"], Some(3)),
+        ] {
+            assert_eq!(parse(flags).unwrap().pace.limits().per_namespace, expected, "{flags:?}");
+        }
     }
 
     #[test]

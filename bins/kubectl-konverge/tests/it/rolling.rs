@@ -13,7 +13,7 @@ use konverge_testkit_stores::{VaultOptions, VaultServer};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams},
-    core::DynamicObject,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde_json::{Value, json};
 use tokio::{process::Command, task::JoinHandle};
@@ -105,6 +105,12 @@ impl World {
         });
         let api = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
         api.patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
+    }
+
+    fn workloads(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("apps", "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
     async fn run(&self, line: &str) -> Ran {
@@ -382,4 +388,62 @@ async fn the_doctor_finds_each_trouble_of_roll() {
     };
     let ran = eventually(SOON, lacking).await.unwrap();
     ran.ends(1).says(&["WRONG permissions", "may not get configmaps", "deploy/rbac/vault-rollout-operator.yaml"]);
+}
+
+/// There is no controller here, so the status of the workloads is written by hand.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_ends_with_1_for_a_failed_rollout_of_each_kind() {
+    let world = World::set().await;
+    world.secret("db", VALUES[0], json!({})).await;
+    let kinds = [("Deployment", "deployments"), ("StatefulSet", "statefulsets"), ("DaemonSet", "daemonsets")];
+    for (kind, plural) in kinds {
+        let labels = json!({ "app": plural });
+        let container = json!({ "name": "main", "image": "a", "envFrom": [{ "secretRef": { "name": "db" } }] });
+        let pod = json!({ "metadata": { "labels": labels }, "spec": { "containers": [container] } });
+        let mut spec = json!({ "selector": { "matchLabels": labels }, "template": pod });
+        if kind == "StatefulSet" {
+            spec["serviceName"] = "a".into();
+        }
+        let metadata = json!({ "name": "web", "annotations": { ALL: "true" } });
+        let object = json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec });
+        let patch = Patch::Apply(&object);
+        world.workloads(kind, plural).patch("web", &PatchParams::apply("user").force(), &patch).await.unwrap();
+    }
+    let _operator = world.operator(&["--min-interval=0s", "--rollout-timeout=3s"]).await;
+    for (_, plural) in kinds {
+        world.until(&format!("status {plural}/web"), "roll Noted").await;
+    }
+    world.secret("db", VALUES[1], json!({})).await;
+    for (kind, plural) in kinds {
+        let workloads = world.workloads(kind, plural);
+        let failed = eventually(SOON, async || {
+            let object = workloads.get("web").await.unwrap();
+            // Its controller has seen the newest template, and the pods of that do not become available.
+            let status = match kind {
+                "DaemonSet" => json!({
+                    "desiredNumberScheduled": 1, "currentNumberScheduled": 1, "updatedNumberScheduled": 1,
+                    "numberAvailable": 0, "numberMisscheduled": 0, "numberReady": 0,
+                }),
+                "StatefulSet" => json!({
+                    "replicas": 1, "updatedReplicas": 0, "availableReplicas": 0,
+                    "currentRevision": "a", "updateRevision": "b",
+                }),
+                _ => json!({ "replicas": 1, "updatedReplicas": 1, "unavailableReplicas": 1, "conditions": [{
+                    "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+                }] }),
+            };
+            let mut change = json!({ "status": status });
+            change["status"]["observedGeneration"] = json!(object.metadata.generation);
+            workloads.patch_status("web", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+            let ran = world.run(&format!("status {plural}/web")).await;
+            ran.out.contains("RolloutFailed").then_some(())
+        });
+        let failed = failed.await;
+        assert!(failed.is_ok(), "{kind}: {}", world.run(&format!("status {plural}/web")).await.out);
+        let why = world.run(&format!("why {plural}/web")).await.ends(1);
+        why.says(&["RolloutFailed", "Secret/db changed", "do not become available"]);
+        assert!(!why.out.contains("nothing to do"), "{}", why.out);
+    }
+    let doctor = world.run("doctor").await.ends(1);
+    doctor.says(&["WRONG objects RolloutFailed:", "deployment/web", "statefulset/web", "daemonset/web"]);
 }

@@ -6,7 +6,7 @@ use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ALL, World, new_control_plane};
+use crate::world::{ALL, World, new_control_plane, until};
 
 /// A used key is rolled for beside one that changes all the time, be that used or not.
 #[tokio::test]
@@ -91,5 +91,53 @@ async fn rollouts_that_hang_in_one_namespace_hold_up_no_other() {
         hanging += busy.templates(name).await - 1;
     }
     assert_eq!(hanging, 2, "it has its share and no more");
+    drop(operator);
+}
+
+/// Nobody has set a limit: 25 rollouts of one namespace hang.
+#[tokio::test]
+async fn by_default_rollouts_that_hang_in_one_namespace_keep_no_other_waiting() {
+    let control_plane = new_control_plane().await;
+    let (busy, other) = (World::on(&control_plane).await, World::on(&control_plane).await);
+    let operator = busy.operator_everywhere_by_default().await;
+    let crowd: Vec<_> = (0..25).map(|number| format!("w{number}")).collect();
+    for (world, names) in [(&busy, &crowd[..]), (&other, &crowd[..1])] {
+        world.secret("db", "1").await;
+        for name in names {
+            world.workload(Deployment, name, &["db"], json!({ ALL: "true" })).await;
+        }
+        for name in names {
+            world.noted(Deployment, name).await;
+            world.ready(name).await;
+        }
+    }
+    busy.hold_pods();
+    busy.secret("db", "2").await;
+    until("five wait for the share of their namespace", async || {
+        let mut waiting = Vec::new();
+        for name in &crowd {
+            let events = busy.events(name).await;
+            waiting
+                .extend(events.into_iter().find(|(reason, _)| reason == "WaitingForNamespace").map(|(_, text)| text));
+        }
+        let share = format!("the namespace {} has 20 rollouts under way, which is its share", busy.namespace);
+        if waiting.len() == 5 && waiting.iter().all(|text| text.contains(&share)) {
+            Ok(())
+        } else {
+            Err(format!("{waiting:?}"))
+        }
+    })
+    .await;
+    other.secret("db", "2").await;
+    other.rolled("w0", 1).await;
+    let events = other.events("w0").await;
+    // It only gathers changes, as always.
+    let waits = |reason: &str| reason.starts_with("Waiting") && reason != "WaitingForInterval";
+    assert!(!events.iter().any(|(reason, _)| waits(reason)), "it had to wait: {events:?}");
+    let mut hanging = 0;
+    for name in &crowd {
+        hanging += busy.templates(name).await - 1;
+    }
+    assert_eq!(hanging, 20, "a stuck rollout still counts against its own namespace");
     drop(operator);
 }

@@ -173,6 +173,11 @@ impl World {
         Self::start(&self.kubeconfig, &["--namespace", &self.namespace]).await
     }
 
+    /// An operator of all namespaces without any flag for its pace, on a control plane of its own.
+    pub(crate) async fn operator_everywhere_by_default(&self) -> Operator {
+        Self::start(&self.kubeconfig, &[]).await
+    }
+
     async fn start(kubeconfig: &Path, arguments: &[&str]) -> Operator {
         let common = ["vault-rollout-operator", "--bind-address", "127.0.0.1:0"];
         let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];

@@ -227,3 +227,62 @@ async fn a_secret_that_vault_denies_keeps_no_other_back() {
     world.world.ready("web").await;
     says(&world, "both", "PermissionDenied").await;
 }
+
+/// Of the two paths of an object, one changes all the time. The other one counts all the same, and so does a key beside another one that nobody asked for.
+#[tokio::test]
+async fn a_path_or_a_key_that_changes_all_the_time_hides_no_other() {
+    let world = VaultWorld::new().await;
+    world.log_in("rollout-content").await;
+    let shared = async |token: &str, beat: u32| {
+        world
+            .vault_does("POST", "data", "shared", json!({ "data": { "token": token, "beat": beat.to_string() } }))
+            .await;
+    };
+    world.write("hot", "0").await;
+    world.write("cold", "1").await;
+    shared("1", 0).await;
+    let secret = |name: &str| json!({ "mount": "secret", "path": world.path(name) });
+    let mut key = secret("shared");
+    key["mode"] = "Content".into();
+    key["keys"] = json!(["token"]);
+    for (name, secrets) in [("paths", json!([secret("hot"), secret("cold")])), ("keys", json!([key]))] {
+        world.world.workload(Deployment, name, &[], json!({})).await;
+        world
+            .rollout(name, &json!({ "vaultSecrets": secrets, "targets": [{ "kind": "Deployment", "name": name }] }))
+            .await;
+    }
+    let _operator = world.operator(&["--runaway-changes", "3", "--runaway-quiet", "1h"]).await;
+    for name in ["paths", "keys"] {
+        says(&world, name, "InSync").await;
+        world.world.ready(name).await;
+    }
+    let mut beat = 0;
+    let mut change = async |token: &str| {
+        beat += 1;
+        world.write("hot", &beat.to_string()).await;
+        shared(token, beat).await;
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    };
+    until("the hot path has run away", async || {
+        change("1").await;
+        let events = world.world.events("paths").await;
+        if events.iter().any(|(reason, _)| reason == "RunawaySource") { Ok(()) } else { Err(format!("{events:?}")) }
+    })
+    .await;
+    for _ in 0..6 {
+        change("1").await;
+    }
+    let before = rollouts(&world, &["paths", "keys"]).await;
+    assert_eq!(before[1], 0, "nobody asked for the key that changes");
+    world.write("cold", "2").await;
+    until("each is rolled for what changed once", async || {
+        change("2").await;
+        let now = rollouts(&world, &["paths", "keys"]).await;
+        if now == [before[0] + 1, 1] { Ok(()) } else { Err(format!("{before:?} {now:?}")) }
+    })
+    .await;
+    for _ in 0..6 {
+        change("2").await;
+    }
+    assert_eq!(rollouts(&world, &["paths", "keys"]).await, [before[0] + 1, 1], "and not again");
+}
