@@ -47,7 +47,8 @@ fn flags_and_variables() -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 /// Flags of kubectl, helm, cargo, Reloader and others that the pages show.
-const OTHERS: [&str; 52] = [
+const OTHERS: [&str; 53] = [
+    "admission-control-config-file",
     "all-namespaces",
     "auto-annotation",
     "auto-reload-all",
