@@ -12,7 +12,7 @@ const GRACE: u64 = 65;
 type Crossing = (&'static str, &'static [(&'static str, &'static str)]);
 
 const CROSSINGS: &[Crossing] = &[
-    ("PullSecretsOutOfSync", &[(r#"konverge_pull_bindings{reason="PermissionDenied"}"#, RISES)]),
+    ("PullSecretsOutOfSync", &[(r#"konverge_pull_bindings{reason="Contested"}"#, RISES)]),
     ("PullSourceSilent", &[("konverge_pull_stalest_seconds{}", AGES)]),
     (
         "PullSlow",

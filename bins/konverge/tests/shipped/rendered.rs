@@ -149,12 +149,11 @@ fn accounts_of_tenants_reach_manage_as_mounted_files() {
 
 #[test]
 fn the_webhooks_of_manage_answer_the_api_server_alone_where_its_authority_is_given() {
-    let client_ca =
-        |rendered| manage_config(&arguments(container(rendered, "release-konverge-manage"))).webhook_client_ca;
-    assert_eq!(client_ca(&objects(&render(&EVERYTHING, &[]).unwrap())), None);
-    let values = [&EVERYTHING[..], &["manage.webhook.clientCASecret=front-proxy"]].concat();
-    let rendered = objects(&render(&values, &[]).unwrap());
-    let file = client_ca(&rendered).unwrap();
+    let rendered = |sets: &[&str]| objects(&render(&[&EVERYTHING[..], sets].concat(), &[]).unwrap());
+    let config = |objects: &_| manage_config(&arguments(container(objects, "release-konverge-manage")));
+    assert_eq!(config(&rendered(&[])).webhook_client_ca, None);
+    let rendered = rendered(&["manage.webhook.clientCASecret=front-proxy"]);
+    let file = config(&rendered).webhook_client_ca.unwrap();
     let pod = &object(&rendered, "Deployment", "release-konverge-manage")["spec"]["template"]["spec"];
     let find =
         |list: &Value, name: &str| list.as_array().unwrap().iter().find(|one| one["name"] == name).cloned().unwrap();
