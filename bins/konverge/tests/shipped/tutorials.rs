@@ -49,7 +49,7 @@ async fn the_tutorial_of_manage_and_its_removal_lead_to_their_end() {
     reader.follow(removal).await;
     reader.run("kubectl delete -f web.yaml --timeout=60s", &[]).await;
     let groups = format!("curl --silent --fail --header 'Authorization: Token {token}' {}/api/groups", openzro.url());
-    reader.run(&format!("{groups} | grep --only-matching Servers"), &["Servers"]).await;
+    reader.run(&format!("{groups} | grep --only-matching shop/servers"), &["shop/servers"]).await;
     reader.follow(section(UNINSTALL, "Remove every trace")).await;
 }
 
