@@ -156,6 +156,7 @@ impl Operator for Manage {
             findings
                 .push(Finding::fine("settings", format!("namespace {namespace} has an account of its own at {url}")));
         }
+        findings.extend(open(config));
         if installation.wanted > 1 && !config.leader_elect {
             let text = format!("{} processes work at the same time and write over each other", installation.wanted);
             findings.push(Finding::wrong("settings", text, "give it --leader-elect"));
@@ -166,6 +167,17 @@ impl Operator for Manage {
     async fn check_objects(&self, _: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
         in_sync(self, found.objects)
     }
+}
+
+/// What the settings leave open to everybody who may write an object.
+fn open(config: &Config) -> Vec<Finding> {
+    let open = config.open();
+    if open.is_empty() {
+        let text = "each namespace has names of its own, and privileged pods need the platform";
+        return vec![Finding::fine("confinement", text)];
+    }
+    let step = "see the page \"Teams in one account\"";
+    open.into_iter().map(|text| Finding::note("confinement", text, Some(step))).collect()
 }
 
 /// `OZGroup shop/devs`, as people write it.
@@ -193,6 +205,21 @@ mod tests {
         {
             assert!(needed.iter().any(|known| known == permission), "{permission}: {needed:#?}");
         }
+    }
+
+    #[test]
+    fn the_doctor_says_what_a_switchers_settings_leave_open() {
+        let texts = |flags: &[&str]| -> Vec<String> {
+            let config = Config::parse_from([&[PROGRAM], flags].concat());
+            open(&config).into_iter().map(|finding| finding.text).collect()
+        };
+        let native = texts(&["--openzro-api-key-file=/key"]);
+        assert!(native.len() == 1 && native[0].contains("each namespace has names of its own"), "{native:?}");
+        let original = texts(&["--openzro-api-key=nbp"]);
+        assert!(
+            original[0].contains("no --allow rule") && original[1].contains("privileged containers"),
+            "{original:?}"
+        );
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Namespace, Secret},
+    events::v1::Event,
 };
 use konverge::{
     Status,
     kube::{
         Api, ResourceExt,
-        api::{DeleteParams, ListParams},
+        api::{DeleteParams, ListParams, Patch, PatchParams},
     },
 };
 use konverge_manage::api::{
@@ -179,7 +180,7 @@ async fn a_namespace_that_is_deleted_waits_no_longer_than_its_deadline() {
     let stage = Stage::set().await;
     let _operator = stage.start(&["--terminating-namespace-deadline=3"]).await;
     let groups = stage.api::<OZGroup>();
-    stage.create(&groups, &group("devs", "Developers")).await;
+    stage.create(&groups, &group("devs", "Left")).await;
     let id = stage.says(&groups, "devs", "Ready", "Reconciled").await.status.unwrap().group_id.unwrap();
     let rule = json!({ "name": "r", "enabled": true, "action": "accept", "protocol": "all", "sources": [id], "destinations": [id],
         "bidirectional": true });
@@ -188,7 +189,34 @@ async fn a_namespace_that_is_deleted_waits_no_longer_than_its_deadline() {
     namespaces.delete(&stage.namespace, &DeleteParams::default()).await.unwrap();
     stage.delete(&groups, "devs").await;
     stage.gone(&groups, "devs").await;
-    assert!(stage.on_server(&Collection::Groups).await.contains_key("Developers"));
+    assert!(stage.on_server(&Collection::Groups).await.contains_key("Left"));
+    // A namespace that is being deleted takes no events, so the event about it is elsewhere.
+    let events = Api::<Event>::namespaced(stage.client.clone(), "default");
+    let of_namespace = ListParams::default().fields(&format!("regarding.name={}", stage.namespace));
+    let events = events.list(&of_namespace).await.unwrap().items;
+    let note =
+        events.iter().find(|event| event.reason.as_deref() == Some("LeftBehind")).and_then(|event| event.note.as_ref());
+    let note = note.unwrap_or_else(|| panic!("{events:#?}"));
+    assert!(note.contains("/devs is released after ") && note.contains("what openZro has of it stays"), "{note}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_an_autoscaler_sets_stay() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&["--namespaced-networks"]).await;
+    let (peers, deployments) = (stage.api::<OZRoutingPeer>(), stage.api::<Deployment>());
+    let scaled = async |replicas: i32| {
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        deployments.patch_scale("r", &PatchParams::default(), &patch).await
+    };
+    stage.create(&peers, &peer("r", json!({}))).await;
+    // As soon as the Deployment is there, when the operator's cache may not have it yet.
+    stage.until("the Deployment is there", async || scaled(5).await.is_ok()).await;
+    stage.settled(&operator).await;
+    assert_eq!(deployments.get("r").await.unwrap().spec.unwrap().replicas, Some(5));
+    scaled(7).await.unwrap();
+    stage.settled(&operator).await;
+    assert_eq!(deployments.get("r").await.unwrap().spec.unwrap().replicas, Some(7));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,31 +18,34 @@ where
     K: Object + Writable,
     C: Object + Writable + Resource<DynamicType = ()>,
 {
-    apply_by(context.applier(), context, desired).await
+    let Some(key) = ObjectKey::of(desired) else { return Ok(None) };
+    let observed = context.watched::<C>()?.get(&key);
+    apply_as_seen(context.applier(), context, desired, observed.as_deref()).await?;
+    Ok(observed)
 }
 
-/// [`apply`] by this applier, such as one for a dry run.
-pub(super) async fn apply_by<K, C>(
+/// [`apply`] by this applier, such as one for a dry run, to the child as it was seen; `None` if it was not there.
+pub(super) async fn apply_as_seen<K, C>(
     applier: &Applier,
     context: &Context<K>,
     desired: &C,
-) -> Result<Option<Arc<C>>, Error>
+    seen: Option<&C>,
+) -> Result<(), Error>
 where
     K: Object + Writable,
     C: Object + Writable + Resource<DynamicType = ()>,
 {
-    let Some(key) = ObjectKey::of(desired) else { return Ok(None) };
-    let observed = context.watched::<C>()?.get(&key);
-    if let Some(observed) = &observed
-        && !belongs_to(&**observed, &**context.object())
+    if let Some(seen) = seen
+        && !belongs_to(seen, &**context.object())
     {
-        let kind = C::kind(&());
+        let (kind, name) = (C::kind(&()), seen.name_any());
+        let key = ObjectKey { namespace: seen.namespace(), name };
         let message = format!("{kind} {key} exists and does not belong to this object; delete or rename it");
         return Err(Error::refused(reasons::NOT_OURS, message));
     }
-    let outcome = applier.apply(desired, observed.as_deref()).await?.outcome;
+    let outcome = applier.apply(desired, seen).await?.outcome;
     tracing::trace!(?outcome, "applied a child");
-    Ok(observed)
+    Ok(())
 }
 
 /// Says on a child that its item stays, because that of its owner stays. The garbage collector deletes the child after its owner.

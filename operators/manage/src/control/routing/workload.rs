@@ -1,6 +1,6 @@
 //! The Deployment of routing peers, and its disruption budget.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::{
     api::{apps::v1::Deployment, policy::v1::PodDisruptionBudget},
@@ -224,8 +224,9 @@ pub(super) fn declare(access: &mut Access) {
     access.to::<PodDisruptionBudget>(&(), &["create", "get", "patch"]);
 }
 
-/// The objects of a routing workload.
+/// The objects of a routing workload, and the Deployment that they were decided by.
 pub(super) struct Desired {
+    existing: Option<Arc<Deployment>>,
     deployment: Deployment,
     budget: PodDisruptionBudget,
 }
@@ -241,14 +242,21 @@ where
 {
     let invalid = |why: String| Error::permanent(reasons::INVALID_SPEC, why);
     let key = ObjectKey { namespace: Some(workload.namespace.to_owned()), name: workload.name.to_owned() };
-    let existing = context.watched::<Deployment>()?.get(&key);
+    let existing = match context.watched::<Deployment>()?.get(&key) {
+        // The cache may not have it yet, and somebody may have scaled it.
+        None => {
+            let deployments = Api::<Deployment>::namespaced(context.client().clone(), workload.namespace);
+            deployments.get_opt(workload.name).await?.map(Arc::new)
+        }
+        known => known,
+    };
     check_privileges(workload, settings)?;
     let manager = context.applier().manager();
     let deployment = workload.deployment(settings, existing.as_deref(), manager).map_err(invalid)?;
     let budget = workload.budget(settings, &deployment).map_err(invalid)?;
     let preview = context.applier().clone().with_dry_run(true);
-    children::apply_by(&preview, context, &deployment).await?;
-    Ok(Desired { deployment, budget })
+    children::apply_as_seen(&preview, context, &deployment, existing.as_deref()).await?;
+    Ok(Desired { existing, deployment, budget })
 }
 
 /// Makes the Deployment and its budget as desired. Returns why pods are not available yet; `None` if all are.
@@ -260,24 +268,25 @@ pub(super) async fn apply<K>(
 where
     K: Object + Writable,
 {
-    let observed = children::apply(context, &desired.deployment).await?;
+    let observed = desired.existing.as_deref();
+    children::apply_as_seen(context.applier(), context, &desired.deployment, observed).await?;
     let budgets = Api::<PodDisruptionBudget>::namespaced(context.client().clone(), workload.namespace);
     let known = match budgets.get_opt(workload.name).await {
         // The role of the original does not have budgets, and the pods run without one.
         Err(konverge::kube::Error::Api(status)) if status.code == 403 => {
             let note = "the role allows no PodDisruptionBudget; apply the generated role to have one";
             context.event(EventType::Normal, reasons::NO_DISRUPTION_BUDGET, "Reconcile", note);
-            return Ok(waits(observed.as_deref(), workload.name));
+            return Ok(waits(observed, workload.name));
         }
         known => known?,
     };
     if known.as_ref().is_some_and(|known| !children::belongs_to(known, &**context.object())) {
         let note = format!("the PodDisruptionBudget {} is left as it is, because somebody else made it", workload.name);
         context.event(EventType::Normal, reasons::DISRUPTION_BUDGET_NOT_OURS, "Reconcile", note);
-        return Ok(waits(observed.as_deref(), workload.name));
+        return Ok(waits(observed, workload.name));
     }
     let _ = context.applier().apply(&desired.budget, known.as_ref()).await?;
-    Ok(waits(observed.as_deref(), workload.name))
+    Ok(waits(observed, workload.name))
 }
 
 fn waits(observed: Option<&Deployment>, name: &str) -> Option<String> {
