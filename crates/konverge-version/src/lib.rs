@@ -1,8 +1,10 @@
-//! The version of Konverge's programs, and the commit that they were built from.
+//! What the command lines of Konverge's programs share: the version and the commit that they were built from, and the rule for [`variables`].
 //!
 //! `cargo xtask image` and `cargo xtask dist` set the variables `KONVERGE_COMMIT` and `KONVERGE_BUILT` for the compiler. Cargo compiles this crate
 //! again when they change. Every other build prints `unknown`: a commit that a build script looks up would be wrong after the next commit,
 //! unless each commit rebuilt every program.
+
+pub mod variables;
 
 use std::sync::LazyLock;
 

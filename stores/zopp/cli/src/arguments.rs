@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, builder::EnumValueParser};
+use konverge_version::variables;
 
 use crate::{commands::Command, output::Format, server::ServerArguments};
 
@@ -51,7 +52,7 @@ pub fn parse(program: &'static str) -> (Arguments, Format) {
 
 /// Returns the command line with all commands.
 pub fn command() -> clap::Command {
-    accept_format(Arguments::command(), "")
+    accept_format(variables::ignore_empty(Arguments::command()), "")
 }
 
 /// Adds `--output` to a command and all below it.

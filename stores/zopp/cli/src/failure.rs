@@ -365,7 +365,19 @@ macro_rules! plain {
     };
 }
 
-plain!(ConfigError, CredentialsError, FileError, ProjectFileError);
+plain!(ConfigError, CredentialsError, FileError);
+
+impl From<ProjectFileError> for Failure {
+    fn from(error: ProjectFileError) -> Self {
+        let next = error.next_step();
+        let failure = Self::new(error.to_string());
+        let failure = match error {
+            ProjectFileError::Unreadable { source, .. } => failure.because(source),
+            ProjectFileError::Malformed { .. } | ProjectFileError::Unsafe { .. } => failure,
+        };
+        Self { next, ..failure }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@
 //!
 //! # Reading order
 //! [`arguments`] → [`commands`] → [`server`], [`context`], [`file_key`] and [`scope`] (their input) → [`output`] and [`failure`] (their
-//! results, in a [`wiped`] buffer) → [`value`], [`invite_code`], [`confirm`], [`escape`], [`dotenv`], [`project_file`] and [`progress`].
+//! results, in a [`wiped`] buffer) → [`value`], [`prompt`], [`invite_code`], [`confirm`], [`escape`], [`dotenv`], [`project_file`], [`protected`], [`safe_file`] and [`progress`].
 
 use std::process::ExitCode;
 
@@ -28,6 +28,9 @@ pub mod invite_code;
 pub mod output;
 pub mod progress;
 pub mod project_file;
+pub mod prompt;
+pub mod protected;
+pub mod safe_file;
 pub mod scope;
 pub mod server;
 pub mod value;

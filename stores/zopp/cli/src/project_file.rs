@@ -9,18 +9,26 @@
 //!
 //! [run]
 //! keys = ["DATABASE_URL", "APP_*"]
+//!
+//! [environments]
+//! protected = ["production"]
 //! ```
-//! The nearest file counts, from the working directory up to the root. A file that cannot be parsed is an error: without it, another directory's
-//! environment would be used.
+//! The nearest file counts, from the working directory up to the root of the repository, which is the directory with `.git`, or else to that of the
+//! file system. A file that cannot be parsed is an error: without it, another directory's environment would be used. So is one that another user
+//! owns or may write ([`safe_file`](crate::safe_file)).
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    safe_file::{self, User},
+};
 
 /// In the order in which they are tried in each directory.
 const NAMES: [&str; 4] = ["zopp.toml", "zopp.yaml", "zopp.yml", "zopp.json"];
@@ -45,6 +53,26 @@ pub struct ProjectFile {
     /// The settings of `zopp run`.
     #[serde(default)]
     pub run: RunSettings,
+    /// What is set for environments.
+    #[serde(default)]
+    pub environments: EnvironmentSettings,
+}
+
+/// What is set for environments.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+pub struct EnvironmentSettings {
+    /// The names of those which `run` and `export` use only if the command line names them, or if they are allowed in this directory.
+    #[serde(default)]
+    pub protected: Vec<String>,
+}
+
+/// The project file that counts for a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its content.
+    pub settings: ProjectFile,
 }
 
 /// The settings of `zopp run`.
@@ -81,14 +109,20 @@ impl TryFrom<String> for KeyPattern {
     }
 }
 
+/// The working directory.
+///
+/// # Errors
+/// If there is none.
+pub fn working_directory() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|source| Failure::new("the working directory cannot be found").because(source))
+}
+
 /// Reads the project file that counts for the working directory.
 ///
 /// # Errors
-/// If there is no working directory, or if the file cannot be read or understood.
-pub fn of_process() -> Result<ProjectFile, Failure> {
-    let directory = std::env::current_dir()
-        .map_err(|source| Failure::new("the working directory cannot be found").because(source))?;
-    Ok(find(&directory)?)
+/// If there is no working directory, or if the file cannot be read, understood or trusted.
+pub fn of_process() -> Result<Option<Found>, Failure> {
+    Ok(find(&working_directory()?)?)
 }
 
 /// The nearest project file cannot be used.
@@ -110,21 +144,72 @@ pub enum ProjectFileError {
         /// The parser's message.
         reason: String,
     },
+    /// Another user can have written it.
+    #[error("project file {} is not used: {} {reason}", file.display(), doubtful.display())]
+    Unsafe {
+        /// The file.
+        file: PathBuf,
+        /// The file or its folder.
+        doubtful: PathBuf,
+        /// What another user can do with it.
+        reason: String,
+    },
 }
 
-/// Reads the nearest project file at or above `directory`. Without one, everything is left out.
-pub fn find(directory: &Path) -> Result<ProjectFile, ProjectFileError> {
+impl ProjectFileError {
+    /// What the user can do about it.
+    pub fn next_step(&self) -> Option<String> {
+        let Self::Unsafe { file, doubtful, .. } = self else { return None };
+        let folder = file.parent().unwrap_or(file).display();
+        Some(format!(
+            "If you trust everybody who can write there: export {}={folder}. Otherwise take the rights away (chmod go-w {}), or delete the file.",
+            safe_file::VARIABLE,
+            doubtful.display()
+        ))
+    }
+}
+
+/// Reads the nearest project file at or above `directory`, up to the root of the repository.
+pub fn find(directory: &Path) -> Result<Option<Found>, ProjectFileError> {
     for directory in directory.ancestors() {
         for name in NAMES {
-            let file = directory.join(name);
-            match fs::read_to_string(&file) {
-                Ok(text) => return parse(&file, &text),
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => {}
-                Err(source) => return Err(ProjectFileError::Unreadable { file, source }),
+            let path = directory.join(name);
+            match read(&path) {
+                Ok(text) => return Ok(Some(Found { settings: parse(&path, &text)?, path })),
+                Err(ProjectFileError::Unreadable { source, .. })
+                    if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => {}
+                Err(error) => return Err(error),
             }
         }
+        // A file in the worktree of a repository, else a directory.
+        if directory.join(".git").exists() {
+            break;
+        }
     }
-    Ok(ProjectFile::default())
+    Ok(None)
+}
+
+/// Reads a file that only the user can have written.
+fn read(path: &Path) -> Result<String, ProjectFileError> {
+    let unreadable = |source| ProjectFileError::Unreadable { file: path.to_owned(), source };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(unreadable)?;
+    let link = path.parent().unwrap_or(path);
+    // A symbolic link leads to another folder, in which the file could be replaced.
+    let real = path.canonicalize().map_err(unreadable)?;
+    let real = real.parent().unwrap_or(&real);
+    let mut checked = vec![(path, file.metadata()), (link, fs::metadata(link))];
+    if real != link {
+        checked.push((real, fs::metadata(real)));
+    }
+    let user = User::of_process();
+    for (place, metadata) in checked {
+        if let Some(reason) = user.doubts(&metadata.map_err(unreadable)?).filter(|_| !safe_file::is_allowed(link)) {
+            return Err(ProjectFileError::Unsafe { file: path.to_owned(), doubtful: place.to_owned(), reason });
+        }
+    }
+    Ok(text)
 }
 
 /// Reads the text of a project file, in the format that the extension of `file` names.
@@ -180,9 +265,60 @@ mod tests {
         let inner = root.path().join("a/b");
         fs::create_dir_all(&inner).unwrap();
         fs::write(root.path().join("zopp.toml"), "[defaults]\nworkspace = \"outer\"").unwrap();
-        assert_eq!(find(&inner).unwrap().defaults, defaults("outer", None));
+        assert_eq!(find(&inner).unwrap().unwrap().settings.defaults, defaults("outer", None));
         fs::write(root.path().join("a/zopp.json"), r#"{"defaults":{"workspace":"inner"}}"#).unwrap();
-        assert_eq!(find(&inner).unwrap().defaults, defaults("inner", None), "files are not merged");
+        assert_eq!(find(&inner).unwrap().unwrap().settings.defaults, defaults("inner", None), "files are not merged");
+    }
+
+    #[test]
+    fn the_search_ends_at_the_root_of_the_repository() {
+        let root = tempfile::tempdir().unwrap();
+        let repository = root.path().join("repository");
+        let inner = repository.join("a/b");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(root.path().join("zopp.toml"), "[defaults]\nworkspace = \"outer\"").unwrap();
+        fs::create_dir(repository.join(".git")).unwrap();
+        assert_eq!(find(&inner).unwrap(), None);
+        let path = repository.join("zopp.toml");
+        fs::write(&path, "[environments]\nprotected = [\"production\"]").unwrap();
+        let found = find(&inner).unwrap().unwrap();
+        assert_eq!((found.path, found.settings.environments.protected), (path, vec!["production".to_owned()]));
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_used() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let file = folder.join("zopp.toml");
+        fs::write(&file, "").unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (file_mode, folder_mode, doubtful) in [
+            (0o644, 0o755, None),
+            (0o666, 0o755, Some(&file)),
+            (0o644, 0o757, Some(&folder)),
+            (0o600, 0o1777, Some(&folder)),
+        ] {
+            mode(&file, file_mode);
+            mode(&folder, folder_mode);
+            let found = find(&folder.join("missing")).map(|found| found.is_some());
+            match doubtful {
+                None => assert!(found.unwrap()),
+                Some(place) => assert_eq!(
+                    found.unwrap_err().to_string(),
+                    format!(
+                        "project file {} is not used: {} can be written by every user of this machine",
+                        file.display(),
+                        place.display()
+                    )
+                ),
+            }
+        }
+        let link = root.path().join("zopp.toml");
+        symlink(&file, &link).unwrap();
+        let error = find(root.path()).unwrap_err().to_string();
+        assert!(error.contains(&folder.display().to_string()), "the folder behind a link counts, too: {error}");
     }
 
     #[test]

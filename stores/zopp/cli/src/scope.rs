@@ -4,8 +4,10 @@ use clap::Args;
 use konverge_zopp_client::{Client, EnvironmentName};
 
 use crate::{
+    escape::visible,
     failure::{Failure, Need},
-    project_file::{self, Defaults},
+    project_file::{self, Defaults, Found},
+    protected,
 };
 
 /// `-w`.
@@ -63,12 +65,18 @@ pub enum Place {
 impl WorkspaceArguments {
     /// The workspace's name.
     pub fn resolve(self) -> Result<String, Failure> {
-        Sources::of_process().workspace(self.workspace)
+        let mut sources = Sources::of_process();
+        let workspace = sources.workspace(self.workspace)?;
+        sources.report(&[&workspace])?;
+        Ok(workspace)
     }
 
     /// The workspace's name, if one is given somewhere. A project file that cannot be understood is an error.
     pub fn known(self) -> Result<Option<String>, Failure> {
-        Sources::of_process().find(self.workspace, "ZOPP_WORKSPACE", |file| file.workspace.as_ref())
+        let mut sources = Sources::of_process();
+        let workspace = sources.find(self.workspace, "ZOPP_WORKSPACE", |file| file.workspace.as_ref())?;
+        sources.report(workspace.iter().map(String::as_str).collect::<Vec<_>>().as_slice())?;
+        Ok(workspace)
     }
 }
 
@@ -76,7 +84,9 @@ impl ProjectArguments {
     /// The names of workspace and project.
     pub fn resolve(self) -> Result<(String, String), Failure> {
         let mut sources = Sources::of_process();
-        Ok((sources.workspace(self.workspace)?, sources.project(self.project)?))
+        let (workspace, project) = (sources.workspace(self.workspace)?, sources.project(self.project)?);
+        sources.report(&[&workspace, &project])?;
+        Ok((workspace, project))
     }
 }
 
@@ -84,11 +94,24 @@ impl EnvironmentArguments {
     /// The three names.
     pub fn resolve(self) -> Result<EnvironmentName, Failure> {
         let mut sources = Sources::of_process();
-        Ok(EnvironmentName {
+        let name = EnvironmentName {
             workspace: sources.workspace(self.workspace)?,
             project: sources.project(self.project)?,
             environment: sources.environment(self.environment)?,
-        })
+        };
+        sources.report(&[&name.workspace, &name.project, &name.environment])?;
+        Ok(name)
+    }
+
+    /// The three names for a command that hands out all values. A protected environment has to be named on the command line, or to be allowed
+    /// in this directory.
+    pub fn resolve_for_values(self) -> Result<EnvironmentName, Failure> {
+        let is_named = self.environment.is_some();
+        let name = self.resolve()?;
+        if !is_named {
+            protected::check(&name)?;
+        }
+        Ok(name)
     }
 }
 
@@ -96,11 +119,13 @@ impl EnvironmentArguments {
     /// The three names as far as they are given somewhere. A project file that cannot be understood is an error.
     pub fn known(self) -> Result<[Option<String>; 3], Failure> {
         let mut sources = Sources::of_process();
-        Ok([
+        let names = [
             sources.find(self.workspace, "ZOPP_WORKSPACE", |file| file.workspace.as_ref())?,
             sources.find(self.project, "ZOPP_PROJECT", |file| file.project.as_ref())?,
             sources.find(self.environment, "ZOPP_ENVIRONMENT", |file| file.environment.as_ref())?,
-        ])
+        ];
+        sources.report(&names.iter().flatten().map(String::as_str).collect::<Vec<_>>())?;
+        Ok(names)
     }
 }
 
@@ -137,20 +162,35 @@ impl std::fmt::Display for Place {
 struct Sources<V, F> {
     variable: V,
     find_file: F,
-    file: Option<Defaults>,
+    /// The inner one is missing if there is no file.
+    file: Option<Option<Found>>,
+    is_file_used: bool,
 }
 
-impl Sources<fn(&'static str) -> Option<String>, fn() -> Result<Defaults, Failure>> {
+impl Sources<fn(&'static str) -> Option<String>, fn() -> Result<Option<Found>, Failure>> {
     fn of_process() -> Self {
-        Self { variable: |name| std::env::var(name).ok(), find_file: nearest_file, file: None }
+        Self {
+            variable: |name| std::env::var(name).ok(),
+            find_file: project_file::of_process,
+            file: None,
+            is_file_used: false,
+        }
+    }
+
+    /// Tells which file named what the command is about, if it is not in the working directory.
+    fn report(&self, names: &[&str]) -> Result<(), Failure> {
+        let Some(found) = self.file.as_ref().and_then(Option::as_ref).filter(|_| self.is_file_used) else {
+            return Ok(());
+        };
+        if found.path.parent() != Some(project_file::working_directory()?.as_path()) {
+            let what = ["workspace", "project", "environment"][names.len().clamp(1, 3) - 1];
+            eprintln!("Note: {what} {}, by {}", visible(&names.join("/")), visible(&found.path.display().to_string()));
+        }
+        Ok(())
     }
 }
 
-fn nearest_file() -> Result<Defaults, Failure> {
-    Ok(project_file::of_process()?.defaults)
-}
-
-impl<V: Fn(&'static str) -> Option<String>, F: Fn() -> Result<Defaults, Failure>> Sources<V, F> {
+impl<V: Fn(&'static str) -> Option<String>, F: Fn() -> Result<Option<Found>, Failure>> Sources<V, F> {
     fn workspace(&mut self, flag: Option<String>) -> Result<String, Failure> {
         self.resolve(flag, "workspace", "-w", "ZOPP_WORKSPACE", |file| file.workspace.as_ref())
     }
@@ -190,7 +230,10 @@ impl<V: Fn(&'static str) -> Option<String>, F: Fn() -> Result<Defaults, Failure>
         if self.file.is_none() {
             self.file = Some((self.find_file)()?);
         }
-        Ok(self.file.as_ref().and_then(field).cloned())
+        let found = self.file.as_ref().and_then(Option::as_ref);
+        let name = found.and_then(|found| field(&found.settings.defaults)).cloned();
+        self.is_file_used |= name.is_some();
+        Ok(name)
     }
 }
 
@@ -199,16 +242,20 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::project_file::ProjectFile;
 
-    fn file() -> Defaults {
-        Defaults { workspace: Some("from file".to_owned()), ..Defaults::default() }
+    fn file() -> Option<Found> {
+        let defaults = Defaults { workspace: Some("from file".to_owned()), ..Defaults::default() };
+        let settings = ProjectFile { defaults, ..ProjectFile::default() };
+        Some(Found { path: "zopp.toml".into(), settings })
     }
 
     #[test]
     fn flag_then_variable_then_file() {
         let resolve = |flag: Option<&str>, variable: Option<&str>| {
             let variable = variable.map(str::to_owned);
-            let mut sources = Sources { variable: |_| variable.clone(), find_file: || Ok(file()), file: None };
+            let mut sources =
+                Sources { variable: |_| variable.clone(), find_file: || Ok(file()), file: None, is_file_used: false };
             sources.workspace(flag.map(str::to_owned)).unwrap()
         };
         assert_eq!(resolve(Some("flag"), Some("variable")), "flag");
@@ -224,7 +271,7 @@ mod tests {
             reads.set(reads.get() + 1);
             Ok(file())
         };
-        let mut sources = Sources { variable: |_| None, find_file, file: None };
+        let mut sources = Sources { variable: |_| None, find_file, file: None, is_file_used: false };
         sources.workspace(Some("flag".to_owned())).unwrap();
         assert_eq!(reads.get(), 0);
         sources.workspace(None).unwrap();

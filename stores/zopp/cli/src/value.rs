@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Read};
 use konverge_core::SecretValue;
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, prompt};
 
 /// On the command line, stands for standard input.
 const STANDARD_INPUT: &str = "-";
@@ -31,9 +31,11 @@ pub fn obtain(argument: Option<String>, key: &str) -> Result<SecretValue, Failur
 }
 
 fn prompt(key: &str) -> Result<SecretValue, Failure> {
-    rpassword::prompt_password(format!("Value of {key}: "))
-        .map(SecretValue::from)
-        .map_err(|source| Failure::new(format!("the value of '{key}' cannot be asked for")).because(source))
+    prompt::ask(&format!("Value of {key}: ")).map_err(|source| {
+        Failure::new(format!("the value of '{key}' cannot be asked for"))
+            .because(source)
+            .next(format!("A file can hold it: zopp secret set {key} --stdin < FILE"))
+    })
 }
 
 /// A single line is most likely a password with the newline of an `echo`; several are a file.

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use konverge_version::variables;
 
 use crate::{
     address::TrustedProxy,
@@ -281,6 +282,13 @@ impl ServeArguments {
 }
 
 impl Arguments {
+    /// The arguments of this process. Prints the help, the version or an error if there is one, and then ends the process.
+    pub fn of_process() -> Self {
+        let mut command = variables::ignore_empty(Self::command());
+        let matches = command.get_matches_mut();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+
     /// Where the data is: the URL before the path before `zopp.db` in the working directory.
     pub fn location(&self) -> Result<Location, LocationError> {
         let text = self.database_url.as_deref().or(self.db.as_deref());

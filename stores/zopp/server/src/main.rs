@@ -2,7 +2,6 @@
 
 use std::{io::IsTerminal, process::ExitCode};
 
-use clap::Parser;
 use konverge_zopp_server::{
     allocator,
     args::{Arguments, Command, LogFormat},
@@ -11,7 +10,7 @@ use konverge_zopp_server::{
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::of_process();
     if let Command::Serve(_) = arguments.command {
         allocator::return_large_blocks();
     }

@@ -14,6 +14,7 @@ use crate::{
     context::Context,
     failure::{Failure, failed},
     output::{Outcome, listing, plain, time},
+    protected,
     scope::{Place, ProjectArguments},
 };
 
@@ -39,10 +40,30 @@ pub enum EnvironmentCommand {
     /// Protect an environment from a server that keeps keys back or gives old values; or accept what others changed
     #[command(after_help = protect::EXAMPLES)]
     Protect(protect::ProtectArguments),
+    /// Let run and export use a protected environment in this directory without its name on the command line
+    #[command(after_help = ALLOW_EXAMPLES)]
+    Allow {
+        /// The environment
+        #[command(flatten)]
+        environment: Named,
+        /// Take it back
+        #[arg(long)]
+        off: bool,
+    },
     /// Replace the key of an environment, and encrypt all its values anew
     #[command(after_help = ROTATE_EXAMPLES)]
     RotateKey(Named),
 }
+
+const ALLOW_EXAMPLES: &str = "\
+Example:
+  zopp environment allow production
+
+zopp.toml names protected environments, and so does ZOPP_PROTECTED_ENVIRONMENTS on this device:
+  [environments]
+  protected = [\"production\"]
+\"zopp run\" and \"zopp secret export\" want such an environment named on the command line, or allowed
+in the directory of zopp.toml. What is allowed is in ~/.zopp/allowed.json.";
 
 const ROTATE_EXAMPLES: &str = "\
 Example:
@@ -126,9 +147,18 @@ struct Rotated {
     values: usize,
 }
 
+/// `environment allow`
+#[derive(Serialize)]
+struct AllowedHere {
+    environment: String,
+    directory: String,
+    allowed: bool,
+}
+
 pub(super) async fn execute(context: &Context, command: EnvironmentCommand) -> Outcome {
     let client = context.client()?;
     match command {
+        EnvironmentCommand::Allow { environment, off } => allow(&environment.resolve()?, !off),
         EnvironmentCommand::List(project) => {
             let (workspace, project) = project.resolve()?;
             list(&client, workspace, project).await
@@ -141,6 +171,13 @@ pub(super) async fn execute(context: &Context, command: EnvironmentCommand) -> O
         EnvironmentCommand::RotateKey(named) => rotate_key(&client, named.resolve()?).await,
         EnvironmentCommand::Protect(arguments) => protect::execute(&client, arguments).await,
     }
+}
+
+fn allow(name: &EnvironmentName, allowed: bool) -> Outcome {
+    let directory = protected::allow(name, allowed)?.display().to_string();
+    let what = if allowed { "may use" } else { "may no longer use" };
+    let text = format!("In {directory}, run and export {what} environment {name} without its name on the command line");
+    Ok(plain(AllowedHere { environment: name.to_string(), directory, allowed }, text))
 }
 
 async fn list(client: &Client, workspace: String, project: String) -> Outcome {

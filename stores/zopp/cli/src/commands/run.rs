@@ -64,13 +64,14 @@ pub struct RunArguments {
 
 pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outcome {
     let RunArguments { environment, choice, skip_invalid, command } = arguments;
-    let name = environment.resolve()?;
+    let name = environment.resolve_for_values()?;
     let snapshot = snapshot(&context.client()?, &name).await?;
     let [program, arguments @ ..] = command.as_slice() else {
         return Err(Failure::usage("no command is given"));
     };
     let keys: Vec<&str> = snapshot.values.keys().map(String::as_str).collect();
-    let declared = if choice.is_given() { None } else { project_file::of_process()?.run.keys };
+    let declared =
+        if choice.is_given() { None } else { project_file::of_process()?.and_then(|found| found.settings.run.keys) };
     let chosen = choice.apply(&keys, declared.as_deref()).map_err(|refused| refused.into_failure(&name))?;
     if !chosen.undeclared.is_empty() {
         let keys: Vec<_> = chosen.undeclared.iter().map(|key| visible(key)).collect();

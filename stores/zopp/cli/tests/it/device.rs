@@ -1,6 +1,6 @@
 //! The verbs that need no server.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::{Value, json};
 
@@ -39,6 +39,32 @@ fn list_and_current() {
     assert_eq!(home.json("principal current")["id"], "1");
 }
 
+/// A script that writes `ZOPP_TLS_CA_CERT=` sets nothing.
+#[test]
+fn every_variable_may_be_empty() {
+    let mut variables = BTreeSet::from(["ZOPP_WORKSPACE", "ZOPP_PROJECT", "ZOPP_ENVIRONMENT"].map(str::to_owned));
+    let mut commands = vec![konverge_zopp_cli::arguments::command()];
+    while let Some(command) = commands.pop() {
+        let names = command.get_arguments().filter_map(|argument| argument.get_env()?.to_str());
+        variables.extend(names.map(str::to_owned));
+        commands.extend(command.get_subcommands().cloned());
+    }
+    assert!(variables.contains("ZOPP_TLS_CA_CERT") && variables.contains("ZOPP_SERVER"), "{variables:?}");
+    let home = home();
+    let mut empty = home.with_program(Path::new(env!("CARGO_BIN_EXE_zopp")));
+    for variable in &variables {
+        empty.set(variable, "");
+    }
+    for line in ["principal list", "whoami"] {
+        let (expected, ended) = (home.run(line), empty.run(line));
+        assert_eq!(
+            (ended.code, &ended.stdout, &ended.stderr),
+            (expected.code, &expected.stdout, &expected.stderr),
+            "{line}"
+        );
+    }
+}
+
 #[test]
 fn an_empty_device_has_none() {
     let home = Home::new();
@@ -56,7 +82,7 @@ fn use_switches_and_keeps_everything_else() {
     assert_eq!(fs::metadata(home.config_file()).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(
         home.fails("principal use tablet", 1),
-        "Error: this device has no principal named 'tablet'\n  It has: laptop, robot.\n"
+        "Error: principal 'tablet' not found on this device\n  It has: laptop, robot.\n"
     );
 }
 

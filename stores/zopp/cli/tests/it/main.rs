@@ -16,6 +16,7 @@ mod keys_at_rest;
 mod lying_server;
 mod manifests;
 mod people;
+mod project_files;
 mod published;
 mod readers;
 mod removal;

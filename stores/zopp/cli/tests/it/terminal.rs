@@ -75,6 +75,38 @@ fn a_value_is_asked_for_and_does_not_show() {
     assert_eq!(alice.run("secret get PASSWORD --raw").stdout, b"hunter two", "without a newline");
 }
 
+/// A terminal that marks pastes, and one that does not.
+#[test]
+fn all_lines_of_a_pasted_key_are_its_value() {
+    const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----\rMIIEsecret\r\r-----END PRIVATE KEY-----\r";
+    let World { alice, server: _server } = World::new();
+    let stored = String::from_utf8(KEY.to_vec()).unwrap().replace('\r', "\n");
+    for pasted in [[b"\x1b[200~", KEY, b"\x1b[201~\r"].concat(), KEY.to_vec(), [KEY, b"a line more\r"].concat()] {
+        let mut terminal = Terminal::start(&alice, "secret set TLS_KEY");
+        terminal.shows("Value of TLS_KEY: ");
+        terminal.hides_what_is_typed();
+        terminal.keyboard.write_all(&pasted).unwrap();
+        terminal.shows("Secret 'TLS_KEY' set");
+        assert!(terminal.child.wait().unwrap().success());
+        assert!(!terminal.screen.contains("MIIE"), "{:?}", terminal.screen);
+        let more = if pasted.ends_with(b"more\r") { "a line more\n" } else { "" };
+        assert_eq!(alice.ok("secret get TLS_KEY --raw"), stored.clone() + more);
+    }
+}
+
+#[test]
+fn a_value_that_is_interrupted_is_not_stored() {
+    let World { alice, server: _server } = World::new();
+    let mut terminal = Terminal::start(&alice, "secret set PASSWORD");
+    terminal.shows("Value of PASSWORD: ");
+    terminal.hides_what_is_typed();
+    terminal.keyboard.write_all(b"hunter\x03").unwrap();
+    terminal.shows("Error: the value of 'PASSWORD' cannot be asked for");
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(1));
+    assert!(tcgetattr(&terminal.keyboard).unwrap().local_modes.contains(LocalModes::ECHO), "the terminal is as before");
+    assert_eq!(alice.ok("secret list"), "No secrets found\n");
+}
+
 #[test]
 fn a_long_import_shows_how_far_it_is() {
     let World { alice, server: _server } = World::new();

@@ -172,5 +172,6 @@ pub(super) fn find(config: &ConfigFile, name: &str) -> Result<usize, Failure> {
 
 fn unknown(config: &ConfigFile, name: &str) -> Failure {
     let names: Vec<_> = config.principals.iter().map(|principal| principal.name.as_str()).collect();
-    Failure::new(format!("this device has no principal named '{name}'")).next(format!("It has: {}.", names.join(", ")))
+    // The original's text has the words "not found", for which its tests look.
+    Failure::new(format!("principal '{name}' not found on this device")).next(format!("It has: {}.", names.join(", ")))
 }

@@ -126,7 +126,7 @@ impl Answer for Exported {
 pub(super) async fn execute(client: &Client, arguments: ExportArguments) -> Outcome {
     let file = arguments.file()?.map(Path::to_owned);
     let (format, skip_invalid) = (arguments.format().unwrap_or_default(), arguments.skip_invalid);
-    let name = arguments.environment.resolve()?;
+    let name = arguments.environment.resolve_for_values()?;
     let snapshot = snapshot(client, &name).await?;
     let exported = Exported { name, snapshot, skip_invalid };
     match file {
