@@ -101,7 +101,7 @@ async fn publish<K: Object>(context: &Context<K>, namespace: &str, note: String)
     let now = Timestamp::now();
     let event = Event {
         metadata: ObjectMeta {
-            generate_name: Some(format!("{namespace}.")),
+            generate_name: Some(format!("{namespace}-")),
             namespace: Some("default".to_owned()),
             ..ObjectMeta::default()
         },

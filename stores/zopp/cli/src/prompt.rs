@@ -178,7 +178,8 @@ impl Typed {
 
     /// The value, without the newline that ends a single line.
     fn into_value(mut self) -> SecretValue {
-        if self.value.iter().filter(|byte| **byte == b'\n').count() == 1 && self.value.ends_with(b"\n") {
+        let end = self.value.iter().position(|byte| *byte == b'\n');
+        if end.is_some_and(|end| end + 1 == self.value.len()) {
             self.value.pop();
         }
         SecretValue::new(std::mem::take(&mut *self.value))

@@ -1,5 +1,7 @@
 //! Which workspace, project and environment a command is about: flag, else variable, else project file.
 
+use std::cell::OnceCell;
+
 use clap::Args;
 use konverge_zopp_client::{Client, EnvironmentName};
 
@@ -162,8 +164,8 @@ impl std::fmt::Display for Place {
 struct Sources<V, F> {
     variable: V,
     find_file: F,
-    /// The inner one is missing if there is no file.
-    file: Option<Option<Found>>,
+    /// What was found; `None` if there is no file.
+    file: OnceCell<Option<Found>>,
     is_file_used: bool,
 }
 
@@ -172,14 +174,14 @@ impl Sources<fn(&'static str) -> Option<String>, fn() -> Result<Option<Found>, F
         Self {
             variable: |name| std::env::var(name).ok(),
             find_file: project_file::of_process,
-            file: None,
+            file: OnceCell::new(),
             is_file_used: false,
         }
     }
 
     /// Tells which file named what the command is about, if it is not in the working directory.
     fn report(&self, names: &[&str]) -> Result<(), Failure> {
-        let Some(found) = self.file.as_ref().and_then(Option::as_ref).filter(|_| self.is_file_used) else {
+        let Some(found) = self.file.get().and_then(Option::as_ref).filter(|_| self.is_file_used) else {
             return Ok(());
         };
         if found.path.parent() != Some(project_file::working_directory()?.as_path()) {
@@ -227,10 +229,10 @@ impl<V: Fn(&'static str) -> Option<String>, F: Fn() -> Result<Option<Found>, Fai
         if let Some(name) = flag.or_else(|| (self.variable)(variable).filter(|name| !name.is_empty())) {
             return Ok(Some(name));
         }
-        if self.file.is_none() {
-            self.file = Some((self.find_file)()?);
+        if self.file.get().is_none() {
+            let _ = self.file.set((self.find_file)()?);
         }
-        let found = self.file.as_ref().and_then(Option::as_ref);
+        let found = self.file.get().and_then(Option::as_ref);
         let name = found.and_then(|found| field(&found.settings.defaults)).cloned();
         self.is_file_used |= name.is_some();
         Ok(name)
@@ -254,8 +256,12 @@ mod tests {
     fn flag_then_variable_then_file() {
         let resolve = |flag: Option<&str>, variable: Option<&str>| {
             let variable = variable.map(str::to_owned);
-            let mut sources =
-                Sources { variable: |_| variable.clone(), find_file: || Ok(file()), file: None, is_file_used: false };
+            let mut sources = Sources {
+                variable: |_| variable.clone(),
+                find_file: || Ok(file()),
+                file: OnceCell::new(),
+                is_file_used: false,
+            };
             sources.workspace(flag.map(str::to_owned)).unwrap()
         };
         assert_eq!(resolve(Some("flag"), Some("variable")), "flag");
@@ -271,7 +277,7 @@ mod tests {
             reads.set(reads.get() + 1);
             Ok(file())
         };
-        let mut sources = Sources { variable: |_| None, find_file, file: None, is_file_used: false };
+        let mut sources = Sources { variable: |_| None, find_file, file: OnceCell::new(), is_file_used: false };
         sources.workspace(Some("flag".to_owned())).unwrap();
         assert_eq!(reads.get(), 0);
         sources.workspace(None).unwrap();
