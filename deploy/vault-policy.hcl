@@ -4,7 +4,7 @@
 # name. With --cluster-name=one the engine is mounted at clusters/one/secret/.
 #
 # data: compares before it writes, writes with check-and-set, and deletes softly.
-# metadata: marks the owner of a path, and removes the mark; delete is for the deletion policy metadata alone.
+# metadata: marks the owner of a path, removes the mark, and finds content that no object requests; delete is for the deletion policy metadata alone.
 # destroy: for the deletion policy destroy.
 # auth/token: looks up, renews and revokes its own token. Vault's policy default allows the same.
 #
@@ -31,5 +31,5 @@ path "secret/destroy/*" {
 }
 
 path "secret/metadata/*" {
-  capabilities = ["read", "update", "patch", "delete"]
+  capabilities = ["read", "update", "patch", "delete", "list"]
 }

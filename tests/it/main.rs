@@ -14,3 +14,4 @@ mod quiet;
 mod recorder;
 mod shared_stage;
 mod stopping;
+mod variables;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use konverge_jobs::{Probe, Run};
 use konverge_new::New;
+use konverge_version::variables;
 
 /// Runs the jobs of Konverge in one process, and makes operators.
 #[derive(Parser)]
@@ -25,6 +26,7 @@ async fn main() -> ExitCode {
     let jobs = [konverge_pull::job(), konverge_push::job(), konverge_roll::job(), konverge_manage::job()];
     let tools = [&konverge_roll::migrate::ALL[..], &konverge_push::migrate::ALL, &konverge_pull::migrate::ALL].concat();
     let command = Cli::command().mut_subcommand("run", |run| run.after_help(konverge_jobs::about(&jobs)));
+    let command = variables::ignore_empty(command);
     match Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()) {
         Cli::Run(run) => run.run(&jobs).await,
         Cli::Probe(probe) => probe.run().await,

@@ -2,9 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 #[tokio::main]
 async fn main() -> ExitCode {
-    konverge_pull::run(konverge_pull::config::Config::parse()).await
+    konverge_pull::run(konverge_pull::config::arguments(std::env::args_os())).await
 }

@@ -137,7 +137,8 @@ impl From<LogFormat> for Log {
 impl Log {
     fn start(self, settings: &str) -> Result<LogFilter, ProgramError> {
         let filter = telemetry::init(self.format)?;
-        if let Some(level) = self.filter.filter(|_| std::env::var_os("RUST_LOG").is_none()) {
+        if let Some(level) = self.filter.filter(|_| std::env::var_os("RUST_LOG").is_none_or(|filter| filter.is_empty()))
+        {
             filter.set(&level)?;
         }
         tracing::info!(version = env!("CARGO_PKG_VERSION"), config = %settings, "starting");

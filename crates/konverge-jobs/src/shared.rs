@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{ArgMatches, Command, error::ErrorKind, parser::ValueSource};
+use konverge_version::variables;
 
 /// Which arguments of a program are another matter when it is a job among others. The names are those of clap.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +23,7 @@ impl Shared {
         command: Command,
         line: impl IntoIterator<Item = OsString>,
     ) -> Result<ArgMatches, clap::Error> {
-        let mut command = command.name(job).bin_name(job);
+        let mut command = variables::ignore_empty(command).name(job).bin_name(job);
         for name in self.addresses {
             command = command.mut_arg(name, |argument| argument.env(None::<&'static str>).default_value("0"));
         }

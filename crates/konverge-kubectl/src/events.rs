@@ -42,6 +42,25 @@ pub(crate) async fn of(cluster: &Cluster, operator: &str, object: &DynamicObject
     Ok(once(ours.filter_map(said)))
 }
 
+/// Returns the newest sentence of each object with an event of this reason, with the object's name, in the namespace or in all.
+pub async fn with_reason(cluster: &Cluster, reason: &str, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
+    let parameters = ListParams::default().fields(&format!("reason={reason}")).limit(AT_MOST);
+    let api = match namespace {
+        Some(namespace) => Api::<Event>::namespaced(cluster.client.clone(), namespace),
+        None => Api::all(cluster.client.clone()),
+    };
+    let events = request("list events".to_owned(), async { api.list(&parameters).await }).await?;
+    let about = |event: Event| {
+        let object = event.involved_object.clone();
+        let place = [object.namespace, object.kind, object.name].map(Option::unwrap_or_default).join("/");
+        said(event).map(|said| format!("{} (of {place})", said.message))
+    };
+    let mut sentences: Vec<_> = events.items.into_iter().filter_map(about).collect();
+    sentences.sort();
+    sentences.dedup();
+    Ok(sentences)
+}
+
 fn said(event: Event) -> Option<Said> {
     let series = event.series.as_ref();
     let last = series.and_then(|series| series.last_observed_time.as_ref().map(|time| time.0));

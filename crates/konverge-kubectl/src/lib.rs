@@ -38,9 +38,11 @@ mod verbs;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Command, CommandFactory, Parser};
+use clap::{Command, CommandFactory};
+use konverge_version::variables;
 
 pub use cluster::Cluster;
+pub use events::with_reason as events_with_reason;
 pub use failure::Failure;
 pub use installation::{Installation, Leader};
 pub use job::{
@@ -65,7 +67,7 @@ pub fn command() -> Command {
 
 /// Runs the command that the command line requests, for these jobs.
 pub async fn run(jobs: Vec<Box<dyn Examined>>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = Arguments::try_parse_from(arguments).unwrap_or_else(|error| error.exit());
+    let arguments = variables::parse_from(arguments).unwrap_or_else(|error: clap::Error| error.exit());
     exit_code(verbs::run(&jobs, arguments).await)
 }
 

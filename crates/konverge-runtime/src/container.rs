@@ -36,7 +36,8 @@ pub fn matches(
     let given = started(Vec::new())?;
     // A variable counts where the flag is not given.
     let of_variable = command.get_arguments().filter_map(|argument| {
-        let value = variables.get(argument.get_env()?.to_str()?)?;
+        // An empty one sets nothing.
+        let value = variables.get(argument.get_env()?.to_str()?).filter(|value| !value.is_empty())?;
         let is_given = given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
         let flag = format!("--{}", argument.get_long()?);
         let added = match argument.get_action() {

@@ -1,6 +1,21 @@
 //! Flags that environment variables can set.
 
-use clap::Command;
+use std::ffi::OsString;
+
+use clap::{Command, CommandFactory, Error, FromArgMatches};
+
+/// Parses a command line, as clap does it but for [empty variables](ignore_empty).
+///
+/// # Errors
+///
+/// Returns an error for a line that makes no sense, and for one that requests the help or the version.
+pub fn parse_from<T: CommandFactory + FromArgMatches>(
+    line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<T, Error> {
+    let mut command = ignore_empty(T::command());
+    let matches = command.try_get_matches_from_mut(line)?;
+    T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
 
 /// Returns the command without the variables that are empty: a script that writes `ZOPP_TLS_CA_CERT=` sets nothing. clap itself takes an
 /// empty text for a value.

@@ -17,6 +17,7 @@ use konverge::{LogFormat, Options, runtime::http_server::Listen};
 use konverge_core::{SecretValue, allow::Rule};
 use konverge_jobs::{MetricsOptions, Program, Settings as JobSettings, Shared, go_flags};
 use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig, TlsSettings};
+use konverge_version::variables;
 
 use crate::{
     account::Account,
@@ -279,7 +280,7 @@ impl Config {
     /// The settings of the command line and the environment. Prints the help or the version if a flag requests it, and an error if there is one. Then it
     /// ends the program.
     pub fn of_line(line: impl IntoIterator<Item = OsString>) -> Self {
-        Self::parse_from(go_flags::normalised(&Self::command(), line))
+        variables::parse_from(go_flags::normalised(&Self::command(), line)).unwrap_or_else(|error| error.exit())
     }
 
     /// The account, or `None` without a token. Nothing is sent.

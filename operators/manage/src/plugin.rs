@@ -20,7 +20,7 @@ use konverge::{
 };
 use konverge_kubectl::{
     Cluster, Conversion, Detail, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, Leftover,
-    ObjectHealth, Operator, Permission, RequestedAction, in_sync,
+    ObjectHealth, Operator, Permission, RequestedAction, events_with_reason, in_sync,
 };
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ use crate::{
     api::{v1, v1alpha1},
     config::{Config, PROGRAM},
     metrics::Metrics,
-    program,
+    program, reasons,
 };
 
 /// Manage, for the plugin.
@@ -113,6 +113,10 @@ impl Job for Manage {
         delete: bool,
     ) -> Result<Option<Vec<Leftover>>, Failure> {
         leftovers::leftovers(cluster, &self.kinds(), only, delete).await.map(Some)
+    }
+
+    async fn left_behind(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
+        events_with_reason(cluster, reasons::LEFT_BEHIND, namespace).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! The operator's settings: flags, each with a variable of its own.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser};
 use konverge_jobs::{Program, Settings, Shared};
@@ -9,6 +9,7 @@ use konverge_runtime::{
     telemetry::LogFormat,
     watch::{label_selector, namespace},
 };
+use konverge_version::variables;
 use konverge_zopp_client::{
     ClientCertificate, ClientConfig, EnvironmentName, Fingerprint, FingerprintError, Profile, Trust,
     config::DEFAULT_SERVER,
@@ -20,6 +21,12 @@ konverge_jobs::metrics_flags!("ZOPP");
 
 /// The program's name in metrics, events and the lease: that of the original.
 pub(crate) const PROGRAM: &str = "zopp-operator";
+
+/// The settings of the command line and the environment. Prints the help or the version if a flag requests it, and an error if there is one. Then it
+/// ends the program.
+pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
+    variables::parse_from(arguments).unwrap_or_else(|error| error.exit())
+}
 
 /// Keeps annotated Kubernetes Secrets equal to zopp environments.
 ///

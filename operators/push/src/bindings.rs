@@ -16,7 +16,10 @@ use std::{
 use jiff::Timestamp;
 use konverge_apply::announce::ReasonGauge;
 use konverge_core::{digest::ContentDigest, reverse_index::ReverseIndex};
-use konverge_vault::boundaries::{Place, Rule, is_allowed};
+use konverge_vault::{
+    Mount,
+    boundaries::{Place, Rule, is_allowed},
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -58,6 +61,8 @@ struct Inner {
     /// Which namespaces may write where, and what the cluster is called there.
     rules: Vec<Rule>,
     cluster: Option<String>,
+    /// The engines of all recorded paths, also of objects that are gone.
+    mounts: BTreeSet<Mount>,
     /// The kinds of which a complete list was seen.
     listed: BTreeSet<Kind>,
     /// Counts the objects by the reason of their state.
@@ -167,11 +172,11 @@ impl Bindings {
         true
     }
 
-    /// Returns the record of an object that our finalizer held, and that is gone or has a successor with this uid, although nobody saw its deletion.
-    pub fn lost(&self, key: &ObjectRef, successor: Option<&str>) -> Option<Record> {
+    /// Whether an object that our finalizer held is gone, or has a successor with this uid, although nobody saw its deletion.
+    pub fn is_lost(&self, key: &ObjectRef, successor: Option<&str>) -> bool {
         let inner = self.lock();
         let held = inner.bindings.get(key).filter(|binding| binding.is_held());
-        held.filter(|held| successor != Some(held.uid.as_str())).and_then(|held| held.record.clone())
+        held.is_some_and(|held| successor != Some(held.uid.as_str()))
     }
 
     /// Whether the object with this uid went past our finalizer and is not cleared yet.
@@ -323,6 +328,30 @@ impl Bindings {
     pub(crate) fn paths(&self) -> usize {
         let inner = self.lock();
         inner.bindings.values().filter_map(|binding| binding.record.as_ref()).map(|record| record.paths.len()).sum()
+    }
+
+    /// The engines of all paths that were recorded since the process began.
+    pub(crate) fn mounts(&self) -> BTreeSet<Mount> {
+        self.lock().mounts.clone()
+    }
+
+    /// Whether an object is recorded to have written all of a location.
+    pub(crate) fn is_written(&self, location: &str) -> bool {
+        let inner = self.lock();
+        inner.claims.claimants(&location.to_owned()).filter_map(|key| inner.bindings.get(key)).any(|binding| {
+            let written = binding.record.as_ref().and_then(|record| record.paths.get(location));
+            written.is_some_and(|written| written.written && !written.left && written.keys.is_none())
+        })
+    }
+
+    /// Whether the object whose mark is at the location is gone, requests nothing, or is in sync without this location. Assumes that a complete list
+    /// of its kind was seen.
+    pub(crate) fn is_left(&self, key: &ObjectRef, uid: &str, location: &str) -> bool {
+        let inner = self.lock();
+        inner.bindings.get(key).filter(|binding| binding.uid == uid).is_none_or(|binding| {
+            let record = binding.record.as_ref();
+            binding.verified.is_some() && record.is_none_or(|record| !record.paths.contains_key(location))
+        })
     }
 
     /// Whether the object with this uid has content in Vault, as far as this process knows.
@@ -517,11 +546,14 @@ impl Inner {
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.cluster.as_deref() };
         let recorded = binding.record.iter().flat_map(Record::locations);
         for (location, written) in recorded.filter(|(location, _)| is_allowed(&self.rules, &place, location)) {
-            let location = location.to_string();
+            let text = location.to_string();
             for name in written.keys.iter().flatten() {
-                self.claims.recall(key, key_of(&location, name), Share::Whole);
+                self.claims.recall(key, key_of(&text, name), Share::Whole);
             }
-            self.claims.recall(key, location, Share::of(written));
+            self.claims.recall(key, text, Share::of(written));
+            if !self.mounts.contains(location.mount()) {
+                self.mounts.insert(location.mount().clone());
+            }
         }
         let selects = selector.is_some();
         let is_new = self.selections.set(key, selector);

@@ -13,6 +13,7 @@ use konverge_jobs::{Program, Settings, Shared, go_flags};
 use konverge_runtime::http_server::Listen;
 pub use konverge_vault::environment::AuthMethod;
 use konverge_vault::environment::boolean;
+use konverge_version::variables;
 
 pub use self::{
     log::{LogOptions, ZapEncoder},
@@ -80,7 +81,7 @@ pub fn version_line() -> String {
 }
 
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Config, clap::Error> {
-    let config = Config::try_parse_from(go_flags::normalised(&Config::command(), arguments))?;
+    let config = variables::parse_from::<Config>(go_flags::normalised(&Config::command(), arguments))?;
     config.check()?;
     Ok(config)
 }

@@ -35,9 +35,9 @@ pub struct Deletions {
 }
 
 impl Deletions {
-    /// Everything may be deleted unless it is limited by the default budget. Tells when that stops deletions.
-    pub fn new(is_limited: bool, grace: Duration, bindings: Arc<Bindings>, told: Arc<Notify>) -> Self {
-        let guard = DeletionGuard::new(is_limited.then(DeletionBudget::default), grace.max(WITHIN));
+    /// Everything may be deleted unless there is a budget. Tells when that stops deletions.
+    pub fn new(budget: Option<DeletionBudget>, grace: Duration, bindings: Arc<Bindings>, told: Arc<Notify>) -> Self {
+        let guard = DeletionGuard::new(budget, grace.max(WITHIN));
         Self {
             guard: Arc::new(Mutex::new(guard)),
             bindings,

@@ -51,6 +51,7 @@ pub mod reconcile;
 pub mod record;
 pub mod run;
 pub mod runtime_info;
+mod search;
 pub mod secrets;
 pub mod spec;
 pub mod store;

@@ -173,6 +173,27 @@ pub fn other_keeper(notes: &BTreeMap<String, String>, owner: &Owner) -> Option<S
     })
 }
 
+/// The owners whose marks with this prefix are there: the one of all of it, and those of keys, each with its keys.
+pub(crate) fn owners(notes: &BTreeMap<String, String>, prefix: &str) -> Vec<(Owner, Option<BTreeSet<String>>)> {
+    let mut of_keys = BTreeMap::<_, BTreeSet<String>>::new();
+    let before = format!("{prefix}/key/");
+    for (name, mark) in notes {
+        if let Some(key) = name.strip_prefix(&before)
+            && let [name, uid, instance] = mark.splitn(3, ' ').collect::<Vec<_>>()[..]
+        {
+            of_keys.entry((name, uid, instance)).or_default().insert(key.to_owned());
+        }
+    }
+    let owner = |(name, uid, instance): (&str, &str, &str)| Owner {
+        prefix: prefix.to_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        instance: instance.to_owned(),
+    };
+    let whole = Owner::noted(prefix, notes).map(|owner| (owner, None));
+    whole.into_iter().chain(of_keys.into_iter().map(|(parts, keys)| (owner(parts), Some(keys)))).collect()
+}
+
 /// Keys that were written for us, as far as that is marked or recorded.
 fn ours(
     content: &Content,

@@ -303,6 +303,19 @@ pub fn cleared(locations: &[String]) -> Statement {
     Statement::new(Severity::Good, reasons::CLEARED, format!("deleted in Vault: {}", few(locations)))
 }
 
+/// Content was found whose object is gone or requests nothing.
+pub(crate) const FOUND: &str = "found in Vault, written for an object that no longer requests it; it is deleted after the grace period unless an object \
+     requests it again";
+
+/// The operator is not allowed to search.
+pub(crate) fn cannot_search(error: &dyn std::error::Error) -> String {
+    format!(
+        "content in Vault that no object requests stays unnoticed: {}. The operator needs read and list on the metadata, and its ConfigMap of \
+         orphans; docs/reference/vault-policies.md has the policy",
+        in_one_line(error)
+    )
+}
+
 /// The object is gone and its content is still in Vault. `how` says how it went; `orphans` names the `ConfigMap` that lists the paths, if it could be written.
 pub fn released(how: &str, locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Statement {
     let then = match orphans {

@@ -108,6 +108,7 @@ pub(crate) struct Ours {
     pub(crate) drift: Counter,
     pub(crate) adoptions: Counter,
     pub(crate) conflicts: Counter,
+    pub(crate) orphans_found: Counter,
     orphans: Gauge,
     stopped: Gauge,
     oldest_look: Gauge<f64, AtomicU64>,
@@ -141,6 +142,7 @@ impl Ours {
         let adoptions = "Times that content without a mark of ownership was replaced";
         let conflicts = "Times that a path belonged to another owner, or was written by another client meanwhile";
         let orphans = "Deleted objects whose paths in Vault could not be cleared yet";
+        let orphans_found = "Paths found in Vault that were written for an object that no longer requests them";
         let stopped = "Deletions that wait for an approval, because there are too many";
         let oldest_look =
             "The longest time since a path of an object with an interval was last found in sync with Vault";
@@ -153,6 +155,7 @@ impl Ours {
             drift: registry.add("drift", drift),
             adoptions: registry.add("adoptions", adoptions),
             conflicts: registry.add("conflicts", conflicts),
+            orphans_found: registry.add("orphans_found", orphans_found),
             orphans: registry.add("orphans", orphans),
             stopped: registry.add("deletions_stopped", stopped),
             oldest_look: registry.add("oldest_look_seconds", oldest_look),

@@ -22,6 +22,8 @@ pub enum Kind {
     CronJob,
     /// `batch/v1`.
     Job,
+    /// `argoproj.io/v1alpha1`, where Argo Rollouts is installed.
+    Rollout,
     /// `v1`.
     Secret,
     /// `konverge.dev/v1alpha1`, which a cluster may not know.
@@ -38,8 +40,16 @@ struct ApiNames {
 
 impl Kind {
     /// All of them. The original knows Deployments and Secrets.
-    pub const ALL: [Self; 7] =
-        [Self::Deployment, Self::StatefulSet, Self::DaemonSet, Self::CronJob, Self::Job, Self::Secret, Self::VaultPush];
+    pub const ALL: [Self; 8] = [
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::DaemonSet,
+        Self::CronJob,
+        Self::Job,
+        Self::Rollout,
+        Self::Secret,
+        Self::VaultPush,
+    ];
 
     /// The one that manifests call so.
     pub fn named(name: &str) -> Option<Self> {
@@ -59,6 +69,7 @@ impl Kind {
             Self::DaemonSet => Ok(WorkloadKind::DaemonSet),
             Self::CronJob => Ok(WorkloadKind::CronJob),
             Self::Job => Ok(WorkloadKind::Job),
+            Self::Rollout => Ok(WorkloadKind::Rollout),
             Self::Secret => Err(ApiNames { group: "", version: "v1", name: "Secret", plural: "secrets" }),
             Self::VaultPush => {
                 let [group, version, name, plural] = ["konverge.dev", "v1alpha1", "VaultPush", "vaultpushes"];

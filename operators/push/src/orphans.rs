@@ -1,6 +1,10 @@
 //! Orphans: the paths that had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can clear them.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, btree_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -70,6 +74,14 @@ pub(crate) fn is_early(text: &str, now: Timestamp) -> bool {
     serde_json::from_str::<Orphan>(text).is_ok_and(|orphan| !orphan.is_due(now))
 }
 
+/// What the orphan with this text has left and until when, if its object was in this namespace.
+pub(crate) fn left_sentence(text: &str, namespace: Option<&str>) -> Option<String> {
+    let Orphan { kind, namespace: of, name, record, due } = serde_json::from_str(text).ok()?;
+    let paths = record.paths.into_keys().collect::<Vec<_>>().join(", ");
+    let until = due.map(|due| format!(", cleared at {due:.0} at the earliest")).unwrap_or_default();
+    namespace.is_none_or(|namespace| namespace == of).then(|| format!("{paths} (of {of}/{kind}/{name}{until})"))
+}
+
 /// The list of orphans cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
@@ -114,6 +126,23 @@ impl Orphan {
         Self { due, ..self }
     }
 
+    /// Adds a path that was written for the object.
+    pub(crate) fn insert(&mut self, path: String, written: Written) {
+        self.record.paths.insert(path, written);
+    }
+
+    /// Adds the paths of another record that this one lacks. Returns them.
+    fn absorb(&mut self, other: &Record) -> Vec<String> {
+        let mut added = Vec::new();
+        for (path, written) in &other.paths {
+            if let Entry::Vacant(vacant) = self.record.paths.entry(path.clone()) {
+                vacant.insert(written.clone());
+                added.push(path.clone());
+            }
+        }
+        added
+    }
+
     /// Whether the content may be cleared.
     fn is_due(&self, now: Timestamp) -> bool {
         self.due.is_none_or(|due| due <= now)
@@ -122,6 +151,11 @@ impl Orphan {
     /// The record of the object.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// The object, for people.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 
     /// Returns the object. `None` if this version does not know its kind.
@@ -144,6 +178,34 @@ impl Orphans {
         self.patch(&json!({ "data": { &*orphan.record.uid: text } })).await?;
         self.added.notify_one();
         Ok(())
+    }
+
+    /// Adds content that was found without an object. What the list knows of the object stays. Returns the paths that it did not know.
+    pub(crate) async fn find(&self, orphan: &Orphan) -> Result<Vec<String>, OrphansError> {
+        let uid = &orphan.record.uid;
+        loop {
+            let ConfigMap { data, metadata, .. } = self.list().await?;
+            let known = data.unwrap_or_default().remove(uid);
+            let (added, whole) = match known.map(|text| serde_json::from_str::<Orphan>(&text)) {
+                None => (orphan.record.paths.keys().cloned().collect(), orphan.clone()),
+                Some(Ok(mut known)) => (known.absorb(&orphan.record), known),
+                // The program cannot read it, so it stays for people to see.
+                Some(Err(_)) => return Ok(Vec::new()),
+            };
+            if added.is_empty() {
+                return Ok(added);
+            }
+            let text = serde_json::to_string(&whole).unwrap_or_default();
+            let patch = json!({ "metadata": { "resourceVersion": metadata.resource_version }, "data": { uid: text } });
+            match self.patch(&patch).await {
+                Err(error) if error.is_conflict() => {}
+                patched => {
+                    patched?;
+                    self.added.notify_one();
+                    return Ok(added);
+                }
+            }
+        }
     }
 
     /// The list, empty if there is none.

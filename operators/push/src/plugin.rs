@@ -101,6 +101,10 @@ impl Job for Push {
         })
     }
 
+    async fn left_behind(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
+        doctor::left_behind(cluster, namespace).await
+    }
+
     async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
         doctor::approve(cluster).await
     }
@@ -137,6 +141,7 @@ impl Operator for Push {
     async fn check_objects(&self, cluster: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
         let mut findings = in_sync(self, found.objects);
         findings.extend(doctor::deserted(found.objects, found.installations));
+        findings.extend(doctor::unserved(cluster).await);
         findings.extend(doctor::orphans(cluster).await);
         findings.push(doctor::vault_serves().await);
         findings

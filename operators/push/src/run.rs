@@ -17,7 +17,7 @@ use konverge_vault::{
 };
 use konverge_workload::Workload;
 use kube::{Client, core::PartialObjectMeta};
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{runtime::Handle, sync::Notify, time::sleep};
 
 use crate::{
     bindings::Bindings,
@@ -32,6 +32,7 @@ use crate::{
     prefetch::Prefetch,
     reconcile::{Paths, Pusher, Reporter, SecretReader},
     runtime_info::RuntimeInfo,
+    search::Search,
     store::{Store, identity},
     vault_push::VaultPush,
     watch::{BindingUpdater, RECOVERED, SecretHandler, VaultPushHandler, WorkloadHandler},
@@ -106,14 +107,20 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let queue = Queue::new("push", metrics.queues()).with_namespaces(|key: &ObjectRef| &key.namespace);
     follow_vault(&mut manager, vault.clone(), &bindings, &queue);
 
-    let updater = BindingUpdater { bindings: Arc::clone(&bindings), queue: queue.clone(), metrics: counts.clone() };
+    let lost = Arc::new(Notify::new());
+    let updater = BindingUpdater {
+        bindings: Arc::clone(&bindings),
+        queue: queue.clone(),
+        metrics: counts.clone(),
+        lost: Arc::clone(&lost),
+    };
     let (watches, secrets) = watch_all(&mut manager, &kubernetes, &config, &updater);
 
     let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
-    let (is_limited, grace) = (!config.push.allow_deletes, config.push.deletion_grace);
-    let deletions = Deletions::new(is_limited, grace, Arc::clone(&bindings), Arc::clone(&orphans.added));
+    let (budget, grace) = (config.push.deletion_budget(), config.push.deletion_grace);
+    let deletions = Deletions::new(budget, grace, Arc::clone(&bindings), Arc::clone(&orphans.added));
     let (stopped, gauge) = (deletions.clone(), counts.clone());
     metrics.before_scrape(move || gauge.stopped(stopped.stopped()));
     let stopped = deletions.clone();
@@ -151,11 +158,14 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         policy: Arc::clone(&policy),
         deletions: deletions.clone(),
     };
+    let search =
+        Search::new(store.clone(), Arc::clone(&bindings), orphans.clone(), Arc::clone(&policy), counts.clone());
     let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, deletions);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
         .workers(policy.workers.into())
         .time_limit(run_limit(config.vault.vault_timeout));
     manager.controller("push", controller);
+    manager.leader_task("search", search.run(watches.clone(), lost));
     manager.leader_task("orphans", clearing.run(watches));
     Ok(manager)
 }

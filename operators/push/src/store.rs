@@ -1,12 +1,12 @@
 //! Reads and writes in Vault, with metrics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use konverge_apply::ledger::{ClusterIdentity, Unnamed};
 use konverge_core::digest::DigestKey;
 use konverge_runtime::lease::Leadership;
 use konverge_vault::{
-    Content, Deletion, Expected, Found, KvVersion, Location, Owner, Ownership, SecretPath, Vault, VaultError,
+    Content, Deletion, Expected, Found, KvVersion, Location, Mount, Owner, Ownership, SecretPath, Vault, VaultError,
     VersionState,
 };
 use kube::Client;
@@ -14,9 +14,9 @@ use kube::Client;
 use crate::{
     bindings::{Heritage, Push},
     content::digest,
-    merge::{KeyRemoval, Marks, remove_keys, unmark},
+    merge::{KeyRemoval, Marks, owners, remove_keys, unmark},
     metrics::Metrics,
-    object::ObjectRef,
+    object::{Kind, ObjectRef},
     plan::{Claim, DeletionPlan, plan_deletion},
     record::Written,
 };
@@ -158,6 +158,35 @@ impl Store {
     /// Asks which installation this is, unless that is known.
     pub async fn identify(&self) -> Result<(), kube::Error> {
         self.identity.name().await.map(drop)
+    }
+
+    /// The name of this installation in marks. `None` if it cannot be told from others, so that a mark does not prove that it is ours.
+    pub(crate) async fn instance(&self) -> Result<Option<&str>, kube::Error> {
+        Ok(Some(self.identity.name().await?).filter(|name| *name != Owner::SOME_INSTANCE))
+    }
+
+    /// The names in a folder of an engine, those of folders with a slash at their end. The folder itself may have one.
+    pub(crate) async fn list(&self, mount: &Mount, folder: &str) -> Result<Vec<String>, VaultError> {
+        self.vault.list(mount, folder.trim_end_matches('/')).await
+    }
+
+    /// The engine and the folder of all paths that begin like this. `None` if no path can.
+    pub(crate) async fn locate_folder(&self, beginning: &str) -> Result<Option<Location>, VaultError> {
+        // Only a secret has a location.
+        let Ok(path) = SecretPath::parse(&format!("{beginning}/any")) else { return Ok(None) };
+        match self.vault.locate(&path).await {
+            Err(VaultError::Path(_) | VaultError::UnknownMount { .. }) => Ok(None),
+            located => located.map(Some),
+        }
+    }
+
+    /// The owners whose marks a path carries, as [`owners`] has them.
+    pub(crate) async fn owners(
+        &self,
+        location: &Location,
+    ) -> Result<Vec<(Owner, Option<BTreeSet<String>>)>, VaultError> {
+        let metadata = self.vault.metadata(location).await?;
+        Ok(metadata.map(|metadata| owners(&metadata.custom_metadata, MARK)).unwrap_or_default())
     }
 
     /// Where a target of a push leads. The object's own statement about the engine counts where Vault says nothing.
@@ -434,4 +463,10 @@ pub(crate) fn owner(key: &ObjectRef, uid: &str, instance: &str) -> Owner {
         uid: uid.to_owned(),
         instance: instance.to_owned(),
     }
+}
+
+/// The object that is the owner. `None` for a mark that no version of the operator sets, or of a kind that this version does not know.
+pub(crate) fn object_of(owner: &Owner) -> Option<ObjectRef> {
+    let [namespace, kind, name] = owner.name.split('/').collect::<Vec<_>>()[..] else { return None };
+    Some(ObjectRef { kind: Kind::named(kind)?, namespace: namespace.to_owned(), name: name.to_owned() })
 }

@@ -15,6 +15,7 @@ use konverge_runtime::{
 };
 use konverge_workload::Workload;
 use kube::core::{ObjectMeta, PartialObjectMeta};
+use tokio::sync::Notify;
 
 use crate::{
     annotations::{STATUS, deletion_grace, deletion_policy, parse_spec},
@@ -45,7 +46,8 @@ pub const RECOVERED: &str = "vault-recovered";
 const PAST_FINALIZER: &str =
     "the API server deleted the object despite its finalizer; the operator clears its paths in Vault";
 
-const MISSING: &str = "the object is gone, and the operator did not see its deletion; its paths stay in Vault: delete them by hand if nothing needs them";
+const MISSING: &str =
+    "the object is gone, and the operator did not see its deletion; the operator looks for what it left in Vault";
 
 /// Updates the bindings from the watches.
 #[derive(Clone)]
@@ -56,6 +58,8 @@ pub struct BindingUpdater {
     pub queue: Queue<ObjectRef>,
     /// The metrics, from which the series of an object go with it.
     pub metrics: Metrics,
+    /// Told when an object was lost that may have left content in Vault.
+    pub lost: Arc<Notify>,
 }
 
 impl BindingUpdater {
@@ -65,7 +69,7 @@ impl BindingUpdater {
             self.remove(key);
             return false;
         };
-        self.warn_if_lost(key, Some(&object.uid));
+        self.search_if_lost(key, Some(&object.uid));
         if self.bindings.apply(object) {
             self.queue.add(key.clone(), Priority::Normal, OBJECT);
         }
@@ -75,18 +79,16 @@ impl BindingUpdater {
     /// Forgets the objects that a list lacks. A list does not show how an object went, so nothing in Vault is deleted for that.
     fn remove_missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) {
         for key in self.bindings.missing(kind, listed) {
-            self.warn_if_lost(&key, None);
+            self.search_if_lost(&key, None);
             self.remove(&key);
         }
     }
 
-    /// An object is gone, or has a successor of its name. The leader warns if nobody saw the deletion of one that our finalizer held.
-    fn warn_if_lost(&self, key: &ObjectRef, successor: Option<&str>) {
-        if self.queue.has_begun()
-            && let Some(record) = self.bindings.lost(key, successor)
-        {
-            let paths: Vec<_> = record.paths.into_keys().collect();
-            tracing::warn!(object = %key, ?paths, "{MISSING}");
+    /// An object is gone, or has a successor of its name. The leader [searches](crate::search) if nobody saw the deletion of one that our finalizer held.
+    fn search_if_lost(&self, key: &ObjectRef, successor: Option<&str>) {
+        if self.queue.has_begun() && self.bindings.is_lost(key, successor) {
+            tracing::warn!(object = %key, "{MISSING}");
+            self.lost.notify_one();
         }
     }
 

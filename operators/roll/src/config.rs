@@ -8,6 +8,7 @@ use clap::{Args, Parser};
 use jiff::SignedDuration;
 use konverge_jobs::{Program, Settings, Shared};
 use konverge_runtime::{http_server::Listen, telemetry::LogFormat, watch::namespace};
+use konverge_version::variables;
 use konverge_workload::WorkloadKind;
 
 pub use self::vault::{VaultFlags, VaultLogin};
@@ -177,7 +178,7 @@ pub fn renamed_variables(is_set: impl Fn(&str) -> bool) -> impl Iterator<Item = 
 /// The settings of the command line and the environment. Prints what is asked for (help, version) or what is wrong, and ends
 /// the program then.
 pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
-    Config::parse_from(arguments)
+    variables::parse_from(arguments).unwrap_or_else(|error| error.exit())
 }
 
 impl Settings for Config {

@@ -59,7 +59,7 @@ pub async fn run(config: Config) -> ExitCode {
 
 /// The operator, ready to run. Nothing is asked of the API server before it runs.
 pub async fn assemble(config: Config) -> Result<Manager, StartError> {
-    for warning in renamed_variables(|name| std::env::var_os(name).is_some()) {
+    for warning in renamed_variables(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
         tracing::warn!("{warning}");
     }
     let Base { mut manager, metrics, client, client_of_each_replica, events, .. } = config.program().assemble().await?;

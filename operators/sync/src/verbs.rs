@@ -11,7 +11,7 @@ use konverge_zopp_cli::{
     context::Context,
     escape::visible,
     failure::Failure,
-    output::{Answer, Outcome, Plain, plain},
+    output::{Answer, Document, Outcome, Plain, plain},
     wiped::Wiped,
 };
 use konverge_zopp_client::{EnvironmentName, Snapshot};
@@ -52,8 +52,8 @@ impl Answer for Difference {
         self.plain.text(text)
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
-        self.plain.json(text)
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
+        self.plain.object(document)
     }
 
     fn exit_code(&self) -> u8 {

@@ -86,6 +86,17 @@ pub fn is_allowed(rules: &[Rule], place: &Place<'_>, location: &Location) -> boo
 }
 
 impl Rule {
+    /// The beginning of all paths that the rule allows in this cluster: the segments that no object changes. Empty if there is none.
+    pub fn beginning(&self, cluster: Option<&str>) -> String {
+        let fixed = |segment: &Segment| match segment {
+            Segment::Text(text) => Some(text.clone()),
+            Segment::Value(before, Value::Cluster, after) => Some(format!("{before}{}{after}", cluster?)),
+            Segment::Any | Segment::Value(..) => None,
+        };
+        let last = if self.beneath { self.segments.len() } else { self.segments.len().saturating_sub(1) };
+        self.segments[..last].iter().map_while(fixed).collect::<Vec<_>>().join("/")
+    }
+
     fn permits(&self, place: &Place<'_>, location: &Location) -> bool {
         if self.namespace.as_ref().is_some_and(|namespace| namespace != place.namespace) {
             return false;
@@ -226,6 +237,20 @@ mod tests {
 
     fn rules(texts: &[&str]) -> Vec<Rule> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_beginning_of_what_a_rule_allows() {
+        for (rule, cluster, expected) in [
+            ("*=secret/data/{namespace}/*", None, "secret/data"),
+            ("team-a=secret/data/team-a/*", None, "secret/data/team-a"),
+            ("team-a=secret/data/x", None, "secret/data"),
+            ("*=clusters/{cluster}/secret/data/*", Some("one"), "clusters/one/secret/data"),
+            ("*=clusters/{cluster}/secret/data/*", None, "clusters"),
+            ("team-a=*", None, ""),
+        ] {
+            assert_eq!(rules(&[rule])[0].beginning(cluster), expected, "{rule}");
+        }
     }
 
     #[test]

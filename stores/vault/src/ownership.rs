@@ -54,6 +54,17 @@ impl Owner {
         parts.into_iter().map(noted).collect()
     }
 
+    /// The owner whose mark with this prefix the custom metadata carries. A mark without all of its parts is nobody's.
+    pub fn noted(prefix: &str, custom_metadata: &BTreeMap<String, String>) -> Option<Self> {
+        let noted = |part| custom_metadata.get(&format!("{prefix}/{part}")).cloned();
+        Some(Self {
+            prefix: prefix.to_owned(),
+            name: noted("owner")?,
+            uid: noted("uid")?,
+            instance: noted("instance")?,
+        })
+    }
+
     /// The entries that remove the mark.
     pub fn unmark(&self) -> BTreeMap<String, Option<String>> {
         ["owner", "uid", "instance"].into_iter().map(|part| (self.key(part), None)).collect()
@@ -103,9 +114,10 @@ mod tests {
             (Some(owner("d/shop/Secret/db", "1", "a")), Ownership::Foreign("d/shop/Secret/db".to_owned())),
             (None, Ownership::Unowned),
         ] {
-            let mark = noted.map(|owner| owner.mark().unwrap()).unwrap_or_default();
+            let mark = noted.as_ref().map(|owner| owner.mark().unwrap()).unwrap_or_default();
             let metadata: BTreeMap<_, _> = mark.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
             assert_eq!(us.ownership(&metadata), expected, "{metadata:?}");
+            assert_eq!(Owner::noted("vault-sync.io", &metadata), noted);
         }
         assert_eq!(us.ownership(&BTreeMap::from([("managed-by".to_owned(), "me".to_owned())])), Ownership::Unowned);
     }

@@ -23,6 +23,8 @@ pub enum Capability {
     Patch,
     /// To delete.
     Delete,
+    /// To read the names in a folder.
+    List,
 }
 
 impl Capability {
@@ -34,6 +36,7 @@ impl Capability {
             Self::Update => "update",
             Self::Patch => "patch",
             Self::Delete => "delete",
+            Self::List => "list",
         }
     }
 }
@@ -47,6 +50,8 @@ pub enum Task {
     Mark,
     /// Deletes in this way.
     Delete(Deletion),
+    /// Looks in all folders for marks of ownership.
+    Search,
     /// Notices new versions; on an engine of version 1, new content.
     FollowVersions,
     /// Notices new versions, and reads their content.
@@ -60,10 +65,10 @@ impl Task {
     /// Returns the permissions that the task needs on an engine of this version: none, if it has no such task. An engine of version 1 has one route, which
     /// is empty.
     pub fn permissions(self, version: KvVersion) -> &'static [Permission] {
-        use Capability::{Create, Delete, Patch, Read, Update};
+        use Capability::{Create, Delete, List, Patch, Read, Update};
         match (version, self) {
             (KvVersion::One, Self::Write) => &[("", &[Create, Read, Update])],
-            (KvVersion::One, Self::Mark) => &[],
+            (KvVersion::One, Self::Mark | Self::Search) => &[],
             (KvVersion::One, Self::Delete(_)) => &[("", &[Delete])],
             (KvVersion::One, Self::FollowVersions | Self::FollowContent) => &[("", &[Read])],
             (KvVersion::Two, Self::Write) => &[("data", &[Create, Read, Update])],
@@ -71,6 +76,7 @@ impl Task {
             (KvVersion::Two, Self::Delete(Deletion::Soft)) => &[("data", &[Delete])],
             (KvVersion::Two, Self::Delete(Deletion::Destroy)) => &[("metadata", &[Read]), ("destroy", &[Update])],
             (KvVersion::Two, Self::Delete(Deletion::Metadata)) => &[("metadata", &[Delete])],
+            (KvVersion::Two, Self::Search) => &[("metadata", &[Read, List])],
             (KvVersion::Two, Self::FollowVersions) => &[("metadata", &[Read])],
             (KvVersion::Two, Self::FollowContent) => &[("metadata", &[Read]), ("data", &[Read])],
         }

@@ -24,7 +24,7 @@ fn engine(version: KvVersion) -> Mount {
 
 /// The policy of push for a folder, with these ways to delete.
 fn of_push(version: KvVersion, folder: &str, deletions: impl IntoIterator<Item = Deletion>) -> Policy {
-    let tasks = [Task::Write, Task::Mark].into_iter().chain(deletions.into_iter().map(Task::Delete));
+    let tasks = [Task::Write, Task::Mark, Task::Search].into_iter().chain(deletions.into_iter().map(Task::Delete));
     tasks.fold(Policy::default(), |policy, task| policy.allow(&engine(version), folder, task))
 }
 
@@ -46,6 +46,7 @@ fn reason(task: Task) -> (&'static str, &'static str) {
         Task::Mark => {
             ("marks of ownership: `patch`, or `read` and `update`", "`OwnerNotMarked`; the owner of a path is unknown")
         }
+        Task::Search => ("finding content that no object requests", "such content stays, without a word"),
         Task::Delete(Deletion::Soft) => ("`soft`", "a deletion waits for its deadline"),
         Task::Delete(Deletion::Destroy) => {
             ("`destroy`, which must know the versions", "a deletion waits for its deadline")
@@ -92,7 +93,7 @@ pub(crate) fn page() -> String {
                     objects may name. The operator must read to compare. A policy that only allows writes is not enough.\n\n"
         .to_owned();
     let deletions = DELETIONS.into_iter().filter_map(|(_, deletion)| deletion).map(Task::Delete);
-    table(&mut text, KvVersion::Two, [Task::Write, Task::Mark].into_iter().chain(deletions));
+    table(&mut text, KvVersion::Two, [Task::Write, Task::Mark, Task::Search].into_iter().chain(deletions));
     for (name, deletion) in DELETIONS {
         let _ = writeln!(text, "\n### One team with `{name}`");
         block(&mut text, &of_push(KvVersion::Two, TEAM, deletion));

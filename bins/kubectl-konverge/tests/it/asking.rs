@@ -1,8 +1,9 @@
 //! `sync`, `pause` and `resume`.
 
+use konverge_testkit::eventually;
 use serde_json::json;
 
-use crate::stage::{Stage, VALUES, World};
+use crate::stage::{SOON, Stage, VALUES, World};
 
 async fn settled(world: &World<'_>) {
     world.secret("db", &[("password", VALUES[0])], json!({ "vault-sync.io/path": world.path("db") })).await;
@@ -85,4 +86,45 @@ async fn a_vault_push_is_asked_as_all_others_are() {
     world.run("resume vpush/db").await.ends(0).says(&["is resumed for push"]);
     world.until("vpush/db", "Synced").await;
     world.run("status").await.ends(0).says(&["vaultpush/db"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_that_an_operator_has_stopped_go_on_when_a_person_approves_them() {
+    let stage = Stage::set().await;
+    stage.deploy(2).await;
+    let world = stage.world().await;
+    let _operator = world.operator(&["--deletion-grace=1s", "--leader-elect"]).await;
+    world.run("approve").await.ends(0).says(&["no operator has stopped deletions"]);
+    let names: Vec<_> = (0..6).map(|number| format!("db-{number}")).collect();
+    for name in &names {
+        world.secret(name, &[("a", "b")], json!({ "vault-sync.io/path": world.path(name) })).await;
+    }
+    for name in &names {
+        world.until(&format!("secret/{name}"), "Synced").await;
+    }
+    // One mistake: a chart without its annotations.
+    for name in &names {
+        world.secret(name, &[("a", "b")], json!({})).await;
+    }
+    for name in &names {
+        world.until(&format!("secret/{name}"), "DeletionsStopped").await;
+        assert_eq!(world.held(&world.path(name)).await["a"], "b", "{name}");
+    }
+    let told = eventually(SOON, async || {
+        let ran = world.run("doctor").await;
+        ran.out.contains("6 deletions are requested").then_some(ran)
+    });
+    told.await.unwrap().ends(1).says(&["WRONG deletions", "kubectl konverge approve"]);
+    world.run("approve").await.ends(0).says(&["push: approved: 6 deletions are requested"]);
+    eventually(SOON, async || {
+        for name in &names {
+            if !world.held(&world.path(name)).await.is_empty() {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await
+    .unwrap();
+    eventually(SOON, async || world.run("doctor").await.code.eq(&0).then_some(())).await.unwrap();
 }

@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
 use konverge_testkit::{Process, ProcessSpec, http_get};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::sleep};
@@ -163,6 +163,70 @@ async fn a_secret_that_is_replaced_without_annotations_is_still_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn content_that_loses_its_object_while_the_operator_is_away_is_found_and_cleared_unless_another_requests_it() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("unseen").await.unwrap();
+    let view = Arc::new(stage.view(&namespace).await);
+    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
+    let start = || {
+        let (spec, health, metrics) = stage.operator(&kubeconfig, &namespace, stage.server.address());
+        let spec = spec.args(["-deletion-grace=15s", "-enable-metrics-auth=false"]);
+        (Process::start(stage.plane.run_directory(), spec).unwrap(), health, metrics)
+    };
+    let [stays, replaced, gone, inherited, key] =
+        ["stays", "replaced", "gone", "inherited", "shared"].map(|rest| view.path(rest));
+    let (first, ..) = start();
+    for (name, path) in [("stays", &stays), ("replaced", &replaced), ("gone", &gone), ("inherited", &inherited)] {
+        view.secret(name, &[("n", "1")], Some(path)).await.unwrap();
+        until_synced(&view, "Secret", name, path).await;
+    }
+    view.secret("one", &[("a", "1")], None).await.unwrap();
+    view.secret("two", &[("b", "1")], None).await.unwrap();
+    for name in ["one", "two"] {
+        view.vault_push(name, name, &key).await.unwrap();
+        until_synced(&view, "VaultPush", name, &key).await;
+    }
+    drop(first);
+
+    let bare = |name: &str| {
+        let bare = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": {} });
+        serde_json::from_value(bare).unwrap()
+    };
+    for name in ["replaced", "gone", "inherited"] {
+        view.api("Secret").replace(name, &PostParams::default(), &bare(name)).await.unwrap();
+    }
+    view.delete("Secret", "gone").await.unwrap();
+    let unheld = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    view.api("VaultPush").patch("one", &PatchParams::default(), &unheld).await.unwrap();
+    view.delete("VaultPush", "one").await.unwrap();
+    view.secret("heir", &[("n", "1")], Some(&inherited)).await.unwrap();
+    let reader = Reader::start(&view, &[&inherited, &stays, &key]);
+
+    let (_second, _, metrics) = start();
+    let lists: Api<ConfigMap> = Api::namespaced(view.client.clone(), &home);
+    until("what is left is listed with its time", async || {
+        let list = lists.get_opt("vault-sync-operator-orphans").await?.and_then(|list| list.data).unwrap_or_default();
+        let is_listed = |name: &&str| {
+            let is_its = |text: &&String| text.contains(&format!("\"name\":\"{name}\"")) && text.contains("\"due\"");
+            list.values().any(|text| is_its(&text))
+        };
+        // The heir has the fourth at once.
+        Ok(["replaced", "gone", "one"].iter().all(is_listed))
+    })
+    .await;
+    assert!(view.read(&replaced).await.unwrap().is_some() && view.read(&gone).await.unwrap().is_some(), "too early");
+    let shown = http_get(&metrics, "/metrics").await.unwrap().1;
+    assert!(shown.contains("konverge_push_orphans_found_total 4"), "{shown}");
+    until_synced(&view, "Secret", "heir", &inherited).await;
+    until("both are cleared", async || Ok(view.read(&replaced).await?.is_none() && view.read(&gone).await?.is_none()))
+        .await;
+    until("the key is cleared", async || view.holds(&key, "b", "1").await).await;
+    assert_eq!(reader.stop().await, 0);
+    assert!(view.holds(&stays, "n", "1").await.unwrap() && view.holds(&inherited, "n", "1").await.unwrap());
+    assert!(!view.versions(&replaced).await.unwrap().1 && !view.versions(&gone).await.unwrap().1, "no mark is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_takes_a_path_over_never_finds_it_empty() {
     for (name, flag) in [("handover", "5m"), ("handover-now", "0s")] {
         let (view, _operator) = setting(name, grace(flag)).await;
@@ -290,6 +354,11 @@ async fn too_many_deletions_wait_for_an_approval() {
     for name in &names {
         assert!(view.holds(&view.path(name), "n", "1").await.unwrap(), "{name}");
     }
+    until("an event says so", async || {
+        let events = Api::<Event>::namespaced(view.client.clone(), &namespace).list(&ListParams::default()).await?;
+        Ok(events.items.iter().any(|event| event.reason.as_deref() == Some("DeletionsStopped")))
+    })
+    .await;
     // One that returns leaves six. That is still too many.
     view.annotate("Secret", &names[6], json!({ "vault-sync.io/path": view.path(&names[6]) })).await.unwrap();
     until_synced(&view, "Secret", &names[6], &view.path(&names[6])).await;
@@ -312,6 +381,52 @@ async fn too_many_deletions_wait_for_an_approval() {
         Ok(!list.annotations().keys().any(|key| key.starts_with("vault-sync.io/")))
     })
     .await;
+}
+
+/// Another prefix would make every path obsolete at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_cluster_name_writes_the_new_paths_and_deletes_no_old_one_without_an_approval() {
+    let stage = Stage::shared().await;
+    for cluster in ["c1", "c2"] {
+        stage.server.mount_kv(&format!("clusters/{cluster}/secret"), 2).await.unwrap();
+    }
+    let namespace = stage.plane.namespace("renamed").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
+    let start = |cluster: &str| {
+        let (spec, ..) = stage.operator(&kubeconfig, &namespace, stage.server.address());
+        let spec = spec.args(["-deletion-grace=1s", "-allow-deletes=false", "-cluster-name", cluster]);
+        Process::start(stage.plane.run_directory(), spec).unwrap()
+    };
+    let names: Vec<_> = (0..6).map(|number| format!("db-{number}")).collect();
+    let at = |cluster: &str, name: &str| format!("clusters/{cluster}/{}", view.path(name));
+    let mut operator = start("c1");
+    for name in &names {
+        view.secret(name, &[("n", "1")], Some(&view.path(name))).await.unwrap();
+    }
+    for name in &names {
+        until("it is in sync", async || view.is_synced("Secret", name, &[&at("c1", name)]).await).await;
+    }
+    operator.terminate(Duration::from_secs(20)).await.unwrap();
+
+    let _operator = start("c2");
+    let lists = Api::<ConfigMap>::namespaced(view.client.clone(), &home);
+    until("the list of orphans says that deletions are stopped", async || {
+        let list = lists.get_opt("vault-sync-operator-orphans").await?;
+        let why = list.and_then(|list| list.annotations().get("vault-sync.io/deletions-stopped").cloned());
+        Ok(why.is_some_and(|why| why.starts_with("6 deletions are requested")))
+    })
+    .await;
+    for name in &names {
+        until("the new path is written", async || view.holds(&at("c2", name), "n", "1").await).await;
+        assert!(view.holds(&at("c1", name), "n", "1").await.unwrap(), "{name}");
+    }
+    let approved = json!({ "metadata": { "annotations": { "vault-sync.io/approve-deletions": "true" } } });
+    lists.patch("vault-sync-operator-orphans", &PatchParams::default(), &Patch::Merge(&approved)).await.unwrap();
+    for name in &names {
+        until("the old path is cleared", async || Ok(view.read(&at("c1", name)).await?.is_none())).await;
+        assert!(view.holds(&at("c2", name), "n", "1").await.unwrap(), "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

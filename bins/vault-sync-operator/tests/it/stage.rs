@@ -19,7 +19,7 @@ use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{Content, Credential, Expected, Field, Found, Location, Login, SecretPath, Vault, VaultConfig};
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -179,6 +179,7 @@ impl View {
             "DaemonSet" => ApiResource::erase::<DaemonSet>(&()),
             "CronJob" => ApiResource::erase::<CronJob>(&()),
             "Job" => ApiResource::erase::<Job>(&()),
+            "Rollout" => ApiResource::from_gvk(&GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Rollout")),
             "VaultPush" => ApiResource::erase::<VaultPush>(&()),
             other => panic!("no kind {other}"),
         };
@@ -217,6 +218,7 @@ impl View {
                 let template = json!({ "spec": { "template": pod } });
                 ("batch/v1", json!({ "schedule": "@yearly", "suspend": true, "jobTemplate": template }))
             }
+            "Rollout" => ("argoproj.io/v1alpha1", json!({ "selector": { "matchLabels": labels }, "template": pod })),
             _ => ("apps/v1", json!({ "selector": { "matchLabels": labels }, "template": pod })),
         };
         let metadata = json!({ "name": name, "annotations": { "vault-sync.io/path": path } });

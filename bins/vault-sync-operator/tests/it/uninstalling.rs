@@ -169,7 +169,7 @@ async fn under_the_originals_role_all_is_drained_that_was_written_on() {
     operator.terminate(SOON).await.unwrap();
     let (succeeded, said) = installed.drain().await;
     assert!(succeeded, "{said}");
-    assert!(said.contains("statefulsets, daemonsets, cronjobs, jobs, vaultpushes"), "{said}");
+    assert!(said.contains("statefulsets, daemonsets, cronjobs, jobs, rollouts, vaultpushes"), "{said}");
     for (kind, name) in [("Secret", "db"), ("Deployment", "app")] {
         assert_eq!(installed.finalizers(kind, name).await, None, "{kind}");
         view.delete(kind, name).await.unwrap();

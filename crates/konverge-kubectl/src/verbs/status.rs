@@ -39,11 +39,21 @@ impl Row {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Report {
     objects: Vec<Row>,
+    /// What objects that are gone have left outside of the cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_behind: Vec<Left>,
     /// The objects that could not be read.
     errors: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Left {
+    job: &'static str,
+    what: String,
 }
 
 /// Which objects are listed.
@@ -61,7 +71,7 @@ pub(super) async fn run(
     place: &Place,
     form: Form,
 ) -> Result<bool, Failure> {
-    let mut report = Report { objects: Vec::new(), errors: Vec::new() };
+    let mut report = Report::default();
     match target {
         Some(Target { kind, name: Some(name) }) => {
             let one = One { kind, name };
@@ -85,6 +95,9 @@ pub(super) async fn run(
             if !reached {
                 return Err(Failure::Forbidden(report.errors.join("\n")));
             }
+            if place.selector.is_none() {
+                report.left_behind = left_behind(jobs, cluster, place.namespace.as_deref()).await?;
+            }
         }
     }
     report.objects.sort_by(|one, other| {
@@ -100,6 +113,23 @@ pub(super) async fn run(
     })?;
     // A kind that may not be seen is a warning, and no answer about the objects that are shown.
     Ok(report.objects.iter().all(|row| row.health.grade == Grade::InSync))
+}
+
+/// What all jobs know of. A person who may not look there has nothing to do with it.
+async fn left_behind(
+    jobs: &[Box<dyn Examined>],
+    cluster: &Cluster,
+    namespace: Option<&str>,
+) -> Result<Vec<Left>, Failure> {
+    let mut all = Vec::new();
+    for job in jobs {
+        match job.left_behind(cluster, namespace).await {
+            Ok(left) => all.extend(left.into_iter().map(|what| Left { job: job.name(), what })),
+            Err(Failure::Forbidden(_)) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(all)
 }
 
 async fn list(jobs: &[Box<dyn Examined>], cluster: &Cluster, kind: &Kind, place: &Place) -> Result<Vec<Row>, Failure> {
@@ -156,7 +186,7 @@ pub(super) async fn watch(
             if known.insert(key, row.health.clone()).as_ref() == Some(&row.health) {
                 continue;
             }
-            let report = Report { objects: vec![row], errors: Vec::new() };
+            let report = Report { objects: vec![row], ..Report::default() };
             print(form, &report, || match form {
                 Form::Name => report.objects[0].object(),
                 _ => line(&report.objects[0], place.namespace.is_none(), form),
@@ -170,14 +200,19 @@ fn render(report: &Report, namespace: Option<&str>, now: Timestamp, form: Form) 
     let all_namespaces = namespace.is_none();
     if report.objects.is_empty() {
         let place = if all_namespaces { " in any namespace".to_owned() } else { of_namespace(namespace) };
-        return format!("No object{place} has opted in.");
+        return format!("No object{place} has opted in.\n{}", left_lines(report));
     }
     let mut head = vec!["OBJECT", "JOB", "STATE", "SINCE", "PATHS", "MESSAGE"];
     if all_namespaces {
         head.insert(0, "NAMESPACE");
     }
     let rows: Vec<_> = report.objects.iter().map(|row| cells(row, all_namespaces, now, form)).collect();
-    table(&head, &rows)
+    table(&head, &rows) + &left_lines(report)
+}
+
+fn left_lines(report: &Report) -> String {
+    let line = |Left { job, what }: &Left| format!("left behind, {job}: {}\n", harmless(what));
+    report.left_behind.iter().map(line).collect()
 }
 
 fn cells(row: &Row, with_namespace: bool, now: Timestamp, form: Form) -> Vec<String> {
@@ -245,7 +280,7 @@ mod tests {
             row("web", "PathNotAllowed", &[], Some(&"long ".repeat(50))),
             row("app", "Synced", &["a/b", "a/c", "a/d"], None),
         ];
-        let report = Report { objects, errors: Vec::new() };
+        let report = Report { objects, ..Report::default() };
         let cut = format!("{}…", &"long ".repeat(50)[..99]);
         let expected = format!(
             "OBJECT       JOB    STATE            SINCE   PATHS            MESSAGE\n\
@@ -261,7 +296,7 @@ mod tests {
             ["shop", "secret/app"]
         );
         assert!(render(&report, None, now, Form::Text).starts_with("NAMESPACE   OBJECT"));
-        let nothing = Report { objects: Vec::new(), errors: Vec::new() };
+        let nothing = Report::default();
         assert_eq!(render(&nothing, Some("shop"), now, Form::Text), "No object in namespace shop has opted in.");
     }
 }

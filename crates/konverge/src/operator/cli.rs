@@ -7,6 +7,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Args, Command, FromArgMatches};
 use konverge_core::error::in_one_line;
+use konverge_version::variables;
 
 use crate::{Operator, options::Options};
 
@@ -15,7 +16,7 @@ pub(crate) fn execute(
     mut operator: Operator,
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> ExitCode {
-    let matches = command(&operator).get_matches_from(arguments);
+    let matches = variables::ignore_empty(command(&operator)).get_matches_from(arguments);
     #[cfg(feature = "generate")]
     if let Some(matches) = matches.subcommand_matches(generate::VERB) {
         let ended = generate::execute(operator, matches);

@@ -64,6 +64,11 @@
   resources: ["jobs"]
   verbs: ["get","list","watch","patch"]
 {{- end }}
+{{- if has "rollouts" .kinds }}
+- apiGroups: ["argoproj.io"]
+  resources: ["rollouts"]
+  verbs: ["get","list","watch","patch"]
+{{- end }}
 {{- if has "secrets" .kinds }}
 - apiGroups: [""]
   resources: ["secrets"]
@@ -348,6 +353,11 @@
 {{- if has "jobs" .kinds }}
 - apiGroups: ["batch"]
   resources: ["jobs"]
+  verbs: ["get","list","watch","patch"]
+{{- end }}
+{{- if has "rollouts" .kinds }}
+- apiGroups: ["argoproj.io"]
+  resources: ["rollouts"]
   verbs: ["get","list","watch","patch"]
 {{- end }}
 {{- if has "secrets" .kinds }}

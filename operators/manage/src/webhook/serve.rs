@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::{
     group::blocker,
-    sidecar::{Injection, Neighbours, SidecarSettings, inject},
+    sidecar::{ENFORCE, Injection, Neighbours, SidecarSettings, inject},
 };
 use crate::api::{
     v1::{OZGroup, OZResource, OZRoutingPeer, OZSetupKey},
@@ -47,6 +47,34 @@ enum Profiles {
     Required,
 }
 
+/// Which namespaces a webhook is for, by what Pod Security enforces there. The API server knows the label, so the operator needs no permission to read
+/// namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PodSecurity {
+    /// It refuses no sidecar, or the webhook is asked for all namespaces, as in the configuration of the original.
+    Open,
+    /// It refuses `NET_ADMIN`.
+    Confined,
+}
+
+impl PodSecurity {
+    /// The words that end the names and paths of its webhooks.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Open => "",
+            Self::Confined => "-confined",
+        }
+    }
+
+    fn namespaces(self) -> LabelSelectorRequirement {
+        let operator = match self {
+            Self::Open => "NotIn",
+            Self::Confined => "In",
+        };
+        requirement(ENFORCE, operator, &["baseline", "restricted"])
+    }
+}
+
 /// Who is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Callers {
@@ -61,17 +89,18 @@ pub enum Callers {
 /// - An annotated pod is refused if it cannot be served, also while no replica answers. No other pod reaches that webhook.
 /// - A pod that a profile selects starts without a sidecar if the profile cannot be applied or no replica answers. It is refused if its
 ///   namespace has the label `konverge.dev/sidecar-profiles: required`.
+/// - Where Pod Security refuses `NET_ADMIN`, the pod gets no sidecar with it, because the API server would refuse the pod for the sidecar.
 /// - An `OZGroup` that a resource or a routing peer uses cannot be deleted. While no replica answers, it can: finalizers protect the group in
 ///   openZro all the same, and a deletion must not wait for an operator that is gone.
 pub fn webhooks(settings: SidecarSettings, callers: Callers) -> WebhookSetup {
     let settings = Arc::new(settings);
     WebhookSetup::reading(move |caches| {
         let neighbours = NeighbourCaches::new(caches);
-        let pods = |profiles| {
+        let pods = |profiles, security| {
             let (neighbours, settings) = (neighbours.clone(), Arc::clone(&settings));
             handler::mutator(move |pod: Value, review: &Review<Value>| {
                 let namespace = review.namespace.as_deref().unwrap_or_default();
-                let injection = inject(&pod, namespace, &neighbours.of(namespace), &settings);
+                let injection = inject(&pod, namespace, &neighbours.of(namespace, security), &settings);
                 decided(for_callers(injection, callers, &pod, namespace), profiles)
             })
         };
@@ -87,36 +116,45 @@ pub fn webhooks(settings: SidecarSettings, callers: Callers) -> WebhookSetup {
                 why.map_or_else(Verdict::allow, Verdict::deny)
             })
         };
-        Webhooks::new()
-            .mutate(annotated_pods(), pods(Profiles::Optional))
-            .mutate(profile_pods(Profiles::Optional), pods(Profiles::Optional))
-            .mutate(profile_pods(Profiles::Required), pods(Profiles::Required))
-            .validate(deleted_groups(), groups)
+        let mut webhooks = Webhooks::new();
+        for security in [PodSecurity::Open, PodSecurity::Confined] {
+            webhooks = webhooks.mutate(annotated_pods(security), pods(Profiles::Optional, security));
+            for profiles in [Profiles::Optional, Profiles::Required] {
+                webhooks = webhooks.mutate(profile_pods(profiles, security), pods(profiles, security));
+            }
+        }
+        webhooks.validate(deleted_groups(), groups)
     })
 }
 
 /// Asked at the path of openzro-operator, whose configuration sends all pods here. So the handler applies profiles, too.
-fn annotated_pods() -> Webhook {
-    pods().name("mpod-v1.openzro.io").path(POD_PATH).condition("annotated", IS_ANNOTATED)
+fn annotated_pods(security: PodSecurity) -> Webhook {
+    let suffix = security.suffix();
+    let namespaces = LabelSelector { match_labels: None, match_expressions: Some(vec![security.namespaces()]) };
+    pods()
+        .name(format!("mpod{suffix}-v1.openzro.io"))
+        .path(format!("{POD_PATH}{suffix}"))
+        .namespace_selector(namespaces)
+        .condition("annotated", IS_ANNOTATED)
 }
 
-fn profile_pods(profiles: Profiles) -> Webhook {
+fn profile_pods(profiles: Profiles, security: PodSecurity) -> Webhook {
     let (name, path, policy, operator) = match profiles {
-        Profiles::Optional => ("mpod-profile-v1.openzro.io", "/mutate--v1-pod-profile", FailurePolicy::Ignore, "NotIn"),
-        Profiles::Required => {
-            ("mpod-profile-required-v1.openzro.io", "/mutate--v1-pod-profile-required", FailurePolicy::Fail, "In")
-        }
+        Profiles::Optional => ("mpod-profile", "/mutate--v1-pod-profile", FailurePolicy::Ignore, "NotIn"),
+        Profiles::Required => ("mpod-profile-required", "/mutate--v1-pod-profile-required", FailurePolicy::Fail, "In"),
     };
     let namespaces = LabelSelector {
         match_labels: None,
         match_expressions: Some(vec![
             requirement(PROFILES_LABEL, operator, &[REQUIRED]),
             requirement("kubernetes.io/metadata.name", "NotIn", &SYSTEM_NAMESPACES),
+            security.namespaces(),
         ]),
     };
+    let suffix = security.suffix();
     pods()
-        .name(name)
-        .path(path)
+        .name(format!("{name}{suffix}-v1.openzro.io"))
+        .path(format!("{path}{suffix}"))
         .failure_policy(policy)
         .namespace_selector(namespaces)
         .condition("not-annotated", format!("!({IS_ANNOTATED})"))
@@ -184,12 +222,13 @@ impl NeighbourCaches {
         }
     }
 
-    fn of(&self, namespace: &str) -> Neighbours {
+    fn of(&self, namespace: &str, security: PodSecurity) -> Neighbours {
         let namespace = namespace.to_owned();
         Neighbours {
             annotated_keys: self.annotated_keys.get(&namespace),
             profiles: self.profiles.get(&namespace),
             profile_keys: self.profile_keys.get(&namespace),
+            is_confined: security == PodSecurity::Confined,
         }
     }
 }

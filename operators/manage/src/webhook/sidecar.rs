@@ -24,6 +24,9 @@ use crate::{
     settings::Settings,
 };
 
+/// The label by which a namespace has Pod Security refuse pods. Its values `baseline` and `restricted` refuse `NET_ADMIN`.
+pub const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+
 /// The name of the sidecar.
 pub const CONTAINER: &str = "openzro";
 
@@ -78,6 +81,21 @@ pub struct Neighbours {
     pub profiles: Vec<Arc<SidecarProfile>>,
     /// Setup keys that profiles name.
     pub profile_keys: Vec<Arc<SetupKey>>,
+    /// Whether Pod Security refuses every pod with `NET_ADMIN` in this namespace, as far as that is known.
+    pub is_confined: bool,
+}
+
+impl Neighbours {
+    /// Refuses a sidecar with which the API server would refuse the whole pod.
+    fn check_confinement(&self, namespace: &str, container: &Container) -> Result<(), String> {
+        if !self.is_confined || !container.has_net_admin() {
+            return Ok(());
+        }
+        Err(format!(
+            "the sidecar needs NET_ADMIN, which the label {ENFORCE} of namespace {namespace} refuses; run the pod in a namespace with the value \
+             privileged, or take the capability away in spec.containerOverride.securityContext of a SidecarProfile whose client does without it"
+        ))
+    }
 }
 
 /// The decision about a pod.
@@ -181,6 +199,9 @@ fn inject_annotated(
         Ok(container) => container,
         Err(error) => return refused(format!("in OZSetupKey {namespace}/{key_name}, {error}")),
     };
+    if let Err(why) = neighbours.check_confinement(namespace, &container) {
+        return refused(why);
+    }
     let mut pod = pod.clone();
     if let Err(why) = add_volumes(&mut pod, &key.spec.volumes) {
         return refused(format!("in OZSetupKey {namespace}/{key_name}, {why}"));
@@ -250,6 +271,9 @@ fn apply_profile(
         Ok(container) => container,
         Err(error) => return unserved(error.to_string()),
     };
+    if let Err(why) = neighbours.check_confinement(namespace, &container) {
+        return unserved(why);
+    }
     let mut pod = pod.clone();
     add_container(&mut pod, container, spec.injection_mode);
     entry(entry(&mut pod, "metadata"), "annotations")[SIDECAR_PROFILE] = json!(name);

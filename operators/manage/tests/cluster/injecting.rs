@@ -105,10 +105,24 @@ async fn w29_pods_get_their_sidecars_and_only_those_that_ask_for_one_can_be_refu
     let init = json!({ "openzro.io/setup-key": "web", "openzro.io/init-sidecar": "true" });
     assert_eq!(names(&place.create_pod("a", init).await.unwrap()), ["openzro", "web"]);
 
+    // Where Pod Security refuses the sidecar, the answer is about the sidecar.
+    let namespaces = Api::<Namespace>::all(place.client.clone());
+    let enforce = async |value: Value| {
+        let label = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": value } } });
+        namespaces.patch(&place.namespace, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    };
+    enforce(json!("baseline")).await;
+    let refused = eventually(LIMIT, async || {
+        place.create_pod("a", annotation()).await.err().filter(|why| why.contains("mpod-confined-v1.openzro.io"))
+    });
+    let refused = refused.await.unwrap();
+    assert!(refused.contains("needs NET_ADMIN, which the label pod-security.kubernetes.io/enforce"), "{refused}");
+    assert_eq!(names(&place.create_pod("a", json!({})).await.unwrap()), ["web"]);
+
     // A profile whose setup key is missing stops no pod, unless the namespace asks for that.
     let profile = json!({ "metadata": { "name": "p" }, "spec": { "setupKeyRef": { "name": "k" }, "podSelector": { "matchLabels": { "app": "web" } } } });
     place.api::<SidecarProfile>().create(&PostParams::default(), &from_value(profile).unwrap()).await.unwrap();
-    let namespaces = Api::<Namespace>::all(place.client.clone());
+    enforce(Value::Null).await;
     let label = async |value: Value| {
         let label = json!({ "metadata": { "labels": { "konverge.dev/sidecar-profiles": value } } });
         namespaces.patch(&place.namespace, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
@@ -134,6 +148,23 @@ async fn w29_pods_get_their_sidecars_and_only_those_that_ask_for_one_can_be_refu
         place.create_pod("b", json!({})).await.ok().filter(|pod| names(pod) == ["openzro", "web"])
     });
     assert_eq!(served.await.unwrap().annotations()["openzro.io/sidecar-profile"], "p");
+    enforce(json!("restricted")).await;
+    let hardened = json!({
+        "metadata": { "name": "b", "labels": { "app": "web" } },
+        "spec": {
+            "containers": [{
+                "name": "web", "image": "web:1",
+                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+            }],
+            "securityContext": { "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": { "type": "RuntimeDefault" } },
+        },
+    });
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let admitted = eventually(LIMIT, async || {
+        place.api::<Pod>().create(&dry_run, &from_value(hardened.clone()).unwrap()).await.ok()
+    });
+    assert_eq!(names(&admitted.await.unwrap()), ["web"], "the pod runs without what would have it refused");
+    enforce(Value::Null).await;
 
     protected_group(&place).await;
     running.end().await;

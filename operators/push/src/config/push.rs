@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use clap::{ArgAction, Args};
 use konverge_apply::ledger::DeletionDeadline;
+use konverge_core::deletion_guard::DeletionBudget;
 use konverge_runtime::watch::namespace;
 use konverge_vault::{
     Location,
@@ -33,7 +34,7 @@ pub struct PushOptions {
     #[arg(long, env = "VAULT_SYNC_NAMESPACE", value_parser = namespace)]
     pub namespace: Option<String>,
     /// Kinds of objects that the operator watches
-    #[arg(long, env = "VAULT_SYNC_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,jobs,secrets,vaultpushes", value_parser = super::values::kind)]
+    #[arg(long, env = "VAULT_SYNC_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,jobs,rollouts,secrets,vaultpushes", value_parser = super::values::kind)]
     pub kinds: Vec<Kind>,
     /// Which namespaces may write where; may be repeated [default: no restriction]
     ///
@@ -52,6 +53,9 @@ pub struct PushOptions {
     /// Delete without approval, however many paths that are
     #[arg(long, env = "VAULT_SYNC_ALLOW_DELETES", default_value = "false", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub allow_deletes: bool,
+    /// The share of all paths in percent that may be deleted within the grace period without approval; five paths may in any case
+    #[arg(long, env = "VAULT_SYNC_DELETION_SHARE", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100), value_name = "PERCENT")]
+    pub deletion_share: u8,
     /// How a path is treated that has content without an owner, unless the object says it
     #[arg(long, env = "VAULT_SYNC_EXISTING", default_value = "adopt", value_name = "POLICY")]
     pub existing: ExistingPolicy,
@@ -84,6 +88,11 @@ impl PushOptions {
     pub(crate) fn allows(&self, key: &ObjectRef, location: &Location) -> bool {
         let place = Place { namespace: &key.namespace, name: &key.name, cluster: self.cluster() };
         is_allowed(&self.allow_path, &place, location)
+    }
+
+    /// How many deletions need no approval. `None` if all need none.
+    pub(crate) fn deletion_budget(&self) -> Option<DeletionBudget> {
+        (!self.allow_deletes).then(|| DeletionBudget { percent: self.deletion_share, ..DeletionBudget::default() })
     }
 
     /// How long an object that is being deleted waits for Vault.
@@ -124,6 +133,7 @@ impl fmt::Display for PushOptions {
             default_deletion_policy,
             deletion_grace,
             allow_deletes,
+            deletion_share,
             existing,
             binary,
             finalizer_deadline,
@@ -136,7 +146,8 @@ impl fmt::Display for PushOptions {
         write!(formatter, "kinds={} ", list(kinds.iter().map(|kind| kind.plural()), "none"))?;
         write!(formatter, "allow-path={} ", list(allow_path, "everything"))?;
         write!(formatter, "default-deletion-policy={default_deletion_policy} existing={existing} binary={binary} ")?;
-        write!(formatter, "deletion-grace={}s allow-deletes={allow_deletes} ", deletion_grace.as_secs_f64())?;
+        write!(formatter, "deletion-grace={}s ", deletion_grace.as_secs_f64())?;
+        write!(formatter, "allow-deletes={allow_deletes} deletion-share={deletion_share} ")?;
         write!(formatter, "finalizer-deadline={}s ", finalizer_deadline.as_secs_f64())?;
         let deadline = terminating_namespace_deadline.as_secs_f64();
         write!(formatter, "terminating-namespace-deadline={deadline}s workers={workers}")

@@ -57,7 +57,10 @@ impl VaultOptions {
             AuthMethod::AppRole if self.vault_role_id.is_none() => {
                 Err("--vault-auth-method=approle needs --vault-role-id".to_owned())
             }
-            AuthMethod::Token if self.vault_token_file.is_none() && std::env::var_os("VAULT_TOKEN").is_none() => {
+            AuthMethod::Token
+                if self.vault_token_file.is_none()
+                    && std::env::var_os("VAULT_TOKEN").is_none_or(|token| token.is_empty()) =>
+            {
                 Err("--vault-auth-method=token needs --vault-token-file or the variable VAULT_TOKEN".to_owned())
             }
             _ => Ok(()),

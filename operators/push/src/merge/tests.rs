@@ -161,6 +161,20 @@ fn what_others_keep_is_refused() {
 }
 
 #[test]
+fn the_owners_of_a_path_are_read_from_their_marks() {
+    let mut notes: BTreeMap<String, String> =
+        us().mark().unwrap().into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    assert_eq!(owners(&notes, "vault-sync.io"), [(us(), None)]);
+    for (key, mark) in [("a", "shop/VaultPush/x 1 one"), ("b", "shop/VaultPush/x 1 one"), ("c", "torn")] {
+        notes.insert(format!("vault-sync.io/key/{key}"), mark.to_owned());
+    }
+    let keys = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
+    let other = Owner { instance: "one".to_owned(), ..owner("shop/VaultPush/x", "1", "one") };
+    assert_eq!(owners(&notes, "vault-sync.io"), [(us(), None), (other, keys(&["a", "b"]))]);
+    assert_eq!(owners(&notes, "other.io"), []);
+}
+
+#[test]
 fn a_path_that_was_all_ours_becomes_one_of_many() {
     let whole = Written { written: true, ..Written::default() };
     let notes = us().mark().unwrap().into_iter().filter_map(|(key, value)| Some((key, value?))).collect();

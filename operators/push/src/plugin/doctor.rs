@@ -1,22 +1,26 @@
-//! The doctor's checks of push: its rules, finalizers without an operator, orphans, and Vault.
+//! The doctor's checks of push: its rules, finalizers without an operator, annotated objects of kinds that it does not follow, orphans, and Vault.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{
+    apps::v1::ReplicaSet,
+    core::v1::{ConfigMap, Pod},
+};
 use konverge_core::{error::in_one_line, names::few};
-use konverge_kubectl::{Cluster, Failure, Finding, Installation, Installed, Objects, named};
+use konverge_kubectl::{Cluster, Detail, Failure, Finding, Installation, Installed, Kind, Objects, named};
 use konverge_vault::Health;
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{ApiResource, ListParams, Patch, PatchParams},
+    core::DynamicObject,
 };
 use serde_json::json;
 
 use super::vault;
 use crate::{
-    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED},
+    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED, PATH},
     config::Config,
     object::has_finalizer,
-    orphans::{CONFIG_MAP, is_early},
+    orphans::{CONFIG_MAP, is_early, left_sentence},
 };
 
 /// Checks the flags of the operator that decide who may write where.
@@ -57,11 +61,49 @@ pub(super) fn deserted(objects: &[Objects], installations: Option<&[Installation
     ))
 }
 
+/// Finds annotated Pods and `ReplicaSet`s, which the operator does not follow. The metadata of all of them is listed here, when a person asks, so
+/// that the operator need not watch every Pod of the cluster.
+pub(super) async fn unserved(cluster: &Cluster) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut findings = Vec::new();
+    for resource in [ApiResource::erase::<Pod>(&()), ApiResource::erase::<ReplicaSet>(&())] {
+        let kind = Kind::namespaced(resource, Detail::Metadata);
+        match cluster.list(&kind, None).await {
+            Ok(objects) => {
+                found.extend(objects.iter().filter(|object| is_unserved(object)).map(|object| named(&kind, object)));
+            }
+            Err(failure) => findings.push(Finding::unknown("annotations", &failure)),
+        }
+    }
+    if !found.is_empty() {
+        findings.push(Finding::wrong(
+            "annotations",
+            format!("the operator does not follow Pods and ReplicaSets, so {PATH} has no effect on: {}", few(&found)),
+            format!("put {PATH} on the metadata of the workload itself, or on the Secret, or create a VaultPush"),
+        ));
+    }
+    findings
+}
+
+/// Whether the annotation on a Pod or a `ReplicaSet` has no effect. The controllers of Deployments and Rollouts copy annotations to their
+/// `ReplicaSet`s, where they mean nothing. The annotation of a Pod with an owner comes from the pod template, where it is wrong.
+fn is_unserved(object: &DynamicObject) -> bool {
+    let is_pod = object.types.as_ref().is_some_and(|types| types.kind == "Pod");
+    object.annotations().contains_key(PATH) && (is_pod || object.owner_references().is_empty())
+}
+
 /// The lists of orphans of all installations.
 async fn lists(cluster: &Cluster) -> Result<Vec<ConfigMap>, Failure> {
     let api = Api::<ConfigMap>::all(cluster.client.clone());
     let parameters = ListParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
     Ok(api.list(&parameters).await.map_err(|error| Failure::of("list config maps", &error))?.items)
+}
+
+/// What is left behind, for objects of this namespace or of all.
+pub(super) async fn left_behind(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
+    let lists = lists(cluster).await?;
+    let texts = lists.iter().flat_map(|list| list.data.iter().flatten());
+    Ok(texts.filter_map(|(_, text)| left_sentence(text, namespace)).collect())
 }
 
 /// Approves the deletions that the operators have stopped. Returns why they had.
@@ -149,6 +191,23 @@ fn serves(health: &Health) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn annotations_that_controllers_copy_to_replica_sets_are_no_mistake() {
+        let owner = json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "1" }]);
+        for (kind, owners, annotations, expected) in [
+            ("Pod", json!([]), json!({ PATH: "secret/data/a" }), true),
+            ("Pod", owner.clone(), json!({ PATH: "secret/data/a" }), true),
+            ("Pod", json!([]), json!({}), false),
+            ("ReplicaSet", json!([]), json!({ PATH: "secret/data/a" }), true),
+            ("ReplicaSet", owner, json!({ PATH: "secret/data/a" }), false),
+        ] {
+            let metadata = json!({ "name": "web", "ownerReferences": owners, "annotations": annotations });
+            let object = json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata });
+            let object: DynamicObject = serde_json::from_value(object).unwrap();
+            assert_eq!(is_unserved(&object), expected, "{object:?}");
+        }
+    }
 
     #[test]
     fn what_vault_says_of_itself_and_what_to_do() {

@@ -60,7 +60,7 @@ async fn w1_a_secret_settles_with_one_version_and_its_rotation_is_one_more() {
 async fn w2_w24_a_rotated_secret_reaches_every_kind_of_workload_that_uses_it() {
     let world = World::new().await;
     world.secret("db", &[("user", "u")], json!({})).await;
-    let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob, Kind::Job];
+    let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet, Kind::CronJob, Kind::Job, Kind::Rollout];
     let _operator = world.operator(&[]).await;
     for kind in kinds {
         let path = world.path(kind.plural());

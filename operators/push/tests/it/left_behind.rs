@@ -49,7 +49,7 @@ impl Stage {
         let bindings = Arc::new(Bindings::default());
         let orphans = Orphans::new(world.client.clone(), &world.home);
         let queue = Queue::new("push", metrics.queues());
-        let deletions = Deletions::new(false, Duration::ZERO, Arc::clone(&bindings), Arc::default());
+        let deletions = Deletions::new(None, Duration::ZERO, Arc::clone(&bindings), Arc::default());
         let (list, heirs, work) = (orphans.clone(), Arc::clone(&bindings), queue.clone());
         let clearing = Clearing::new(list, store.clone(), heirs, work, counts.clone(), deletions);
         Self { world, store, bindings, orphans, clearing, counts, queue }
@@ -98,7 +98,7 @@ async fn who_leads_no_more_clears_nothing_more() {
     let identity = identity(stage.world.client.clone(), Some("one".to_owned()), || true);
     let store = Store::new(stage.world.vault.clone(), stage.counts.clone(), identity, Some(elector.leadership()));
     let (bindings, orphans) = (Arc::clone(&stage.bindings), stage.orphans.clone());
-    let deletions = Deletions::new(false, Duration::ZERO, Arc::clone(&bindings), Arc::default());
+    let deletions = Deletions::new(None, Duration::ZERO, Arc::clone(&bindings), Arc::default());
     let mut deposed = Clearing::new(orphans, store, bindings, stage.queue.clone(), stage.counts.clone(), deletions);
     assert_eq!(deposed.clear().await.unwrap(), 1);
     stage.world.holds(&path, &[("k", "v")]).await;

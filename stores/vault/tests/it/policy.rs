@@ -56,6 +56,10 @@ async fn push(vault: &Vault, version: KvVersion, name: &str, deletion: Option<De
         vault.annotate(&location, &owner.mark().unwrap()).await?;
         let state = live(vault, &location).await.version.unwrap();
         assert_eq!(owner.ownership(&state.custom_metadata), Ownership::Ours);
+        assert!(
+            vault.list(location.mount(), location.folder()).await?.iter().any(|found| found == location.base_name())
+        );
+        assert!(vault.metadata(&location).await?.is_some());
     }
     let expected = vault.read(&location).await?.expected();
     vault.write(&location, &content(&[("a", "2")]), expected).await?;
@@ -100,7 +104,9 @@ fn reductions(policy: &str) -> Vec<(String, String)> {
 fn of_team(version: KvVersion, deletion: Option<Deletion>) -> String {
     let mount = engine(version);
     let mut policy = Policy::default().allow_own_token();
-    for task in [Some(Task::Write), Some(Task::Mark), deletion.map(Task::Delete)].into_iter().flatten() {
+    for task in
+        [Some(Task::Write), Some(Task::Mark), Some(Task::Search), deletion.map(Task::Delete)].into_iter().flatten()
+    {
         policy = policy.allow(&mount, "team-a/", task);
     }
     policy.to_string()
@@ -128,13 +134,8 @@ async fn the_policy_of_a_team_is_enough_for_push_reaches_no_other_team_and_has_n
                 count += 1;
                 let vault = client(&server, &without(&policy, &path, &[&capability])).await;
                 let outcome = push(&vault, version, &format!("team-a/{count}"), deletion).await;
-                // A mark is set with patch, or else read and written. Only destroy needs the read besides.
-                let replaceable = path.contains("/metadata/")
-                    && match &*capability {
-                        "patch" | "update" => true,
-                        "read" => deletion != Some(Deletion::Destroy),
-                        _ => false,
-                    };
+                // A mark is set with patch, or else read and written.
+                let replaceable = path.contains("/metadata/") && ["patch", "update"].contains(&capability.as_str());
                 if replaceable {
                     outcome.unwrap_or_else(|error| panic!("{what} without {capability} on {path}: {error}"));
                 } else {
@@ -227,6 +228,7 @@ async fn the_policies_of_roll_are_enough_and_have_nothing_spare() {
 fn the_shipped_policies_are_those_of_the_tasks() {
     let secret = engine(KvVersion::Two);
     let mut of_push = Policy::default().allow(&secret, "", Task::Write).allow(&secret, "", Task::Mark);
+    of_push = of_push.allow(&secret, "", Task::Search);
     for deletion in DELETIONS.into_iter().flatten() {
         of_push = of_push.allow(&secret, "", Task::Delete(deletion));
     }

@@ -19,7 +19,6 @@ use zeroize::Zeroizing;
 use crate::{escape::visible, failure::Failure, wiped::Wiped};
 
 mod table;
-mod yaml;
 
 /// `--output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -47,8 +46,8 @@ pub trait Answer {
     /// Appends the text for people, with its newline.
     fn text(&self, text: &mut Wiped) -> Result<(), Failure>;
 
-    /// Appends the JSON object, without a newline.
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()>;
+    /// Puts the object of the machine formats into the document.
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure>;
 
     /// Whether it holds values. Those are in no table: it would copy them to where nothing wipes them.
     fn holds_values(&self) -> bool {
@@ -82,8 +81,8 @@ impl<T: Serialize> Answer for Plain<T> {
         Ok(())
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
-        serde_json::to_writer_pretty(text, &self.object)
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
+        document.put(&self.object)
     }
 }
 
@@ -111,27 +110,38 @@ pub fn written(answer: &dyn Answer, format: Format) -> Result<Wiped, Failure> {
     match format {
         Format::Text => answer.text(&mut text)?,
         Format::Table if answer.holds_values() => answer.text(&mut text)?,
-        Format::Json => {
-            answer.json(&mut text).map_err(unwritable)?;
-            if !text.bytes().is_empty() {
-                text.push(b"\n");
-            }
-        }
-        Format::Yaml => {
-            let mut json = Wiped::default();
-            answer.json(&mut json).map_err(unwritable)?;
-            yaml::write(json.bytes(), &mut text);
-        }
+        Format::Json => answer.object(&mut Document { is_yaml: false, text: &mut text })?,
+        Format::Yaml => answer.object(&mut Document { is_yaml: true, text: &mut text })?,
         Format::Table => {
             let mut json = Wiped::default();
-            answer.json(&mut json).map_err(unwritable)?;
+            answer.object(&mut Document { is_yaml: false, text: &mut json })?;
             text.push(table::format(json.bytes()).map_err(unwritable)?.as_bytes());
         }
     }
     Ok(text)
 }
 
-fn unwritable(source: serde_json::Error) -> Failure {
+/// The text of an object in JSON or YAML.
+pub struct Document<'a> {
+    is_yaml: bool,
+    text: &'a mut Wiped,
+}
+
+impl Document<'_> {
+    /// Writes the object, with a newline at the end. No string of it is copied on the way to the wiped buffer.
+    pub fn put(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        if self.is_yaml {
+            // Readers of YAML 1.1 take more words for numbers, dates and truth values than those of 1.2, so each string has its quotes.
+            let options = serde_saphyr::ser_options! { quote_all: true, compact_list_indent: false };
+            return serde_saphyr::to_fmt_writer_with_options(self.text, object, options).map_err(unwritable);
+        }
+        serde_json::to_writer_pretty(&mut *self.text, object).map_err(unwritable)?;
+        self.text.push(b"\n");
+        Ok(())
+    }
+}
+
+fn unwritable(source: impl std::error::Error + Send + Sync + 'static) -> Failure {
     Failure::new("the answer cannot be written in this format").because(source)
 }
 
@@ -165,12 +175,41 @@ pub fn time(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn values_are_text_or_base64() {
         assert_eq!(serde_json::to_string(&JsonValue(b"a\"b")).unwrap(), r#""a\"b""#);
         assert_eq!(serde_json::to_string(&JsonValue(&[0xff, 0])).unwrap(), r#"{"base64":"/wA="}"#);
+    }
+
+    /// What YAML readers disagree on is quoted, and what YAML has no character for is escaped.
+    #[test]
+    fn every_text_comes_back_from_yaml() {
+        let texts =
+            ["yes", "1e3", "12:30:45", "~", "", " x", "a: b", "#", "'", "\"", "two\nlines\n", "\t", "Größe", "🔑"];
+        let odd = ["\u{7f}", "\u{85}", "\u{9f}", "a\u{2028}b\u{2029}", "\u{feff}", "\u{fffe}"];
+        for text in texts.into_iter().chain(odd) {
+            let object = BTreeMap::from([("key", vec![text]), (text, vec![])]);
+            let written = written(&Plain { object, text: String::new() }, Format::Yaml).unwrap();
+            let written = str::from_utf8(written.bytes()).unwrap();
+            let back: serde_json::Value = serde_saphyr::from_str(written).unwrap();
+            assert_eq!(back, json!({ "key": [text], text: [] }), "{written}");
+            let is_printable = |letter: char| !odd.iter().any(|odd| odd.trim_matches(['a', 'b']).contains(letter));
+            assert!(written.chars().all(is_printable), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_in_yaml() {
+        let object = json!({ "secrets": ["A", "B"], "none": [], "version": 3, "owner": { "id": null } });
+        let written = written(&Plain { object, text: String::new() }, Format::Yaml).unwrap();
+        let expected = "none: []\nowner:\n  id: null\nsecrets:\n  - 'A'\n  - 'B'\nversion: 3\n";
+        assert_eq!(str::from_utf8(written.bytes()).unwrap(), expected);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! A buffer for text that may hold values: wiped when it is dropped and whenever it is outgrown.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use zeroize::Zeroizing;
 
@@ -48,6 +51,13 @@ impl Wiped {
 
 fn room(size: usize) -> Zeroizing<Box<[u8]>> {
     Zeroizing::new(vec![0; size].into_boxed_slice())
+}
+
+impl fmt::Write for Wiped {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
 }
 
 impl Write for Wiped {

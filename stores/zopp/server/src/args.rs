@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use konverge_version::variables;
 
 use crate::{
@@ -284,9 +284,7 @@ impl ServeArguments {
 impl Arguments {
     /// The arguments of this process. Prints the help, the version or an error if there is one, and then ends the process.
     pub fn of_process() -> Self {
-        let mut command = variables::ignore_empty(Self::command());
-        let matches = command.get_matches_mut();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+        variables::parse_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
 
     /// Where the data is: the URL before the path before `zopp.db` in the working directory.

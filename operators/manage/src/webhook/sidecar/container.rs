@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use super::{CONTAINER, SidecarSettings};
 use crate::api::{InvalidField, embedded, v1alpha1::ContainerOverride};
 
+const NET_ADMIN: &str = "NET_ADMIN";
+
 /// The container of a sidecar, as a pod has it.
 pub(super) struct Container(Value);
 
@@ -21,7 +23,7 @@ impl Container {
             "name": CONTAINER,
             "image": settings.client_image,
             "env": env,
-            "securityContext": { "capabilities": { "add": ["NET_ADMIN"] } },
+            "securityContext": { "capabilities": { "add": [NET_ADMIN] } },
         }))
     }
 
@@ -66,6 +68,12 @@ impl Container {
             merge(&mut self.0["securityContext"], security_context);
         }
         Ok(self)
+    }
+
+    /// Whether it asks for the capability to change the network of the pod.
+    pub(super) fn has_net_admin(&self) -> bool {
+        let added = self.0["securityContext"]["capabilities"]["add"].as_array();
+        added.into_iter().flatten().any(|capability| capability == NET_ADMIN)
     }
 
     /// Makes it an init container that keeps running beside the others.

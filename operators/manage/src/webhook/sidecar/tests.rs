@@ -62,6 +62,29 @@ fn decide(pod: &Value, objects: &[Value]) -> Injection {
     inject(pod, NAMESPACE, &neighbours(objects), &settings())
 }
 
+#[test]
+fn where_pod_security_refuses_the_capability_there_is_no_sidecar_with_it() {
+    let confined = |pod: &Value, objects: &[Value]| {
+        let neighbours = Neighbours { is_confined: true, ..neighbours(objects) };
+        inject(pod, NAMESPACE, &neighbours, &settings())
+    };
+    let why = |injection: Injection| {
+        assert_eq!(injection.pod, None);
+        let Unserved { why, is_requested } = injection.unserved.unwrap();
+        assert!(why.contains("NET_ADMIN") && why.contains(ENFORCE) && why.contains(NAMESPACE), "{why}");
+        is_requested
+    };
+    assert!(why(confined(&annotated(json!({})), &[key_of_secret()])), "the pod asks for it");
+    let key = object("SetupKey", "k", json!({ "name": "K" }));
+    let profile = |change: Value| {
+        object("SidecarProfile", "p", json!({ "setupKeyRef": { "name": "k" }, "containerOverride": change }))
+    };
+    assert!(!why(confined(&pod(json!({})), &[key.clone(), profile(json!({}))])), "the profile asks for it");
+    let without = json!({ "securityContext": { "capabilities": { "add": null, "drop": ["ALL"] } } });
+    let injection = confined(&pod(json!({})), &[key, profile(without)]);
+    assert!(injection.pod.is_some() && injection.unserved.is_none(), "{injection:?}");
+}
+
 /// The pod with its sidecar; the test fails if it gets none.
 fn injected(pod: &Value, objects: &[Value]) -> Value {
     let injection = decide(pod, objects);

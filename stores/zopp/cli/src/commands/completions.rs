@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    output::{Answer, Outcome},
+    output::{Answer, Document, Outcome},
     wiped::Wiped,
 };
 
@@ -36,8 +36,8 @@ impl Answer for Script {
         Ok(())
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
-        serde_json::to_writer_pretty(text, self)
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
+        document.put(self)
     }
 }
 

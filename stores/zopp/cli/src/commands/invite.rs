@@ -20,7 +20,7 @@ use crate::{
     context::Context,
     failure::{Failure, failed},
     invite_code,
-    output::{Answer, Outcome, plain, time},
+    output::{Answer, Document, Outcome, plain, time},
     scope::{Place, WorkspaceArguments},
     wiped::Wiped,
 };
@@ -100,7 +100,7 @@ impl Answer for Created {
         Ok(())
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Object<'a> {
             code: &'a str,
@@ -109,7 +109,7 @@ impl Answer for Created {
             expires_at: &'a str,
         }
         let Self { code, token, workspace, expires_at, .. } = self;
-        serde_json::to_writer_pretty(text, &Object { code, token, workspace, expires_at })
+        document.put(&Object { code, token, workspace, expires_at })
     }
 }
 

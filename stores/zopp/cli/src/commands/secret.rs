@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     context::Context,
     failure::{Failure, failed},
-    output::{Answer, JsonValue, Outcome, listing, plain},
+    output::{Answer, Document, JsonValue, Outcome, listing, plain},
     scope::{EnvironmentArguments, Place},
     value,
     wiped::Wiped,
@@ -138,13 +138,13 @@ impl Answer for Got {
         true
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Object<'a> {
             key: &'a str,
             value: JsonValue<'a>,
         }
-        serde_json::to_writer_pretty(text, &Object { key: &self.key, value: JsonValue(self.value.expose()) })
+        document.put(&Object { key: &self.key, value: JsonValue(self.value.expose()) })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     escape::visible,
     failure::{Failure, failed},
-    output::{Answer, Outcome, Plain, plain},
+    output::{Answer, Document, Outcome, Plain, plain},
     scope::EnvironmentArguments,
     wiped::Wiped,
 };
@@ -56,8 +56,8 @@ impl Answer for Reported {
         self.plain.text(text)
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
-        self.plain.json(text)
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
+        self.plain.object(document)
     }
 
     fn exit_code(&self) -> u8 {

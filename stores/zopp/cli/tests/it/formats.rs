@@ -51,15 +51,15 @@ fn an_export_takes_a_format_like_every_command_and_a_file_by_the_originals_flag(
     assert_eq!(std::fs::read_to_string(alice.path(".env")).unwrap(), "A=one");
     let object: Value = serde_json::from_str(&alice.ok("secret export --format json")).unwrap();
     assert_eq!(object, json!({"A": "one"}));
-    assert_eq!(alice.ok("secret export --format yaml"), "A: \"one\"\n");
-    assert_eq!(alice.ok("secret export -o yaml"), "A: \"one\"\n");
+    assert_eq!(alice.ok("secret export --format yaml"), "A: 'one'\n");
+    assert_eq!(alice.ok("secret export -o yaml"), "A: 'one'\n");
     assert!(!alice.path("yaml").exists(), "no file is called like a format by a slip");
     assert_eq!(alice.ok("secret export --file yaml"), "Exported 1 secrets to yaml\n");
     let object: Value = serde_json::from_str(&alice.ok("secret export -o json --file .env")).unwrap();
     assert_eq!(object, json!({"file": ".env", "count": 1}));
     let stderr = alice.fails("secret export -o other --file .env", 2);
     assert!(stderr.contains("other is not a format"), "{stderr}");
-    assert_eq!(alice.ok("--output yaml secret export"), "A: \"one\"\n");
+    assert_eq!(alice.ok("--output yaml secret export"), "A: 'one'\n");
     let object: Value = serde_json::from_str(&alice.ok("secret export --format json --output .env")).unwrap();
     assert_eq!(object, json!({"file": ".env", "count": 1}));
     alice.fails("audit export -w acme --format yaml", 2);

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::{EntryObject, FilterArguments, count_request, refusal};
 use crate::{
     failure::{Failure, failed},
-    output::{Answer, Outcome, plain},
+    output::{Answer, Document, Outcome, plain},
     wiped::Wiped,
 };
 
@@ -67,7 +67,7 @@ impl Answer for Printed {
         Ok(())
     }
 
-    fn json(&self, _: &mut Wiped) -> serde_json::Result<()> {
+    fn object(&self, _: &mut Document<'_>) -> Result<(), Failure> {
         Ok(())
     }
 }

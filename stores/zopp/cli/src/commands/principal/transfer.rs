@@ -26,7 +26,7 @@ use crate::{
     context::Context,
     failure::{Failure, failed},
     file_key,
-    output::{Answer, Outcome, plain, time},
+    output::{Answer, Document, Outcome, plain, time},
     wiped::Wiped,
 };
 
@@ -148,7 +148,7 @@ impl Answer for Exported {
         Ok(())
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Object<'a> {
             name: &'a str,
@@ -158,7 +158,7 @@ impl Answer for Exported {
         }
         let Self { name, code, passphrase, expires_at } = self;
         let object = Object { name, code, passphrase: passphrase.expose(), expires_at: time(*expires_at) };
-        serde_json::to_writer_pretty(text, &object)
+        document.put(&object)
     }
 }
 

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use konverge_zopp_client::{Client, EnvironmentName, EnvironmentReader, Snapshot, private_file};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::{
     dotenv,
     escape::visible,
     failure::{Failure, failed},
-    output::{Answer, Format, JsonValue, Outcome, plain, written},
+    output::{Answer, Document, Format, JsonValue, Outcome, plain, written},
     scope::{EnvironmentArguments, Place},
     wiped::Wiped,
 };
@@ -113,13 +113,17 @@ impl Answer for Exported {
         true
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
-        let mut serializer = serde_json::Serializer::pretty(text);
-        let mut map = serializer.serialize_map(Some(self.snapshot.values.len()))?;
-        for (key, value) in &self.snapshot.values {
-            map.serialize_entry(key, &JsonValue(value.expose()))?;
-        }
-        map.end()
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
+        document.put(&Values(&self.snapshot))
+    }
+}
+
+/// All values by their keys.
+struct Values<'a>(&'a Snapshot);
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.values.iter().map(|(key, value)| (key, JsonValue(value.expose()))))
     }
 }
 

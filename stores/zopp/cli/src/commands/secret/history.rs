@@ -9,7 +9,7 @@ use super::{EnvironmentObject, no_such_key};
 use crate::{
     escape::visible,
     failure::{Failure, failed},
-    output::{Answer, JsonValue, Outcome, plain, time},
+    output::{Answer, Document, JsonValue, Outcome, plain, time},
     scope::{EnvironmentArguments, Place},
     wiped::Wiped,
 };
@@ -159,14 +159,14 @@ impl Answer for History {
         self.shown
     }
 
-    fn json(&self, text: &mut Wiped) -> serde_json::Result<()> {
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Object<'a> {
             key: &'a str,
             versions: Vec<VersionObject<'a>>,
         }
         let versions = self.versions.iter().map(VersionObject::of).collect();
-        serde_json::to_writer_pretty(text, &Object { key: &self.key, versions })
+        document.put(&Object { key: &self.key, versions })
     }
 }
 

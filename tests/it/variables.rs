@@ -1,0 +1,43 @@
+//! Empty variables: a script or a chart that writes `ZOPP_TLS_CA_CERT=` sets nothing.
+
+use std::{collections::BTreeSet, process::Command};
+
+use konverge_e2e::binary;
+
+/// Programs, with a line that comes to its end by itself, and what it says then.
+const LINES: [(&str, &[&str], &str); 8] = [
+    ("zopp", &["whoami"], "zopp join"),
+    ("zopp-server", &["serve", "--addr=nowhere"], "--addr"),
+    ("zopp-operator", &["--kubeconfig=/nowhere"], "/nowhere"),
+    ("vault-sync-operator", &["-kubeconfig=/nowhere"], "/nowhere"),
+    ("vault-rollout-operator", &["--kubeconfig=/nowhere"], "/nowhere"),
+    ("openzro-operator", &["--kubeconfig=/nowhere"], "/nowhere"),
+    ("konverge", &["run", "--job=pull --kubeconfig=/nowhere", "--bind-address=0"], "/nowhere"),
+    ("kubectl-konverge", &["status", "--kubeconfig=/nowhere"], "/nowhere"),
+];
+
+/// The variables that the help of a program names.
+fn variables(program: &str, verb: Option<&&str>) -> BTreeSet<String> {
+    let mut command = Command::new(binary(program).unwrap());
+    let shown = command.args(verb.filter(|verb| !verb.starts_with('-'))).arg("--help").output().unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    let named = text.split("[env: ").skip(1).map(|rest| rest.split(['=', ']']).next().unwrap().to_owned());
+    named.collect()
+}
+
+#[test]
+fn an_empty_variable_sets_nothing_in_any_program() {
+    let mut count = 0;
+    for (program, line, expected) in LINES {
+        let variables = variables(program, line.first());
+        count += variables.len();
+        let mut command = Command::new(binary(program).unwrap());
+        command.args(line).env_clear().env("HOME", "/nowhere").envs(variables.iter().map(|name| (name, "")));
+        let ended = command.output().unwrap();
+        let said = [ended.stdout, ended.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(!ended.status.success() && said.contains(expected), "{program}: {said}");
+        assert!(!said.contains("invalid value ''"), "{program}: {said}");
+    }
+    assert!(count > 100, "{count}");
+}
