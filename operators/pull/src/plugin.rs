@@ -3,6 +3,8 @@
 //! The operator writes nothing but keys on a Secret. So the plugin tells what a Secret declares, which keys are the operator's, and when
 //! the operator wrote last. Later results are in the events alone.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::field_ownership;
@@ -14,10 +16,11 @@ use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
 
 use crate::{
-    annotations::{Declaration, ENVIRONMENT, PROJECT, SYNC, WORKSPACE, declaration},
+    annotations::{Declaration, ENVIRONMENT, PROJECT, RECORD, SYNC, WORKSPACE, declaration},
     config::{Config, PROGRAM},
     messages,
     reconcile::FIELD_MANAGER,
+    record::read_unverified,
     unsupported::{GROUP, PLURAL},
 };
 
@@ -123,6 +126,14 @@ impl Operator for Pull {
         } else {
             Finding::fine("objects", text)
         });
+        let annotations = found.objects.iter().flat_map(|objects| &objects.found).flatten();
+        let annotations = annotations.filter_map(|object| object.metadata.annotations.as_ref());
+        let records = annotations.filter_map(|annotations| read_unverified(annotations.get(RECORD)?));
+        let keys: BTreeSet<_> = records
+            .filter(|record| record.key.is_first_use)
+            .map(|record| messages::first_key(&record.environment.workspace, record.key.fingerprint))
+            .collect();
+        findings.extend(keys.into_iter().map(|text| Finding::note("workspace key", text, None)));
         findings
     }
 }

@@ -170,3 +170,37 @@ async fn an_environment_without_a_manifest_is_refused_where_one_is_required() {
     let _operator = world.operator_of(zopp, kubeconfig, &[]).await;
     world.holds("backend", &[("B", "2")]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_key_is_believed_loudly_and_only_where_that_is_allowed() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.set("A", "1");
+    world.bind("backend", &scene).await;
+    let kubeconfig = control_plane().await.kubeconfig();
+    let unpinned = || world.server.client_with(|config| config.trust_first_key = false);
+    let operator = world.operator_of(unpinned(), kubeconfig, &[]).await;
+    let text = world.told("backend", "WorkspaceKeyUnknown").await;
+    assert!(text.contains("--workspace-fingerprint 'acme=") && text.contains("--trust-first-key"), "{text}");
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[]).await;
+    operator.stop().await;
+
+    let operator = world.restarted(&[]).await;
+    world.holds("backend", &[("A", "1")]).await;
+    operator.counts("konverge_pull_unpinned_workspaces 1").await;
+    operator.stop().await;
+    // What the cluster remembers is a pin, and still nobody has vouched for it.
+    let operator = world.operator_of(unpinned(), kubeconfig, &[]).await;
+    scene.set("A", "2");
+    world.holds("backend", &[("A", "2")]).await;
+    operator.counts("konverge_pull_unpinned_workspaces 1").await;
+    operator.stop().await;
+    let zopp = unpinned();
+    let pin = text.split("'acme=").nth(1).unwrap().split('\'').next().unwrap();
+    zopp.connection().trust().pin_workspace("acme", pin.parse().unwrap());
+    let operator = world.operator_of(zopp, kubeconfig, &[]).await;
+    scene.set("A", "3");
+    world.holds("backend", &[("A", "3")]).await;
+    operator.counts("konverge_pull_unpinned_workspaces 0").await;
+}
