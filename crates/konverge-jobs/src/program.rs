@@ -8,7 +8,7 @@ use konverge_runtime::{
     client::{self, ClientError, ClientOptions},
     http_server::{BindError, Listen, MetricsServerError},
     lease::{Elector, Leadership},
-    manager::{RunError, until_signal},
+    manager::{RunError, Signals},
     telemetry::{self, FilterError, LogFilter, LogFormat, TelemetryError},
     tls::{FilesError, SelfSignedError},
 };
@@ -158,12 +158,13 @@ where
     E: Error + From<ProgramError> + 'static,
 {
     let run = async {
+        let mut signals = Signals::catch().map_err(ProgramError::from)?;
         let filter = log.start(settings)?;
         // Nothing runs yet that has to be ended.
-        let Some(job) = until_signal(job).await.map_err(ProgramError::from)? else { return Ok(()) };
+        let Some(job) = signals.until(job).await else { return Ok(()) };
         let mut manager = job?;
         manager.log_filter(filter);
-        Ok::<_, E>(manager.run().await.map_err(ProgramError::from)?)
+        Ok::<_, E>(manager.run_with(signals).await.map_err(ProgramError::from)?)
     };
     telemetry::exit_code(name, run.await)
 }
@@ -181,11 +182,9 @@ where
     E: Error + From<ProgramError> + 'static,
 {
     let run = async {
+        let mut signals = Signals::catch().map_err(ProgramError::from)?;
         log.start(settings)?;
-        until_signal(task)
-            .await
-            .map_err(ProgramError::from)?
-            .unwrap_or_else(|| Err(ProgramError::from(RunError::Aborted).into()))
+        signals.until(task).await.unwrap_or_else(|| Err(ProgramError::from(RunError::Aborted).into()))
     };
     telemetry::exit_code(name, run.await)
 }

@@ -6,7 +6,7 @@ use clap::{Args, Command, FromArgMatches};
 use konverge_runtime::{
     ManagerGroup,
     http_server::{BindError, Listen},
-    manager::RunError,
+    manager::{RunError, Signals},
     telemetry::{self, JOB, LogFormat, TelemetryError},
 };
 use tracing::Instrument;
@@ -102,6 +102,7 @@ impl Run {
     }
 
     async fn start(self, chosen: Vec<Chosen>) -> Result<(), StartError> {
+        let mut signals = Signals::catch()?;
         let filter = telemetry::init(self.log_format)?;
         let names: Vec<_> = chosen.iter().map(|(name, _)| *name).collect();
         tracing::info!(version = env!("CARGO_PKG_VERSION"), jobs = names.join(","), "starting");
@@ -113,10 +114,11 @@ impl Run {
                 tracing::info!(settings = ready.settings, "starting");
                 ready.manager.await
             };
-            let manager = manager.instrument(span).await.map_err(|source| StartError::Job { name, source })?;
-            group.job(name, manager);
+            // Nothing runs yet that has to be ended.
+            let Some(manager) = signals.until(manager.instrument(span)).await else { return Ok(()) };
+            group.job(name, manager.map_err(|source| StartError::Job { name, source })?);
         }
-        Ok(group.run().await?)
+        Ok(group.run_with(signals).await?)
     }
 }
 

@@ -39,7 +39,7 @@ pub use error::RunError;
 pub use group::ManagerGroup;
 use running::Running;
 use servers::Servers;
-pub use signals::until_signal;
+pub use signals::Signals;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
 
@@ -240,11 +240,16 @@ impl Manager {
         self.on_shutdown.push(Box::pin(timeout(ON_SHUTDOWN_WITHIN, task).map(drop)));
     }
 
-    /// Runs the program until it is told to stop or something fails.
-    pub async fn run(mut self) -> Result<(), RunError> {
+    /// Runs the program until it is told to stop or something fails. What a program does before this is not ended by a signal; see [`Signals`].
+    pub async fn run(self) -> Result<(), RunError> {
+        self.run_with(Signals::catch()?).await
+    }
+
+    /// [`run`](Self::run) with signals that were caught before: one that came since then stops the program right after its start.
+    pub async fn run_with(mut self, signals: Signals) -> Result<(), RunError> {
         let on_shutdown = std::mem::take(&mut self.on_shutdown);
         let shutdown = self.shutdown.clone();
-        let ended = signals::run_until_signal(&shutdown, self.run_until_shutdown()).await;
+        let ended = signals.shut_down(&shutdown, self.run_until_shutdown()).await;
         for task in on_shutdown {
             task.await;
         }

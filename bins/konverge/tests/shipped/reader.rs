@@ -102,7 +102,7 @@ impl Reader {
         assert!(succeeded, "{command} failed:\n{output}\nLogs are in {logs}.");
         assert!(shows(&output, lines), "{command} said:\n{output}\nThe page shows:\n{}", lines.join("\n"));
         // Without a kubelet, a pod is gone before its processes.
-        if command.contains(" --for=delete") {
+        if [" --for=delete", "kubectl rollout status "].iter().any(|end| command.contains(end)) {
             self.node.catch_up().await;
         }
         // The page names the id by this word.

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{LastTask, Manager, RunError, guarded, running::first_failure, signals, until_stopped};
+use super::{LastTask, Manager, RunError, Signals, guarded, running::first_failure, until_stopped};
 use crate::{
     checks::Checks,
     http_server::{BindError, HttpServer, Listen, MetricsPage},
@@ -72,13 +72,18 @@ impl ManagerGroup {
 
     /// Runs all jobs until they are told to stop or one of them ends.
     pub async fn run(self) -> Result<(), RunError> {
+        self.run_with(Signals::catch()?).await
+    }
+
+    /// [`run`](Self::run) with signals that were caught before: one that came since then stops the jobs right after their start.
+    pub async fn run_with(self, signals: Signals) -> Result<(), RunError> {
         let Self { server, checks, pages, jobs, on_shutdown } = self;
         let shutdown = CancellationToken::new();
         let stop_server = CancellationToken::new();
         let serve = until_stopped(stop_server.clone(), server.serve_jobs(checks, pages));
         let mut service = JoinSet::new();
         service.spawn(guarded("http server".into(), stop_server.clone(), serve));
-        let ended = signals::run_until_signal(&shutdown, run_jobs(jobs, &shutdown, &mut service)).await;
+        let ended = signals.shut_down(&shutdown, run_jobs(jobs, &shutdown, &mut service)).await;
         join_all(on_shutdown).await;
         stop_server.cancel();
         service.shutdown().await;

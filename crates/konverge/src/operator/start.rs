@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use konverge_apply::events::EventSink;
-use konverge_runtime::{Manager, Metrics, client, lease::Elector};
+use konverge_runtime::{Manager, Metrics, client, lease::Elector, manager::Signals};
 use kube::Client;
 
 use super::{Operator, server, telemetry::Telemetry};
@@ -22,13 +22,16 @@ impl Operator {
     pub fn run(self, options: Options) -> Result<(), StartError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Threads)?;
         runtime.block_on(async {
+            let mut signals = Signals::catch()?;
             let telemetry = Telemetry::start(&options, &self)?;
             tracing::info!(program = self.program, version = self.version, %options, "starting");
             let filter = telemetry.filter.clone();
             let run = async {
-                let mut manager = self.assemble(options).await?;
+                // Nothing runs yet that has to be ended.
+                let Some(manager) = signals.until(Box::pin(self.assemble(options))).await else { return Ok(()) };
+                let mut manager = manager?;
                 server::show_filter(&mut manager, filter);
-                Ok(manager.run().await?)
+                Ok(manager.run_with(signals).await?)
             };
             let ended = run.await;
             #[cfg(feature = "otlp")]

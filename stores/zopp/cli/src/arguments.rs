@@ -23,6 +23,8 @@ ZOPP_PROJECT and ZOPP_ENVIRONMENT, else from the nearest zopp.toml (zopp.yaml, z
 at or above the working directory:
   [defaults]
   workspace = \"acme\"
+The search ends at the directory with .git. A file that another user owns or may write is refused,
+unless ZOPP_SAFE_DIRECTORY names its directory (several with a colon between).
 
 Principals and their keys are in ~/.zopp/config.json.";
 

@@ -246,10 +246,10 @@ mod tests {
     use super::*;
     use crate::project_file::ProjectFile;
 
-    fn file() -> Option<Found> {
+    fn file() -> Found {
         let defaults = Defaults { workspace: Some("from file".to_owned()), ..Defaults::default() };
         let settings = ProjectFile { defaults, ..ProjectFile::default() };
-        Some(Found { path: "zopp.toml".into(), settings })
+        Found { path: "zopp.toml".into(), settings }
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
             let variable = variable.map(str::to_owned);
             let mut sources = Sources {
                 variable: |_| variable.clone(),
-                find_file: || Ok(file()),
+                find_file: || Ok(Some(file())),
                 file: OnceCell::new(),
                 is_file_used: false,
             };
@@ -275,7 +275,7 @@ mod tests {
         let reads = Cell::new(0);
         let find_file = || {
             reads.set(reads.get() + 1);
-            Ok(file())
+            Ok(Some(file()))
         };
         let mut sources = Sources { variable: |_| None, find_file, file: OnceCell::new(), is_file_used: false };
         sources.workspace(Some("flag".to_owned())).unwrap();
