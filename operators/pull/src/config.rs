@@ -110,7 +110,7 @@ pub struct TrustFlags {
     #[arg(long, env = "ZOPP_GENERATION", value_parser = generation, value_name = "v1|v2")]
     pub generation: Option<Profile>,
     /// The workspace's key by its fingerprint (zopp workspace fingerprint); may be repeated; any other key of that workspace is refused
-    /// [default: as the credentials file says, else the first key seen]
+    /// [default: as the credentials file says]
     #[arg(
         long = "workspace-fingerprint",
         env = "ZOPP_WORKSPACE_FINGERPRINTS",
@@ -119,7 +119,7 @@ pub struct TrustFlags {
         value_name = "WORKSPACE=FINGERPRINT"
     )]
     pub workspace_fingerprints: Vec<(String, Fingerprint)>,
-    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it; else the first key is believed
+    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it, also with --trust-first-key
     #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS")]
     pub require_signed_keys: bool,
     /// Believe the first key that the server gives of a workspace, where neither the settings, the credentials file nor the cluster has a pin [default:
