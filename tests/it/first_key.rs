@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use konverge_e2e::{Operator, Stage, bind, binary};
-use konverge_testkit::{Process, ProcessSpec, eventually, events_about};
+use konverge_e2e::{Operator, Stage, binary, bind};
+use konverge_testkit::{Process, ProcessSpec, events_about, eventually};
 
 const SOON: Duration = Duration::from_mins(1);
 

@@ -50,7 +50,8 @@ impl Metrics {
             polls: registry.add("polls", "Polls of environments, in addition to their streams"),
             missed_events: registry.add("missed_events", "Changes that a poll found and the stream had not reported"),
             stalest: registry.add("stalest_seconds", stalest),
-            first_keys: registry.add("unpinned_workspaces", "Workspaces whose first key is believed because nothing pins it"),
+            first_keys: registry
+                .add("unpinned_workspaces", "Workspaces whose first key is believed because nothing pins it"),
         }
     }
 

@@ -121,8 +121,7 @@ impl Operator for Pull {
         let failures = found.objects.iter().filter_map(|objects| objects.found.as_ref().err());
         let mut findings: Vec<_> = failures.map(|failure| Finding::unknown("objects", failure)).collect();
         let objects = found.objects.iter().flat_map(|objects| &objects.found).flatten();
-        let bound: Vec<_> =
-            objects.filter_map(|object| Some((&object.metadata, health(&object.metadata)?))).collect();
+        let bound: Vec<_> = objects.filter_map(|object| Some((&object.metadata, health(&object.metadata)?))).collect();
         let written = bound.iter().filter(|(_, health)| health.grade == Grade::InSync).count();
         let text = format!("{written} of {} written", bound.len());
         let is_wrong = bound.iter().any(|(_, health)| health.grade == Grade::Wrong);

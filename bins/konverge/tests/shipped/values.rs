@@ -170,8 +170,8 @@ fn the_key_of_a_workspace_is_pinned_or_believed_on_request_and_for_switchers() {
             "release-konverge-operator",
             &["--trust-first-key=false", &format!("--workspace-fingerprint={pin}")],
         ),
-        (&[], &switcher, "release-operator", &["--trust-first-key=true"]),
-        (&["operator.trustFirstKey=false"], &switcher, "release-operator", &["--trust-first-key=false"]),
+        (&[], &switcher, "release-konverge-operator", &["--trust-first-key=true"]),
+        (&["operator.trustFirstKey=false"], &switcher, "release-konverge-operator", &["--trust-first-key=false"]),
     ] {
         let given = arguments(container(&objects(&render(sets, files).unwrap()), name));
         let about = |argument: &&String| argument.contains("first-key") || argument.contains("fingerprint");

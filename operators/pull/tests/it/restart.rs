@@ -197,7 +197,8 @@ async fn a_key_that_nothing_pins_is_refused_until_a_person_pins_it() {
     let unpinned = || world.server.client_with(|config| config.trust_first_key = false);
     let operator = world.operator_of(unpinned(), kubeconfig, &[]).await;
     let text = world.told("backend", "WorkspaceKeyUnknown").await;
-    let parts = ["acme/backend/production", "nothing pins the key of workspace 'acme'", "zopp workspace fingerprint -w acme"];
+    let parts =
+        ["acme/backend/production", "nothing pins the key of workspace 'acme'", "zopp workspace fingerprint -w acme"];
     assert!(parts.iter().all(|part| text.contains(part)) && text.contains("--trust-first-key"), "{text}");
     world.stays("backend", &[&operator]).await;
     world.holds("backend", &[]).await;

@@ -93,7 +93,9 @@ pub enum FetchError {
         source: KeyAccessError,
     },
     /// Nothing pins the workspace's key.
-    #[error("cannot read {environment}: nothing pins the key of workspace '{workspace}', and the server gives the key {offered}")]
+    #[error(
+        "cannot read {environment}: nothing pins the key of workspace '{workspace}', and the server gives the key {offered}"
+    )]
     Unpinned {
         /// The environment.
         environment: EnvironmentName,
