@@ -4,6 +4,7 @@
 mod demo;
 mod demo_on_named_cluster;
 mod deploy;
+mod first_key;
 mod outages;
 mod path;
 mod proxies;

@@ -117,7 +117,7 @@ pub struct TrustFlags {
     #[arg(long, env = "ZOPP_GENERATION", value_parser = generation, value_name = "v1|v2")]
     pub generation: Option<Profile>,
     /// The workspace's key by its fingerprint (zopp workspace fingerprint); may be repeated; any other key of that workspace is refused
-    /// [default: as the credentials file says, else the first key seen]
+    /// [default: as the credentials file says]
     #[arg(
         long = "workspace-fingerprint",
         env = "ZOPP_WORKSPACE_FINGERPRINTS",
@@ -126,9 +126,13 @@ pub struct TrustFlags {
         value_name = "WORKSPACE=FINGERPRINT"
     )]
     pub workspace_fingerprints: Vec<(String, Fingerprint)>,
-    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it; else the first key is believed
+    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it, also with --trust-first-key
     #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS")]
     pub require_signed_keys: bool,
+    /// Believe the first key that the server gives of a workspace, where neither the settings, the credentials file nor the cluster has a pin [default:
+    /// true for zopp-operator, false for konverge run]
+    #[arg(long, env = "ZOPP_TRUST_FIRST_KEY", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub trust_first_key: Option<bool>,
     /// Refuse an environment without a manifest from the first read; else it is refused only if a manifest was seen before
     #[arg(long, env = "ZOPP_REQUIRE_MANIFEST")]
     pub require_manifest: bool,
@@ -164,6 +168,13 @@ impl Settings for Config {
 }
 
 impl Config {
+    /// The settings of the program with the original's name, whose users have no pins: it believes the first key unless it is told not to.
+    #[must_use]
+    pub fn as_original(mut self) -> Self {
+        self.trust.trust_first_key.get_or_insert(true);
+        self
+    }
+
     /// How to reach the zopp server, held to what the settings pin.
     pub fn client(&self, trust: Trust) -> ClientConfig {
         let TrustFlags {
@@ -173,6 +184,7 @@ impl Config {
             generation,
             workspace_fingerprints,
             require_signed_keys,
+            trust_first_key,
             require_manifest,
             accept_older: _,
         } = &self.trust;
@@ -185,6 +197,7 @@ impl Config {
             client_certificate: client_certificate.map(|(certificate, key)| ClientCertificate { certificate, key }),
             profile: *generation,
             require_signed_keys: *require_signed_keys,
+            trust_first_key: trust_first_key.unwrap_or_default(),
             require_manifest: *require_manifest,
             trust,
             ..ClientConfig::new(&self.server.address)
@@ -209,6 +222,7 @@ impl fmt::Display for Config {
                     generation,
                     workspace_fingerprints,
                     require_signed_keys,
+                    trust_first_key,
                     require_manifest,
                     accept_older,
                 },
@@ -237,6 +251,7 @@ impl fmt::Display for Config {
             workspace_fingerprints.iter().map(|(name, fingerprint)| format!("{name}={fingerprint}")).collect();
         write!(f, "generation={generation} ")?;
         write!(f, "workspace-fingerprint={} ", if pins.is_empty() { "none".to_owned() } else { pins.join(",") })?;
+        write!(f, "trust-first-key={} ", trust_first_key.unwrap_or_default())?;
         write!(f, "require-signed-keys={require_signed_keys} require-manifest={require_manifest} ")?;
         let older: Vec<String> = accept_older.iter().map(|(name, word)| format!("{name}={word}")).collect();
         write!(f, "accept-older={} ", if older.is_empty() { "none".to_owned() } else { older.join(",") })?;
@@ -341,6 +356,17 @@ mod tests {
         for (value, expected) in [("true", true), ("false", false)] {
             let variables = [("ZOPP_REQUIRE_SIGNED_KEYS".to_owned(), value.to_owned())].into();
             assert_eq!(required(&Config::of_container(&[], &variables).unwrap()), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_key_is_believed_on_request_and_by_the_program_of_the_original() {
+        let is_believed = |config: &Config| config.client(Trust::default()).trust_first_key;
+        for (line, native, by_name) in
+            [(&[][..], false, true), (&["--trust-first-key"], true, true), (&["--trust-first-key=false"], false, false)]
+        {
+            let config = parse(line).unwrap();
+            assert_eq!((is_believed(&config), is_believed(&config.as_original())), (native, by_name), "{line:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! would be believed before a record of a later Secret contradicts it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,7 +12,10 @@ use konverge_zopp_client::{EnvironmentName, Snapshot, Trust};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::record::{EnvironmentState, Record, RecordKey};
+use crate::{
+    messages,
+    record::{EnvironmentState, Record, RecordKey},
+};
 
 /// The memory of the process. The cluster has it, too: on each bound Secret, what was accepted when the Secret was written.
 pub struct Memory {
@@ -21,13 +24,22 @@ pub struct Memory {
     /// Environments of which a person accepts an older state, each with the word by which it is accepted once.
     accepted: BTreeMap<EnvironmentName, String>,
     states: Mutex<HashMap<EnvironmentName, EnvironmentState>>,
+    /// Workspaces whose first key was logged as believed.
+    told: Mutex<BTreeSet<String>>,
     loaded: CancellationToken,
 }
 
 impl Memory {
     /// Remembers nothing yet. What is recalled is pinned in `trust`.
     pub fn new(key: RecordKey, trust: Trust, accepted: BTreeMap<EnvironmentName, String>) -> Self {
-        Self { key, trust, accepted, states: Mutex::default(), loaded: CancellationToken::new() }
+        Self {
+            key,
+            trust,
+            accepted,
+            states: Mutex::default(),
+            told: Mutex::default(),
+            loaded: CancellationToken::new(),
+        }
     }
 
     /// Recalls what the record on a Secret tells. One that this operator did not write tells nothing.
@@ -87,6 +99,11 @@ impl Memory {
     /// The record for a Secret that holds this snapshot. `None` if the key of the workspace is not known, which a snapshot rules out.
     pub fn record(&self, environment: &EnvironmentName, snapshot: &Snapshot) -> Option<String> {
         let key = self.trust.workspace_memory(&environment.workspace)?;
+        if key.is_first_use
+            && self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(environment.workspace.clone())
+        {
+            warn!("{}", messages::first_key(&environment.workspace, key.fingerprint));
+        }
         let mut states = self.states();
         let known = states.get(environment);
         let state = EnvironmentState {

@@ -5,7 +5,7 @@ use konverge_core::{
     error::{Classify, ErrorClass},
     names::few,
 };
-use konverge_zopp_client::{EnvironmentName, FetchError};
+use konverge_zopp_client::{EnvironmentName, FetchError, Fingerprint};
 
 use crate::{
     annotations::KEYS,
@@ -116,6 +116,14 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
                 environment.workspace
             ),
         ),
+        FetchError::Unpinned { workspace, offered, .. } => (
+            reasons::WORKSPACE_KEY_UNKNOWN,
+            format!(
+                "compare the key with that of a member (zopp workspace fingerprint -w {workspace}); only if it is the same, {}. \
+                 --trust-first-key believes the server",
+                how_to_pin(workspace, *offered)
+            ),
+        ),
         FetchError::NotCurrent { environment, .. } => (
             reasons::SOURCE_NOT_CURRENT,
             format!(
@@ -195,6 +203,20 @@ pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
             ),
         ),
     }
+}
+
+/// The first key of a workspace was believed.
+pub fn first_key(workspace: &str, fingerprint: Fingerprint) -> String {
+    format!(
+        "the key {fingerprint} of workspace {workspace:?} is believed because it was the first that the server gave. Compare it with that of a \
+         member (zopp workspace fingerprint -w {workspace}), and {}",
+        how_to_pin(workspace, fingerprint)
+    )
+}
+
+/// The flag that pins a key.
+fn how_to_pin(workspace: &str, fingerprint: Fingerprint) -> String {
+    format!("start the operator with --workspace-fingerprint '{workspace}={fingerprint}'")
 }
 
 /// The flag by which a platform accepts an older state.

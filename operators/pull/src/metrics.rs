@@ -29,6 +29,7 @@ pub struct Metrics {
     pub(crate) polls: Counter,
     pub(crate) missed_events: Counter,
     stalest: Gauge<f64, AtomicU64>,
+    first_keys: Gauge,
 }
 
 impl Metrics {
@@ -49,7 +50,14 @@ impl Metrics {
             polls: registry.add("polls", "Polls of environments, in addition to their streams"),
             missed_events: registry.add("missed_events", "Changes that a poll found and the stream had not reported"),
             stalest: registry.add("stalest_seconds", stalest),
+            first_keys: registry
+                .add("unpinned_workspaces", "Workspaces whose first key is believed because nothing pins it"),
         }
+    }
+
+    /// So many workspaces have a key that is believed because it was the first.
+    pub fn first_keys(&self, count: usize) {
+        self.first_keys.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// The server answered this long ago about the environment about which it was silent for the longest time.

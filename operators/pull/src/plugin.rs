@@ -3,21 +3,28 @@
 //! The operator writes nothing but keys on a Secret. So the plugin tells what a Secret declares, which keys are the operator's, and when
 //! the operator wrote last. Later results are in the events alone.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
 use konverge_apply::field_ownership;
 use konverge_kubectl::{
     Cluster, Detail, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, ObjectHealth, Operator,
     Permission, Place, RequestedAction,
 };
-use kube::core::{ApiResource, DynamicObject, ObjectMeta};
+use kube::{
+    Api,
+    api::ListParams,
+    core::{ApiResource, DynamicObject, ObjectMeta},
+};
 use serde_json::Value;
 
 use crate::{
-    annotations::{Declaration, ENVIRONMENT, PROJECT, SYNC, WORKSPACE, declaration},
+    annotations::{Declaration, ENVIRONMENT, PROJECT, RECORD, SYNC, WORKSPACE, declaration},
     config::{Config, PROGRAM},
-    messages,
+    messages, reasons,
     reconcile::FIELD_MANAGER,
+    record::read_unverified,
     unsupported::{GROUP, PLURAL},
 };
 
@@ -110,22 +117,68 @@ impl Operator for Pull {
         }]
     }
 
-    async fn check_objects(&self, _: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
+    async fn check_objects(&self, cluster: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
         let failures = found.objects.iter().filter_map(|objects| objects.found.as_ref().err());
         let mut findings: Vec<_> = failures.map(|failure| Finding::unknown("objects", failure)).collect();
         let objects = found.objects.iter().flat_map(|objects| &objects.found).flatten();
-        let healths: Vec<_> = objects.filter_map(|object| health(&object.metadata)).collect();
-        let written = healths.iter().filter(|health| health.grade == Grade::InSync).count();
-        let text = format!("{written} of {} written", healths.len());
-        let is_wrong = healths.iter().any(|health| health.grade == Grade::Wrong);
+        let bound: Vec<_> = objects.filter_map(|object| Some((&object.metadata, health(&object.metadata)?))).collect();
+        let written = bound.iter().filter(|(_, health)| health.grade == Grade::InSync).count();
+        let text = format!("{written} of {} written", bound.len());
+        let is_wrong = bound.iter().any(|(_, health)| health.grade == Grade::Wrong);
         findings.push(if is_wrong {
             Finding::wrong("objects", text, "kubectl konverge status secrets -A")
         } else {
             Finding::fine("objects", text)
         });
+        findings.extend(believed_keys(bound.iter().map(|(metadata, _)| *metadata)));
+        match unknown_keys(cluster, &bound).await {
+            Ok(unknown) => findings.extend(unknown),
+            Err(failure) => findings.push(Finding::unknown("workspace key", &failure)),
+        }
         findings
     }
 }
+
+/// Returns a note about each workspace whose first key is believed, by the records on the Secrets.
+fn believed_keys<'a>(bound: impl Iterator<Item = &'a ObjectMeta>) -> Vec<Finding> {
+    let records = bound.filter_map(|metadata| read_unverified(metadata.annotations.as_ref()?.get(RECORD)?));
+    let texts: BTreeSet<_> = records
+        .filter(|record| record.key.is_first_use)
+        .map(|record| messages::first_key(&record.environment.workspace, record.key.fingerprint))
+        .collect();
+    texts.into_iter().map(|text| Finding::note("workspace key", text, None)).collect()
+}
+
+/// Returns a finding for each key that the operator refuses because nothing pins it, by its events about these Secrets. An event that is older than the
+/// operator's last write is settled.
+async fn unknown_keys(cluster: &Cluster, bound: &[(&ObjectMeta, ObjectHealth)]) -> Result<Vec<Finding>, Failure> {
+    let of_uid: BTreeMap<_, _> =
+        bound.iter().filter_map(|(metadata, health)| Some((metadata.uid.as_deref()?, health.since))).collect();
+    let namespaces: BTreeSet<_> = bound.iter().filter_map(|(metadata, _)| metadata.namespace.as_deref()).collect();
+    let mut namespaces = namespaces.into_iter();
+    let api: Api<Event> = match (namespaces.next(), namespaces.next()) {
+        (None, _) => return Ok(Vec::new()),
+        (Some(only), None) => Api::namespaced(cluster.client.clone(), only),
+        _ => Api::all(cluster.client.clone()),
+    };
+    let ours = format!("reason={},reportingController={PROGRAM}", reasons::WORKSPACE_KEY_UNKNOWN);
+    let events = api.list(&ListParams::default().fields(&ours).limit(MAX_EVENTS)).await;
+    let events = events.map_err(|error| Failure::of("list the operator's events", &error))?;
+    let current = events.items.into_iter().filter(|event| {
+        let uid = event.regarding.as_ref().and_then(|object| object.uid.as_deref());
+        let last = event.series.as_ref().map(|series| series.last_observed_time.0);
+        let last = last.or(event.event_time.as_ref().map(|time| time.0));
+        uid.and_then(|uid| of_uid.get(uid)).is_some_and(|written| last > *written)
+    });
+    let texts: BTreeSet<_> = current.filter_map(|event| event.note).collect();
+    Ok(texts.into_iter().map(|text| Finding::wrong("workspace key", text, WORKSPACE_KEY_NEXT)).collect())
+}
+
+/// The number of events that are looked at. Workspaces are few, and each Secret of one has such an event.
+const MAX_EVENTS: u32 = 500;
+
+/// What to do about a key that nothing pins. The text of the event has the line.
+const WORKSPACE_KEY_NEXT: &str = "pin the key, after a member has confirmed it";
 
 /// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.
 fn health(metadata: &ObjectMeta) -> Option<ObjectHealth> {

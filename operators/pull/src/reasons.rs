@@ -30,6 +30,9 @@ konverge_jobs::reasons! {
     /// The server gives another key of the workspace than the pinned one. The data stays as it is.
     WORKSPACE_KEY_CHANGED = "WorkspaceKeyChanged" on SECRET,
         next: "Ask a member of the workspace for its fingerprint. If it is the new one, pass it with `--workspace-fingerprint`.";
+    /// Nothing pins the key of the workspace, and the operator does not believe the first one that the server gives. The data stays as it is.
+    WORKSPACE_KEY_UNKNOWN = "WorkspaceKeyUnknown" on SECRET,
+        next: "Compare the fingerprint that the event shows with that of a member, and pass it with `--workspace-fingerprint`.";
     /// The address belongs to no zopp server, or the server is broken. The data stays as it is.
     BAD_SERVER_ANSWER = "BadServerAnswer" on SECRET, next: "Check `--server`, and read the log of the zopp server.";
     /// Some values cannot be decrypted. They keep the value that the Secret has; all others are in sync.

@@ -64,6 +64,7 @@ impl RecordKey {
             "workspace": workspace, "project": project, "environment": environment,
             "id": id, "version": version, "manifest": serial, "epoch": epoch, "accepted": accepted,
             "key": key.fingerprint.to_string(), "firstKey": key.root.to_string(), "generation": key.generation,
+            "firstUse": key.is_first_use,
         })
         .to_string();
         format!("{} {text}", self.mac(&text))
@@ -76,29 +77,40 @@ impl RecordKey {
         if self.mac(mac) != self.mac(&self.mac(text)) {
             return None;
         }
-        let record: Value = serde_json::from_str(text).ok()?;
-        let name = |field: &str| record[field].as_str().map(str::to_owned);
-        let fingerprint = |field: &str| record[field].as_str()?.parse::<Fingerprint>().ok();
-        Some(Record {
-            environment: EnvironmentName::new(name("workspace")?, name("project")?, name("environment")?),
-            state: EnvironmentState {
-                epoch: record["epoch"].as_u64()?,
-                accepted: name("accepted"),
-                id: name("id")?,
-                version: record["version"].as_i64()?,
-                serial: record["manifest"].as_u64(),
-            },
-            key: WorkspaceMemory {
-                root: fingerprint("firstKey")?,
-                fingerprint: fingerprint("key")?,
-                generation: record["generation"].as_u64()?.try_into().ok()?,
-            },
-        })
+        read(text)
     }
 
     fn mac(&self, text: &str) -> String {
         self.0.digest([("record", text.as_bytes())]).to_string()
     }
+}
+
+/// Reads a record without its code, for a person: whoever can edit the Secret may have written it.
+pub fn read_unverified(sealed: &str) -> Option<Record> {
+    read(sealed.split_once(' ')?.1)
+}
+
+fn read(text: &str) -> Option<Record> {
+    let record: Value = serde_json::from_str(text).ok()?;
+    let name = |field: &str| record[field].as_str().map(str::to_owned);
+    let fingerprint = |field: &str| record[field].as_str()?.parse::<Fingerprint>().ok();
+    Some(Record {
+        environment: EnvironmentName::new(name("workspace")?, name("project")?, name("environment")?),
+        state: EnvironmentState {
+            epoch: record["epoch"].as_u64()?,
+            accepted: name("accepted"),
+            id: name("id")?,
+            version: record["version"].as_i64()?,
+            serial: record["manifest"].as_u64(),
+        },
+        key: WorkspaceMemory {
+            root: fingerprint("firstKey")?,
+            fingerprint: fingerprint("key")?,
+            generation: record["generation"].as_u64()?.try_into().ok()?,
+            // Records of versions without this field tell nothing of how the key was first known.
+            is_first_use: record["firstUse"].as_bool().unwrap_or(true),
+        },
+    })
 }
 
 #[cfg(test)]
@@ -114,7 +126,7 @@ pub(crate) mod tests {
         Record {
             environment: EnvironmentName::new("acme", "backend", environment),
             state: EnvironmentState { epoch: 0, accepted: None, id: id.into(), version, serial },
-            key: WorkspaceMemory { root: fingerprint, fingerprint, generation: 2 },
+            key: WorkspaceMemory { root: fingerprint, fingerprint, generation: 2, is_first_use: false },
         }
     }
 

@@ -16,6 +16,7 @@ use crate::{
     config::{Config, PROGRAM},
     hub::Hubs,
     memory::Memory,
+    messages,
     metrics::Metrics,
     reconcile::Pull,
     record::RecordKey,
@@ -46,6 +47,7 @@ pub enum StartError {
 
 /// Runs the operator until it is told to stop. Settings that can never work end it at once with status 1; a server that is away does not.
 pub async fn run(config: Config) -> ExitCode {
+    let config = config.as_original();
     let (format, settings) = (config.log_format, config.to_string());
     Box::pin(run_program(PROGRAM, format.into(), &settings, job(config))).await
 }
@@ -88,12 +90,20 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let principal = zopp.identity().principal_id().to_owned();
     let wake = wake(&bindings, queue.clone());
     let accepted = config.trust.accept_older.into_iter().collect();
-    let memory = Arc::new(Memory::new(RecordKey::of(zopp.identity()), zopp.connection().trust().clone(), accepted));
+    let zopp_trust = zopp.connection().trust().clone();
+    let memory = Arc::new(Memory::new(RecordKey::of(zopp.identity()), zopp_trust.clone(), accepted));
     let hubs = Arc::new(Hubs::new(zopp, config.poll_interval, wake, counts.clone(), Arc::clone(&memory)));
+    let trust = zopp_trust.clone();
+    manager.checks().warning("workspace-keys", move || {
+        let texts: Vec<_> =
+            trust.first_uses().iter().map(|(name, fingerprint)| messages::first_key(name, *fingerprint)).collect();
+        if texts.is_empty() { Ok(()) } else { Err(texts.join("; ")) }
+    });
     let (followed, gauge) = (Arc::downgrade(&hubs), counts.clone());
     metrics.before_scrape(move || {
         let age = followed.upgrade().and_then(|hubs| hubs.stalest());
         gauge.stalest(age.unwrap_or_default());
+        gauge.first_keys(zopp_trust.first_uses().len());
     });
 
     let namespace = config.namespace.clone();

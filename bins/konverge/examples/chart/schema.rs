@@ -48,6 +48,9 @@ fn special(path: &str) -> Option<Value> {
         "pullPolicy" => json!({ "enum": ["", "Always", "IfNotPresent", "Never"] }),
         "logFormat" => json!({ "enum": ["text", "json"] }),
         "labels" => json!({ "type": "object" }),
+        "workspaceFingerprints" => {
+            json!({ "type": "object", "additionalProperties": { "type": "string", "minLength": 1 } })
+        }
         "type" if path == ".server.database.type" => json!({ "enum": ["sqlite", "postgres"] }),
         "backend" => json!({ "enum": ["auto", "memory", "postgres"] }),
         "existing" => json!({ "enum": ["adopt", "refuse"] }),

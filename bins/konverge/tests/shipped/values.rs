@@ -150,6 +150,38 @@ fn credentials_are_a_file_or_variables() {
 }
 
 #[test]
+fn the_key_of_a_workspace_is_pinned_or_believed_on_request_and_for_switchers() {
+    let switcher = chart().join("values-zopp.yaml");
+    let switcher = [switcher.to_str().unwrap()];
+    let address = "pull.server.address=https://zopp.example.com";
+    let pin = format!("acme={}", ["0011-2233-4455-6677"; 4].join("-"));
+    let pinned = format!("pull.workspaceFingerprints.{pin}");
+    for (sets, files, name, flags) in [
+        (&["pull.enabled=true", address][..], &[][..], "release-konverge-operator", &["--trust-first-key=false"][..]),
+        (
+            &["pull.enabled=true", address, "pull.trustFirstKey=true"],
+            &[],
+            "release-konverge-operator",
+            &["--trust-first-key=true"],
+        ),
+        (
+            &["pull.enabled=true", address, &pinned],
+            &[],
+            "release-konverge-operator",
+            &["--trust-first-key=false", &format!("--workspace-fingerprint={pin}")],
+        ),
+        (&[], &switcher, "release-konverge-operator", &["--trust-first-key=true"]),
+        (&["operator.trustFirstKey=false"], &switcher, "release-konverge-operator", &["--trust-first-key=false"]),
+    ] {
+        let given = arguments(container(&objects(&render(sets, files).unwrap()), name));
+        let about = |argument: &&String| argument.contains("first-key") || argument.contains("fingerprint");
+        let mut found: Vec<_> = given.iter().filter(about).collect();
+        found.sort();
+        assert_eq!(found, flags, "{sets:?}");
+    }
+}
+
+#[test]
 fn a_value_that_makes_no_sense_is_refused_with_the_next_step() {
     for (sets, parts) in [
         (&["rol.enabled=true"][..], &["rol"][..]),
@@ -157,6 +189,7 @@ fn a_value_that_makes_no_sense_is_refused_with_the_next_step() {
         (&["roll.kinds={pods}"], &["kinds"]),
         (&["image.digest=sha256:1"], &["digest"]),
         (&["pull.enabled=true"], &["pull.server.address is required unless server.enabled"]),
+        (&["pull.workspaceFingerprints.acme=1"], &["workspaceFingerprints"]),
         (&["push.enabled=true"], &["push.vault.address is required"]),
         (&["server.enabled=true", "server.replicaCount=2"], &["server.replicaCount must be 1 with SQLite"]),
         (&["server.enabled=true", "server.database.type=mysql"], &["database/type", "'postgres'"]),

@@ -6,6 +6,10 @@
 {{- if .values.server.tls.existingSecret }}
 - --tls-ca-cert=/etc/zopp-tls/ca.crt
 {{- end }}
+{{- range $workspace, $fingerprint := .values.workspaceFingerprints }}
+- {{ printf "--workspace-fingerprint=%s=%s" $workspace $fingerprint | quote }}
+{{- end }}
+- --trust-first-key={{ .values.trustFirstKey }}
 {{- range .values.allow }}
 - {{ printf "--allow=%s" . | quote }}
 {{- end }}

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use konverge_kubectl::{Cluster, Examined, Finding, Verdict};
+use konverge_pull::plugin::Pull;
+use konverge_zopp_client::Fingerprint;
 use serde_json::json;
 
 use crate::{
@@ -169,4 +172,89 @@ async fn an_environment_without_a_manifest_is_refused_where_one_is_required() {
     let zopp = world.server.client_with(|config| config.require_manifest = true);
     let _operator = world.operator_of(zopp, kubeconfig, &[]).await;
     world.holds("backend", &[("B", "2")]).await;
+}
+
+/// What the plugin's `doctor` says about keys of workspaces.
+async fn doctor(world: &World) -> Vec<Finding> {
+    let cluster = Cluster { client: world.kubernetes.clone(), namespace: world.namespace.clone() };
+    let findings = Pull.doctor(&cluster, Some(&world.namespace)).await;
+    findings.into_iter().filter(|finding| finding.about == "workspace key").collect()
+}
+
+/// The fingerprint in a line that pins it.
+fn pinned_in(text: &str) -> Fingerprint {
+    let line = text.split("--workspace-fingerprint 'acme=").nth(1).expect("a line that pins the key");
+    line.split('\'').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_nothing_pins_is_refused_until_a_person_pins_it() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.set("A", "1");
+    world.bind("backend", &scene).await;
+    let kubeconfig = control_plane().await.kubeconfig();
+    let unpinned = || world.server.client_with(|config| config.trust_first_key = false);
+    let operator = world.operator_of(unpinned(), kubeconfig, &[]).await;
+    let text = world.told("backend", "WorkspaceKeyUnknown").await;
+    let parts =
+        ["acme/backend/production", "nothing pins the key of workspace 'acme'", "zopp workspace fingerprint -w acme"];
+    assert!(parts.iter().all(|part| text.contains(part)) && text.contains("--trust-first-key"), "{text}");
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[]).await;
+    let found = doctor(&world).await;
+    assert_eq!(found.iter().map(|finding| finding.verdict).collect::<Vec<_>>(), [Verdict::Wrong], "{found:?}");
+    let fingerprint = pinned_in(&found[0].text);
+    operator.stop().await;
+
+    let zopp = unpinned();
+    zopp.connection().trust().pin_workspace("acme", fingerprint);
+    let operator = world.operator_of(zopp, kubeconfig, &[]).await;
+    world.holds("backend", &[("A", "1")]).await;
+    operator.counts("konverge_pull_unpinned_workspaces 0").await;
+    assert_eq!(doctor(&world).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_key_is_believed_once_and_loudly_where_that_is_allowed() {
+    let (world, scene, operator) = World::in_sync().await;
+    let kubeconfig = control_plane().await.kubeconfig();
+    let is_loud = async |operator: &Operator| {
+        operator.counts("konverge_pull_unpinned_workspaces 1").await;
+        let ready = operator.ready();
+        assert!(ready.contains("workspace-keys") && ready.contains("--workspace-fingerprint 'acme="), "{ready}");
+        let found = doctor(&world).await;
+        assert_eq!(found.iter().map(|finding| finding.verdict).collect::<Vec<_>>(), [Verdict::Note], "{found:?}");
+        pinned_in(&found[0].text)
+    };
+    let fingerprint = is_loud(&operator).await;
+    operator.stop().await;
+
+    // What the cluster remembers is a pin for every start, and still nobody has vouched for it.
+    let unpinned = || world.server.client_with(|config| config.trust_first_key = false);
+    for zopp in [world.server.client(), unpinned()] {
+        let operator = world.operator_of(zopp, kubeconfig, &[]).await;
+        scene.set("A", "2");
+        world.holds("backend", &[("A", "2")]).await;
+        assert_eq!(is_loud(&operator).await, fingerprint);
+        operator.stop().await;
+        scene.set("A", "1");
+    }
+    let zopp = unpinned();
+    zopp.connection().trust().pin_workspace("acme", fingerprint);
+    let operator = world.operator_of(zopp, kubeconfig, &[]).await;
+    scene.set("A", "3");
+    world.holds("backend", &[("A", "3")]).await;
+    operator.counts("konverge_pull_unpinned_workspaces 0").await;
+    assert!(!operator.ready().contains("--workspace-fingerprint"), "{}", operator.ready());
+    assert_eq!(doctor(&world).await, []);
+    operator.stop().await;
+
+    world.server.forge_key();
+    scene.recreate();
+    scene.set("A", "forged");
+    let operator = world.restarted(&[]).await;
+    world.told("backend", "WorkspaceKeyChanged").await;
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "3")]).await;
 }

@@ -6,7 +6,7 @@ use clap::Parser;
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
 use konverge_core::outage::LONGEST_PAUSE;
 use konverge_pull::{config::Config, run::assemble};
-use konverge_runtime::Metrics;
+use konverge_runtime::{Metrics, checks::Checks};
 pub(crate) use konverge_testkit::until;
 use konverge_testkit::{AuditEntry, AuditLog, ControlPlane, Options, events_about, metric, settled, until_true};
 use kube::{
@@ -39,6 +39,7 @@ pub(crate) struct World {
 /// An operator that runs until it is dropped or stopped.
 pub(crate) struct Operator {
     metrics: Metrics,
+    checks: Checks,
     shutdown: DropGuard,
     running: JoinHandle<()>,
 }
@@ -93,9 +94,9 @@ impl World {
         let rest = ["--poll-interval", "1s", "--kubeconfig", kubeconfig];
         let config = Config::try_parse_from([&common, rest.as_slice(), arguments].concat()).unwrap();
         let manager = assemble(config, zopp).await.unwrap();
-        let (metrics, shutdown) = (manager.metrics().clone(), manager.shutdown());
+        let (metrics, checks, shutdown) = (manager.metrics().clone(), manager.checks().clone(), manager.shutdown());
         let running = tokio::spawn(async { manager.run().await.unwrap() });
-        Operator { metrics, shutdown: CancellationToken::drop_guard(shutdown), running }
+        Operator { metrics, checks, shutdown: CancellationToken::drop_guard(shutdown), running }
     }
 
     pub(crate) fn secrets(&self) -> Api<Secret> {
@@ -239,6 +240,11 @@ impl Operator {
     pub(crate) async fn stop(self) {
         drop(self.shutdown);
         self.running.await.unwrap();
+    }
+
+    /// The answer of `/readyz?verbose` now.
+    pub(crate) fn ready(&self) -> String {
+        self.checks.ready().text
     }
 
     /// The value of a counter now.

@@ -142,6 +142,7 @@ impl Refusal for KeyAccessError {
             | Self::BadSignature { .. }
             | Self::Chain { .. }
             | Self::Unvouched { .. }
+            | Self::Unpinned { .. }
             | Self::AmbiguousName { .. }
             | Self::Open { .. } => None,
         }

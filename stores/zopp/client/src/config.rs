@@ -32,6 +32,8 @@ pub struct ClientConfig {
     /// Whether a workspace's key that is not pinned must be signed by this principal or by one whose keys are pinned. Otherwise the first key is
     /// believed.
     pub require_signed_keys: bool,
+    /// Whether the first key of a workspace that nothing pins and nobody known signed is believed, and pinned.
+    pub trust_first_key: bool,
     /// Whether an environment without a manifest is refused. Otherwise it is refused only if one was seen before.
     pub require_manifest: bool,
     /// The pins of the server. The default remembers nothing, and pins what it sees first.
@@ -51,6 +53,7 @@ impl ClientConfig {
             keepalive_timeout: Duration::from_secs(5),
             profile: None,
             require_signed_keys: false,
+            trust_first_key: true,
             require_manifest: false,
             trust: Trust::default(),
         }

@@ -59,6 +59,7 @@ struct Shared {
     call_timeout: Duration,
     profile_override: Option<Profile>,
     require_signed_keys: bool,
+    trust_first_key: bool,
     require_manifest: bool,
     trust: Trust,
     /// When the server last said that it does not know the calls of Konverge's own.
@@ -104,6 +105,7 @@ impl Connection {
                 call_timeout: config.call_timeout,
                 profile_override: config.profile,
                 require_signed_keys: config.require_signed_keys,
+                trust_first_key: config.trust_first_key,
                 require_manifest: config.require_manifest,
                 trust: config.trust.clone(),
                 own_calls_unknown_since: Mutex::default(),
@@ -124,6 +126,11 @@ impl Connection {
     /// Whether a key that nobody known signed is refused.
     pub(crate) fn requires_signed_keys(&self) -> bool {
         self.shared.require_signed_keys
+    }
+
+    /// Whether the first key of a workspace is believed.
+    pub(crate) fn trusts_first_key(&self) -> bool {
+        self.shared.trust_first_key
     }
 
     /// Whether an environment without a manifest is refused.

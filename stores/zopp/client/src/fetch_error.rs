@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use konverge_core::error::{Classify, ErrorClass};
-use konverge_zopp_crypto::{EnvironmentName, OpenError};
+use konverge_zopp_crypto::{EnvironmentName, Fingerprint, OpenError};
 use tonic::Code;
 
 use crate::{error::CallError, keys::KeyAccessError, manifest::ManifestFault, trust::PinMismatch};
@@ -92,6 +92,18 @@ pub enum FetchError {
         /// The cause, with the expected signer.
         source: KeyAccessError,
     },
+    /// Nothing pins the workspace's key.
+    #[error(
+        "cannot read {environment}: nothing pins the key of workspace '{workspace}', and the server gives the key {offered}"
+    )]
+    Unpinned {
+        /// The environment.
+        environment: EnvironmentName,
+        /// The workspace.
+        workspace: String,
+        /// The fingerprint of the key that the server gives.
+        offered: Fingerprint,
+    },
     /// The answer is not the current state of the environment, or cannot be shown to be.
     #[error("cannot read {environment}: {source}")]
     NotCurrent {
@@ -140,6 +152,9 @@ impl FetchError {
             source @ (KeyAccessError::BadSignature { .. }
             | KeyAccessError::Chain { .. }
             | KeyAccessError::Unvouched { .. }) => Self::ForgedKey { environment: environment_name, source },
+            KeyAccessError::Unpinned { workspace, offered } => {
+                Self::Unpinned { environment: environment_name, workspace, offered }
+            }
             KeyAccessError::Open { what, source } => Self::Key { environment: environment_name, what, source },
         }
     }
@@ -154,6 +169,7 @@ impl Classify for FetchError {
             | Self::NotFound { .. }
             | Self::OtherKey { .. }
             | Self::ForgedKey { .. }
+            | Self::Unpinned { .. }
             | Self::NotCurrent { .. }
             | Self::Key { .. } => ErrorClass::After(REFUSED_RETRY),
             Self::NoExchangeKey { .. } | Self::AmbiguousName { .. } => ErrorClass::Permanent,
@@ -169,6 +185,7 @@ impl Classify for FetchError {
             Self::Garbage { .. } => "InvalidAnswer",
             Self::Refused { .. } => "ServerRefused",
             Self::OtherKey { .. } | Self::ForgedKey { .. } => "WorkspaceKeyChanged",
+            Self::Unpinned { .. } => "WorkspaceKeyUnknown",
             Self::NotCurrent { .. } => "NotCurrent",
             Self::AmbiguousName { .. } => "AmbiguousName",
             Self::NoExchangeKey { .. } | Self::Key { .. } => "CredentialsInvalid",

@@ -52,6 +52,14 @@ pub enum KeyAccessError {
         /// The workspace.
         workspace: String,
     },
+    /// Nothing pins the key, and the first one is not to be believed.
+    #[error("nothing pins the key of workspace '{workspace}', and the server gives the key {offered}")]
+    Unpinned {
+        /// The workspace.
+        workspace: String,
+        /// The fingerprint of the key that the server gives.
+        offered: Fingerprint,
+    },
     /// The server says that the pinned key was replaced, and cannot show it.
     #[error("the server says that the key of workspace '{workspace}' was replaced, and {source}. The server may lie")]
     Chain {
@@ -100,6 +108,9 @@ impl Client {
                 trust.pin_workspace(workspace, key.fingerprint());
             }
             None if self.connection().requires_signed_keys() => return Err(unvouched(workspace)),
+            None if !self.connection().trusts_first_key() => {
+                return Err(KeyAccessError::Unpinned { workspace: workspace.to_owned(), offered: key.fingerprint() });
+            }
             Some(pinned) if pinned != key.fingerprint() => self.follow(workspace, pinned, &key).await?,
             _ => {}
         }

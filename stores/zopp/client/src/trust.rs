@@ -14,7 +14,7 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -55,6 +55,8 @@ struct State {
     roots: BTreeMap<String, Fingerprint>,
     /// Workspace name to the newest generation of its key that was seen.
     generations: BTreeMap<String, u32>,
+    /// Workspaces whose first key was believed, and nobody has vouched for it since.
+    first_uses: BTreeSet<String>,
 }
 
 /// The key of a workspace, as a program remembers it beside the configuration file.
@@ -66,6 +68,8 @@ pub struct WorkspaceMemory {
     pub fingerprint: Fingerprint,
     /// The generation of that key; 0 if the server cannot tell.
     pub generation: u32,
+    /// Nobody vouched for the first key: it was the first that was seen.
+    pub is_first_use: bool,
 }
 
 /// The pins that were added since the record was read.
@@ -177,8 +181,11 @@ impl Trust {
 
     /// Compares the key that the server gives for a workspace with the pinned one, and pins it if there is none.
     pub fn check_workspace(&self, name: &str, offered: Fingerprint) -> Result<(), PinMismatch> {
-        let State { record, learnt, roots, .. } = &mut *self.state();
+        let State { record, learnt, roots, first_uses, .. } = &mut *self.state();
         roots.entry(name.to_owned()).or_insert(offered);
+        if !record.workspaces.contains_key(name) {
+            first_uses.insert(name.to_owned());
+        }
         check(&mut record.workspaces, &mut learnt.workspaces, name, offered, || format!("workspace '{name}'"))
     }
 
@@ -191,7 +198,8 @@ impl Trust {
     /// Pins the key of a workspace that this device made, or that a person vouched for. Returns the fingerprint that was pinned before, if
     /// it is another one.
     pub fn pin_workspace(&self, name: &str, fingerprint: Fingerprint) -> Option<Fingerprint> {
-        let State { record, learnt, roots, generations } = &mut *self.state();
+        let State { record, learnt, roots, generations, first_uses } = &mut *self.state();
+        first_uses.remove(name);
         roots.insert(name.to_owned(), fingerprint);
         generations.remove(name);
         pin(&mut record.workspaces, &mut learnt.workspaces, name, fingerprint)
@@ -272,18 +280,25 @@ impl Trust {
         let state = self.state();
         let fingerprint = *state.record.workspaces.get(name)?;
         let root = state.roots.get(name).copied().unwrap_or(fingerprint);
-        Some(WorkspaceMemory {
-            root,
-            fingerprint,
-            generation: state.generations.get(name).copied().unwrap_or_default(),
-        })
+        let generation = state.generations.get(name).copied().unwrap_or_default();
+        Some(WorkspaceMemory { root, fingerprint, generation, is_first_use: state.first_uses.contains(name) })
+    }
+
+    /// Returns the workspaces whose first key was believed, and nobody has vouched for it since, with the fingerprint of their key.
+    pub fn first_uses(&self) -> Vec<(String, Fingerprint)> {
+        let state = self.state();
+        let pinned = |name: &String| Some((name.clone(), *state.record.workspaces.get(name)?));
+        state.first_uses.iter().filter_map(pinned).collect()
     }
 
     /// Pins what a program remembers of a workspace's key, if nothing is pinned, or if it leads from the same first pin to a later key. A
     /// fingerprint of the configuration file or of a person that is another one than that first pin is newer, and stays.
     pub fn recall_workspace(&self, name: &str, memory: WorkspaceMemory) {
-        let State { record, roots, generations, .. } = &mut *self.state();
+        let State { record, roots, generations, first_uses, .. } = &mut *self.state();
         let pinned = record.workspaces.get(name);
+        if pinned.is_none() && memory.is_first_use {
+            first_uses.insert(name.to_owned());
+        }
         let known = generations.get(name).copied().unwrap_or_default();
         let is_later = roots.get(name) == Some(&memory.root) && memory.generation > known;
         if pinned.is_none() || is_later || (pinned == Some(&memory.fingerprint) && memory.generation > known) {

@@ -460,3 +460,17 @@ fn a_read_only_configuration_checks_pins_and_does_not_save_them() {
     fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(file.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
 }
+
+#[test]
+fn a_service_follows_the_one_who_made_it_where_signatures_are_required() {
+    let (world, liar) = lying_world();
+    let (alice, bob) = (&world.alice, bob(&world, &liar));
+    alice.ok("permission user-set --email bob@example.com --role admin");
+    alice.ok("secret set A 1");
+    let (_, robot) = reading_robot(&world, &liar);
+    alice.ok("workspace rotate-key --accept-recipients");
+    assert_eq!(robot.ok("--require-signed-keys secret get A"), "1\n");
+    bob.ok("workspace rotate-key --accept-recipients");
+    let stderr = robot.fails("--require-signed-keys secret get A", 1);
+    assert!(stderr.contains("--require-signed-keys demands"), "{stderr}");
+}

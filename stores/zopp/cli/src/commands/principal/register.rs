@@ -1,7 +1,7 @@
 //! The registration of a new principal on the server.
 
 use konverge_zopp_client::{Client, ServerRecord};
-use konverge_zopp_crypto::{SigningSeed, X25519Private};
+use konverge_zopp_crypto::{Fingerprint, SigningSeed, X25519Private};
 use konverge_zopp_proto::RegisterRequest;
 
 use crate::{
@@ -35,6 +35,11 @@ pub(super) async fn service(
     let mut known = ServerRecord::default();
     known.generation = context.trust()?.generation();
     known.workspaces.insert(workspace.to_owned(), key.fingerprint());
+    // The service follows a replacement of the key that the principal signed who made it.
+    let (own, own_exchange) = (client.identity().signing_seed().public(), client.identity().exchange_key());
+    let own_exchange = own_exchange.map(|exchange| exchange.public().to_bytes().to_vec()).unwrap_or_default();
+    let fingerprint = Fingerprint::of_principal(&own.to_bytes(), &own_exchange);
+    known.principals.insert(client.identity().principal_id().to_owned(), fingerprint);
     Ok((id, known))
 }
 
