@@ -15,7 +15,7 @@
 //! ```
 //! The nearest file counts, from the working directory up to the root of the repository, which is the directory with `.git`, or else to that of the
 //! file system. A file that cannot be parsed is an error: without it, another directory's environment would be used. So is one that another user
-//! owns or may write ([`safe_file`](crate::safe_file)).
+//! owns or may write ([`safe_file`]).
 
 use std::{
     fs::{self, File},
