@@ -185,7 +185,7 @@ fn the_webhooks_of_manage_lead_to_its_pods() {
             called += 1;
         }
     }
-    assert_eq!(called, 4, "sidecars three times, and groups");
+    assert_eq!(called, 7, "sidecars three times, with and without Pod Security, and groups");
     assert!(render(&["manage.enabled=true"], &[]).unwrap_err().contains("manage.managementURL is required"));
     let confined = [&EVERYTHING[..], &["rbac.clusterWide=false"]].concat();
     let confined =
