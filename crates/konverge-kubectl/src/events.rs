@@ -42,8 +42,13 @@ pub(crate) async fn of(cluster: &Cluster, operator: &str, object: &DynamicObject
     Ok(once(ours.filter_map(said)))
 }
 
-/// Returns the newest sentence of each object with an event of this reason, with the object's name, in the namespace or in all.
-pub async fn with_reason(cluster: &Cluster, reason: &str, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
+/// Returns this operator's sentences of this reason without repetitions, each with the object's name, from up to 500 events of the namespace or of all.
+pub async fn with_reason(
+    cluster: &Cluster,
+    operator: &str,
+    reason: &str,
+    namespace: Option<&str>,
+) -> Result<Vec<String>, Failure> {
     let parameters = ListParams::default().fields(&format!("reason={reason}")).limit(AT_MOST);
     let api = match namespace {
         Some(namespace) => Api::<Event>::namespaced(cluster.client.clone(), namespace),
@@ -55,7 +60,8 @@ pub async fn with_reason(cluster: &Cluster, reason: &str, namespace: Option<&str
         let place = [object.namespace, object.kind, object.name].map(Option::unwrap_or_default).join("/");
         said(event).map(|said| format!("{} (of {place})", said.message))
     };
-    let mut sentences: Vec<_> = events.items.into_iter().filter_map(about).collect();
+    let ours = events.items.into_iter().filter(|event| event.reporting_component.as_deref() == Some(operator));
+    let mut sentences: Vec<_> = ours.filter_map(about).collect();
     sentences.sort();
     sentences.dedup();
     Ok(sentences)

@@ -116,7 +116,7 @@ impl Job for Manage {
     }
 
     async fn left_behind(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
-        events_with_reason(cluster, reasons::LEFT_BEHIND, namespace).await
+        events_with_reason(cluster, PROGRAM, reasons::LEFT_BEHIND, namespace).await
     }
 }
 

@@ -208,7 +208,7 @@ pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
 /// The first key of a workspace was believed.
 pub fn first_key(workspace: &str, fingerprint: Fingerprint) -> String {
     format!(
-        "the key {fingerprint} of workspace {workspace:?} is believed because it was the first that the server gave. Compare it with that of a \
+        "the key {fingerprint} of workspace {workspace:?} is believed because it is, or follows from, the first that the server gave. Compare it with that of a \
          member (zopp workspace fingerprint -w {workspace}), and {}",
         how_to_pin(workspace, fingerprint)
     )

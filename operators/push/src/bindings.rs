@@ -172,11 +172,11 @@ impl Bindings {
         true
     }
 
-    /// Whether an object that our finalizer held is gone, or has a successor with this uid, although nobody saw its deletion.
-    pub fn is_lost(&self, key: &ObjectRef, successor: Option<&str>) -> bool {
+    /// Returns the record of an object that our finalizer held, and that is gone or has a successor with this uid, although nobody saw its deletion.
+    pub fn lost(&self, key: &ObjectRef, successor: Option<&str>) -> Option<Record> {
         let inner = self.lock();
         let held = inner.bindings.get(key).filter(|binding| binding.is_held());
-        held.is_some_and(|held| successor != Some(held.uid.as_str()))
+        held.filter(|held| successor != Some(held.uid.as_str())).and_then(|held| held.record.clone())
     }
 
     /// Whether the object with this uid went past our finalizer and is not cleared yet.
@@ -335,7 +335,7 @@ impl Bindings {
         self.lock().mounts.clone()
     }
 
-    /// Whether an object is recorded to have written all of a location.
+    /// Returns whether an object is recorded to have written all of a location.
     pub(crate) fn is_written(&self, location: &str) -> bool {
         let inner = self.lock();
         inner.claims.claimants(&location.to_owned()).filter_map(|key| inner.bindings.get(key)).any(|binding| {
@@ -344,11 +344,11 @@ impl Bindings {
         })
     }
 
-    /// Whether the object whose mark is at the location is gone, requests nothing, or is in sync without this location. Assumes that a complete list
-    /// of its kind was seen.
-    pub(crate) fn is_left(&self, key: &ObjectRef, uid: &str, location: &str) -> bool {
+    /// Returns whether the object whose mark is at the location is gone, requests nothing, or is in sync without this location. A successor of its name
+    /// counts as the object. Assumes that a complete list of its kind was seen.
+    pub(crate) fn is_left(&self, key: &ObjectRef, location: &str) -> bool {
         let inner = self.lock();
-        inner.bindings.get(key).filter(|binding| binding.uid == uid).is_none_or(|binding| {
+        inner.bindings.get(key).is_none_or(|binding| {
             let record = binding.record.as_ref();
             binding.verified.is_some() && record.is_none_or(|record| !record.paths.contains_key(location))
         })

@@ -304,7 +304,7 @@ pub fn cleared(locations: &[String]) -> Statement {
 }
 
 /// Content was found whose object is gone or requests nothing.
-pub(crate) const FOUND: &str = "found in Vault, written for an object that no longer requests it; it is deleted after the grace period unless an object \
+pub(crate) const FOUND: &str = "found in Vault, written for an object that no longer requests it; it is cleared after the grace period unless an object \
      requests it again";
 
 /// The operator is not allowed to search.

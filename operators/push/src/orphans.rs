@@ -131,14 +131,17 @@ impl Orphan {
         self.record.paths.insert(path, written);
     }
 
-    /// Adds the paths of another record that this one lacks. Returns them.
-    fn absorb(&mut self, other: &Record) -> Vec<String> {
+    /// Adds the paths of another orphan of the object that this one lacks. Then all stay as long as the other's. Returns the added ones.
+    fn absorb(&mut self, other: &Self) -> Vec<String> {
         let mut added = Vec::new();
-        for (path, written) in &other.paths {
+        for (path, written) in &other.record.paths {
             if let Entry::Vacant(vacant) = self.record.paths.entry(path.clone()) {
                 vacant.insert(written.clone());
                 added.push(path.clone());
             }
+        }
+        if !added.is_empty() {
+            self.due = self.due.max(other.due);
         }
         added
     }
@@ -151,11 +154,6 @@ impl Orphan {
     /// The record of the object.
     pub fn record(&self) -> &Record {
         &self.record
-    }
-
-    /// The object, for people.
-    pub(crate) fn name(&self) -> String {
-        format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 
     /// Returns the object. `None` if this version does not know its kind.
@@ -188,7 +186,7 @@ impl Orphans {
             let known = data.unwrap_or_default().remove(uid);
             let (added, whole) = match known.map(|text| serde_json::from_str::<Orphan>(&text)) {
                 None => (orphan.record.paths.keys().cloned().collect(), orphan.clone()),
-                Some(Ok(mut known)) => (known.absorb(&orphan.record), known),
+                Some(Ok(mut known)) => (known.absorb(orphan), known),
                 // The program cannot read it, so it stays for people to see.
                 Some(Err(_)) => return Ok(Vec::new()),
             };
@@ -366,8 +364,11 @@ impl Clearing {
             };
             if cleared {
                 version = match self.orphans.forget(&uid, version).await {
-                    // It may say more by now; the next look shows it.
-                    Err(error) if error.is_conflict() => break,
+                    // It may say more by now, so it is read again at once. What follows in the list may have an heir.
+                    Err(error) if error.is_conflict() => {
+                        self.orphans.added.notify_one();
+                        break;
+                    }
                     forgotten => forgotten?,
                 };
                 self.cleared.retain(|(known, _)| *known != uid);

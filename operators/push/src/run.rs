@@ -17,7 +17,7 @@ use konverge_vault::{
 };
 use konverge_workload::Workload;
 use kube::{Client, core::PartialObjectMeta};
-use tokio::{runtime::Handle, sync::Notify, time::sleep};
+use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
     bindings::Bindings,
@@ -32,7 +32,7 @@ use crate::{
     prefetch::Prefetch,
     reconcile::{Paths, Pusher, Reporter, SecretReader},
     runtime_info::RuntimeInfo,
-    search::Search,
+    search::{Lost, Search},
     store::{Store, identity},
     vault_push::VaultPush,
     watch::{BindingUpdater, RECOVERED, SecretHandler, VaultPushHandler, WorkloadHandler},
@@ -107,12 +107,12 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let queue = Queue::new("push", metrics.queues()).with_namespaces(|key: &ObjectRef| &key.namespace);
     follow_vault(&mut manager, vault.clone(), &bindings, &queue);
 
-    let lost = Arc::new(Notify::new());
+    let lost = Lost::default();
     let updater = BindingUpdater {
         bindings: Arc::clone(&bindings),
         queue: queue.clone(),
         metrics: counts.clone(),
-        lost: Arc::clone(&lost),
+        lost: lost.clone(),
     };
     let (watches, secrets) = watch_all(&mut manager, &kubernetes, &config, &updater);
 
@@ -131,6 +131,15 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let (prefetch, keep_tidy) = Prefetch::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
     manager.task("read-ahead", keep_tidy);
     let policy = Arc::new(config.push);
+    let search = Search {
+        store: store.clone(),
+        bindings: Arc::clone(&bindings),
+        orphans: orphans.clone(),
+        policy: Arc::clone(&policy),
+        metrics: counts.clone(),
+        client: kubernetes.clone(),
+        lost,
+    };
     let pusher = Pusher {
         reader: SecretReader::new(kubernetes.clone(), prefetch, Arc::clone(&bindings), counts.clone(), policy.binary),
         paths: Paths {
@@ -158,14 +167,12 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         policy: Arc::clone(&policy),
         deletions: deletions.clone(),
     };
-    let search =
-        Search::new(store.clone(), Arc::clone(&bindings), orphans.clone(), Arc::clone(&policy), counts.clone());
     let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, deletions);
     let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
         .workers(policy.workers.into())
         .time_limit(run_limit(config.vault.vault_timeout));
     manager.controller("push", controller);
-    manager.leader_task("search", search.run(watches.clone(), lost));
+    manager.leader_task("search", search.run(watches.clone()));
     manager.leader_task("orphans", clearing.run(watches));
     Ok(manager)
 }

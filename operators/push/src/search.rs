@@ -1,11 +1,11 @@
-//! The search for content in Vault that nobody requests: that of objects that lost their request, or went, while the operator did not see it.
+//! The search for content in Vault that no object requests, because its object changed or went while the operator did not see it.
 //!
 //! An object that was replaced without its annotations keeps neither record nor finalizer, so nothing in the cluster tells of its content. The mark in
 //! Vault does. What is found goes to the list of [orphans](crate::orphans) and is cleared as they are, after the grace period.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -13,12 +13,14 @@ use jiff::Timestamp;
 use konverge_core::error::in_one_line;
 use konverge_runtime::watch::WatchHealth;
 use konverge_vault::{KvVersion, Location, Mount, SecretPath, VaultError};
+use kube::{Api, Client, core::DynamicObject};
 use tokio::{
     sync::Notify,
     time::{sleep, timeout},
 };
 
 use crate::{
+    annotations::PATH,
     bindings::Bindings,
     config::PushOptions,
     messages,
@@ -30,128 +32,190 @@ use crate::{
     store::{Store, object_of},
 };
 
-/// The pause between two searches. Most losses are noticed as they happen, and cause a search at once.
-const EVERY: Duration = Duration::from_hours(6);
+/// The time between two searches.
+const SEARCH_INTERVAL: Duration = Duration::from_hours(6);
 
-/// The pause before a search that a loss causes: losses come in groups.
-const SOON: Duration = Duration::from_secs(10);
+/// The time between a loss and the search that it causes, because losses come in groups.
+const LOSS_DELAY: Duration = Duration::from_secs(10);
 
-/// The pause after a search that failed.
-const AGAIN: Duration = Duration::from_mins(1);
+/// The delay before the first repetition of a search that failed. It doubles with each failure in a row, up to [`SEARCH_INTERVAL`].
+const RETRY_DELAY: Duration = Duration::from_mins(1);
 
-/// The pause between two looks whether all objects are known.
-const LISTED: Duration = Duration::from_secs(1);
+/// The time between two checks whether all objects are known.
+const LISTED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pause between two requests, so that a search of many paths is no load for Vault.
-const PACE: Duration = Duration::from_millis(5);
+/// The delay before each request, so that a search of many paths leaves Vault to others.
+const REQUEST_DELAY: Duration = Duration::from_millis(5);
 
 /// The engine that is searched if there is no rule, also when no object is left that names it.
-const USUAL: &str = "secret/data";
+const USUAL_ENGINE: &str = "secret/data";
 
-/// Searches for content that nobody requests.
-pub(crate) struct Search {
-    store: Store,
-    bindings: Arc<Bindings>,
-    orphans: Orphans,
-    policy: Arc<PushOptions>,
-    metrics: Metrics,
-    /// Whether the log says what is not allowed.
-    is_refusal_told: bool,
+/// Objects that are gone, or have a successor of their name, although nobody saw their deletion. Clones share the list.
+#[derive(Clone, Default)]
+pub struct Lost(Arc<(Mutex<Vec<Orphan>>, Notify)>);
+
+impl Lost {
+    /// Adds an object with the record that was known of it.
+    pub(crate) fn add(&self, key: &ObjectRef, record: Record) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).push(Orphan::new(key, record));
+        self.0.1.notify_one();
+    }
+
+    /// Puts an object back that could not be listed. The next search takes it.
+    fn restore(&self, orphan: Orphan) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).push(orphan);
+    }
+
+    fn take(&self) -> Vec<Orphan> {
+        std::mem::take(&mut *self.0.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn added(&self) {
+        self.0.1.notified().await;
+    }
 }
 
-/// A search did not come to its end.
+/// Searches for content that no object requests.
+pub(crate) struct Search {
+    pub(crate) store: Store,
+    pub(crate) bindings: Arc<Bindings>,
+    pub(crate) orphans: Orphans,
+    pub(crate) policy: Arc<PushOptions>,
+    pub(crate) metrics: Metrics,
+    pub(crate) client: Client,
+    pub(crate) lost: Lost,
+}
+
+/// A search was not complete.
 #[derive(Debug, thiserror::Error)]
 enum SearchError {
     #[error(transparent)]
     Vault(#[from] VaultError),
-    #[error("cannot tell which installation this is: {0}")]
-    Unidentified(#[from] kube::Error),
+    #[error("cannot read from the API server: {0}")]
+    Kubernetes(#[from] kube::Error),
     #[error(transparent)]
     Orphans(#[from] OrphansError),
 }
 
 impl SearchError {
-    /// Whether only a person can mend it: the token may not list, or the role may not write the list of orphans.
+    /// Returns whether only a person can mend it: the token may not list, or the role may not write the list of orphans.
     fn is_refusal(&self) -> bool {
         match self {
-            Self::Vault(error) => error.is_refusal(),
-            Self::Unidentified(_) => false,
+            Self::Vault(error) => error.is_refusal() || matches!(error, VaultError::Path(_)),
+            Self::Kubernetes(_) => false,
             Self::Orphans(error) => error.is_final(),
         }
     }
 }
 
-impl Search {
-    pub(crate) fn new(
-        store: Store,
-        bindings: Arc<Bindings>,
-        orphans: Orphans,
-        policy: Arc<PushOptions>,
-        metrics: Metrics,
-    ) -> Self {
-        Self { store, bindings, orphans, policy, metrics, is_refusal_told: false }
-    }
+/// The marks that a search has seen.
+#[derive(Default)]
+struct Found {
+    /// What is left, by the uid of the object.
+    orphans: BTreeMap<String, Orphan>,
+    /// The first refusal. The search goes on beside it.
+    refused: Option<SearchError>,
+}
 
+impl Found {
+    /// Notes a refusal, so that the search can go on. Returns every other error.
+    fn tolerate<T>(&mut self, result: Result<T, VaultError>) -> Result<Option<T>, SearchError> {
+        match result.map_err(SearchError::from) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_refusal() => {
+                self.refused.get_or_insert(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Search {
     /// Searches for ever: first when all objects of the original's kinds are known, then after each loss, and a few times a day.
-    pub(crate) async fn run(mut self, watches: Vec<(Kind, WatchHealth)>, lost: Arc<Notify>) {
+    pub(crate) async fn run(self, watches: Vec<(Kind, WatchHealth)>) {
         let originals: Vec<_> = watches.into_iter().map(|(kind, _)| kind).filter(|kind| kind.is_original()).collect();
         while !self.bindings.are_listed(&originals) {
-            sleep(LISTED).await;
+            sleep(LISTED_INTERVAL).await;
         }
+        let (mut failures, mut is_refusal_told) = (0, false);
         loop {
-            let pause = match self.search().await {
-                Ok(()) => EVERY,
-                Err(error) if error.is_refusal() => {
-                    if !std::mem::replace(&mut self.is_refusal_told, true) {
-                        tracing::info!("{}", messages::cannot_search(&error));
-                    }
-                    EVERY
-                }
-                Err(error) => {
-                    tracing::debug!("the search for content that no object requests: {}", in_one_line(&error));
-                    AGAIN
-                }
+            let searched = match self.add_lost().await {
+                Ok(()) => self.search().await,
+                failed => failed,
             };
-            if timeout(pause, lost.notified()).await.is_ok() {
-                sleep(SOON).await;
+            let is_refused = searched.as_ref().is_err_and(SearchError::is_refusal);
+            failures = if searched.is_ok() || is_refused { 0 } else { failures + 1 };
+            if let Err(error) = &searched {
+                if !is_refused {
+                    tracing::debug!("the search for content that no object requests failed: {}", in_one_line(error));
+                } else if !is_refusal_told {
+                    tracing::warn!("{}", messages::cannot_search(error));
+                }
+            }
+            is_refusal_told = is_refused;
+            if timeout(delay(failures), self.lost.added()).await.is_ok() {
+                sleep(LOSS_DELAY).await;
             }
         }
+    }
+
+    /// Lists what lost objects have left according to their records, without a look into Vault.
+    async fn add_lost(&self) -> Result<(), SearchError> {
+        let mut lost = self.lost.take().into_iter();
+        while let Some(orphan) = lost.next() {
+            if let Err(error) = self.add(orphan.clone().with_due(self.due())).await {
+                // They are still lost.
+                for orphan in std::iter::once(orphan).chain(lost) {
+                    self.lost.restore(orphan);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     async fn search(&self) -> Result<(), SearchError> {
-        let Some(us) = self.store.instance().await? else { return Ok(()) };
-        let mut found = BTreeMap::new();
-        for (mount, folder) in self.tops().await? {
-            let mut folders = vec![folder];
-            while let Some(folder) = folders.pop() {
-                for name in self.store.list(&mount, &folder).await? {
-                    if name.ends_with('/') {
-                        folders.push(format!("{folder}{name}"));
-                    } else if let Ok(path) = SecretPath::parse(&format!("{}/data/{folder}{name}", mount.path())) {
-                        let location = mount.location(&path).map_err(VaultError::Path)?;
-                        self.look(&location, us, &mut found).await?;
-                    }
-                }
-                sleep(PACE).await;
+        let Some(instance) = self.store.instance().await? else { return Ok(()) };
+        let mut found = Found::default();
+        let failed = self.search_all(instance, &mut found).await.err();
+        let mut refused = found.refused;
+        for orphan in found.orphans.into_values() {
+            match self.add(orphan).await {
+                Err(error) if error.is_refusal() => drop(refused.get_or_insert(error)),
+                added => added?,
             }
         }
-        for orphan in found.into_values() {
-            let added = self.orphans.find(&orphan).await?;
-            for path in &added {
-                tracing::warn!(object = %orphan.name(), path, "{}", messages::FOUND);
+        failed.or(refused).map_or(Ok(()), Err)
+    }
+
+    async fn search_all(&self, instance: &str, found: &mut Found) -> Result<(), SearchError> {
+        for (mount, folder) in self.top_folders().await? {
+            let mut folders = vec![folder];
+            while let Some(folder) = folders.pop() {
+                sleep(REQUEST_DELAY).await;
+                let names = found.tolerate(self.store.list(&mount, &folder).await)?.unwrap_or_default();
+                for name in names.iter().filter(|name| *name != "/") {
+                    if name.ends_with('/') {
+                        folders.push(format!("{folder}{name}"));
+                    } else if let Ok(path) = SecretPath::parse(&format!("{}/data/{folder}{name}", mount.path()))
+                        && let Ok(location) = mount.location(&path)
+                    {
+                        self.examine(&location, instance, found).await?;
+                    }
+                }
             }
-            self.metrics.ours.orphans_found.inc_by(added.len() as u64);
         }
         Ok(())
     }
 
     /// The folders to search, which end in a slash unless they are empty: those of the rules, and all of the engines that objects use or used if
     /// a rule names no folder or there is none.
-    async fn tops(&self) -> Result<BTreeSet<(Mount, String)>, VaultError> {
+    async fn top_folders(&self) -> Result<BTreeSet<(Mount, String)>, VaultError> {
         let mut tops = BTreeSet::new();
         let mut is_everywhere = self.policy.allow_path.is_empty();
         let of_rules = self.policy.allow_path.iter().map(|rule| rule.beginning(self.policy.cluster()));
-        let usual = is_everywhere.then(|| format!("{}{USUAL}", self.policy.prefix()));
+        let usual = is_everywhere.then(|| format!("{}{USUAL_ENGINE}", self.policy.prefix()));
         for beginning in of_rules.chain(usual) {
             match self.store.locate_folder(&beginning).await? {
                 Some(location) => {
@@ -169,44 +233,93 @@ impl Search {
         Ok(tops)
     }
 
-    /// Looks who is marked as the owner of a path, unless it is known to be an object's.
-    async fn look(
-        &self,
-        location: &Location,
-        us: &str,
-        found: &mut BTreeMap<String, Orphan>,
-    ) -> Result<(), VaultError> {
+    /// Reads who is marked as the owner of a path, unless an object is known to have written it.
+    async fn examine(&self, location: &Location, instance: &str, found: &mut Found) -> Result<(), SearchError> {
         let path = location.to_string();
         if self.bindings.is_written(&path) {
             return Ok(());
         }
-        sleep(PACE).await;
-        let owners = self.store.owners(location).await?;
-        for (owner, keys) in owners.into_iter().filter(|(owner, _)| owner.instance == us) {
+        sleep(REQUEST_DELAY).await;
+        let owners = found.tolerate(self.store.owners(location).await)?.unwrap_or_default();
+        for (owner, keys) in owners.into_iter().filter(|(owner, _)| owner.instance == instance && is_uid(&owner.uid)) {
             let Some(key) = object_of(&owner).filter(|key| self.is_watched(key)) else { continue };
-            if !self.bindings.is_left(&key, &owner.uid, &path) {
+            if !self.bindings.is_left(&key, &path) {
                 continue;
             }
-            let now = Timestamp::now();
-            let orphan = found.entry(owner.uid.clone()).or_insert_with(|| {
+            let orphan = found.orphans.entry(owner.uid.clone()).or_insert_with(|| {
                 let deletion = deletion(self.policy.default_deletion_policy);
-                let record = Record { deletion, ..Record::new(&owner.uid, now) };
-                Orphan::new(&key, record).with_due(now.checked_add(self.policy.deletion_grace).ok())
+                let record = Record { deletion, ..Record::new(&owner.uid, Timestamp::now()) };
+                Orphan::new(&key, record).with_due(self.due())
             });
-            orphan.insert(path.clone(), Written { written: true, keys, ..Written::intended(location) });
+            orphan.insert(path.clone(), written(location, keys));
         }
         Ok(())
     }
 
-    /// Whether this process would know the object if it were there.
+    /// Returns whether this process would know the object if it were there.
     fn is_watched(&self, key: &ObjectRef) -> bool {
         self.policy.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
             && self.policy.kinds.contains(&key.kind)
             && self.bindings.are_listed(&[key.kind])
     }
+
+    /// Adds what was found to the list of orphans, unless the API server shows that the object is there and requests a push.
+    async fn add(&self, orphan: Orphan) -> Result<(), SearchError> {
+        let Some(key) = orphan.key() else { return Ok(()) };
+        if !self.store.is_leader() || self.is_requested(&key, &orphan.record().uid).await? {
+            return Ok(());
+        }
+        let added = self.orphans.find(&orphan).await?;
+        for path in &added {
+            tracing::warn!(object = %key, path, "{}", messages::FOUND);
+        }
+        self.metrics.ours.orphans_found.inc_by(added.len() as u64);
+        Ok(())
+    }
+
+    /// Asks the API server, because the watch may lag behind what a former leader wrote.
+    async fn is_requested(&self, key: &ObjectRef, uid: &str) -> Result<bool, kube::Error> {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &key.namespace, &key.kind.resource());
+        let object = api.get_metadata_opt(&key.name).await?;
+        let metadata = object.map(|object| object.metadata).filter(|metadata| metadata.uid.as_deref() == Some(uid));
+        let is_annotated = |path: &String| !path.is_empty();
+        Ok(metadata.is_some_and(|metadata| {
+            key.kind == Kind::VaultPush
+                || metadata.annotations.as_ref().and_then(|all| all.get(PATH)).is_some_and(is_annotated)
+        }))
+    }
+
+    /// Returns when content may be deleted that is found now.
+    fn due(&self) -> Option<Timestamp> {
+        Timestamp::now().checked_add(self.policy.deletion_grace).ok()
+    }
 }
 
-/// How content is deleted whose object said how in an annotation that is lost: never for good.
+/// Returns the delay after this number of failures in a row.
+fn delay(failures: u32) -> Duration {
+    match failures.checked_sub(1) {
+        None => SEARCH_INTERVAL,
+        Some(more) => RETRY_DELAY.saturating_mul(2_u32.saturating_pow(more)).min(SEARCH_INTERVAL),
+    }
+}
+
+/// The record of a path whose mark names the object as the owner of all of it, or of these keys. The mark alone proves that a key is the object's, so a
+/// key without it by then stays.
+fn written(location: &Location, keys: Option<BTreeSet<String>>) -> Written {
+    let intended = Written::intended(location);
+    match keys {
+        None => Written { written: true, ..intended },
+        Some(pending) => Written { keys: Some(BTreeSet::new()), pending, ..intended },
+    }
+}
+
+/// Returns whether the text can be the uid of an object, and so the key of an orphan. Whoever may write metadata in Vault can write any mark.
+fn is_uid(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    (1..=253).contains(&text.len()) && text.chars().all(is_letter)
+}
+
+/// Returns how content is deleted whose object said how in an annotation that is lost: never for good.
 fn deletion(default: DeletionPolicy) -> DeletionPolicy {
     if default == DeletionPolicy::Keep { default } else { DeletionPolicy::Soft }
 }
@@ -224,6 +337,25 @@ mod tests {
             (DeletionPolicy::Keep, DeletionPolicy::Keep),
         ] {
             assert_eq!(deletion(default), expected, "{default:?}");
+        }
+    }
+
+    #[test]
+    fn searches_that_fail_become_rarer() {
+        let minutes = |failures| delay(failures).as_secs() / 60;
+        assert_eq!([0, 1, 2, 3, 9, 10, 60].map(minutes), [360, 1, 2, 4, 256, 360, 360]);
+    }
+
+    #[test]
+    fn a_mark_with_a_text_that_is_no_uid_is_nobodys() {
+        for (text, expected) in [
+            ("3f2504e0-4f89-11d3-9a0c-0305e82c3301", true),
+            ("", false),
+            ("a b", false),
+            ("a/b", false),
+            (&*"x".repeat(254), false),
+        ] {
+            assert_eq!(is_uid(text), expected, "{text:?}");
         }
     }
 }

@@ -15,7 +15,6 @@ use konverge_runtime::{
 };
 use konverge_workload::Workload;
 use kube::core::{ObjectMeta, PartialObjectMeta};
-use tokio::sync::Notify;
 
 use crate::{
     annotations::{STATUS, deletion_grace, deletion_policy, parse_spec},
@@ -24,6 +23,7 @@ use crate::{
     metrics::Metrics,
     object::{Kind, ObjectRef, SecretRef, has_finalizer},
     record::Record,
+    search::Lost,
     spec::PushSpec,
     vault_push::{self, VaultPush},
 };
@@ -46,8 +46,7 @@ pub const RECOVERED: &str = "vault-recovered";
 const PAST_FINALIZER: &str =
     "the API server deleted the object despite its finalizer; the operator clears its paths in Vault";
 
-const MISSING: &str =
-    "the object is gone, and the operator did not see its deletion; the operator looks for what it left in Vault";
+const MISSING: &str = "the object is gone, and the operator did not see its deletion; what it left in Vault is cleared after the grace period";
 
 /// Updates the bindings from the watches.
 #[derive(Clone)]
@@ -58,8 +57,8 @@ pub struct BindingUpdater {
     pub queue: Queue<ObjectRef>,
     /// The metrics, from which the series of an object go with it.
     pub metrics: Metrics,
-    /// Told when an object was lost that may have left content in Vault.
-    pub lost: Arc<Notify>,
+    /// The objects that were lost and may have left content in Vault.
+    pub lost: Lost,
 }
 
 impl BindingUpdater {
@@ -69,7 +68,7 @@ impl BindingUpdater {
             self.remove(key);
             return false;
         };
-        self.search_if_lost(key, Some(&object.uid));
+        self.note_loss(key, Some(&object.uid));
         if self.bindings.apply(object) {
             self.queue.add(key.clone(), Priority::Normal, OBJECT);
         }
@@ -79,16 +78,18 @@ impl BindingUpdater {
     /// Forgets the objects that a list lacks. A list does not show how an object went, so nothing in Vault is deleted for that.
     fn remove_missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) {
         for key in self.bindings.missing(kind, listed) {
-            self.search_if_lost(&key, None);
+            self.note_loss(&key, None);
             self.remove(&key);
         }
     }
 
-    /// An object is gone, or has a successor of its name. The leader [searches](crate::search) if nobody saw the deletion of one that our finalizer held.
-    fn search_if_lost(&self, key: &ObjectRef, successor: Option<&str>) {
-        if self.queue.has_begun() && self.bindings.is_lost(key, successor) {
+    /// An object is gone, or has a successor of its name. The leader clears later what it left if nobody saw the deletion and our finalizer held it.
+    fn note_loss(&self, key: &ObjectRef, successor: Option<&str>) {
+        if self.queue.has_begun()
+            && let Some(record) = self.bindings.lost(key, successor)
+        {
             tracing::warn!(object = %key, "{MISSING}");
-            self.lost.notify_one();
+            self.lost.add(key, record);
         }
     }
 

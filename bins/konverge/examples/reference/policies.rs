@@ -46,7 +46,7 @@ fn reason(task: Task) -> (&'static str, &'static str) {
         Task::Mark => {
             ("marks of ownership: `patch`, or `read` and `update`", "`OwnerNotMarked`; the owner of a path is unknown")
         }
-        Task::Search => ("finding content that no object requests", "such content stays, without a word"),
+        Task::Search => ("finding content that no object requests", "such content stays; the log says so once"),
         Task::Delete(Deletion::Soft) => ("`soft`", "a deletion waits for its deadline"),
         Task::Delete(Deletion::Destroy) => {
             ("`destroy`, which must know the versions", "a deletion waits for its deadline")

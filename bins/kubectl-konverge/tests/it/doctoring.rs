@@ -63,45 +63,8 @@ async fn each_trouble_is_found_with_its_next_step() {
     let secrets = Api::<Secret>::namespaced(client.clone(), &world.namespace);
     secrets.delete("far", &DeleteParams::default()).await.unwrap();
 
-    let orphans = Api::<ConfigMap>::namespaced(client.clone(), &stage.home);
-    let record = json!({
-        "uid": "1", "state": "Synced", "since": "2026-01-01T00:00:00Z", "deletion": "soft",
-        "paths": { "secret/data/left/db": { "mount": "secret", "kv": 2, "written": true } },
-    });
-    let orphan = json!({ "kind": "Secret", "namespace": world.namespace, "name": "gone", "record": record });
-    let list = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "vault-sync-operator-orphans" },
-        "data": { "1": orphan.to_string() },
-    });
-    orphans
-        .patch("vault-sync-operator-orphans", &PatchParams::apply("test").force(), &Patch::Apply(&list))
-        .await
-        .unwrap();
-    doctor().await.ends(1).says(&["WRONG orphans deleted objects with content left in Vault: 1"]);
-    let left = format!("left behind, push: secret/data/left/db (of {}/Secret/gone)", world.namespace);
-    world.run("status").await.ends(0).says(&[&left]);
-    // As manage's operator tells of an item that it could not delete.
-    let object =
-        json!({ "apiVersion": "openzro.io/v1", "kind": "OZGroup", "namespace": world.namespace, "name": "devs" });
-    let event = json!({
-        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "devs.1" }, "involvedObject": object, "type": "Warning",
-        "reason": "LeftBehind", "message": "left behind group devs (g1)", "lastTimestamp": "2026-01-01T00:00:00Z",
-    });
-    let events = Api::<Event>::namespaced(client.clone(), &world.namespace);
-    events.patch("devs.1", &PatchParams::apply("test"), &Patch::Apply(&event)).await.unwrap();
-    let item = format!("left behind, manage: left behind group devs (g1) (of {}/OZGroup/devs)", world.namespace);
-    world.run("status").await.ends(0).says(&[&left, &item]);
-    orphans.delete("vault-sync-operator-orphans", &DeleteParams::default()).await.unwrap();
-    doctor().await.ends(0);
-
-    let pods = Api::<Pod>::namespaced(client.clone(), &world.namespace);
-    let metadata = json!({ "name": "bare", "annotations": { "vault-sync.io/path": world.path("bare") } });
-    let spec = json!({ "containers": [{ "name": "main", "image": "example.com/app" }] });
-    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec });
-    pods.patch("bare", &PatchParams::apply("test"), &Patch::Apply(&pod)).await.unwrap();
-    doctor().await.ends(1).says(&["WRONG annotations", "vault-sync.io/path has no effect on: pod/bare", "VaultPush"]);
-    pods.delete("bare", &DeleteParams::default().grace_period(0)).await.unwrap();
-    doctor().await.ends(0);
+    leftovers_are_told(&stage, &world).await;
+    an_annotated_pod_is_told(&world).await;
 
     stage.server.seal().await.unwrap();
     doctor().await.ends(1).says(&["WRONG vault", "sealed"]);
@@ -141,6 +104,57 @@ async fn each_trouble_is_found_with_its_next_step() {
     let wrong: Patch<()> = Patch::Json(serde_json::from_value(wrong).unwrap());
     deployments.patch(name, &PatchParams::default(), &wrong).await.unwrap();
     doctor().await.ends(1).says(&["WRONG settings", "nonsense"]);
+}
+
+/// What objects that are gone have left.
+async fn leftovers_are_told(stage: &Stage, world: &World<'_>) {
+    let client = &world.client;
+    let orphans = Api::<ConfigMap>::namespaced(client.clone(), &stage.home);
+    let record = json!({
+        "uid": "1", "state": "Synced", "since": "2026-01-01T00:00:00Z", "deletion": "soft",
+        "paths": { "secret/data/left/db": { "mount": "secret", "kv": 2, "written": true } },
+    });
+    let orphan = json!({ "kind": "Secret", "namespace": world.namespace, "name": "gone", "record": record });
+    let list = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "vault-sync-operator-orphans" },
+        "data": { "1": orphan.to_string() },
+    });
+    orphans
+        .patch("vault-sync-operator-orphans", &PatchParams::apply("test").force(), &Patch::Apply(&list))
+        .await
+        .unwrap();
+    doctor(world).await.ends(1).says(&["WRONG orphans deleted objects with content left in Vault: 1"]);
+    let left = format!("left behind, push: secret/data/left/db (of {}/Secret/gone)", world.namespace);
+    world.run("status").await.ends(0).says(&[&left]);
+    // As manage's operator tells of an item that it could not delete.
+    let object =
+        json!({ "apiVersion": "openzro.io/v1", "kind": "OZGroup", "namespace": world.namespace, "name": "devs" });
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "devs.1" }, "involvedObject": object, "type": "Warning",
+        "reportingComponent": "openzro-operator", "reason": "LeftBehind", "message": "left behind group devs (g1)", "lastTimestamp": "2026-01-01T00:00:00Z",
+    });
+    let events = Api::<Event>::namespaced(client.clone(), &world.namespace);
+    events.patch("devs.1", &PatchParams::apply("test"), &Patch::Apply(&event)).await.unwrap();
+    let item = format!("left behind, manage: left behind group devs (g1) (of {}/OZGroup/devs)", world.namespace);
+    world.run("status").await.ends(0).says(&[&left, &item]);
+    orphans.delete("vault-sync-operator-orphans", &DeleteParams::default()).await.unwrap();
+    doctor(world).await.ends(0);
+}
+
+async fn an_annotated_pod_is_told(world: &World<'_>) {
+    let client = &world.client;
+    let pods = Api::<Pod>::namespaced(client.clone(), &world.namespace);
+    let metadata = json!({ "name": "bare", "annotations": { "vault-sync.io/path": world.path("bare") } });
+    let spec = json!({ "containers": [{ "name": "main", "image": "example.com/app" }] });
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec });
+    pods.patch("bare", &PatchParams::apply("test"), &Patch::Apply(&pod)).await.unwrap();
+    doctor(world).await.ends(1).says(&[
+        "WRONG annotations",
+        "vault-sync.io/path has no effect on: pod/bare",
+        "VaultPush",
+    ]);
+    pods.delete("bare", &DeleteParams::default().grace_period(0)).await.unwrap();
+    doctor(world).await.ends(0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,9 +18,10 @@ pub(crate) struct FrontRequest {
 }
 
 impl FrontRequest {
-    /// Whether it is one about a secret, as opposed to health, tokens and mounts.
+    /// Whether it is one about a secret, as opposed to health, tokens, mounts, and the search for marks in all folders.
     pub(crate) fn is_about_a_secret(&self) -> bool {
-        ["secret/", "old/"].iter().any(|mount| self.path.starts_with(mount))
+        let is_search = self.method == "GET" && self.path.contains("/metadata/");
+        ["secret/", "old/"].iter().any(|mount| self.path.starts_with(mount)) && !is_search
     }
 
     /// Whether it changes a secret.

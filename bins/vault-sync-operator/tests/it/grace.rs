@@ -215,8 +215,10 @@ async fn content_that_loses_its_object_while_the_operator_is_away_is_found_and_c
     })
     .await;
     assert!(view.read(&replaced).await.unwrap().is_some() && view.read(&gone).await.unwrap().is_some(), "too early");
-    let shown = http_get(&metrics, "/metrics").await.unwrap().1;
-    assert!(shown.contains("konverge_push_orphans_found_total 4"), "{shown}");
+    until("all are counted", async || {
+        Ok(http_get(&metrics, "/metrics").await?.1.contains("konverge_push_orphans_found_total 4"))
+    })
+    .await;
     until_synced(&view, "Secret", "heir", &inherited).await;
     until("both are cleared", async || Ok(view.read(&replaced).await?.is_none() && view.read(&gone).await?.is_none()))
         .await;

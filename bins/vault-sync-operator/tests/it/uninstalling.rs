@@ -140,9 +140,10 @@ async fn a_drain_names_what_an_operator_without_a_lease_has_taken_up_again() {
 }
 
 /// The permissions of our manifest beyond the role of the original's chart.
-const BEYOND: [(&str, &str); 4] = [
+const BEYOND: [(&str, &str); 5] = [
     ("deployments, statefulsets, daemonsets", "deployments"),
     ("apiGroups: [batch]", "apiGroups: [nothing.example.com]"),
+    ("apiGroups: [argoproj.io]", "apiGroups: [nothing.example.com]"),
     ("apiGroups: [konverge.dev]", "apiGroups: [nothing.example.com]"),
     ("resources: [namespaces]", "resources: [nothing]"),
 ];

@@ -96,7 +96,7 @@ pub(super) async fn run(
                 return Err(Failure::Forbidden(report.errors.join("\n")));
             }
             if place.selector.is_none() {
-                report.left_behind = left_behind(jobs, cluster, place.namespace.as_deref()).await?;
+                add_left_behind(&mut report, jobs, cluster, place.namespace.as_deref()).await;
             }
         }
     }
@@ -115,21 +115,15 @@ pub(super) async fn run(
     Ok(report.objects.iter().all(|row| row.health.grade == Grade::InSync))
 }
 
-/// What all jobs know of. A person who may not look there has nothing to do with it.
-async fn left_behind(
-    jobs: &[Box<dyn Examined>],
-    cluster: &Cluster,
-    namespace: Option<&str>,
-) -> Result<Vec<Left>, Failure> {
-    let mut all = Vec::new();
+/// Adds what all jobs know of. Most people who ask for their own objects may not read the operator's namespace, so that is no warning.
+async fn add_left_behind(report: &mut Report, jobs: &[Box<dyn Examined>], cluster: &Cluster, namespace: Option<&str>) {
     for job in jobs {
         match job.left_behind(cluster, namespace).await {
-            Ok(left) => all.extend(left.into_iter().map(|what| Left { job: job.name(), what })),
+            Ok(left) => report.left_behind.extend(left.into_iter().map(|what| Left { job: job.name(), what })),
             Err(Failure::Forbidden(_)) => {}
-            Err(failure) => return Err(failure),
+            Err(failure) => report.errors.push(failure.to_string()),
         }
     }
-    Ok(all)
 }
 
 async fn list(jobs: &[Box<dyn Examined>], cluster: &Cluster, kind: &Kind, place: &Place) -> Result<Vec<Row>, Failure> {
@@ -297,6 +291,6 @@ mod tests {
         );
         assert!(render(&report, None, now, Form::Text).starts_with("NAMESPACE   OBJECT"));
         let nothing = Report::default();
-        assert_eq!(render(&nothing, Some("shop"), now, Form::Text), "No object in namespace shop has opted in.");
+        assert_eq!(render(&nothing, Some("shop"), now, Form::Text), "No object in namespace shop has opted in.\n");
     }
 }

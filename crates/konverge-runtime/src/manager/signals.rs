@@ -71,10 +71,10 @@ mod tests {
 
     use super::*;
 
-    /// Signals that end no other test of this process.
-    fn harmless() -> Signals {
-        let caught = |kind| signal(kind).expect("a runtime with IO");
-        Signals { terminate: caught(SignalKind::user_defined1()), interrupt: caught(SignalKind::user_defined2()) }
+    /// A signal that ends no other test of this process, in place of both.
+    fn harmless(kind: SignalKind) -> Signals {
+        let caught = || signal(kind).expect("a runtime with IO");
+        Signals { terminate: caught(), interrupt: caught() }
     }
 
     fn raise(signal: &str) {
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_signal_between_the_start_and_the_run_is_kept() {
-        let mut signals = harmless();
+        let mut signals = harmless(SignalKind::user_defined1());
         assert_eq!(signals.until(async { "started" }).await, Some("started"));
         raise("USR1");
         let shutdown = CancellationToken::new();
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_signal_drops_what_the_program_does_before_its_run() {
-        let mut signals = harmless();
+        let mut signals = harmless(SignalKind::user_defined2());
         raise("USR2");
         assert_eq!(signals.until(std::future::pending::<()>()).await, None);
     }

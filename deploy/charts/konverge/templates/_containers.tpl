@@ -9,7 +9,7 @@
 {{- range $workspace, $fingerprint := .values.workspaceFingerprints }}
 - {{ printf "--workspace-fingerprint=%s=%s" $workspace $fingerprint | quote }}
 {{- end }}
-- --trust-first-key={{ .values.trustFirstKey }}
+- --trust-first-key={{ .values.trustFirstKey | default false }}
 {{- range .values.allow }}
 - {{ printf "--allow=%s" . | quote }}
 {{- end }}

@@ -2,10 +2,10 @@
 
 use std::env;
 
-use clap::Parser;
 use konverge::apply::ledger::cluster_uid;
 use konverge_core::error::in_one_line;
 use konverge_kubectl::{Cluster, Failure, operator_of};
+use konverge_version::variables;
 
 use super::Manage;
 use crate::{
@@ -35,7 +35,7 @@ pub(super) async fn own(cluster: &Cluster, namespace: Option<&str>) -> Result<(A
     };
     // The token comes from the variables of the operator, never from the command line.
     let line = [PROGRAM.to_owned(), format!("--openzro-management-url={address}")];
-    let person = Config::try_parse_from(line).map_err(|error| Failure::Usage(error.to_string()))?;
+    let person: Config = variables::parse_from(line).map_err(|error| Failure::Usage(error.to_string()))?;
     let account = person.account(&Metrics::default()).map_err(|error| Failure::Failed(in_one_line(&error)))?;
     let account = account.ok_or_else(|| {
         let message = "cannot ask openZro: set OZ_API_KEY_FILE to a file with a personal access token, or OZ_API_KEY to the token";

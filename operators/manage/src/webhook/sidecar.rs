@@ -93,7 +93,7 @@ impl Neighbours {
         }
         Err(format!(
             "the sidecar needs NET_ADMIN, which the label {ENFORCE} of namespace {namespace} refuses; run the pod in a namespace with the value \
-             privileged, or take the capability away in spec.containerOverride.securityContext of a SidecarProfile whose client does without it"
+             privileged, or give the sidecar a securityContext that the standard allows, in spec.containerOverride of a SidecarProfile"
         ))
     }
 }

@@ -519,32 +519,31 @@ fn another_object_of_the_name_waits_until_the_one_that_went_past_our_finalizer_i
 #[test]
 fn an_object_that_our_finalizer_held_is_lost_if_it_is_gone_or_another_one_has_its_name() {
     let bindings = Bindings::default();
-    let lost = |successor: Option<&str>| bindings.is_lost(&key("a"), successor);
-    assert!(!lost(None), "it is unknown");
+    let lost = |successor: Option<&str>| bindings.lost(&key("a"), successor).map(|record| record.uid);
+    assert_eq!(lost(None), None, "it is unknown");
     let record = Some(Record::new("uid-a", Timestamp::UNIX_EPOCH).text());
     bindings.apply(WatchedObject { record: record.clone(), ..object("a", &["db"]) });
-    assert!(!lost(None), "nothing held it");
+    assert_eq!(lost(None), None, "nothing held it");
     bindings.apply(WatchedObject { record: record.clone(), finalizer: true, ..object("a", &["db"]) });
-    assert!(lost(None) && lost(Some("2")));
-    assert!(!lost(Some("uid-a")), "it is the same");
+    assert_eq!((lost(None), lost(Some("2"))), (Some("uid-a".to_owned()), Some("uid-a".to_owned())));
+    assert_eq!(lost(Some("uid-a")), None, "it is the same");
     bindings.apply(WatchedObject {
         record,
         finalizer: true,
         deleting: Some(Timestamp::UNIX_EPOCH),
         ..object("a", &["db"])
     });
-    assert!(!lost(None), "it was deleted like any other");
+    assert_eq!(lost(None), None, "it was deleted like any other");
 }
 
 #[test]
 fn content_is_left_if_its_object_is_gone_or_in_sync_without_it() {
     let bindings = Bindings::default();
     let (path, uid) = ("secret/data/a", "uid-a");
-    let is_left = || bindings.is_left(&key("a"), uid, path);
+    let is_left = || bindings.is_left(&key("a"), path);
     assert!(is_left(), "the object is gone");
     bindings.apply(object("a", &["db"]));
-    assert!(bindings.is_left(&key("a"), "2", path), "it is another one's");
-    assert!(!is_left(), "it was not looked at yet");
+    assert!(!is_left(), "nothing is known of it, or of a successor of its name");
     let before = bindings.get(&key("a")).unwrap();
     bindings.update_if_current(&key("a"), &before, |binding| {
         binding.verify(&before, BTreeMap::new(), Some(verified(&[])));

@@ -2,9 +2,9 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::Parser;
 use konverge_kubectl::Failure;
 use konverge_vault::{Vault, environment};
+use konverge_version::variables;
 
 use crate::config::Config;
 
@@ -35,7 +35,8 @@ pub(super) fn own() -> Result<Vault, Failure> {
         };
         arguments.push(flag("--vault-token-file", PathBuf::into_os_string(file)));
     }
-    let config = Config::try_parse_from(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
+    let config: Config =
+        variables::parse_from(arguments).map_err(|error: clap::Error| Failure::Usage(error.to_string()))?;
     let access = environment::access(&config.vault.flags())
         .map_err(|error| Failure::Failed(format!("cannot ask Vault: {}", konverge_core::error::in_one_line(&error))))?;
     for warning in access.warnings {

@@ -19,7 +19,7 @@ impl Standby {
         let metrics = ProcessMetrics::new("vault-sync-operator", "0");
         let counts = metrics.register(Metrics::new);
         let queue = Queue::new("push", metrics.queues());
-        Self { updater: BindingUpdater { bindings: Arc::default(), queue, metrics: counts, lost: Arc::default() } }
+        Self { updater: BindingUpdater { bindings: Arc::default(), queue, metrics: counts, lost: Lost::default() } }
     }
 
     async fn deployments(&self, events: Vec<Event<Workload>>) {

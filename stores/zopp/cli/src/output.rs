@@ -128,7 +128,7 @@ pub struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// Writes the object, with a newline at the end. No string of it is copied on the way to the wiped buffer.
+    /// Writes the object, with a newline at the end. No value of it is copied on the way to the wiped buffer.
     pub fn put(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         if self.is_yaml {
             // Readers of YAML 1.1 take more words for numbers, dates and truth values than those of 1.2, so each string has its quotes.

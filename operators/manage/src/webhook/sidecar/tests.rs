@@ -62,6 +62,58 @@ fn decide(pod: &Value, objects: &[Value]) -> Injection {
     inject(pod, NAMESPACE, &neighbours(objects), &settings())
 }
 
+fn profile(change: Value) -> Value {
+    object("SidecarProfile", "p", json!({ "setupKeyRef": { "name": "k" }, "containerOverride": change }))
+}
+
+#[test]
+fn what_changes_the_abilities_of_a_sidecar_is_for_the_namespaces_that_the_platform_names() {
+    let decide = |privileged: Option<&str>, pod: &Value, objects: &[Value]| {
+        let privileged = Some(privileged.into_iter().map(str::to_owned).collect());
+        inject(pod, NAMESPACE, &neighbours(objects), &SidecarSettings { privileged, ..settings() })
+    };
+    let key = object("SetupKey", "k", json!({ "name": "K" }));
+    let from_secret = json!({ "name": "X", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } });
+    for change in [
+        json!({ "image": "other:1" }),
+        json!({ "securityContext": { "privileged": true } }),
+        json!({ "env": [from_secret] }),
+    ] {
+        let objects = [key.clone(), profile(change.clone())];
+        let refused = decide(None, &pod(json!({})), &objects);
+        assert_eq!(refused.pod, None, "{change}");
+        assert!(refused.unserved.unwrap().why.contains("--privileged-namespace=shop"), "{change}");
+        assert!(decide(Some("other"), &pod(json!({})), &objects).pod.is_none(), "{change}");
+        assert!(decide(Some(NAMESPACE), &pod(json!({})), &objects).pod.is_some(), "{change}");
+    }
+    let harmless = profile(json!({ "env": [{ "name": "X", "value": "1" }] }));
+    assert!(decide(None, &pod(json!({})), &[key, harmless]).pod.is_some());
+
+    let secret = json!({ "name": "web-secret", "key": "token" });
+    let volumes = json!([{ "name": "host", "hostPath": { "path": "/" } }]);
+    let with_volumes = ready_key("web", json!({ "secretKeyRef": secret, "volumes": volumes }));
+    let refused = decide(None, &annotated(json!({})), std::slice::from_ref(&with_volumes)).unserved.unwrap();
+    assert!(refused.is_requested && refused.why.contains("spec.volumes"), "{refused:?}");
+    assert!(decide(Some(NAMESPACE), &annotated(json!({})), &[with_volumes]).pod.is_some());
+}
+
+#[test]
+fn the_sidecar_of_a_pod_with_another_user_runs_as_root() {
+    for (of_pod, expected) in [
+        (json!({ "runAsUser": 1000 }), (json!(0), json!(false))),
+        (json!({ "runAsNonRoot": true }), (json!(0), json!(false))),
+        (json!({ "runAsUser": 0 }), (Value::Null, Value::Null)),
+        (json!({}), (Value::Null, Value::Null)),
+    ] {
+        let mut pod = annotated(json!({}));
+        pod["spec"]["securityContext"] = of_pod.clone();
+        let injected = injected(&pod, &[key_of_secret()]);
+        let security = &injected["spec"]["containers"][1]["securityContext"];
+        assert_eq!((security["runAsUser"].clone(), security["runAsNonRoot"].clone()), expected, "{of_pod}");
+        assert_eq!(injected["spec"]["securityContext"], of_pod, "the pod itself stays as it is");
+    }
+}
+
 #[test]
 fn where_pod_security_refuses_the_capability_there_is_no_sidecar_with_it() {
     let confined = |pod: &Value, objects: &[Value]| {
@@ -76,9 +128,6 @@ fn where_pod_security_refuses_the_capability_there_is_no_sidecar_with_it() {
     };
     assert!(why(confined(&annotated(json!({})), &[key_of_secret()])), "the pod asks for it");
     let key = object("SetupKey", "k", json!({ "name": "K" }));
-    let profile = |change: Value| {
-        object("SidecarProfile", "p", json!({ "setupKeyRef": { "name": "k" }, "containerOverride": change }))
-    };
     assert!(!why(confined(&pod(json!({})), &[key.clone(), profile(json!({}))])), "the profile asks for it");
     let without = json!({ "securityContext": { "capabilities": { "add": null, "drop": ["ALL"] } } });
     let injection = confined(&pod(json!({})), &[key, profile(without)]);
