@@ -192,14 +192,14 @@ mod tests {
     fn every_text_comes_back_from_yaml() {
         let texts =
             ["yes", "1e3", "12:30:45", "~", "", " x", "a: b", "#", "'", "\"", "two\nlines\n", "\t", "Größe", "🔑"];
-        let odd = ["\u{7f}", "\u{85}", "\u{9f}", "a\u{2028}b\u{2029}", "\u{feff}", "\u{fffe}"];
+        let odd = ["\u{7f}", "\u{85}", "\u{9f}", "\u{2028}", "\u{2029}", "\u{feff}", "\u{fffe}"];
         for text in texts.into_iter().chain(odd) {
             let object = BTreeMap::from([("key", vec![text]), (text, vec![])]);
             let written = written(&Plain { object, text: String::new() }, Format::Yaml).unwrap();
             let written = str::from_utf8(written.bytes()).unwrap();
             let back: serde_json::Value = serde_saphyr::from_str(written).unwrap();
             assert_eq!(back, json!({ "key": [text], text: [] }), "{written}");
-            let is_printable = |letter: char| !odd.iter().any(|odd| odd.trim_matches(['a', 'b']).contains(letter));
+            let is_printable = |letter: char| !odd.concat().contains(letter);
             assert!(written.chars().all(is_printable), "{written:?}");
         }
     }
