@@ -1,6 +1,6 @@
 //! The events of an operator about an object.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -49,7 +49,8 @@ pub async fn with_reason(
     reason: &str,
     namespace: Option<&str>,
 ) -> Result<Vec<String>, Failure> {
-    let parameters = ListParams::default().fields(&format!("reason={reason}")).limit(AT_MOST);
+    let parameters =
+        ListParams::default().fields(&format!("reason={reason},reportingComponent={operator}")).limit(AT_MOST);
     let api = match namespace {
         Some(namespace) => Api::<Event>::namespaced(cluster.client.clone(), namespace),
         None => Api::all(cluster.client.clone()),
@@ -60,11 +61,7 @@ pub async fn with_reason(
         let place = [object.namespace, object.kind, object.name].map(Option::unwrap_or_default).join("/");
         said(event).map(|said| format!("{} (of {place})", said.message))
     };
-    let ours = events.items.into_iter().filter(|event| event.reporting_component.as_deref() == Some(operator));
-    let mut sentences: Vec<_> = ours.filter_map(about).collect();
-    sentences.sort();
-    sentences.dedup();
-    Ok(sentences)
+    Ok(events.items.into_iter().filter_map(about).collect::<BTreeSet<_>>().into_iter().collect())
 }
 
 fn said(event: Event) -> Option<Said> {

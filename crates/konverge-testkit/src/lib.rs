@@ -12,6 +12,7 @@
 
 mod admission_policy;
 mod api_request;
+mod argo;
 mod assets;
 #[doc(hidden)]
 pub mod build;
@@ -41,6 +42,7 @@ mod wait;
 mod written_program;
 
 pub use api_request::{ApiRequest, Verb};
+pub use argo::ARGO_ROLLOUTS;
 pub use assets::{ASSETS_VARIABLE, Assets, AssetsError, Binary, KUBERNETES_VARIABLE, SUPPORTED_BEFORE};
 pub use build::BuildError;
 pub use captured_log::CapturedLog;

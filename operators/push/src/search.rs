@@ -5,12 +5,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use jiff::Timestamp;
-use konverge_core::error::in_one_line;
+use konverge_core::{backoff::Backoff, error::in_one_line};
 use konverge_runtime::watch::WatchHealth;
 use konverge_vault::{KvVersion, Location, Mount, SecretPath, VaultError};
 use kube::{Api, Client, core::DynamicObject};
@@ -38,8 +38,8 @@ const SEARCH_INTERVAL: Duration = Duration::from_hours(6);
 /// The time between a loss and the search that it causes, because losses come in groups.
 const LOSS_DELAY: Duration = Duration::from_secs(10);
 
-/// The delay before the first repetition of a search that failed. It doubles with each failure in a row, up to [`SEARCH_INTERVAL`].
-const RETRY_DELAY: Duration = Duration::from_mins(1);
+/// The delays between searches that fail one after the other.
+const RETRY_DELAYS: Backoff = Backoff { base: Duration::from_mins(1), factor: 2.0, cap: SEARCH_INTERVAL };
 
 /// The time between two checks whether all objects are known.
 const LISTED_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,17 +57,12 @@ pub struct Lost(Arc<(Mutex<Vec<Orphan>>, Notify)>);
 impl Lost {
     /// Adds an object with the record that was known of it.
     pub(crate) fn add(&self, key: &ObjectRef, record: Record) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).push(Orphan::new(key, record));
+        self.lock().push(Orphan::new(key, record));
         self.0.1.notify_one();
     }
 
-    /// Puts an object back that could not be listed. The next search takes it.
-    fn restore(&self, orphan: Orphan) {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).push(orphan);
-    }
-
-    fn take(&self) -> Vec<Orphan> {
-        std::mem::take(&mut *self.0.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock(&self) -> MutexGuard<'_, Vec<Orphan>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn added(&self) {
@@ -162,13 +157,11 @@ impl Search {
 
     /// Lists what lost objects have left according to their records, without a look into Vault.
     async fn add_lost(&self) -> Result<(), SearchError> {
-        let mut lost = self.lost.take().into_iter();
-        while let Some(orphan) = lost.next() {
+        let mut lost = std::mem::take(&mut *self.lost.lock());
+        while let Some(orphan) = lost.pop() {
             if let Err(error) = self.add(orphan.clone().with_due(self.due())).await {
-                // They are still lost.
-                for orphan in std::iter::once(orphan).chain(lost) {
-                    self.lost.restore(orphan);
-                }
+                // The next search takes these.
+                self.lost.lock().extend(lost.into_iter().chain([orphan]));
                 return Err(error);
             }
         }
@@ -297,10 +290,8 @@ impl Search {
 
 /// Returns the delay after this number of failures in a row.
 fn delay(failures: u32) -> Duration {
-    match failures.checked_sub(1) {
-        None => SEARCH_INTERVAL,
-        Some(more) => RETRY_DELAY.saturating_mul(2_u32.saturating_pow(more)).min(SEARCH_INTERVAL),
-    }
+    // There is one operator that searches, so its delays need no jitter.
+    if failures == 0 { SEARCH_INTERVAL } else { RETRY_DELAYS.delay(failures, 1.0) }
 }
 
 /// The record of a path whose mark names the object as the owner of all of it, or of these keys. The mark alone proves that a key is the object's, so a

@@ -75,7 +75,7 @@ impl BindingUpdater {
         true
     }
 
-    /// Forgets the objects that a list lacks. A list does not show how an object went, so nothing in Vault is deleted for that.
+    /// Forgets the objects that a list lacks. A list does not show how an object went, so what they left stays for the whole grace period.
     fn remove_missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) {
         for key in self.bindings.missing(kind, listed) {
             self.note_loss(&key, None);

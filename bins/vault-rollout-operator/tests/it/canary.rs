@@ -1,6 +1,9 @@
 //! Argo Rollouts that are listed late after a start: nothing is decided before they have been seen.
 
-use konverge_testkit::fault_proxy::{FaultProxy, Plan};
+use konverge_testkit::{
+    ARGO_ROLLOUTS,
+    fault_proxy::{FaultProxy, Plan},
+};
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
@@ -10,7 +13,6 @@ use serde_json::json;
 
 use crate::{
     outside,
-    shipped::ARGO,
     stage::{Result, Stage, until},
     view::{ALL, View},
 };
@@ -43,7 +45,7 @@ async fn make(view: &View, name: &str, spec: serde_json::Value) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changed_while_it_was_down_is_rolled_in_its_order_although_rollouts_are_seen_late() {
     let stage = Stage::set().await;
-    stage.plane.apply(ARGO).await.unwrap();
+    stage.plane.apply(ARGO_ROLLOUTS).await.unwrap();
     let view = stage.view("canary").await;
     until("the kind is served", async || Ok(rollouts(&view).list(&ListParams::default()).await.is_ok())).await;
     view.secret("db", "1").await.unwrap();

@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, fs, time::Duration};
 
 use futures::future::join_all;
 use k8s_openapi::api::{events::v1::Event, rbac::v1::PolicyRule};
-use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, RoleUse, eventually, free_port, http_get};
+use konverge_testkit::{
+    ARGO_ROLLOUTS, ControlPlane, Options, Process, ProcessSpec, RoleUse, eventually, free_port, http_get,
+};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use kube::{
     Api, Client,
@@ -39,23 +41,6 @@ const KINDS: [(&str, &str, &str); 5] = [
     ("CronJob", "batch/v1", "cronjobs"),
     ("Rollout", "argoproj.io/v1alpha1", "rollouts"),
 ];
-
-/// As much of Argo's definition as the API server needs.
-pub(crate) const ARGO: &str = r"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: rollouts.argoproj.io}
-spec:
-  group: argoproj.io
-  names: {kind: Rollout, plural: rollouts, singular: rollout}
-  scope: Namespaced
-  versions:
-    - name: v1alpha1
-      served: true
-      storage: true
-      subresources: {status: {}}
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 const CLASSES: &str = include_str!("../../../../operators/roll/tests/definitions/secretproviderclasses.yaml");
 
@@ -290,7 +275,7 @@ fn rules() -> Vec<PolicyRule> {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_permission_is_missing_or_spare_and_no_value_is_shown() {
     let plane = ControlPlane::start(Options::ours()).await.unwrap();
-    plane.apply(ARGO).await.unwrap();
+    plane.apply(ARGO_ROLLOUTS).await.unwrap();
     plane.apply(CLASSES).await.unwrap();
     let home = plane.namespace("operator").await.unwrap();
     let manifest = ROLE.replace("vault-rollout-operator-system", &home);

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use k8s_openapi::api::{core::v1::Secret, events::v1::Event, rbac::v1::PolicyRule};
-use konverge_testkit::{ProcessSpec, RoleUse, eventually, http_get};
+use konverge_testkit::{ARGO_ROLLOUTS, ProcessSpec, RoleUse, eventually, http_get};
 use kube::{Api, api::ListParams, config::Kubeconfig};
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
@@ -26,22 +26,6 @@ const VALUES: [&str; 4] = ["hunter-one-3141", "aHVudGVyLW9uZS0zMTQx", "hunter-tw
 const MANY: usize = 24;
 
 const WORKLOADS: [&str; 6] = ["Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "Rollout"];
-
-/// As much of the definition of Argo's Rollouts as the API server needs.
-const ARGO: &str = r"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: rollouts.argoproj.io}
-spec:
-  group: argoproj.io
-  names: {kind: Rollout, plural: rollouts, singular: rollout}
-  scope: Namespaced
-  versions:
-    - name: v1alpha1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 /// Asks for the metrics over TLS.
 async fn metrics(address: &str, roots: &RootCertStore, token: Option<&str>) -> (u16, String) {
@@ -199,7 +183,7 @@ async fn w21_no_permission_is_missing_or_spare_and_no_value_is_shown() {
     let mut stage = Stage::set().await;
     let namespace = stage.plane.namespace("everything").await.unwrap();
     let view = stage.view(&namespace).await;
-    stage.plane.apply(ARGO).await.unwrap();
+    stage.plane.apply(ARGO_ROLLOUTS).await.unwrap();
     let rollouts = view.api("Rollout");
     eventually(SOON, async || rollouts.list(&ListParams::default()).await.ok().map(drop)).await.unwrap();
     let tls = Tls::new(&stage);

@@ -12,7 +12,9 @@ use konverge_core::SecretValue;
 use konverge_push::{object::Kind, plugin::record_of, run::assemble};
 use konverge_runtime::Metrics;
 pub(crate) use konverge_testkit::until;
-use konverge_testkit::{AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, settled};
+use konverge_testkit::{
+    ARGO_ROLLOUTS, AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, settled,
+};
 use konverge_testkit_stores::{VaultOptions, VaultServer};
 use konverge_vault::{
     Content, Credential, Expected, Field, Found, Limits, Location, Login, SecretPath, Vault, VaultConfig,
@@ -42,28 +44,11 @@ pub(crate) async fn control_plane() -> &'static ControlPlane {
         .get_or_init(|| async {
             let control_plane = ControlPlane::start(Options::ours()).await.unwrap();
             control_plane.apply(DEFINITION).await.unwrap();
-            control_plane.apply(ARGO).await.unwrap();
+            control_plane.apply(ARGO_ROLLOUTS).await.unwrap();
             control_plane
         })
         .await
 }
-
-/// As much of the definition of Argo's Rollouts as the API server needs.
-const ARGO: &str = r"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: rollouts.argoproj.io}
-spec:
-  group: argoproj.io
-  names: {kind: Rollout, plural: rollouts, singular: rollout}
-  scope: Namespaced
-  versions:
-    - name: v1alpha1
-      served: true
-      storage: true
-      subresources: {status: {}}
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 /// The definition that we ship.
 pub(crate) const DEFINITION: &str = include_str!("../../../../deploy/crds/vaultpushes.yaml");

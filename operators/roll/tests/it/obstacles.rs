@@ -2,7 +2,7 @@
 //! somewhere else.
 
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
-use konverge_testkit::eventually;
+use konverge_testkit::{ARGO_ROLLOUTS, eventually};
 use konverge_workload::WorkloadKind::{Deployment, Rollout, StatefulSet};
 use kube::{
     Api,
@@ -13,22 +13,6 @@ use serde_json::json;
 use crate::world::{ALL, SOON, World, control_plane, until};
 
 const NO_REST: [&str; 2] = ["--min-interval", "0s"];
-
-/// As much of Argo's definition as the API server needs.
-const ARGO: &str = r"
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: rollouts.argoproj.io}
-spec:
-  group: argoproj.io
-  names: {kind: Rollout, plural: rollouts, singular: rollout}
-  scope: Namespaced
-  versions:
-    - name: v1alpha1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 const STAMP: &str = "roll.konverge.dev/content";
 
@@ -128,7 +112,7 @@ async fn f27_a_pod_disruption_budget_that_allows_none_keeps_no_rollout_back() {
 #[tokio::test]
 async fn f27_a_rollout_of_anothers_template_is_left_alone_and_that_template_is_rolled() {
     let world = World::new().await;
-    control_plane().await.apply(ARGO).await.unwrap();
+    control_plane().await.apply(ARGO_ROLLOUTS).await.unwrap();
     let rollouts = world.api(Rollout);
     eventually(SOON, async || rollouts.list(&ListParams::default()).await.ok()).await.unwrap();
     world.secret("db", "1").await;
