@@ -94,7 +94,7 @@ pub(crate) fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>,
     CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
 }
 
-/// Makes the certificate and key, in PEM, of a server on this machine, which is also [`ELSEWHERE`](crate::ELSEWHERE).
+/// Makes the certificate and key, in PEM, of a server on this machine, which is also [`ELSEWHERE`].
 pub(crate) fn server(authority: &CertifiedIssuer<'static, KeyPair>) -> Result<(String, String), rcgen::Error> {
     let mut server = CertificateParams::new(["localhost", "127.0.0.1", ELSEWHERE].map(str::to_owned))?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
