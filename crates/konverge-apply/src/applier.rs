@@ -472,8 +472,8 @@ pub(crate) fn wanted(mut object: Value, target: &Target) -> Value {
     object
 }
 
-/// Moves the `stringData` of a Secret to `data`, where the API server stores it; it wins over a value in `data`. The stored object then has the
-/// fields that were applied. Content that is no map of texts stays, and the API server refuses it.
+/// Moves the `stringData` of a Secret to `data`, as the API server does. It overrides values in `data`. The stored object then has the
+/// applied fields. Content other than a map of strings stays, and the API server refuses it.
 fn string_data_as_data(secret: &mut Value) {
     let Some(members) = secret.as_object_mut() else { return };
     if !members.get("data").is_none_or(Value::is_object) {

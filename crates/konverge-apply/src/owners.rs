@@ -118,10 +118,10 @@ impl Owner {
         }
     }
 
-    /// A reference that says too that the owner manages the child, which only one may.
+    /// Returns a reference that also marks the owner as the controller of the child. A child has one controller at most.
     ///
-    /// In a foreground deletion, the owner does not wait for the child: for that the writer would need the right to update the
-    /// `finalizers` of the owner, on clusters that check it, as `OpenShift` does. An owner that has to wait has a finalizer.
+    /// In a foreground deletion, the owner does not wait for the child. On clusters that check it, such as `OpenShift`, the writer would
+    /// need permission to update the owner's `finalizers` for that. An owner that has to wait has a finalizer.
     pub fn controller_reference(&self) -> OwnerReference {
         OwnerReference { controller: Some(true), ..self.reference() }
     }

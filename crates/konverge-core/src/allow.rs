@@ -1,11 +1,11 @@
-//! Rules that let the objects of a namespace use names outside the cluster: `NAMESPACE=PATTERN`. Pure.
+//! Rules for the names outside the cluster that the objects of a namespace may use: `NAMESPACE=PATTERN`. Pure.
 
 use std::{error, fmt, str::FromStr};
 
-/// The namespace of the object, in what a rule permits.
+/// The placeholder for the namespace of the object in a pattern.
 pub const NAMESPACE: &str = "{namespace}";
 
-/// One permission: `<namespace>=<pattern>`, where `*` matches any run of characters. Behind the `=`, `{namespace}` is the namespace of the object.
+/// One permission: `<namespace>=<pattern>`, where `*` matches any run of characters. In the pattern, `{namespace}` is the namespace of the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     namespace: String,
@@ -51,7 +51,7 @@ impl fmt::Display for Rule {
 }
 
 impl Rule {
-    /// Returns the names that a namespace may use by this rule; `None` if the rule is for others.
+    /// Returns the names that this rule permits in a namespace. Returns `None` if the rule does not apply to it.
     pub fn names(&self, namespace: &str) -> Option<Pattern> {
         // The name of a namespace holds no `*`.
         matches(&self.namespace, namespace).then(|| Pattern(self.names.replace(NAMESPACE, namespace)))
@@ -63,18 +63,18 @@ impl Rule {
 pub struct Pattern(String);
 
 impl Pattern {
-    /// The pattern of this text, in which `*` matches any run of characters.
+    /// Creates a pattern, in which `*` matches any run of characters.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Returns whether it matches the whole name.
+    /// Returns `true` if the pattern matches the whole name.
     pub fn matches(&self, name: &str) -> bool {
         matches(&self.0, name)
     }
 }
 
-/// Returns whether the pattern matches the text. `*` matches any run of characters, also an empty one. It takes time linear in the text for each star.
+/// Returns `true` if the pattern matches the text. `*` matches any run of characters, also an empty one. The time is linear in the text for each star.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(head) else { return false };

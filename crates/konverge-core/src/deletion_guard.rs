@@ -1,7 +1,7 @@
 //! A guard for deletions: one mistake must not empty a store.
 //!
-//! Deletions that come one by one are intended. When more are requested within a time than a [`DeletionBudget`] allows, the guard stops all of
-//! them until a person [approves](DeletionGuard::approve) them or enough requests are withdrawn. Pure: the time is handed in.
+//! Single deletions are intended. When more are requested within a time than a [`DeletionBudget`] allows, the guard stops all of
+//! them until a person [approves](DeletionGuard::approve) them or enough requests are withdrawn. Pure: the caller passes the time.
 
 use std::{
     collections::BTreeMap,
@@ -9,17 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many deletions within a time are normal.
+/// The number of deletions within a time that need no approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeletionBudget {
     /// The share of all known items, in percent.
     pub percent: u8,
-    /// This many are normal even if the share is smaller.
+    /// The minimum number, even if the share is smaller.
     pub at_least: usize,
 }
 
 impl DeletionBudget {
-    /// Returns how many of `known` items may be deleted without approval.
+    /// Returns the number of `known` items that may be deleted without approval.
     ///
     /// ```
     /// use konverge_core::deletion_guard::DeletionBudget;
@@ -54,18 +54,18 @@ enum Request {
     Waiting {
         is_approved: bool,
     },
-    /// It was done at this time, without an approval.
+    /// The time at which the item was deleted without an approval.
     Done(Instant),
 }
 
 /// More deletions are requested than the budget allows, so none is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped {
-    /// How many are requested or were done within the time.
+    /// The number of deletions that were requested or done within the time.
     pub requested: usize,
-    /// How many the budget allows.
+    /// The number that the budget allows.
     pub allowed: usize,
-    /// How many items there are.
+    /// The number of known items.
     pub known: usize,
 }
 
@@ -79,12 +79,12 @@ impl fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 impl<I: Ord> DeletionGuard<I> {
-    /// A guard with this budget for each span of `within`. Without a budget, it allows everything.
+    /// Creates a guard with this budget for each span of `within`. Without a budget, it allows everything.
     pub fn new(budget: Option<DeletionBudget>, within: Duration) -> Self {
         Self { budget, within, requests: BTreeMap::new() }
     }
 
-    /// The deletion of an item is requested, whether its time has come or not. A repeated request counts once.
+    /// Records a request to delete an item, due or not. A repeated request counts once.
     pub fn request(&mut self, item: I) {
         let request = self.requests.entry(item).or_insert(Request::Waiting { is_approved: false });
         if matches!(request, Request::Done(_)) {
@@ -92,14 +92,14 @@ impl<I: Ord> DeletionGuard<I> {
         }
     }
 
-    /// The item is to stay after all.
+    /// Withdraws the request to delete the item.
     pub fn withdraw(&mut self, item: &I) {
         if matches!(self.requests.get(item), Some(Request::Waiting { .. })) {
             self.requests.remove(item);
         }
     }
 
-    /// The item was deleted.
+    /// Records the deletion of the item.
     pub fn done(&mut self, item: I, now: Instant) {
         match self.requests.get(&item) {
             Some(Request::Waiting { is_approved: true }) => drop(self.requests.remove(&item)),
@@ -107,7 +107,7 @@ impl<I: Ord> DeletionGuard<I> {
         }
     }
 
-    /// Whether the item may be deleted now, out of `known` items including it.
+    /// Checks that the item may be deleted now, out of `known` items including it.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl<I: Ord> DeletionGuard<I> {
         }
     }
 
-    /// Returns why deletions wait for an approval, if they do.
+    /// Returns the reason why deletions wait for an approval, or `None` if none waits.
     pub fn stopped(&mut self, known: usize, now: Instant) -> Option<Stopped> {
         let within = self.within;
         self.requests.retain(|_, request| match request {
@@ -133,7 +133,7 @@ impl<I: Ord> DeletionGuard<I> {
         (requested > allowed && self.requests.values().any(is_waiting)).then_some(Stopped { requested, allowed, known })
     }
 
-    /// Approves all deletions that are requested by now. Later ones are counted anew. Returns the number of approved ones.
+    /// Approves all requested deletions and returns their number. Later requests need another approval.
     pub fn approve(&mut self) -> usize {
         self.requests.retain(|_, request| matches!(request, Request::Waiting { .. }));
         for request in self.requests.values_mut() {

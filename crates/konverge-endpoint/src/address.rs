@@ -44,7 +44,8 @@ fn unreadable(error: ParseError) -> String {
     }
 }
 
-/// Returns the address of an HTTP or SOCKS 5 proxy, or `None` if it is none. An error says nothing of it, because a user and a password may be part of it.
+/// Returns the address of an HTTP or SOCKS 5 proxy, or `None` if the text is no such address. Errors do not repeat the text, because it may contain a
+/// password.
 pub fn proxy(text: &str) -> Option<Url> {
     let is_socks = |url: &Url| matches!(url.scheme(), "socks5" | "socks5h") && url.has_host();
     Url::parse(text.trim()).ok().filter(|url| is_http(url) || is_socks(url))

@@ -20,7 +20,7 @@ use hyper_util::{
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// The port of a SOCKS proxy whose address names none.
+/// The default port of a SOCKS proxy.
 const SOCKS_PORT: u16 = 1080;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -61,8 +61,8 @@ impl Connector {
         }
     }
 
-    /// Connects through the proxy that `HTTPS_PROXY` and `NO_PROXY` name for this server, if they name one. A server without TLS, and one on
-    /// this machine, is never reached through it.
+    /// Connects through the proxy that `HTTPS_PROXY` and `NO_PROXY` name for this server, if any. Connections without TLS, or to this
+    /// machine, never use it.
     pub fn from_environment(server: &Uri, tcp: HttpConnector) -> Result<Self, UnsupportedProxy> {
         match from_environment(server, &Matcher::from_env()) {
             Some(intercept) => Self::by(&intercept, tcp),
@@ -70,7 +70,7 @@ impl Connector {
         }
     }
 
-    /// Whether there is a proxy.
+    /// Returns `true` if there is a proxy.
     pub fn is_proxied(&self) -> bool {
         !matches!(self.0, Route::Direct(_))
     }
@@ -121,7 +121,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// As Go's programs do it, so also kubectl.
+/// Returns the proxy for this server by the rules of Go's programs, such as kubectl.
 fn from_environment(server: &Uri, matcher: &Matcher) -> Option<Intercept> {
     let host = server.host()?.trim_start_matches('[').trim_end_matches(']');
     let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -136,7 +136,7 @@ fn with_port(proxy: &Uri) -> Option<Uri> {
     Uri::builder().scheme(proxy.scheme_str()?).authority(authority).path_and_query("/").build().ok()
 }
 
-/// Without user and password.
+/// Returns the address without user and password.
 fn shown(proxy: &Uri) -> String {
     let port = proxy.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", proxy.scheme_str().unwrap_or("http"), proxy.host().unwrap_or_default())

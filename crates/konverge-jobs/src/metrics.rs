@@ -18,7 +18,7 @@ pub struct MetricsOptions {
     pub address: Option<Listen>,
     /// Whether the API server authenticates readers and decides whether they may `get` the path.
     pub authentication: bool,
-    /// Whether they are served over HTTPS, at an address of their own: with [`certificate`](Self::certificate) or one that is made in memory.
+    /// Whether metrics are served over HTTPS at a separate address, with [`certificate`](Self::certificate) or with one made in memory.
     pub tls: bool,
     /// The PEM files of a certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,

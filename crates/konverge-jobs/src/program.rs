@@ -38,7 +38,7 @@ pub enum ProgramError {
     /// The certificate for metrics is unusable.
     #[error(transparent)]
     Certificate(#[from] FilesError),
-    /// No certificate for metrics can be made.
+    /// The certificate for metrics could not be made.
     #[error(transparent)]
     SelfSigned(#[from] SelfSignedError),
     /// The program started and then could not go on.

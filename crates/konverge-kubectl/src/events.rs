@@ -42,7 +42,8 @@ pub(crate) async fn of(cluster: &Cluster, operator: &str, object: &DynamicObject
     Ok(once(ours.filter_map(said)))
 }
 
-/// Returns this operator's sentences of this reason without repetitions, each with the object's name, from up to 500 events of the namespace or of all.
+/// Returns the distinct messages of this operator's events with this reason, each with the object's name. Reads up to 500 events of the namespace or of
+/// all.
 pub async fn with_reason(
     cluster: &Cluster,
     operator: &str,

@@ -77,15 +77,15 @@ pub trait Job: Send + Sync {
         Ok(None)
     }
 
-    /// Returns what objects that are gone have left outside of the cluster, as far as the cluster knows: a sentence about each. None for a job whose
+    /// Returns a sentence about each item that deleted objects have left outside of the cluster, as recorded in the cluster. Empty for a job whose
     /// objects leave nothing.
     async fn left_behind(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
         let _ = (cluster, namespace);
         Ok(Vec::new())
     }
 
-    /// Approves the deletions that the operator has stopped because there are too many. Returns a sentence about each that was approved; none if the
-    /// operator has stopped none.
+    /// Approves the deletions that the operator has stopped because there are too many. Returns a sentence about each approval; empty if none was
+    /// stopped.
     async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
         let _ = cluster;
         Ok(Vec::new())

@@ -18,7 +18,7 @@ pub(crate) struct One {
     pub(crate) name: String,
 }
 
-/// The kinds of all jobs, each once, and whole if one of the jobs needs that.
+/// Returns the distinct kinds of all jobs. A kind is read as whole objects if one of the jobs needs that.
 pub(crate) fn kinds(jobs: &[Box<dyn Examined>]) -> Vec<Kind> {
     let mut found: Vec<Kind> = Vec::new();
     for kind in jobs.iter().flat_map(|job| job.kinds()) {

@@ -25,8 +25,8 @@ pub struct Binding {
     pub adoption: Adoption,
     /// Whether an adopted item is only observed: it is never updated.
     pub observe_adopted: bool,
-    /// The names of items that the object may use; `None` for all. Neither a status nor a record nor an adoption leads to an item of another name,
-    /// unless that item bears the mark of the object.
+    /// The names of items that the object may use; `None` for all. No status, record or adoption leads to an item of another name, unless the item
+    /// has the object's mark.
     pub names: Option<Vec<Pattern>>,
     /// The fate of the item when the object is deleted.
     pub deletion: DeletionPolicy,
@@ -52,7 +52,7 @@ impl Binding {
         }
     }
 
-    /// Whether the object may use an item of this name.
+    /// Returns `true` if the object may use an item of this name.
     pub(crate) fn permits(&self, name: &str) -> bool {
         self.names.as_ref().is_none_or(|names| names.iter().any(|pattern| pattern.matches(name)))
     }

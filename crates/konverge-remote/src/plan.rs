@@ -162,7 +162,7 @@ impl<'a, R: Remote> Facts<'a, R> {
         Some(Failure::refused("NotOurs", format!("the {noun} {name} ({id}) {whose}; choose another name")))
     }
 
-    /// Why the object may not use the item: neither the mark of the object nor a rule for its name permits it.
+    /// Returns the failure if neither the object's mark nor a rule for the name permits the item.
     fn forbidden(&self, item: &R::Item) -> Option<Failure> {
         if self.own_mark(item).is_some() || self.binding.permits(R::name(item)) {
             return None;

@@ -43,7 +43,7 @@ pub use signals::Signals;
 
 type BoxedTask = Pin<Box<dyn Future<Output = Result<(), RunError>> + Send>>;
 
-/// The longest time for work that is done when all else has ended. The grace period of a pod goes on.
+/// The timeout of the work after all tasks have ended. It is part of the pod's grace period.
 const ON_SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The work that is done when all else has ended.
@@ -240,12 +240,12 @@ impl Manager {
         self.on_shutdown.push(Box::pin(timeout(ON_SHUTDOWN_WITHIN, task).map(drop)));
     }
 
-    /// Runs the program until it is told to stop or something fails. What a program does before this is not ended by a signal; see [`Signals`].
+    /// Runs the program until a signal stops it or a task fails. Signals do not interrupt the work before this call; see [`Signals`].
     pub async fn run(self) -> Result<(), RunError> {
         self.run_with(Signals::catch()?).await
     }
 
-    /// [`run`](Self::run) with signals that were caught before: one that came since then stops the program right after its start.
+    /// Like [`run`](Self::run), but with signals that were caught earlier. A signal since then stops the program right after its start.
     pub async fn run_with(mut self, signals: Signals) -> Result<(), RunError> {
         let on_shutdown = std::mem::take(&mut self.on_shutdown);
         let shutdown = self.shutdown.clone();

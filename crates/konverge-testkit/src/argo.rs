@@ -1,6 +1,6 @@
-//! The kind `Rollout` of Argo.
+//! The kind `Rollout` of Argo Rollouts.
 
-/// The definition of Argo's Rollouts, as much of it as an API server needs. It accepts any spec.
+/// A minimal CRD of Argo Rollouts, which accepts any spec.
 pub const ARGO_ROLLOUTS: &str = r"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

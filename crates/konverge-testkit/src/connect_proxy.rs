@@ -1,4 +1,4 @@
-//! A proxy, as companies have one before the internet.
+//! A forward proxy for tests.
 
 use std::{
     io,
@@ -18,10 +18,10 @@ use tokio::{
 /// The version of SOCKS.
 const SOCKS_5: u8 = 5;
 
-/// The longest head of a CONNECT request.
+/// The maximum size of the head of a CONNECT request.
 const MAX_HEAD: usize = 8 * 1024;
 
-/// An HTTP proxy that knows CONNECT, and a SOCKS 5 proxy on the same port. Dropping it ends it and its tunnels.
+/// An HTTP proxy with CONNECT, and a SOCKS 5 proxy on the same port. Dropping it closes it and its tunnels.
 pub struct ConnectProxy {
     address: SocketAddr,
     tunnels: Arc<AtomicUsize>,
@@ -29,12 +29,13 @@ pub struct ConnectProxy {
 }
 
 impl ConnectProxy {
-    /// Starts one on this machine, which leads to the servers that it is asked for.
+    /// Starts a proxy on this machine that connects to the requested servers.
     pub async fn start() -> io::Result<Self> {
         Self::leading(None).await
     }
 
-    /// Starts one that leads to this server, such as `127.0.0.1:6443`, whatever name it is asked for, as one that knows the names of its network.
+    /// Starts a proxy that connects to this server, such as `127.0.0.1:6443`, for every requested name, as if it knew the names of a private
+    /// network.
     pub async fn start_before(server: &str) -> io::Result<Self> {
         Self::leading(Some(server.into())).await
     }
@@ -54,17 +55,17 @@ impl ConnectProxy {
         Ok(Self { address, tunnels, task })
     }
 
-    /// Its address, as `HTTPS_PROXY` and `proxy-url` have it.
+    /// Returns the address for `HTTPS_PROXY` and `proxy-url`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Its address for clients that speak SOCKS 5. They send it the names of servers.
+    /// Returns the address for SOCKS 5 clients, which send the names of servers.
     pub fn socks_url(&self) -> String {
         format!("socks5h://{}", self.address)
     }
 
-    /// How many tunnels it has opened.
+    /// Returns the number of opened tunnels.
     pub fn tunnels(&self) -> usize {
         self.tunnels.load(Ordering::Relaxed)
     }
@@ -97,7 +98,7 @@ async fn tunnel(mut client: TcpStream, server: Option<Arc<str>>, tunnels: Arc<At
     copy_bidirectional(&mut client, &mut server).await.map(drop)
 }
 
-/// Goes on after the version of a SOCKS client, which needs no password.
+/// Continues the handshake after the version byte of a SOCKS client. No password is needed.
 async fn socks_tunnel(mut client: TcpStream, server: Option<Arc<str>>, tunnels: Arc<AtomicUsize>) -> io::Result<()> {
     let mut methods = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut methods).await?;

@@ -1,4 +1,4 @@
-//! TLS before a server that has none.
+//! A TLS front for a server without TLS.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -11,10 +11,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::tls::{self, HTTP_1_1, HTTP_2};
 
-/// A name that no resolver knows, and that certificates of the test kit are for: who reaches it goes through a proxy.
+/// A name in the certificates of the test kit that no resolver knows. A client reaches it only through a proxy.
 pub const ELSEWHERE: &str = "server.invalid";
 
-/// Passes on what clients say over TLS. Dropping it ends it and its connections.
+/// A server that decrypts and forwards TLS connections. Dropping it closes it and its connections.
 pub struct TlsFront {
     address: SocketAddr,
     authority: String,
@@ -22,7 +22,7 @@ pub struct TlsFront {
 }
 
 impl TlsFront {
-    /// Starts one before the server at this address, such as `127.0.0.1:50051`, which speaks HTTP/2 or HTTP/1.1.
+    /// Starts a TLS front for the server at this address, such as `127.0.0.1:50051`, which speaks HTTP/2 or HTTP/1.1.
     pub async fn start(server: &str, is_http_2: bool) -> io::Result<Self> {
         let protocol = if is_http_2 { HTTP_2 } else { HTTP_1_1 };
         let (tls, authority) = tls::server("konverge-tls-front", &[protocol]).map_err(io::Error::other)?;
@@ -39,12 +39,12 @@ impl TlsFront {
         Ok(Self { address, authority, task })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The authority of its certificate, in PEM.
+    /// Returns the CA of its certificate, in PEM.
     pub fn authority(&self) -> &str {
         &self.authority
     }

@@ -1,4 +1,4 @@
-//! What the command lines of Konverge's programs share: the version and the commit that they were built from, and the rule for [`variables`].
+//! The version and commit of Konverge's programs, and the rule for their environment [`variables`].
 //!
 //! `cargo xtask image` and `cargo xtask dist` set the variables `KONVERGE_COMMIT` and `KONVERGE_BUILT` for the compiler. Cargo compiles this crate
 //! again when they change. Every other build prints `unknown`: a commit that a build script looks up would be wrong after the next commit,

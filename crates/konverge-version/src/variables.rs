@@ -4,11 +4,11 @@ use std::ffi::OsString;
 
 use clap::{Command, CommandFactory, Error, FromArgMatches};
 
-/// Parses a command line, as clap does it but for [empty variables](ignore_empty).
+/// Parses a command line as clap does, but ignores [empty variables](ignore_empty).
 ///
 /// # Errors
 ///
-/// Returns an error for a line that makes no sense, and for one that requests the help or the version.
+/// Returns an error for an invalid command line, and for one that requests the help or the version.
 pub fn parse_from<T: CommandFactory + FromArgMatches>(
     line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<T, Error> {
@@ -17,8 +17,8 @@ pub fn parse_from<T: CommandFactory + FromArgMatches>(
     T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Returns the command without the variables that are empty: a script that writes `ZOPP_TLS_CA_CERT=` sets nothing. clap itself takes an
-/// empty text for a value.
+/// Returns the command without its empty variables, so that `ZOPP_TLS_CA_CERT=` in a script counts as unset. clap itself takes an empty
+/// string as a value.
 #[must_use]
 pub fn ignore_empty(command: Command) -> Command {
     let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());

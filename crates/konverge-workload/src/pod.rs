@@ -153,7 +153,7 @@ impl Reference {
     }
 }
 
-/// The pods cannot start without a key that they name and do not call optional.
+/// Pods cannot start without a key that they name and that is not optional.
 fn usage(optional: Option<bool>, keys: Keys) -> Usage {
     if optional == Some(true) {
         return Usage { need: Need::Optional, keys, required: BTreeSet::new() };

@@ -11,20 +11,20 @@ pub struct Rollout {
     pub paused: bool,
     /// Whether there are no pods, and there are to be none.
     pub empty: bool,
-    /// How many pods are of the newest template.
+    /// The number of pods of the newest template.
     pub updated: i64,
-    /// How many pods are available.
+    /// The number of available pods.
     pub available: i64,
-    /// Until when its controller waits for pods.
+    /// The deadline until which the controller waits for pods.
     pub deadline: Deadline,
 }
 
-/// Who says that pods do not become available.
+/// The observer that detects pods that do not become available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
-    /// The controller: its deadline has begun, and it reports the end.
+    /// The controller, whose deadline has begun. It reports the end.
     OfController,
-    /// Nobody within the workload. The rollout had been complete once, so its deadline of so many seconds counts no more, or the kind has none.
+    /// No controller. The rollout was complete once, so its deadline (in seconds) no longer applies, or the kind has none.
     Elapsed(Option<u32>),
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Status {
     updated_number_scheduled: i64,
     number_available: i64,
     abort: bool,
-    /// Only Argo's kind has this. Its controller has a deadline of its own.
+    /// The controller of Argo Rollouts, which has a deadline of its own.
     phase: Option<String>,
     conditions: Option<Vec<Condition>>,
 }
@@ -144,7 +144,7 @@ impl Rollout {
         }
     }
 
-    /// Returns whether nobody need look at it again who has seen the other one: the counts of its pods may differ.
+    /// Returns `true` if an observer of the other state need not look at this one: only the counts of pods may differ.
     #[must_use]
     pub fn is_like(self, other: Self) -> bool {
         (self.progress, self.paused, self.empty) == (other.progress, other.paused, other.empty)

@@ -55,7 +55,7 @@ async fn the_first_apply_creates_and_a_repetition_asks_nothing() {
     assert_eq!(writes_in(&namespace, 2).await, 2);
 }
 
-/// The API server keeps `stringData` nowhere: it stores the values under `data`.
+/// The API server does not store `stringData`: it stores the values under `data`.
 #[tokio::test]
 async fn string_data_of_a_secret_is_in_sync_once_it_is_written_and_drift_of_it_is_corrected() {
     let (client, namespace) = namespace().await;

@@ -1,4 +1,4 @@
-//! Deletions that an operator has stopped, because there are too many.
+//! Approval of deletions that an operator has stopped because there are too many.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ struct Report {
     approved: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// Approves what the operators of all jobs have stopped.
+/// Approves the stopped deletions of all jobs.
 pub(super) async fn run(jobs: &[Box<dyn Examined>], cluster: &Cluster, form: Form) -> Result<bool, Failure> {
     let mut report = Report { approved: BTreeMap::new() };
     for job in jobs {

@@ -43,7 +43,7 @@ impl Row {
 #[serde(rename_all = "camelCase")]
 struct Report {
     objects: Vec<Row>,
-    /// What objects that are gone have left outside of the cluster.
+    /// The items that deleted objects have left outside of the cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_behind: Vec<Left>,
     /// The objects that could not be read.
@@ -115,7 +115,7 @@ pub(super) async fn run(
     Ok(report.objects.iter().all(|row| row.health.grade == Grade::InSync))
 }
 
-/// Adds what all jobs know of. Most people who ask for their own objects may not read the operator's namespace, so that is no warning.
+/// Adds the items of all jobs. Most users may not read the operator's namespace, so a refusal is no warning.
 async fn add_left_behind(report: &mut Report, jobs: &[Box<dyn Examined>], cluster: &Cluster, namespace: Option<&str>) {
     for job in jobs {
         match job.left_behind(cluster, namespace).await {

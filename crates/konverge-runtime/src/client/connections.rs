@@ -40,7 +40,8 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
 type Service = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
-/// Begins a client whose dead connections are noticed within 30 seconds. It goes through a proxy if the configuration or `HTTPS_PROXY` names one.
+/// Creates the builder of a client that notices dead connections within 30 seconds. The client uses the proxy that the configuration or
+/// `HTTPS_PROXY` names, if any.
 pub fn builder(config: Config) -> Result<ClientBuilder<Service>, kube::Error> {
     let connector = connector(&config).map_err(|error| kube::Error::Service(error.into()))?;
     let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
@@ -78,8 +79,8 @@ pub fn builder(config: Config) -> Result<ClientBuilder<Service>, kube::Error> {
     Ok(ClientBuilder::new(service.boxed(), config.default_namespace))
 }
 
-/// Connects to the API server as kubectl does: through the proxy that the kubeconfig names, else through that of `HTTPS_PROXY`, unless
-/// `NO_PROXY` has the API server. kube has read both variables only for a kubeconfig, so a pod reaches the API server directly.
+/// Connects to the API server as kubectl does: through the proxy of the kubeconfig, else of `HTTPS_PROXY`, unless `NO_PROXY` names the API
+/// server. kube reads both variables for a kubeconfig only, so a pod connects directly.
 fn connector(config: &Config) -> Result<Connector, UnsupportedProxy> {
     let Some(proxy) = &config.proxy_url else { return Ok(Connector::direct(tcp())) };
     let of_environment = ["HTTPS_PROXY", "https_proxy"].into_iter().filter_map(|name| std::env::var(name).ok());

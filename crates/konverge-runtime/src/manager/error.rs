@@ -53,7 +53,7 @@ pub enum RunError {
         #[source]
         source: Box<RunError>,
     },
-    /// A signal asked to stop at once.
+    /// A second signal stopped the program at once.
     #[error("stopped at once by a signal")]
     Aborted,
 }

@@ -75,7 +75,7 @@ impl ManagerGroup {
         self.run_with(Signals::catch()?).await
     }
 
-    /// [`run`](Self::run) with signals that were caught before: one that came since then stops the jobs right after their start.
+    /// Like [`run`](Self::run), but with signals that were caught earlier. A signal since then stops the jobs right after their start.
     pub async fn run_with(self, signals: Signals) -> Result<(), RunError> {
         let Self { server, checks, pages, jobs, on_shutdown } = self;
         let shutdown = CancellationToken::new();

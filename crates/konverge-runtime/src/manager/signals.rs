@@ -5,10 +5,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::RunError;
 
-/// SIGTERM and SIGINT. A program catches them once, as the first thing that it does, and keeps them to its end: a signal that comes while nobody
-/// waits for one is kept, and one that comes after they were dropped has no effect at all.
+/// The handlers of SIGTERM and SIGINT. A program creates them once, before anything else, and keeps them until it ends. A signal that arrives
+/// while no task waits is kept. After the drop, signals have no effect.
 ///
-/// A program that is the first process of its container does not get the kernel's own answer to a signal, which is to end it.
+/// The kernel does not end the first process of a container on a signal, so the program has to.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -16,13 +16,13 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches both from here on. Needs a runtime with IO.
+    /// Catches both signals from here on. Needs a runtime with IO.
     pub fn catch() -> Result<Self, RunError> {
         let caught = |kind| signal(kind).map_err(RunError::Signals);
         Ok(Self { terminate: caught(SignalKind::terminate())?, interrupt: caught(SignalKind::interrupt())? })
     }
 
-    /// Runs a task to its end, or drops it at the first signal and returns `None`.
+    /// Runs a task to completion, or drops it at the first signal and returns `None`.
     pub async fn until<T>(&mut self, task: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             result = task => Some(result),
@@ -33,7 +33,7 @@ impl Signals {
         }
     }
 
-    /// Runs a program to its end: the first signal begins its shutdown, and a second one drops it where it is.
+    /// Runs a program to completion. The first signal begins its shutdown, and a second one drops it.
     pub(super) async fn shut_down(
         mut self,
         shutdown: &CancellationToken,
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// A signal that ends no other test of this process, in place of SIGTERM, and one that nobody sends.
+    /// Creates handlers of a signal that ends no other test of this process, in place of SIGTERM, and of an unused one.
     fn harmless(kind: SignalKind) -> Signals {
         let caught = |kind| signal(kind).expect("a runtime with IO");
         Signals { terminate: caught(kind), interrupt: caught(SignalKind::window_change()) }

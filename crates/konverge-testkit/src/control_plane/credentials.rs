@@ -14,7 +14,7 @@ use crate::ELSEWHERE;
 /// Members of this group may do everything, whatever RBAC says.
 const ADMINISTRATORS: &str = "system:masters";
 
-/// The name of the API server towards servers that it calls.
+/// The name in the API server's client certificate.
 pub(super) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
 /// The files that the servers and the administrator need.
@@ -67,7 +67,7 @@ impl Credentials {
     }
 }
 
-/// Writes the file that makes the API server show its certificate to every webhook of admission.
+/// Writes the file that makes the API server show its certificate to every admission webhook.
 fn write_admission_configuration(folder: &Path, (certificate, key): &(String, String)) -> io::Result<()> {
     let kubeconfig = folder.join("webhooks.kubeconfig");
     let user = json!({ "client-certificate-data": encoded(certificate), "client-key-data": encoded(key) });
@@ -94,7 +94,7 @@ pub(crate) fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>,
     CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)
 }
 
-/// Makes the certificate and key, in PEM, of a server on this machine, which is also [`ELSEWHERE`].
+/// Creates the certificate and key, in PEM, of a server on this machine, which is also [`ELSEWHERE`].
 pub(crate) fn server(authority: &CertifiedIssuer<'static, KeyPair>) -> Result<(String, String), rcgen::Error> {
     let mut server = CertificateParams::new(["localhost", "127.0.0.1", ELSEWHERE].map(str::to_owned))?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
