@@ -55,23 +55,23 @@ pub struct Binding {
     pub written_at: Option<Instant>,
     /// When its environment was first seen empty, while that is not confirmed.
     pub empty_since: Option<Instant>,
-    /// Its record, as the watch has shown it or this process has written it last.
+    /// The record on the Secret, as last seen by the watch or written by this process.
     pub record: Option<String>,
-    /// The row of reverts by another client.
+    /// The series of reverts by another client.
     pub reverts: Option<Reverts>,
     /// The newest resource version whose content is known: the one that this process wrote or read last.
     pub known: Option<String>,
 }
 
-/// A row of reverts of what this process writes.
+/// A series of reverts of this process's writes.
 #[derive(Debug, Clone)]
 pub struct Reverts {
-    /// Their number, and the pause that follows from it.
+    /// The number of reverts, and the resulting pause.
     pub row: RevertBackoff,
-    /// When the last one was noticed.
+    /// The time at which the last revert was noticed.
     pub last: Instant,
-    /// The field manager of the other client, once one was seen. The API server dates the entry of a manager only when its fields change, so later reverts
-    /// need not show it.
+    /// The field manager of the other client, once seen. The API server updates the time of a manager's entry only when its fields change, so later
+    /// reverts need not show it.
     pub by: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub struct WatchedSecret {
     pub hub: Option<Arc<Hub>>,
     /// Whether it requests a choice of keys.
     pub requests_keys: bool,
-    /// The record that it bears.
+    /// The record on the Secret.
     pub record: Option<String>,
 }
 

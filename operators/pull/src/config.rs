@@ -22,8 +22,7 @@ konverge_jobs::metrics_flags!("ZOPP");
 /// The program's name in metrics, events and the lease: that of the original.
 pub(crate) const PROGRAM: &str = "zopp-operator";
 
-/// The settings of the command line and the environment. Prints the help or the version if a flag requests it, and an error if there is one. Then it
-/// ends the program.
+/// Parses the command line and the environment. Prints help, the version or an error, and exits, like `clap::Parser::parse`.
 pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
     variables::parse_from(arguments).unwrap_or_else(|error| error.exit())
 }
@@ -168,7 +167,7 @@ impl Settings for Config {
 }
 
 impl Config {
-    /// The settings of the program with the original's name, whose users have no pins: it believes the first key unless it is told not to.
+    /// Returns the settings of the program with the original's name. Its users have no pins, so it trusts the first key by default.
     #[must_use]
     pub fn as_original(mut self) -> Self {
         self.trust.trust_first_key.get_or_insert(true);

@@ -39,7 +39,7 @@ pub struct Hubs {
 }
 
 impl Hubs {
-    /// Hubs read with `client` once `memory` is loaded, poll about every `poll_interval`, and call `wake` from their own tasks.
+    /// Creates hubs that read with `client` once `memory` is loaded, poll about every `poll_interval`, and call `wake` from their own tasks.
     pub fn new(client: Client, poll_interval: Duration, wake: Wake, metrics: Metrics, memory: Arc<Memory>) -> Self {
         Self { client, poll_interval, wake, metrics, memory, active: Mutex::default() }
     }

@@ -14,7 +14,7 @@
 //!
 //! - [`hub`]: one subscription for each environment;
 //!
-//! - [`record`] and [`memory`]: what is remembered of zopp across restarts;
+//! - [`record`] and [`memory`]: the accepted state of zopp, kept across restarts;
 //!
 //! - [`plan`]: the decision, without IO;
 //!

@@ -1,7 +1,7 @@
-//! What the operator remembers of zopp across restarts: the join of the records on all bound Secrets.
+//! The state of zopp that the operator remembers across restarts: the newest of the records on all bound Secrets.
 //!
-//! Nothing is asked of zopp before the first list of Secrets is complete ([`Memory::loaded`]). Without that, the first answer of a server
-//! would be believed before a record of a later Secret contradicts it.
+//! The operator sends no request to zopp before the first list of Secrets is complete ([`Memory::loaded`]). Otherwise it would trust the
+//! server's first answer before it reads a record that contradicts it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -17,20 +17,20 @@ use crate::{
     record::{EnvironmentState, Record, RecordKey},
 };
 
-/// The memory of the process. The cluster has it, too: on each bound Secret, what was accepted when the Secret was written.
+/// The memory of the process. Each bound Secret has a record of the state that was accepted when the Secret was written.
 pub struct Memory {
     key: RecordKey,
     trust: Trust,
-    /// Environments of which a person accepts an older state, each with the word by which it is accepted once.
+    /// The environments whose older state a person accepts once, each with the word of `--accept-older`.
     accepted: BTreeMap<EnvironmentName, String>,
     states: Mutex<HashMap<EnvironmentName, EnvironmentState>>,
-    /// Workspaces whose first key was logged as believed.
+    /// The workspaces whose trusted first key was logged.
     told: Mutex<BTreeSet<String>>,
     loaded: CancellationToken,
 }
 
 impl Memory {
-    /// Remembers nothing yet. What is recalled is pinned in `trust`.
+    /// Creates an empty memory. Recalled keys and manifests are pinned in `trust`.
     pub fn new(key: RecordKey, trust: Trust, accepted: BTreeMap<EnvironmentName, String>) -> Self {
         Self {
             key,
@@ -42,7 +42,7 @@ impl Memory {
         }
     }
 
-    /// Recalls what the record on a Secret tells. One that this operator did not write tells nothing.
+    /// Recalls the record on a Secret. Ignores a record that this operator did not write.
     pub fn recall(&self, sealed: &str) {
         let Some(Record { environment, state, key }) = self.key.open(sealed) else { return };
         self.trust.recall_workspace(&environment.workspace, key);
@@ -64,7 +64,8 @@ impl Memory {
         states.insert(environment, joined);
     }
 
-    /// All records are recalled: from now on, zopp may be asked. What a person accepts is forgotten here, unless it was before.
+    /// Marks all records as recalled, so requests to zopp may begin. Forgets the state of each environment with a new `--accept-older`
+    /// word.
     pub fn load(&self) {
         if self.loaded.is_cancelled() {
             return;
@@ -91,12 +92,13 @@ impl Memory {
         self.loaded.cancelled().await;
     }
 
-    /// The newest version of this environment that any Secret has held; an environment that was made anew under the name has none.
+    /// Returns the newest version of this environment that any Secret has held. Returns `None` for a new environment with the same name.
     pub fn version(&self, environment: &EnvironmentName, id: &str) -> Option<i64> {
         self.states().get(environment).filter(|known| known.id == id).map(|known| known.version)
     }
 
-    /// The record for a Secret that holds this snapshot. `None` if the key of the workspace is not known, which a snapshot rules out.
+    /// Returns the record for a Secret that holds this snapshot. Returns `None` if the workspace's key is unknown, which cannot happen
+    /// after a snapshot.
     pub fn record(&self, environment: &EnvironmentName, snapshot: &Snapshot) -> Option<String> {
         let key = self.trust.workspace_memory(&environment.workspace)?;
         if key.is_first_use
@@ -126,7 +128,7 @@ impl Memory {
     }
 }
 
-/// The newer one of two states. Servers make IDs that sort by time.
+/// Returns the newer of two states. Servers create IDs that sort by time.
 fn join(known: &EnvironmentState, other: &EnvironmentState) -> EnvironmentState {
     let rank = |state: &EnvironmentState| (state.epoch, state.id.clone(), state.serial, state.version);
     if rank(other) > rank(known) { other.clone() } else { known.clone() }

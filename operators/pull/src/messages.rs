@@ -205,7 +205,7 @@ pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
     }
 }
 
-/// The first key of a workspace was believed.
+/// Returns the warning about a trusted first key of a workspace.
 pub fn first_key(workspace: &str, fingerprint: Fingerprint) -> String {
     format!(
         "the key {fingerprint} of workspace {workspace:?} is believed because it is, or follows from, the first that the server gave. Compare it with that of a \
@@ -214,17 +214,17 @@ pub fn first_key(workspace: &str, fingerprint: Fingerprint) -> String {
     )
 }
 
-/// The flag that pins a key.
+/// Returns the step that pins a key.
 fn how_to_pin(workspace: &str, fingerprint: Fingerprint) -> String {
     format!("start the operator with --workspace-fingerprint '{workspace}={fingerprint}'")
 }
 
-/// The flag by which a platform accepts an older state.
+/// Returns the step that accepts an older state.
 fn how_to_accept(environment: &EnvironmentName) -> String {
     format!("start the operator with --accept-older '{environment}=WORD', where WORD is a new word such as the date")
 }
 
-/// Another client undoes what the operator writes, again and again.
+/// Returns the statement that another client keeps reverting the operator's writes.
 pub fn contested(other: Option<&str>) -> Statement {
     let other = other.map_or_else(|| "another client".to_owned(), |other| format!("{other:?}"));
     failure(

@@ -94,18 +94,18 @@ pub struct Plan<'a> {
     pub problems: Vec<Problem>,
 }
 
-/// What is remembered when a decision is made.
+/// The remembered facts that a decision uses.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Remembered {
     /// The newest version of this environment that any Secret has held, if one has.
     pub version: Option<i64>,
-    /// Whether the Secret bears the record that belongs to the snapshot.
+    /// Whether the Secret has the record that belongs to the snapshot.
     pub is_recorded: bool,
     /// Whether an empty environment was seen empty by two separate reads.
     pub is_confirmed: bool,
 }
 
-/// Decides.
+/// Decides what to write to a Secret.
 pub fn plan<'a>(upstream: &'a Snapshot, observed: &Observed<'a>, key: &DigestKey, remembered: Remembered) -> Plan<'a> {
     let Remembered { version, is_recorded, is_confirmed } = remembered;
     let before = match observed {

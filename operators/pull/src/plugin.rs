@@ -139,7 +139,7 @@ impl Operator for Pull {
     }
 }
 
-/// Returns a note about each workspace whose first key is believed, by the records on the Secrets.
+/// Returns a note about each workspace whose first key is trusted, from the records on the Secrets.
 fn believed_keys<'a>(bound: impl Iterator<Item = &'a ObjectMeta>) -> Vec<Finding> {
     let records = bound.filter_map(|metadata| read_unverified(metadata.annotations.as_ref()?.get(RECORD)?));
     let texts: BTreeSet<_> = records
@@ -149,8 +149,8 @@ fn believed_keys<'a>(bound: impl Iterator<Item = &'a ObjectMeta>) -> Vec<Finding
     texts.into_iter().map(|text| Finding::note("workspace key", text, None)).collect()
 }
 
-/// Returns a finding for each key that the operator refuses because nothing pins it, by its events about these Secrets. An event that is older than the
-/// operator's last write is settled.
+/// Returns a finding for each unpinned key that the operator refuses, from its events about these Secrets. Ignores events older than the operator's
+/// last write.
 async fn unknown_keys(cluster: &Cluster, bound: &[(&ObjectMeta, ObjectHealth)]) -> Result<Vec<Finding>, Failure> {
     let of_uid: BTreeMap<_, _> =
         bound.iter().filter_map(|(metadata, health)| Some((metadata.uid.as_deref()?, health.since))).collect();
@@ -174,10 +174,10 @@ async fn unknown_keys(cluster: &Cluster, bound: &[(&ObjectMeta, ObjectHealth)]) 
     Ok(texts.into_iter().map(|text| Finding::wrong("workspace key", text, WORKSPACE_KEY_NEXT)).collect())
 }
 
-/// The number of events that are looked at. Workspaces are few, and each Secret of one has such an event.
+/// The maximum number of events to read. Workspaces are few, and each Secret of one has such an event.
 const MAX_EVENTS: u32 = 500;
 
-/// What to do about a key that nothing pins. The text of the event has the line.
+/// The next step for an unpinned key. The text of the event has the flag.
 const WORKSPACE_KEY_NEXT: &str = "pin the key, after a member has confirmed it";
 
 /// Returns the state of a Secret as far as its metadata tell it, or `None` if it is not annotated.

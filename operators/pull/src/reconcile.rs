@@ -50,7 +50,7 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Between the two reads that confirm an empty environment.
 const CONFIRM_AFTER: Duration = Duration::from_millis(500);
 
-/// No pause is longer while another client keeps undoing what this one writes.
+/// The maximum pause while another client keeps reverting this client's writes.
 pub const LONGEST_REVERT_PAUSE: Duration = Duration::from_mins(5);
 
 /// Syncs annotated Secrets with their environments.
@@ -340,7 +340,7 @@ impl Pull {
     fn report(&self, run: Run<'_>, problems: &[Problem], proven: bool) {
         let Run { key, binding, environment, .. } = run;
         let mut statements: Vec<_> = match problems {
-            // What was written may be undone again: until it stays, the last word about the other client holds.
+            // Another revert may follow. Until the write lasts, the last statement about the other client stays.
             [] if row_ends_after(binding).is_some() => {
                 binding.said.iter().filter(|said| said.reason == reasons::CONTESTED).cloned().collect()
             }
@@ -376,13 +376,13 @@ struct Run<'a> {
 struct Read {
     contents: Contents,
     resource_version: String,
-    /// The record that it bears.
+    /// The record on the Secret.
     record: Option<String>,
     /// The field manager that wrote last, if it is another one.
     other_writer: Option<String>,
 }
 
-/// How long the binding is left as it is, because another client undoes what this one writes.
+/// Returns the rest of the pause after reverts by another client, or `None` if there is no pause.
 fn rest_of_pause(binding: &Binding, hub: &Hub) -> Option<Duration> {
     let Reverts { row, last, .. } = binding.reverts.as_ref().filter(|reverts| reverts.row.is_contested())?;
     let is_paused = is_stated(binding.verified.as_ref()?, &hub.stated()?);
@@ -406,14 +406,14 @@ fn is_in_sync(binding: &Binding, hub: &Hub) -> bool {
         && !binding.said.iter().any(|statement| statement.is_passing)
 }
 
-/// Whether this is the state of the environment that the server stated last.
+/// Returns `true` if this is the last state of the environment that the server reported.
 fn is_stated(verified: &Verified, stated: &Stated) -> bool {
     verified.environment_id == stated.environment_id
         && verified.version == stated.version
         && stated.content.is_none_or(|content| content == verified.content)
 }
 
-/// Whether another client has undone what the Secret held, although the environment holds it still. Each is counted once.
+/// Returns `true` if another client has reverted the Secret, while the environment is unchanged. Each revert counts once.
 fn is_revert(plan: &Plan<'_>, binding: &Binding) -> bool {
     let (Action::Apply(_), Some(now), Some(before)) = (&plan.action, &plan.verified, &binding.verified) else {
         return false;
@@ -423,7 +423,7 @@ fn is_revert(plan: &Plan<'_>, binding: &Binding) -> bool {
     now.digest == before.digest && !is_counted
 }
 
-/// How long a row of reverts that is no accident counts as going on, if nothing comes.
+/// Returns the time after which a contested series of reverts ends without a further revert.
 fn row_ends_after(binding: &Binding) -> Option<Duration> {
     let Reverts { row, last, .. } = binding.reverts.as_ref()?;
     if !(row.is_contested() && row.goes_on(last.elapsed())) {
@@ -432,8 +432,8 @@ fn row_ends_after(binding: &Binding) -> Option<Duration> {
     Some((row.pause() + LONGEST_REVERT_PAUSE).saturating_sub(last.elapsed()) + Duration::from_secs(1))
 }
 
-/// The other field manager that wrote last, if that was after `manager`; among those at one time, one that owns data. A client that does no more than
-/// remove fields owns none, so it has no entry.
+/// Returns the other field manager that wrote last, if it wrote after `manager`. Of several at the same time, prefers one that owns data. A client
+/// that only removes fields has no entry.
 fn last_other_writer(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Option<String> {
     let is_ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(manager);
     let ours = managed_fields.iter().filter(is_ours).filter_map(|entry| entry.time.as_ref()).max();

@@ -1,9 +1,8 @@
-//! The record on a Secret: what the operator had accepted of zopp when it wrote the Secret.
+//! The record on a Secret: the state of zopp that the operator had accepted when it wrote the Secret.
 //!
-//! A restarted operator reads the records before it asks zopp for anything. So a server cannot bring an older state, a former key or an
-//! environment without its manifest past a restart. The operator authenticates each record with a key that it derives from its own private key.
-//! Neither zopp's server nor anybody who can edit a Secret can make one. Old records are genuine too, so records are joined and never replaced by
-//! one another ([`crate::memory`]).
+//! A restarted operator reads the records before its first request to zopp. So it refuses an older state, a former key or an environment without
+//! its manifest. The operator authenticates each record with a key that it derives from its own private key, so neither zopp's server nor an
+//! editor of a Secret can forge one. Old records stay genuine, so the newest of all records counts ([`crate::memory`]).
 
 use konverge_core::digest::DigestKey;
 use konverge_zopp_client::{
@@ -14,12 +13,12 @@ use serde_json::{Value, json};
 /// The purpose for which the key is derived.
 const PURPOSE: &str = "konverge.dev pull record v1";
 
-/// What the operator had accepted of an environment.
+/// The accepted state of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The name of the environment.
     pub environment: EnvironmentName,
-    /// Its state.
+    /// The state of the environment.
     pub state: EnvironmentState,
     /// The key of its workspace.
     pub key: WorkspaceMemory,
@@ -28,26 +27,26 @@ pub struct Record {
 /// A state of an environment that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnvironmentState {
-    /// How often a person accepted an older state. A record from before the last time does not count.
+    /// The number of times that a person accepted an older state. Records with a lower number do not count.
     pub epoch: u64,
-    /// The word by which a person did so last.
+    /// The last word of `--accept-older`.
     pub accepted: Option<String>,
     /// The environment's ID.
     pub id: String,
-    /// Its version.
+    /// The version of the environment.
     pub version: i64,
-    /// The serial of its manifest, if it had one.
+    /// The serial of the manifest, if there was one.
     pub serial: Option<u64>,
 }
 
 impl EnvironmentState {
-    /// The manifest, if there was one.
+    /// Returns the manifest, if there was one.
     pub fn manifest(&self) -> Option<ManifestPin> {
         self.serial.map(|serial| ManifestPin { environment_id: self.id.clone(), serial })
     }
 }
 
-/// The key by which the operator knows its own records. Wiped on drop, without `Debug`.
+/// The key that authenticates the operator's records. Wiped on drop, without `Debug`.
 pub struct RecordKey(DigestKey);
 
 impl RecordKey {
@@ -70,7 +69,7 @@ impl RecordKey {
         format!("{} {text}", self.mac(&text))
     }
 
-    /// Reads a record. `None` if this operator did not write it.
+    /// Reads a record. Returns `None` if this operator did not write it.
     pub fn open(&self, sealed: &str) -> Option<Record> {
         let (mac, text) = sealed.split_once(' ')?;
         // Their hashes are compared, so the time that it takes says nothing about the right one.
@@ -85,7 +84,7 @@ impl RecordKey {
     }
 }
 
-/// Reads a record without its code, for a person: whoever can edit the Secret may have written it.
+/// Reads a record without authentication, to show it to a person. Any editor of the Secret may have written it.
 pub fn read_unverified(sealed: &str) -> Option<Record> {
     read(sealed.split_once(' ')?.1)
 }

@@ -42,7 +42,7 @@ pub struct SecretHandler {
     pub bindings: Arc<Bindings>,
     /// Where bound environments are followed.
     pub hubs: Arc<Hubs>,
-    /// Where the records of the Secrets are recalled.
+    /// The memory that recalls the records of the Secrets.
     pub memory: Arc<Memory>,
     /// Which namespaces may read which environments.
     pub rules: Vec<Rule>,

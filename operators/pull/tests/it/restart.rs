@@ -1,4 +1,4 @@
-//! What an operator has accepted of zopp survives its restart, so a server cannot go back meanwhile.
+//! An operator remembers the accepted state of zopp across restarts, so a server cannot go back to an older one.
 
 use std::sync::Arc;
 
@@ -174,14 +174,14 @@ async fn an_environment_without_a_manifest_is_refused_where_one_is_required() {
     world.holds("backend", &[("B", "2")]).await;
 }
 
-/// What the plugin's `doctor` says about keys of workspaces.
+/// Returns the findings of the plugin's `doctor` about keys of workspaces.
 async fn doctor(world: &World) -> Vec<Finding> {
     let cluster = Cluster { client: world.kubernetes.clone(), namespace: world.namespace.clone() };
     let findings = Pull.doctor(&cluster, Some(&world.namespace)).await;
     findings.into_iter().filter(|finding| finding.about == "workspace key").collect()
 }
 
-/// The fingerprint in a line that pins it.
+/// Returns the fingerprint in a text with the flag that pins it.
 fn pinned_in(text: &str) -> Fingerprint {
     let line = text.split("--workspace-fingerprint 'acme=").nth(1).expect("a line that pins the key");
     line.split('\'').next().unwrap().parse().unwrap()
@@ -230,7 +230,7 @@ async fn a_first_key_is_believed_once_and_loudly_where_that_is_allowed() {
     let fingerprint = is_loud(&operator).await;
     operator.stop().await;
 
-    // What the cluster remembers is a pin for every start, and still nobody has vouched for it.
+    // The record in the cluster pins the key at every start, but no person has confirmed it yet.
     let unpinned = || world.server.client_with(|config| config.trust_first_key = false);
     for zopp in [world.server.client(), unpinned()] {
         let operator = world.operator_of(zopp, kubeconfig, &[]).await;

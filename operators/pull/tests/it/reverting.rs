@@ -1,4 +1,4 @@
-//! Another client undoes what the operator writes.
+//! Another client reverts the operator's writes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::World;
 
-/// Replaces the content of the Secret as another controller whenever the operator has written, for so long. Returns how often.
+/// Reverts each write of the operator to the Secret as another controller, for this time. Returns the number of reverts.
 async fn undo(world: &World, time: Duration) -> u32 {
     let parameters = PostParams { field_manager: Some("sealed-secrets".to_owned()), ..PostParams::default() };
     let (began, mut times) = (Instant::now(), 0);

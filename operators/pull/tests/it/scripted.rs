@@ -103,19 +103,19 @@ impl Scripted {
         (server, client)
     }
 
-    /// A client that remembers nothing of the server, as of a process that starts.
+    /// Creates a client without memory of the server, as after a process start.
     pub(crate) fn client(&self) -> Client {
         self.client_with(|_| {})
     }
 
-    /// The same with other settings.
+    /// Like [`client`](Self::client), but with changed settings.
     pub(crate) fn client_with(&self, change: impl FnOnce(&mut ClientConfig)) -> Client {
         let mut config = ClientConfig { profile: Some(Profile::V2), ..ClientConfig::new(&self.address) };
         change(&mut config);
         Client::new(Connection::new(&config).unwrap(), identity(self.principal.clone()))
     }
 
-    /// A client of another principal, for which the same keys are wrapped.
+    /// Creates a client of another principal, for which the same keys are wrapped.
     pub(crate) fn client_of_another_principal(&self) -> Client {
         let seed = SigningSeed::generate().unwrap();
         let principal = Principal {

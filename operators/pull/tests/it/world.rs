@@ -72,7 +72,7 @@ impl World {
         self.operator_by(control_plane().await.kubeconfig(), arguments).await
     }
 
-    /// Starts an operator that remembers nothing but what the cluster remembers, as after a restart.
+    /// Starts an operator that has only the memory in the cluster, as after a restart.
     pub(crate) async fn restarted(&self, arguments: &[&str]) -> Operator {
         self.operator_of(self.server.client(), control_plane().await.kubeconfig(), arguments).await
     }
@@ -146,7 +146,7 @@ impl World {
         data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect()
     }
 
-    /// The operator's record on the Secret.
+    /// Returns the operator's record on the Secret.
     pub(crate) async fn record(&self, name: &str) -> Option<String> {
         let annotations = self.secrets().get(name).await.unwrap().metadata.annotations.unwrap_or_default();
         annotations.get("konverge.dev/zopp-record").cloned()
@@ -242,7 +242,7 @@ impl Operator {
         self.running.await.unwrap();
     }
 
-    /// The answer of `/readyz?verbose` now.
+    /// Returns the current response of `/readyz?verbose`.
     pub(crate) fn ready(&self) -> String {
         self.checks.ready().text
     }
