@@ -7,6 +7,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Args, Command, FromArgMatches};
 use konverge_core::error::in_one_line;
+use konverge_version::variables;
 
 use crate::{Operator, options::Options};
 
@@ -15,7 +16,7 @@ pub(crate) fn execute(
     mut operator: Operator,
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> ExitCode {
-    let matches = without_empty_variables(command(&operator)).get_matches_from(arguments);
+    let matches = variables::ignore_empty(command(&operator)).get_matches_from(arguments);
     #[cfg(feature = "generate")]
     if let Some(matches) = matches.subcommand_matches(generate::VERB) {
         let ended = generate::execute(operator, matches);
@@ -36,15 +37,6 @@ pub(crate) fn command(operator: &Operator) -> Command {
     #[cfg(feature = "otlp")]
     let command = command.mut_arg("otlp_endpoint", |argument| argument.hide(!operator.sends_traces));
     operator.parts.iter().fold(command, |command, part| part.command(command))
-}
-
-/// A variable that is set to nothing sets nothing. The same rule is in `konverge-version` for the programs of this workspace; a published crate cannot
-/// depend on that one.
-fn without_empty_variables(command: Command) -> Command {
-    let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    command.mut_args(|argument| {
-        if argument.get_env().is_some_and(is_empty) { argument.env(None::<&'static str>) } else { argument }
-    })
 }
 
 fn exit_code(ended: Result<(), (String, u8)>) -> ExitCode {

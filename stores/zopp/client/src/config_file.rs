@@ -11,7 +11,8 @@
 //!  "current_principal": "…", "user_id": "…", "email": "…",
 //!  "servers": {"https://…": {"generation": "v2", "client_certificate": {"certificate": "<path>", "key": "<path>"},
 //!                              "workspaces": {"acme": "<fingerprint>"}, "principals": {"<id>": "<fingerprint>"},
-//!                              "owners": {"<id>": "<e-mail>"}, "revoked": {"<id>": {"workspaces": ["acme"]}}}}}
+//!                              "accepted": {"<id>": {"email": "…", "exchange_key": "<hex>"}},
+//!                              "revoked": {"<id>": {"workspaces": ["acme"]}}}}}
 //! ```
 //! With `"key_protection": {"salt": "<hex>"}`, private keys are encrypted texts that begin with `sealed:`. Only `zopp` reads such a file.
 //!

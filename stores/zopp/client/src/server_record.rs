@@ -27,9 +27,9 @@ pub struct ServerRecord {
     /// The newest manifest that was seen of each environment, by `workspace/project/environment`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environments: BTreeMap<String, ManifestPin>,
-    /// Principal ID to the e-mail address of its user, as it was when the user of this device accepted the principal.
+    /// The principals that this device gave a key to, by ID, as they were then.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub owners: BTreeMap<String, String>,
+    pub accepted: BTreeMap<String, AcceptedPrincipal>,
     /// Principal ID to what this device took from the principal.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revoked: BTreeMap<String, Revocation>,
@@ -41,13 +41,24 @@ pub struct ServerRecord {
 impl ServerRecord {
     /// Returns how many pins there are.
     pub fn len(&self) -> usize {
-        self.workspaces.len() + self.principals.len() + self.environments.len() + self.owners.len() + self.revoked.len()
+        self.workspaces.len() + self.principals.len() + self.environments.len() + self.accepted.len() + self.revoked.len()
     }
 
     /// Whether there are no pins.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// A principal that this device gave a workspace's key to. Once it is removed, a server that lies could call it another user's, or name its
+/// key under another ID.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptedPrincipal {
+    /// The e-mail address of its user; `None` for a service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    /// The X25519 public key in hexadecimal.
+    pub exchange_key: String,
 }
 
 /// The PEM files of a client's certificate. They are read again when they have changed.

@@ -25,7 +25,7 @@ use crate::{
     config_file::{self, FileError},
     identity::Identity,
     revocation::RevocationChange,
-    server_record::{ClientCertificate, ManifestPin, ServerRecord},
+    server_record::{AcceptedPrincipal, ClientCertificate, ManifestPin, ServerRecord},
 };
 
 /// The server gives another key than the pinned one.
@@ -86,8 +86,8 @@ pub struct Learnt {
     pub principals: BTreeMap<String, Pin>,
     /// Manifests of environments.
     pub environments: BTreeMap<String, LearntManifest>,
-    /// E-mail addresses of the users of principals.
-    pub(crate) owners: BTreeMap<String, String>,
+    /// Principals that got a key.
+    pub(crate) accepted: BTreeMap<String, AcceptedPrincipal>,
     /// Principals that this device revoked or readmitted, in the order of the changes.
     pub(crate) revocations: Vec<RevocationChange>,
 }
@@ -212,24 +212,34 @@ impl Trust {
         pin(&mut record.principals, &mut learnt.principals, id, fingerprint)
     }
 
-    /// Remembers the user of a principal, unless one is remembered already: a server that names another one later may lie.
-    pub fn remember_owner(&self, id: &str, email: &str) {
+    /// Remembers a principal that gets a key from this device, unless it is remembered already: a server that names another user or key later
+    /// may lie.
+    pub fn accept_principal(&self, id: &str, email: Option<&str>, exchange_key: &[u8]) {
         let State { record, learnt, .. } = &mut *self.state();
-        if !record.owners.contains_key(id) {
-            record.owners.insert(id.to_owned(), email.to_owned());
-            learnt.owners.insert(id.to_owned(), email.to_owned());
+        if !record.accepted.contains_key(id) {
+            let accepted =
+                AcceptedPrincipal { email: email.map(str::to_owned), exchange_key: hex::encode(exchange_key) };
+            record.accepted.insert(id.to_owned(), accepted.clone());
+            learnt.accepted.insert(id.to_owned(), accepted);
         }
     }
 
     /// Returns the e-mail address of the user of a principal, if it is remembered.
     pub fn owner(&self, id: &str) -> Option<String> {
-        self.state().record.owners.get(id).cloned()
+        self.state().record.accepted.get(id)?.email.clone()
+    }
+
+    /// Returns the remembered principals that got a key from this device, by ID.
+    pub fn accepted(&self) -> BTreeMap<String, AcceptedPrincipal> {
+        self.state().record.accepted.clone()
     }
 
     /// Remembers that this device disabled a principal (`workspace` is `None`), or removed it from a workspace. Its public keys are as the
-    /// server gave them; a missing one is empty.
+    /// server gave them; a missing one is empty. The remembered one is added.
     pub fn revoke(&self, id: &str, workspace: Option<&str>, public_keys: &[&[u8]]) {
-        let public_keys = public_keys.iter().filter(|key| !key.is_empty()).map(hex::encode).collect();
+        let given = public_keys.iter().filter(|key| !key.is_empty()).map(hex::encode);
+        let remembered = self.state().record.accepted.get(id).map(|accepted| accepted.exchange_key.clone());
+        let public_keys = given.chain(remembered).collect();
         let workspace = workspace.map(str::to_owned);
         self.change_revocation(RevocationChange::Revoked { id: id.to_owned(), workspace, public_keys });
     }
@@ -355,8 +365,8 @@ impl Trust {
 impl Learnt {
     /// Returns `true` if it has more than the generation and manifests, which the next call learns again.
     pub fn is_irreplaceable(&self) -> bool {
-        let Self { workspaces, principals, client_certificate, owners, revocations, .. } = self;
-        let has_pins = !workspaces.is_empty() || !principals.is_empty() || !owners.is_empty();
+        let Self { workspaces, principals, client_certificate, accepted, revocations, .. } = self;
+        let has_pins = !workspaces.is_empty() || !principals.is_empty() || !accepted.is_empty();
         has_pins || client_certificate.is_some() || !revocations.is_empty()
     }
 
@@ -370,8 +380,8 @@ impl Learnt {
         for (name, learnt) in self.environments {
             remember(&mut record.environments, name, learnt);
         }
-        for (id, email) in self.owners {
-            record.owners.entry(id).or_insert(email);
+        for (id, accepted) in self.accepted {
+            record.accepted.entry(id).or_insert(accepted);
         }
         for change in self.revocations {
             change.apply(&mut record.revoked);

@@ -218,6 +218,17 @@ pub enum EventsBackend {
     Postgres,
 }
 
+/// How many may join by an invite; `None` without a limit.
+type MaxUses = Option<u32>;
+
+fn parse_uses(text: &str) -> Result<MaxUses, &'static str> {
+    match text.parse() {
+        Ok(number @ 1..) => Ok(Some(number)),
+        _ if text == "unlimited" => Ok(None),
+        _ => Err("a number from 1, or \"unlimited\", is expected"),
+    }
+}
+
 /// The commands about invites.
 #[derive(Debug, Subcommand)]
 pub enum InviteCommand {
@@ -226,9 +237,9 @@ pub enum InviteCommand {
         /// How long it can be used
         #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=87_600))]
         expires_hours: u32,
-        /// How many may join by it [default: as many as like]
-        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-        uses: Option<u32>,
+        /// How many may join by it, or "unlimited"
+        #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = parse_uses)]
+        uses: MaxUses,
         /// Print the token and nothing else
         #[arg(long)]
         plain: bool,

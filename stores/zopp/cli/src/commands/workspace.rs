@@ -40,7 +40,8 @@ Example:
 
 The workspace and its environments get new keys: see zopp workspace rotate-key --help. Nothing can
 take back what the user read: change the values that matter. Your own address makes you leave, and
-the keys stay.";
+the keys stay. For a user who is gone already (zopp user remove, zopp-server user remove), the
+command replaces the keys, and this device gives none to the devices of that user any more.";
 
 const GRANT_EXAMPLES: &str = "\
 Example:
@@ -328,17 +329,29 @@ async fn remove_member(
         Some(Rekeying::check(context, client, &workspace, keys.after_removal(), leaving).await?)
     };
     let request = RemoveMemberRequest { workspace_name: workspace.clone(), user_email: email.clone() };
-    let answer = client.remove_member(request).await.map_err(failed(what, need))?;
-    let RemoveMemberResponse { keys_removed, invites_revoked } = answer;
-    let mut text = format!(
-        "User {email} removed from workspace '{workspace}'\nKeys removed:    {keys_removed}\nInvites revoked: {invites_revoked}\nServices \
-         that the user made still have access: look at zopp principal service-list -w {workspace}"
-    );
+    let excludes_known = rekeying.as_ref().is_some_and(Rekeying::excludes_known_principals);
+    let (answer, mut text, done) = match client.remove_member(request).await {
+        // The user left, or the server's operator removed the user. This device learns of it here only.
+        Err(error) if error.code() == Code::NotFound && excludes_known => {
+            let text = format!("User {email} is no member of workspace '{workspace}' any more");
+            (RemoveMemberResponse::default(), text, "is no member any more")
+        }
+        answer => {
+            let answer = answer.map_err(failed(what, need))?;
+            let RemoveMemberResponse { keys_removed, invites_revoked } = &answer;
+            let text = format!(
+                "User {email} removed from workspace '{workspace}'\nKeys removed:    {keys_removed}\nInvites revoked: \
+                 {invites_revoked}\nServices that the user made still have access: look at zopp principal service-list -w {workspace}"
+            );
+            (answer, text, "was removed")
+        }
+    };
     let mut new_keys = None;
     if let Some(rekeying) = rekeying {
-        new_keys = rekeying.replace().await.map_err(|failure| failure.after(&format!("{email} was removed, but ")))?;
+        new_keys = rekeying.replace().await.map_err(|failure| failure.after(&format!("{email} {done}, but ")))?;
         text = format!("{text}\n{}", text_after_removal(new_keys.as_ref(), &workspace));
     }
+    let RemoveMemberResponse { keys_removed, invites_revoked } = answer;
     Ok(plain(RemovedMember { workspace, email, keys_removed, invites_revoked, new_keys }, text))
 }
 

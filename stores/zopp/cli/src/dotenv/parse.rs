@@ -11,9 +11,11 @@ pub struct Parsed {
     pub entries: Vec<Entry>,
     /// Lines that were skipped.
     pub problems: Vec<Problem>,
+    /// Lines that were read as most readers read them, and that one reads otherwise.
+    pub doubts: Vec<Problem>,
 }
 
-/// A skipped line. Never quotes the line, which may hold a value.
+/// A line with a problem. Never quotes the line, which may hold a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct Problem {
@@ -26,8 +28,9 @@ pub struct Problem {
 /// Which rules a file follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Dialect {
-    /// What most readers of such files agree on. A bare value is literal up to the end of its line or to a comment behind a blank. A variable,
-    /// which shells replace and others do not, is a problem.
+    /// What most readers of such files agree on. A bare value is literal up to the end of its line or to a comment behind a blank. A `#` without
+    /// a blank before it belongs to the value, and is doubtful, because node takes it for a comment. A variable, which shells replace and
+    /// others do not, is a problem.
     #[default]
     Common,
     /// The rules of the published command line: `$NAME` and `${NAME}` stand for the value of an earlier line, and a backslash escapes also
@@ -38,13 +41,14 @@ pub enum Dialect {
 /// Reads a whole file. The line breaks of Windows count as `\n`.
 pub fn parse(text: &str, dialect: Dialect) -> Parsed {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut parsed = Parsed { entries: Vec::new(), problems: Vec::new() };
+    let mut parsed = Parsed { entries: Vec::new(), problems: Vec::new(), doubts: Vec::new() };
     let (mut rest, mut line) = (text, 1);
     while !rest.is_empty() {
-        let mut cursor = Cursor { rest, consumed: 0, earlier: &parsed.entries, dialect };
+        let mut cursor = Cursor { rest, consumed: 0, doubt: None, earlier: &parsed.entries, dialect };
         let consumed = match cursor.assignment() {
             Ok(entry) => {
-                let consumed = cursor.consumed;
+                let Cursor { consumed, doubt, .. } = cursor;
+                parsed.doubts.extend(doubt.map(|reason| Problem { line, reason }));
                 parsed.entries.extend(entry);
                 consumed
             }
@@ -65,6 +69,8 @@ struct Cursor<'a> {
     rest: &'a str,
     /// Bytes behind the cursor.
     consumed: usize,
+    /// The reason why a reader takes the line otherwise.
+    doubt: Option<Reason>,
     earlier: &'a [Entry],
     dialect: Dialect,
 }
@@ -152,10 +158,12 @@ impl Cursor<'_> {
             Some('\'') => {
                 self.next();
                 self.single_quoted(&mut value)?;
+                self.refuse_attached_comment()?;
             }
             Some('"') => {
                 self.next();
                 self.common_double_quoted(&mut value)?;
+                self.refuse_attached_comment()?;
             }
             Some('`') => {
                 return Err("a value that begins with a backtick is read in different ways; put it in single quotes");
@@ -171,6 +179,12 @@ impl Cursor<'_> {
         let line = self.rest.split('\n').next().unwrap_or_default();
         let comment = line.match_indices('#').map(|(at, _)| at).find(|at| line[..*at].ends_with(char::is_whitespace));
         let text = line[..comment.unwrap_or(line.len())].trim_end();
+        if text.contains('#') {
+            self.doubt = Some(
+                "\"#\" without a blank before it belongs to the value, as shells and python-dotenv read it; node --env-file ends the value \
+                 there; quotes make it clear",
+            );
+        }
         let end = self.consumed + text.len();
         while self.consumed < end
             && let Some(character) = self.next()
@@ -181,7 +195,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// Literal but for escapes that mean the same wherever they mean something.
+    /// Literal but for escapes that mean the same wherever they mean something. A backslash before any other character is one.
     fn common_double_quoted(&mut self, value: &mut Zeroizing<String>) -> Result<(), Reason> {
         loop {
             match self.next().ok_or("a double quote is not closed")? {
@@ -191,7 +205,14 @@ impl Cursor<'_> {
                     Some('n') => push(value, '\n'),
                     Some('r') => push(value, '\r'),
                     Some('t') => push(value, '\t'),
-                    _ => return Err("unknown escape; write \"\\\\\" for a backslash or use single quotes"),
+                    // python-dotenv decodes the letters, and shells drop the backslash before the others.
+                    None | Some('a' | 'b' | 'f' | 'v' | '\'' | '`' | '\n') => {
+                        return Err("unknown escape; write \"\\\\\" for a backslash or use single quotes");
+                    }
+                    Some(character) => {
+                        push(value, '\\');
+                        push(value, character);
+                    }
                 },
                 character => {
                     self.refuse_reference(character)?;
@@ -199,6 +220,14 @@ impl Cursor<'_> {
                 }
             }
         }
+    }
+
+    /// Shells take a `#` behind a closing quote for a part of the value, others for a comment.
+    fn refuse_attached_comment(&self) -> Result<(), Reason> {
+        if self.peek() == Some('#') {
+            return Err("readers disagree on \"#\" right behind a quote; put a blank before a comment");
+        }
+        Ok(())
     }
 
     /// Some readers replace `$NAME` and `${NAME}` by a variable, others by an earlier line, and others take them as they stand.

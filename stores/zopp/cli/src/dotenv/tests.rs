@@ -78,6 +78,7 @@ fn quoted_values() {
     check_one("K=\"\"", "");
     check_one("K=\"# no comment\" # comment", "# no comment");
     check_in(Dialect::Common, r#"K="a\tb\r\n""#, "a\tb\r\n");
+    check_in(Dialect::Common, r#"K="C:\Users\d""#, r"C:\Users\d");
 }
 
 #[test]
@@ -116,7 +117,21 @@ fn what_readers_take_for_different_values_is_a_problem() {
     check_problem(Dialect::Common, "K=`date`", 1, "a value that begins with a backtick");
     check_problem(Dialect::Common, "K='it'\\''s'", 1, "text after the value");
     check_problem(Dialect::Common, "K=\"a\" b", 1, "text after the value");
-    check_problem(Dialect::Common, r#"K="C:\Users""#, 1, "unknown escape");
+    for text in [r#"K="C:\bin""#, r#"K="it\'s""#, "K=\"a\\\nb\"", "K=\"a\\`b\"", r#"K="\"#] {
+        check_problem(Dialect::Common, text, 1, "unknown escape");
+    }
+}
+
+#[test]
+fn a_bare_value_with_a_hash_is_doubtful() {
+    let doubts = |text, dialect| parse(text, dialect).doubts.iter().map(|doubt| doubt.line).collect::<Vec<_>>();
+    let text = "A=v#x\nB=#x\nC= #x\nD=v # x\nE='v#x'\nF=\"v#x\" # y#z\n# a#b\nG={\"a\":\"b#c\"} # d";
+    assert_eq!(doubts(text, Dialect::Common), [1, 2, 8]);
+    assert_eq!(doubts("A=v#x\nB=#x", Dialect::Dotenvy), [0; 0]);
+    for text in ["K='v'#x", "K=\"v\"#x"] {
+        check_problem(Dialect::Common, text, 1, "readers disagree on \"#\"");
+        check_in(Dialect::Dotenvy, text.get(..5).unwrap(), "v");
+    }
 }
 
 #[test]
@@ -124,7 +139,7 @@ fn bad_lines_are_numbered_and_skipped() {
     for dialect in [Dialect::Common, Dialect::Dotenvy] {
         check_problem(dialect, "A=1\nnonsense\nB=2", 2, "no \"=\"");
         check_problem(dialect, "A=1\n=2", 2, "a key is expected");
-        check_problem(dialect, "A=\"x\ny\"\nB=\"\\q\"", 3, "unknown escape");
+        check_problem(dialect, "A=\"x\ny\"\nB=\"\\v\"", 3, "unknown escape");
         check_problem(dialect, "A='open\nB=2", 1, "a single quote");
         assert_eq!(parse("A='open\nB=2", dialect).entries.len(), 1, "the line after an open quote is read");
     }

@@ -1,18 +1,18 @@
-//! Programs that read dotenv files take each exported value for what it is.
+//! Programs that read dotenv files take each exported value for what it is, and `secret import` reads lines as these programs do.
 //!
-//! The readers are real: bash, the shell of the system, node and python-dotenv, which pip installs for the test. A machine without one of them says
-//! so by `KONVERGE_TEST_DOTENV_READERS`, such as `bash,sh`.
+//! The readers are real: bash, dash, node and python-dotenv, which pip installs for the test. A machine without one of them says
+//! so by `KONVERGE_TEST_DOTENV_READERS`, such as `bash,dash`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use crate::world::World;
 
-const ALL: &str = "bash,sh,node,python-dotenv";
+const ALL: &str = "bash,dash,node,python-dotenv";
 const PYTHON_DOTENV: &str = "python-dotenv==1.1.1";
 
 /// The values of a file, by key. The prefix keeps them apart from variables of the reader.
@@ -67,10 +67,10 @@ fn every_reader_takes_each_exported_value_unchanged_and_runs_none() {
     for (key, _) in REFUSED {
         assert!(ended.stderr.contains(&format!("{key:?}")), "{key}: {}", ended.stderr);
     }
-    let chosen = env::var("KONVERGE_TEST_DOTENV_READERS").unwrap_or_else(|_| ALL.to_owned());
-    for reader in chosen.split(',') {
+    for reader in readers() {
         let folder = alice.path(".env").parent().unwrap().to_owned();
-        let read: Values = read_by(reader, &folder).into_iter().filter(|(key, _)| key.starts_with("V_")).collect();
+        let read = read_by(&reader, &folder).unwrap();
+        let read: Values = read.into_iter().filter(|(key, _)| key.starts_with("V_")).collect();
         assert_eq!(read, values, "{reader}");
     }
     assert!(!witness.exists(), "a value was run");
@@ -80,23 +80,127 @@ fn every_reader_takes_each_exported_value_unchanged_and_runs_none() {
     assert_eq!(serde_json::from_value::<Values>(copy).unwrap(), values);
 }
 
-fn read_by(reader: &str, folder: &Path) -> Values {
+/// The right side of a line, the value as `import` reads it, and the readers that read another value, or none.
+const IMPORTED: [(&str, &str, &[&str]); 33] = [
+    ("v#x", "v#x", NODE),
+    ("#x", "#x", NODE),
+    ("a#b #c", "a#b", NODE),
+    (r#"{"a":"b#c"}"#, r#"{"a":"b#c"}"#, &["bash", "dash", "node"]),
+    (" # x", "", PYTHON),
+    (" #x", "", PYTHON),
+    ("v # x", "v", &[]),
+    ("v #b'c", "v", &[]),
+    ("", "", &[]),
+    ("''", "", &[]),
+    ("\"\" # x", "", &[]),
+    ("v ", "v", &[]),
+    ("=a", "=a", &[]),
+    ("5$", "5$", &[]),
+    ("two words", "two words", SHELLS),
+    (" v", "v", SHELLS),
+    (r#"{"a":"b\nc","d":[1, 2]} # x"#, r#"{"a":"b\nc","d":[1, 2]}"#, SHELLS),
+    ("don't", "don't", SHELLS),
+    (r"C:\new\table", r"C:\new\table", SHELLS),
+    (r"^\d+$", r"^\d+$", SHELLS),
+    ("a`b", "a`b", SHELLS),
+    ("'a#b' # c", "a#b", &[]),
+    ("' a '", " a ", &[]),
+    (r"'C:\new'", r"C:\new", &[]),
+    ("'a $b `c` \"d\"'", "a $b `c` \"d\"", &[]),
+    ("'a\nb'", "a\nb", &[]),
+    ("\"it's\nb\"", "it's\nb", &[]),
+    (r#""a\nb""#, "a\nb", SHELLS),
+    (r#""C:\Users""#, r"C:\Users", &[]),
+    (r#""a\"b\\c""#, r#"a"b\c"#, NODE),
+    // The published command line writes this escape.
+    (r#""\$x""#, "$x", &["node", "python-dotenv"]),
+    // Text that only an escape can hold.
+    (r#""a\tb""#, "a\tb", &["bash", "dash", "node"]),
+    (r#""a\rb""#, "a\rb", &["bash", "dash", "node"]),
+];
+
+const SHELLS: &[&str] = &["bash", "dash"];
+const NODE: &[&str] = &["node"];
+const PYTHON: &[&str] = &["python-dotenv"];
+
+/// The right sides of lines that `import` refuses, because the readers disagree.
+const DISPUTED: [&str; 11] = [
+    "pa$word", "pa$5", "${V_A}", "\"a$b\"", "`a`", "'a'#b", "\"a\"#b", "'a'b", "'it'\\''s'", "\"a\" b", r#""it\'s""#,
+];
+
+#[test]
+fn import_reads_lines_as_the_readers_do_or_names_them() {
+    let World { alice, server: _server } = World::new();
+    let lines = IMPORTED.iter().enumerate().map(|(index, (text, ..))| format!("V_{index}={text}\n"));
+    alice.write(".env", lines.collect::<String>());
+    let imported = alice.run("secret import -i .env");
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    let imported_values: Values = serde_json::from_value(alice.json("secret export")).unwrap();
+    let expected: Values =
+        IMPORTED.iter().enumerate().map(|(index, (_, value, _))| (format!("V_{index}"), (*value).to_owned())).collect();
+    assert_eq!(imported_values, expected);
+    // Only node takes a "#" without a blank before it for a comment, so these lines, and no others, are doubtful.
+    let doubtful: Vec<_> = imported.stderr.lines().filter(|line| line.contains("Warning: .env: line ")).collect();
+    assert_eq!(doubtful.len(), 4, "{}", imported.stderr);
+    for (line, warning) in (1..).zip(doubtful) {
+        assert!(warning.contains(&format!("line {line}: \"#\"")), "{warning}");
+    }
+
+    let folder = alice.path(".env").parent().unwrap().to_owned();
+    for reader in readers() {
+        for (text, value, dissenting) in IMPORTED {
+            alice.write(".env", format!("V_A={text}\n"));
+            let read = read_by(&reader, &folder).and_then(|mut values| values.remove("V_A"));
+            assert_eq!(read.as_deref() != Some(value), dissenting.contains(&&*reader), "{reader}: {text:?}: {read:?}");
+        }
+    }
+}
+
+#[test]
+fn import_refuses_lines_that_readers_read_in_different_ways() {
+    let World { alice, server: _server } = World::new();
+    let folder = alice.path(".env").parent().unwrap().to_owned();
+    let readers = readers();
+    for text in DISPUTED {
+        alice.write(".env", format!("V_B=1\nV_A={text}\n"));
+        let stderr = alice.fails("secret import -i .env", 1);
+        assert!(stderr.contains("line 2: "), "{text:?}: {stderr}");
+        assert_eq!(alice.json("secret export"), serde_json::json!({}), "{text:?}");
+        let read: BTreeSet<_> =
+            readers.iter().map(|reader| read_by(reader, &folder).and_then(|mut values| values.remove("V_A"))).collect();
+        assert!(read.len() > 1 || readers.len() < ALL.split(',').count(), "{text:?}: {read:?}");
+    }
+}
+
+/// The readers of this machine: all, unless the variable names them.
+fn readers() -> Vec<String> {
+    let chosen = env::var("KONVERGE_TEST_DOTENV_READERS").unwrap_or_else(|_| ALL.to_owned());
+    chosen.split(',').map(str::to_owned).collect()
+}
+
+/// Returns the values of `.env`; `None` if a shell fails on the file, which no other reader does.
+fn read_by(reader: &str, folder: &Path) -> Option<Values> {
     match reader {
-        "bash" | "sh" => {
-            let output = run(reader, &["-c", "set -a; . ./.env; exec env -0"], folder);
-            let pairs = output.split('\0').filter_map(|pair| pair.split_once('='));
-            pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        "bash" | "dash" => {
+            let script = "set -aeu; . ./.env; exec env -0";
+            let output = start(reader, &["-c", script], folder);
+            if !output.status.success() {
+                return None;
+            }
+            let text = String::from_utf8(output.stdout).unwrap();
+            let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
+            Some(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
         }
         "node" => {
             let script = "process.stdout.write(JSON.stringify(process.env))";
-            json(&run("node", &["--env-file=.env", "-e", script], folder))
+            Some(json(&run("node", &["--env-file=.env", "-e", script], folder)))
         }
         "python-dotenv" => {
             let script = format!(
                 "import sys; sys.path.insert(0, {:?}); import dotenv, json; json.dump(dotenv.dotenv_values('.env'), sys.stdout)",
                 python_dotenv().display().to_string()
             );
-            json(&run("python3", &["-c", &script], folder))
+            Some(json(&run("python3", &["-c", &script], folder)))
         }
         other => panic!("KONVERGE_TEST_DOTENV_READERS names {other:?}; there are {ALL}"),
     }
@@ -118,10 +222,17 @@ fn python_dotenv() -> PathBuf {
 }
 
 fn run(program: &str, arguments: &[&str], folder: &Path) -> String {
-    let missing = format!("install {program}, or name the readers that are here: KONVERGE_TEST_DOTENV_READERS=bash,sh");
-    let output = Command::new(program).args(arguments).current_dir(folder).output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; {missing}"));
+    let output = start(program, arguments, folder);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program}: {stderr}; {missing}");
+    assert!(output.status.success(), "{program}: {stderr}; {}", missing(program));
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn start(program: &str, arguments: &[&str], folder: &Path) -> Output {
+    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    output.unwrap_or_else(|error| panic!("{program}: {error}; {}", missing(program)))
+}
+
+fn missing(program: &str) -> String {
+    format!("install {program}, or name the readers that are here: KONVERGE_TEST_DOTENV_READERS=bash,dash")
 }

@@ -1,9 +1,14 @@
 //! A removal of a device or a member, and a server that goes on naming what was removed.
 
-use std::sync::Mutex;
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use konverge_zopp_crypto::{SigningSeed, X25519Private};
-use konverge_zopp_proto::identity::{GetKeyStateRequest, GetKeyStateResponse, KeyHolder};
+use konverge_zopp_proto::identity::{
+    GetKeyStateRequest, GetKeyStateResponse, KeyHolder, RotateWorkspaceKeyRequest, RotateWorkspaceKeyResponse,
+};
 use konverge_zopp_testing::LyingServer;
 use tonic::Status;
 
@@ -23,6 +28,17 @@ fn was_rotated(liar: &LyingServer) -> bool {
     liar.take_seen().iter().any(|call| call.path == ROTATE)
 }
 
+/// The server takes each new key for itself, and does not store it. Returns the IDs of the principals that would get it.
+fn recipients_of_rotations(liar: &LyingServer) -> Arc<Mutex<Vec<String>>> {
+    let getting = Arc::<Mutex<Vec<String>>>::default();
+    let recorded = Arc::clone(&getting);
+    liar.lie(ROTATE, move |request: RotateWorkspaceKeyRequest, _: Result<RotateWorkspaceKeyResponse, Status>| {
+        recorded.lock().unwrap().extend(request.wraps.into_iter().map(|wrap| wrap.principal_id));
+        Err(Status::internal("the key was kept"))
+    });
+    getting
+}
+
 /// Somebody who joined by an invite of Alice's, and whose device Alice's device knows.
 fn member(world: &World, liar: &LyingServer, email: &str) -> Home {
     let mut member = world.other_home();
@@ -36,6 +52,26 @@ fn member(world: &World, liar: &LyingServer, email: &str) -> Home {
 
 fn id_of(home: &Home, index: usize) -> String {
     config(home)["principals"][index]["id"].as_str().unwrap().to_owned()
+}
+
+/// The ways in which the server goes on naming a holder that was removed.
+fn lies() -> [(&'static str, Alter); 5] {
+    let attacker = X25519Private::generate().unwrap().public().to_bytes().to_vec();
+    let signing = || SigningSeed::generate().unwrap().public().to_bytes().to_vec();
+    [
+        ("as before", Box::new(|_| {})),
+        ("with another key", Box::new(move |holder| holder.x25519_public_key.clone_from(&attacker))),
+        ("under another id", Box::new(|holder| holder.principal_id = "0190a5d0-ac96-774b-bcce-b302099a8057".into())),
+        (
+            "as a service with the same exchange key",
+            Box::new(move |holder| {
+                holder.principal_id = "0190a5d0-ac96-774b-bcce-b302099a8058".into();
+                holder.public_key = signing();
+                holder.user_email = None;
+            }),
+        ),
+        ("as alice's", Box::new(|holder| holder.user_email = Some("alice@example.com".into()))),
+    ]
 }
 
 /// The server goes on naming a holder with this ID, as `alter` makes it, once the database does not name it as an enabled one any more.
@@ -92,11 +128,11 @@ fn a_disabled_device_that_the_server_hides_is_no_success() {
     alice.ok("workspace create other");
     alice.ok("principal create tablet");
     let tablet = id_of(alice, 1);
-    let (hidden, everywhere) = (tablet.clone(), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
-    let hides = std::sync::Arc::clone(&everywhere);
+    let (hidden, everywhere) = (tablet.clone(), Arc::new(AtomicBool::new(true)));
+    let hides = Arc::clone(&everywhere);
     liar.lie(GET_STATE, move |request: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
         let mut answer = answer?;
-        if request.workspace_name == "other" || hides.load(std::sync::atomic::Ordering::SeqCst) {
+        if request.workspace_name == "other" || hides.load(Ordering::SeqCst) {
             answer.holders.retain(|holder| holder.principal_id != hidden);
         }
         Ok(answer)
@@ -105,7 +141,7 @@ fn a_disabled_device_that_the_server_hides_is_no_success() {
     let stderr = alice.fails(&line, 1);
     assert!(stderr.contains("was disabled, but no key was replaced") && stderr.contains("rotate-key -w"), "{stderr}");
     alice.ok(&format!("principal enable --principal {tablet}"));
-    everywhere.store(false, std::sync::atomic::Ordering::SeqCst);
+    everywhere.store(false, Ordering::SeqCst);
     let text = alice.ok(&line);
     assert!(text.contains("Workspace 'acme' has a new key") && text.contains("which stay: other"), "{text}");
 }
@@ -115,23 +151,7 @@ fn a_removed_member_that_the_server_still_names_gets_no_key() {
     let (world, liar) = lying_world();
     let alice = &world.alice;
     alice.ok("secret set A 1");
-    let attacker = X25519Private::generate().unwrap().public().to_bytes().to_vec();
-    let signing = || SigningSeed::generate().unwrap().public().to_bytes().to_vec();
-    let lies: [(&str, Alter); 5] = [
-        ("as before", Box::new(|_| {})),
-        ("with another key", Box::new(move |holder| holder.x25519_public_key.clone_from(&attacker))),
-        ("under another id", Box::new(|holder| holder.principal_id = "0190a5d0-ac96-774b-bcce-b302099a8057".into())),
-        (
-            "as a service with the same exchange key",
-            Box::new(move |holder| {
-                holder.principal_id = "0190a5d0-ac96-774b-bcce-b302099a8058".into();
-                holder.public_key = signing();
-                holder.user_email = None;
-            }),
-        ),
-        ("as alice's", Box::new(|holder| holder.user_email = Some("alice@example.com".into()))),
-    ];
-    for (number, (what, alter)) in lies.into_iter().enumerate() {
+    for (number, (what, alter)) in lies().into_iter().enumerate() {
         let email = format!("bob{number}@example.com");
         let bob = member(&world, &liar, &email);
         let before = config(alice)["servers"][liar.url()]["workspaces"]["acme"].clone();
@@ -149,6 +169,121 @@ fn a_removed_member_that_the_server_still_names_gets_no_key() {
         assert_eq!(alice.ok("secret get A"), "1\n");
         bob.fails("secret get A", 1);
     }
+}
+
+#[test]
+fn a_removed_principal_that_the_server_still_names_gets_no_key() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    alice.ok("secret set A 1");
+    for (number, (what, alter)) in lies().into_iter().enumerate() {
+        let bob = member(&world, &liar, &format!("bob{number}@example.com"));
+        let phone = id_of(&bob, 0);
+        keep_naming(&liar, phone.clone(), alter);
+        liar.take_seen();
+        let stderr =
+            alice.fails(&format!("principal workspace-remove --principal {phone} --accept-recipients"), 1);
+        assert!(
+            stderr.contains(&format!("principal {phone} was removed, but")) && stderr.contains("still names"),
+            "{what}: {stderr}"
+        );
+        assert!(!was_rotated(&liar), "{what}");
+        assert_eq!(
+            config(alice)["servers"][liar.url()]["revoked"][&phone]["workspaces"],
+            serde_json::json!(["acme"]),
+            "{what}"
+        );
+        liar.tell_the_truth(GET_STATE);
+        alice.ok("workspace rotate-key");
+        bob.fails("secret get A", 1);
+    }
+}
+
+/// The server keeps the principal out of its list until it is removed, and then gives its key to another principal.
+#[test]
+fn the_key_of_a_removed_principal_that_the_server_hid_gets_no_new_key() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let bob = member(&world, &liar, "bob@example.com");
+    let phone = id_of(&bob, 0);
+    let (hidden, kept) = (phone.clone(), Mutex::<Option<KeyHolder>>::default());
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let shows = Arc::clone(&is_gone);
+    liar.lie(GET_STATE, move |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        let mut kept = kept.lock().unwrap();
+        let before = kept.take();
+        *kept = answer.holders.iter().find(|holder| holder.principal_id == hidden).cloned().or(before);
+        answer.holders.retain(|holder| holder.principal_id != hidden);
+        if let Some(holder) = kept.clone().filter(|_| shows.load(Ordering::SeqCst)) {
+            answer.holders.push(KeyHolder {
+                principal_id: "0190a5d0-ac96-774b-bcce-b302099a8059".into(),
+                public_key: SigningSeed::generate().unwrap().public().to_bytes().to_vec(),
+                user_email: None,
+                ..holder
+            });
+        }
+        Ok(answer)
+    });
+    let line = format!("principal workspace-remove --principal {phone}");
+    alice.ok(&line);
+    is_gone.store(true, Ordering::SeqCst);
+    let getting = recipients_of_rotations(&liar);
+    let stderr = alice.fails("workspace rotate-key --accept-recipients", 1);
+    assert!(stderr.contains("which this device disabled or removed). It gets no key"), "{stderr}");
+    assert_eq!(*getting.lock().unwrap(), [id_of(alice, 0)]);
+}
+
+#[test]
+fn a_user_who_removed_itself_and_whom_the_server_still_names_gets_no_key() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    alice.ok("secret set A 1");
+    for (number, (what, alter)) in lies().into_iter().enumerate() {
+        let email = format!("bob{number}@example.com");
+        let bob = member(&world, &liar, &email);
+        keep_naming(&liar, id_of(&bob, 0), alter);
+        alice.ok("workspace rotate-key");
+        let removed = bob.json(&format!("user remove {email}"));
+        assert_eq!(removed["former_keys"], serde_json::json!(["acme"]));
+        liar.take_seen();
+        let line = format!("workspace remove-member {email}");
+        let stderr = alice.fails(&format!("{line} --accept-recipients"), 1);
+        let is_refused = stderr.contains(&format!("{email} is no member any more, but")) && stderr.contains("still names");
+        let is_refused_before = stderr.contains("nothing was changed") && stderr.contains("has a key of a principal that");
+        assert!(is_refused || is_refused_before, "{what}: {stderr}");
+        assert!(!was_rotated(&liar), "{what}");
+        liar.tell_the_truth(GET_STATE);
+        let replaced = alice.json(&line);
+        assert_eq!((&replaced["keys_removed"], &replaced["new_keys"]["key"]["holders"]), (&0.into(), &1.into()), "{what}");
+        assert_eq!(alice.ok("secret get A"), "1\n");
+        bob.fails("secret get A", 1);
+    }
+    // Of somebody whom this device does not know, there is nothing to replace.
+    let stderr = alice.fails("workspace remove-member nobody@example.com", 1);
+    assert!(stderr.contains("is no member of workspace"), "{stderr}");
+}
+
+/// Two people share a device, and one of them removes the own user.
+#[test]
+fn a_device_gives_no_key_to_the_user_who_removed_itself_on_it() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let code = alice.ok("invite create --plain");
+    alice.ok(&format!("join {} bob@example.com --principal phone", code.trim()));
+    let phone = id_of(alice, 1);
+    keep_naming(&liar, phone.clone(), |_| {});
+    alice.ok("principal use laptop");
+    alice.ok("workspace rotate-key --accept-recipients");
+    alice.ok("principal use phone");
+    let text = alice.ok("user remove bob@example.com");
+    assert!(text.ends_with("replaces them:\n  zopp workspace remove-member bob@example.com -w acme\n"), "{text}");
+    alice.ok("principal use laptop");
+    let getting = recipients_of_rotations(&liar);
+    let stderr = alice.fails("workspace rotate-key --accept-recipients", 1);
+    assert!(stderr.contains("which this device disabled or removed). It gets no key"), "{stderr}");
+    assert_eq!(*getting.lock().unwrap(), [id_of(alice, 0)]);
+    assert_eq!(config(alice)["servers"][liar.url()]["revoked"][&phone]["everywhere"], true);
 }
 
 /// Before the removal, and from then on.

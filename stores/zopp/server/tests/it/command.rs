@@ -258,11 +258,28 @@ fn the_operator_disables_and_removes_by_name() {
     }
     let said = complaint(&run(directory.path(), &["user", "remove", "nobody@example.com"]));
     assert!(said.contains("nobody@example.com"), "{said}");
-    let listed = |max: &str| {
-        stdout(&run(directory.path(), &["invite", "create", "--uses", max]));
-        stdout(&run(directory.path(), &["invite", "list"]))
-    };
-    assert!(listed("2").contains("Uses:    0 of 2\n"));
+}
+
+#[test]
+fn an_invite_to_the_server_is_for_one_person_and_a_day_by_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let earliest = now() + 24 * 3600;
+    for (options, uses) in
+        [(&[][..], "0 of 1\n"), (&["--uses", "2"][..], "0 of 2\n"), (&["--uses", "unlimited"][..], "0\n")]
+    {
+        let token = stdout(&run(directory.path(), &[&["invite", "create", "--plain"], options].concat()));
+        let listed = stdout(&run(directory.path(), &["invite", "list"]));
+        assert!(listed.contains(&format!("Uses:    {uses}")), "{options:?}: {listed}");
+        let expires = listed.lines().find_map(|line| line.strip_prefix("Expires: ")).unwrap();
+        let expires: jiff::Timestamp = expires.parse().unwrap();
+        assert!((earliest..=now() + 24 * 3600).contains(&expires.as_second()), "{options:?}: {listed}");
+        stdout(&run(directory.path(), &["invite", "revoke", token.trim()]));
+    }
+    for uses in ["0", "-1", "many"] {
+        let refused = run(directory.path(), &["invite", "create", &format!("--uses={uses}")]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains("or \"unlimited\", is expected"), "{said}");
+    }
 }
 
 #[tokio::test]

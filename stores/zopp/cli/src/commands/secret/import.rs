@@ -25,8 +25,9 @@ Examples:
   zopp secret export -e dev | zopp secret import -e staging
 
 If a line cannot be read, nothing is imported, unless --skip-invalid leaves it out. Values are
-taken as most of shells, node --env-file and python-dotenv take them. \"--dialect dotenvy\" follows
-the published zopp, where $NAME stands for an earlier line of the file.";
+taken as most of shells, node --env-file and python-dotenv take them. A warning names a line with
+\"#\" in a bare value, which node takes for a comment. \"--dialect dotenvy\" follows the published
+zopp, where $NAME stands for an earlier line of the file.";
 
 /// One change of so many keys stays well below what a server takes at once.
 const MOST_KEYS: usize = 1000;
@@ -73,6 +74,9 @@ pub(super) async fn execute(client: &Client, arguments: ImportArguments) -> Outc
         return Err(Failure::new(format!("nothing was imported from {source}"))
             .because(problems.join("; "))
             .next("Correct the line, or leave out such lines: --skip-invalid."));
+    }
+    for doubt in &parsed.doubts {
+        eprintln!("Warning: {source}: {doubt}");
     }
     if parsed.entries.is_empty() {
         return Err(

@@ -1,11 +1,12 @@
 //! `zopp workspace rotate-key`, and the new keys that follow a removal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use konverge_zopp_client::{
-    Client, EnvironmentName, EnvironmentWriter, Fingerprint,
+    Client, EnvironmentName, EnvironmentWriter, Fingerprint, Trust,
     key_rotation::{Recipient, RecipientStatus, Rotated, RotationError},
+    server_record::AcceptedPrincipal,
     writer::WriteError,
 };
 use serde::Serialize;
@@ -159,13 +160,17 @@ pub(in crate::commands) enum Leaving {
 
 impl Leaving {
     fn covers(&self, recipient: &Recipient) -> bool {
+        // The server could say that the device is somebody else's.
+        [&recipient.email, &recipient.remembered_email]
+            .into_iter()
+            .any(|email| self.names(&recipient.principal_id, email.as_deref()))
+    }
+
+    /// Returns `true` if the principal with this ID, of the user with this e-mail address, leaves.
+    fn names(&self, principal_id: &str, email: Option<&str>) -> bool {
         match self {
-            Self::Principal(id) | Self::Disabled(id) => recipient.principal_id == *id,
-            // The server could say that the device is somebody else's.
-            Self::Member(email) => [&recipient.email, &recipient.remembered_email]
-                .into_iter()
-                .flatten()
-                .any(|owner| owner.eq_ignore_ascii_case(email)),
+            Self::Principal(id) | Self::Disabled(id) => principal_id == *id,
+            Self::Member(member) => email.is_some_and(|email| email.eq_ignore_ascii_case(member)),
         }
     }
 }
@@ -173,10 +178,19 @@ impl Leaving {
 /// Those who leave, as they were known before.
 struct Departure {
     leaving: Leaving,
+    /// Those that the server named as holders of the key.
     recipients: Vec<Recipient>,
+    /// Those that got the key from this device before, by ID. The server could keep them out of its list.
+    remembered: BTreeMap<String, AcceptedPrincipal>,
 }
 
 impl Departure {
+    fn new(leaving: Leaving, recipients: Vec<Recipient>, trust: &Trust) -> Self {
+        let mut remembered = trust.accepted();
+        remembered.retain(|id, accepted| leaving.names(id, accepted.email.as_deref()));
+        Self { leaving, recipients, remembered }
+    }
+
     /// Returns `true` if the recipient is one of those who leave, or has one of their keys.
     fn covers(&self, recipient: &Recipient) -> bool {
         self.leaving.covers(recipient) || self.has_key_of(recipient)
@@ -184,11 +198,13 @@ impl Departure {
 
     /// Returns `true` if the recipient has the ID or a public key of one of those who leave.
     fn has_key_of(&self, recipient: &Recipient) -> bool {
-        self.recipients.iter().any(|gone| {
+        let is_named = self.recipients.iter().any(|gone| {
             gone.principal_id == recipient.principal_id
                 || gone.exchange_key == recipient.exchange_key
                 || gone.signing_key == recipient.signing_key
-        })
+        });
+        let key = hex::encode(&recipient.exchange_key);
+        is_named || self.remembered.iter().any(|(id, gone)| *id == recipient.principal_id || gone.exchange_key == key)
     }
 }
 
@@ -236,15 +252,16 @@ impl<'c> Rekeying<'c> {
         let RekeyChoice { recipients, instead } = choice;
         let what =
             format!("nothing was changed, because the keys of workspace '{workspace}' could not be replaced after it");
+        let trust = context.trust()?;
         let rotation = match client.prepare_key_rotation(workspace).await {
             Err(error) if recipients.is_none() || is_unknown(&error) => {
-                return Ok(rekeying(Departure { leaving, recipients: Vec::new() }, None));
+                return Ok(rekeying(Departure::new(leaving, Vec::new(), trust), None));
             }
             rotation => rotation.map_err(failed(what.clone(), None))?,
         };
         let gone: Vec<_> = rotation.recipients().iter().filter(|one| leaving.covers(one)).cloned().collect();
         let ids = gone.iter().map(|recipient| recipient.principal_id.clone()).collect();
-        let departure = Departure { leaving, recipients: gone };
+        let departure = Departure::new(leaving, gone, trust);
         let Some(arguments) = recipients else { return Ok(rekeying(departure, None)) };
         let staying = rotation.recipients_without(&ids);
         if let Some(twin) = staying.iter().find(|one| !is_left_out(one, &arguments) && departure.has_key_of(one)) {
@@ -261,6 +278,12 @@ impl<'c> Rekeying<'c> {
         &self.workspace
     }
 
+    /// Returns `true` if this device knows principals of those who leave, and their workspace gets a new key.
+    pub(in crate::commands) fn excludes_known_principals(&self) -> bool {
+        let Departure { recipients, remembered, .. } = &self.departure;
+        self.replacement.is_some() && !(recipients.is_empty() && remembered.is_empty())
+    }
+
     /// Remembers the removal, which the server has accepted, and replaces the keys. `None` if they stay.
     pub(in crate::commands) async fn replace(self) -> Result<Option<Replaced>, Failure> {
         let Self { context, client, workspace, departure, replacement } = self;
@@ -270,6 +293,9 @@ impl<'c> Rekeying<'c> {
             Leaving::Principal(_) | Leaving::Member(_) => Some(workspace.as_str()),
         };
         if let Leaving::Principal(id) | Leaving::Disabled(id) = &departure.leaving {
+            trust.revoke(id, from, &[]);
+        }
+        for id in departure.remembered.keys() {
             trust.revoke(id, from, &[]);
         }
         for Recipient { principal_id, signing_key, exchange_key, .. } in &departure.recipients {
@@ -436,9 +462,7 @@ fn pin(
 ) -> Result<(), Failure> {
     let trust = context.trust()?;
     for recipient in recipients.iter().filter(|recipient| !is_left_out(recipient, arguments)) {
-        if let Some(email) = &recipient.email {
-            trust.remember_owner(&recipient.principal_id, email);
-        }
+        trust.accept_principal(&recipient.principal_id, recipient.email.as_deref(), &recipient.exchange_key);
         if recipient.status != RecipientStatus::Known {
             trust.readmit(&recipient.principal_id, Some(workspace));
             trust.pin_principal(&recipient.principal_id, recipient.fingerprint);
@@ -588,8 +612,10 @@ mod tests {
         let known = |id, byte| recipient(id, byte, RecipientStatus::Known);
         let expected: Accepted =
             [known("a", 1), known("b", 2)].into_iter().map(|one| (one.principal_id, one.fingerprint)).collect();
-        let departure =
-            Departure { leaving: Leaving::Member("bob@example.com".into()), recipients: vec![known("gone", 9)] };
+        let trust = Trust::default();
+        trust.accept_principal("silent", Some("Bob@example.com"), &[8]);
+        trust.accept_principal("a", Some("alice@example.com"), &[1]);
+        let departure = Departure::new(Leaving::Member("bob@example.com".into()), vec![known("gone", 9)], &trust);
         let check = |all: &[Recipient], arguments: &RecipientArguments| {
             refuse_unexpected(all, arguments, &departure, &expected, "acme").is_ok()
         };
@@ -607,6 +633,8 @@ mod tests {
             recipient("gone", 9, RecipientStatus::Revoked),
             recipient("gone", 8, RecipientStatus::Revoked),
             recipient("twin", 9, RecipientStatus::Revoked),
+            known("silent", 7),
+            known("twin", 8),
         ] {
             let all = [known("a", 1), named.clone()];
             assert!(!check(&all, &nobody), "{named:?}");
