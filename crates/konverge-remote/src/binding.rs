@@ -32,6 +32,8 @@ pub struct Binding {
     pub deletion: DeletionPolicy,
     /// Whether the item is deleted although others have put something into it; see [`Remote::foreign_content`](crate::Remote::foreign_content).
     pub deletes_foreign_content: bool,
+    /// Whether another item has taken the place of this one, so that its deletion needs no approval; see [`Deletions`](crate::Deletions).
+    pub is_replaced: bool,
     /// The time after which a deletion is given up. The object goes, and the item is [left behind](crate::LeftBehind). Without a limit, the
     /// object waits until the item is gone.
     pub deletion_deadline: Option<Duration>,

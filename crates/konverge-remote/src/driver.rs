@@ -14,6 +14,7 @@ use tokio::{
 use crate::{
     binding::{Binding, DeletionPolicy},
     collection::{Collection, Counts},
+    deletions::{Deletions, Doomed, Held},
     failure::Failure,
     ledger::{Ledger, ObjectEvent},
     mark::Mark,
@@ -29,6 +30,8 @@ use crate::{
 const STEPS: usize = 12;
 /// How soon the server is asked again about an item that it is deleting.
 const LOOK_WHILE_DELETING: Duration = Duration::from_secs(2);
+/// How soon an object is looked at whose deletion waits for an approval.
+const LOOK_WHILE_STOPPED: Duration = Duration::from_secs(5);
 /// How soon an object is looked at that waits for others, which mostly wake it before.
 const LOOK_WHILE_WAITING: Duration = Duration::from_secs(60);
 
@@ -42,11 +45,18 @@ pub struct Settings {
     pub interval: Duration,
     /// How long the effect of a call may stay invisible in a list after the call has ended: zero if the server shows each write at once.
     pub settle: Duration,
+    /// The guard of deletions. Collections that share it count together.
+    pub deletions: Deletions,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { cluster: None, interval: Duration::from_secs(60), settle: Duration::ZERO }
+        Self {
+            cluster: None,
+            interval: Duration::from_secs(60),
+            settle: Duration::ZERO,
+            deletions: Deletions::default(),
+        }
     }
 }
 
@@ -131,7 +141,7 @@ impl<R: Remote> Default for Remotes<R> {
 impl<R: Remote> Remotes<R> {
     /// Begins to work with this client. A second call changes nothing.
     pub fn begin(&self, remote: R, settings: Settings) {
-        let Settings { cluster, interval, settle } = settings;
+        let Settings { cluster, interval, settle, deletions } = settings;
         if let Some(cluster) = cluster {
             // A cell that is set already belongs to an earlier call, which counts.
             drop(self.0.cluster.set(cluster));
@@ -139,10 +149,10 @@ impl<R: Remote> Remotes<R> {
         let mut early = lock(&self.0.early);
         let begun = self.0.begun.get_or_init(|| {
             let collection = Arc::new(Collection::new(remote, interval, settle));
-            Begun { collection, settle, at: Instant::now() }
+            Begun { collection, settle, deletions, at: Instant::now() }
         });
         for (subject, interest) in std::mem::take(&mut *early) {
-            begun.collection.interest(&subject, Some(interest));
+            begun.interest(&subject, Some(interest));
         }
     }
 
@@ -155,7 +165,7 @@ impl<R: Remote> Remotes<R> {
     pub fn interest(&self, subject: &Subject, interest: Option<Interest>) {
         let mut early = lock(&self.0.early);
         match (self.0.begun.get(), interest) {
-            (Some(begun), interest) => begun.collection.interest(subject, interest),
+            (Some(begun), interest) => begun.interest(subject, interest),
             (None, Some(interest)) => drop(early.insert(subject.clone(), interest)),
             (None, None) => drop(early.remove(subject)),
         }
@@ -187,6 +197,7 @@ impl<R: Remote> Remotes<R> {
         desired: &R::Desired,
     ) -> Result<SyncedItem<R::Item>, Failure> {
         let mut run = Run::new(self.begun()?, ledger, binding);
+        run.begun.deletions.withdraw(&(ledger.uid().to_owned(), Some(run.key())));
         let is_void = lock(&self.0.memory).is_intent_void(&run.mark);
         if is_void && run.forget_intent() && !ledger.is_dry_run() {
             // The next process would take it for an intent of its own, and an item of this name for the object's.
@@ -218,10 +229,15 @@ impl<R: Remote> Remotes<R> {
         Err(endless::<R>(binding))
     }
 
-    /// Undoes what the object stands for, as its policies say.
+    /// Undoes what the object stands for, as its policies say. A deletion that is one of too many waits with the reason `DeletionsStopped`; see
+    /// [`Deletions`].
     pub async fn finalize(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
+        self.undo(ledger, binding, &(ledger.uid().to_owned(), None)).await
+    }
+
+    async fn undo(&self, ledger: &impl Ledger, binding: &Binding, doomed: &Doomed) -> Result<Finalized, Failure> {
         let is_late = binding.deletion_deadline.is_some_and(|limit| ledger.deleting_for() >= limit);
-        let why = match self.remove(ledger, binding).await {
+        let why = match self.remove(ledger, binding, doomed).await {
             Ok(Finalized::Pending(_, _, message)) if is_late => message,
             Err(failure) if is_late => failure.to_string(),
             result => return result,
@@ -233,10 +249,12 @@ impl<R: Remote> Remotes<R> {
 
     /// Undoes one part of an object that stays, as [`finalize`](Self::finalize) does for an object that goes, and takes it out of the record.
     pub async fn withdraw(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
-        let finalized = self.finalize(ledger, binding).await?;
+        let mut run = Run::new(self.begun()?, ledger, binding);
+        let doomed = (ledger.uid().to_owned(), Some(run.key()));
+        let finalized = self.undo(ledger, binding, &doomed).await?;
         if finalized == Finalized::Done {
+            run.begun.deletions.settle(&doomed);
             // With an intent that is void: it goes, too.
-            let mut run = Run::new(self.begun()?, ledger, binding);
             if run.record.part(&run.key()).is_some() {
                 run.retract().await?;
             }
@@ -276,7 +294,7 @@ impl<R: Remote> Remotes<R> {
         record.iter().flat_map(Record::parts).filter_map(of_this).collect()
     }
 
-    async fn remove(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
+    async fn remove(&self, ledger: &impl Ledger, binding: &Binding, doomed: &Doomed) -> Result<Finalized, Failure> {
         if binding.deletion == DeletionPolicy::Orphan {
             return Ok(Finalized::Done);
         }
@@ -286,6 +304,15 @@ impl<R: Remote> Remotes<R> {
             // All objects that wait for a deletion share a list that is not older than this.
             run.not_before = Instant::now().checked_sub(LOOK_WHILE_DELETING);
             step = self.next(&mut run, to_have(None)).await?;
+        }
+        if matches!(step, Step::Delete(_))
+            && !(binding.is_replaced || ledger.is_dry_run())
+            && let Err(Held { message, is_new }) = run.begun.deletions.check(doomed)
+        {
+            if is_new {
+                run.publish("DeletionsStopped", message.clone());
+            }
+            return Ok(Finalized::Pending(LOOK_WHILE_STOPPED, "DeletionsStopped", message));
         }
         if let Step::Delete(item) = &step
             && R::HAS_FOREIGN_CONTENT

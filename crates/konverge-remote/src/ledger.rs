@@ -41,7 +41,7 @@ pub trait Ledger: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ObjectEvent {
-    /// `Created`, `Updated`, `Adopted`, `Deleted`, `HandedOver` or `LeftBehind`.
+    /// `Created`, `Updated`, `Adopted`, `Deleted`, `DeletionsStopped`, `HandedOver` or `LeftBehind`.
     pub reason: &'static str,
     /// The message.
     pub message: String,

@@ -24,6 +24,8 @@
 //!
 //! - The id in the status and the record each suffice when the other is lost. A record that was copied from another object counts for nothing.
 //!
+//! - Of deletions that come together, no more are done than a budget allows, until somebody approves the others: see [`Deletions`].
+//!
 //! - A failed call, an empty list or a missing item never leads to a deletion. Before an item counts as gone, the server has said so twice:
 //!   in the list, and when asked for the item alone.
 //!
@@ -38,6 +40,7 @@
 
 mod binding;
 mod collection;
+mod deletions;
 mod driver;
 mod failure;
 mod ledger;
@@ -51,6 +54,7 @@ mod run;
 
 pub use binding::{Adoption, Binding, DeletionPolicy};
 pub use collection::Items;
+pub use deletions::Deletions;
 pub use driver::{Figures, Finalized, Remotes, Settings, SyncedItem};
 pub use failure::Failure;
 pub use ledger::{Ledger, ObjectEvent};

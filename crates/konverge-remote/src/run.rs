@@ -7,12 +7,13 @@ use tokio::time::Instant;
 use crate::{
     binding::{Binding, DeletionPolicy},
     collection::{Collection, Items},
+    deletions::Deletions,
     failure::Failure,
     ledger::{Ledger, ObjectEvent},
     mark::Mark,
     plan::{Facts, Step},
     record::{Entry, Origin, Record},
-    relations::Subject,
+    relations::{Interest, Subject},
     remote::Remote,
 };
 
@@ -20,7 +21,16 @@ use crate::{
 pub(crate) struct Begun<R: Remote> {
     pub(crate) collection: Arc<Collection<R>>,
     pub(crate) settle: Duration,
+    pub(crate) deletions: Deletions,
     pub(crate) at: Instant,
+}
+
+impl<R: Remote> Begun<R> {
+    /// Sets or removes the interest of an object.
+    pub(crate) fn interest(&self, subject: &Subject, interest: Option<Interest>) {
+        self.deletions.follow(subject, interest.as_ref());
+        self.collection.interest(subject, interest);
+    }
 }
 
 /// The knowledge of one run.

@@ -261,7 +261,8 @@ impl<K: Object + Writable> Ledger for ObjectLedger<'_, K> {
     }
 
     fn publish(&self, ObjectEvent { reason, message, .. }: ObjectEvent) {
-        let kind = if reason == "LeftBehind" { EventType::Warning } else { EventType::Normal };
+        let is_warning = matches!(reason, "LeftBehind" | "DeletionsStopped");
+        let kind = if is_warning { EventType::Warning } else { EventType::Normal };
         self.context.event(kind, reason, "Reconcile", message);
     }
 }

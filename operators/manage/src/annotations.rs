@@ -8,6 +8,7 @@ use konverge::remote::{Adoption, DeletionPolicy};
 const ANY: &str = "any kind of openZro";
 const POLICY: &str = "`OZPolicy`";
 const POD: &str = "pod";
+const CONFIG_MAP: &str = "the ConfigMap `openzro-operator-deletions`";
 const POD_WITH_KEY: &str = "pod with `openzro.io/setup-key`";
 const EXPOSED: &str = "Service with `openzro.io/expose`";
 
@@ -27,6 +28,10 @@ konverge_jobs::annotations! {
     PAUSED = (konverge::PAUSED) on ANY, otherwise: ABSENT;
     /// Each new value makes the operator look at the object at once.
     RECONCILE_AT = (konverge::RECONCILE_AT) on ANY;
+    /// Written by the operator: why it has stopped deletions in openZro.
+    DELETIONS_STOPPED = "konverge.dev/deletions-stopped" on CONFIG_MAP;
+    /// Any value: the deletions that wait are approved. `kubectl konverge approve` writes it, and the operator removes it.
+    APPROVE_DELETIONS = "konverge.dev/approve-deletions" on CONFIG_MAP;
     /// Written by the operator: its record of the item in openZro.
     RECORD = (konverge::RECORD) on ANY;
     /// Written by the operator: the ids of networks that the object had before, separated by commas. Resources that name one of them follow to the

@@ -14,7 +14,7 @@ use std::{
 
 use clap::{ArgAction, Command, CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use konverge::{LogFormat, Options, runtime::http_server::Listen};
-use konverge_core::{SecretValue, allow::Rule};
+use konverge_core::{SecretValue, allow::Rule, deletion_guard::DeletionBudget};
 use konverge_jobs::{MetricsOptions, Program, Settings as JobSettings, Shared, go_flags};
 use konverge_openzro::{ConfigError, Credential, Limits, OpenZro, OpenZroConfig, TlsSettings};
 use konverge_version::variables;
@@ -163,6 +163,12 @@ pub struct Config {
     /// Delete adopted groups and networks with their objects, as the original does (ours)
     #[arg(long, env = "OPENZRO_DELETE_ADOPTED")]
     pub delete_adopted: bool,
+    /// Delete in openZro without approval, however many objects are deleted (ours)
+    #[arg(long, env = "OPENZRO_ALLOW_DELETES", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
+    pub allow_deletes: bool,
+    /// The share of all objects in percent that may be deleted within five minutes without approval; five objects may in any case (ours)
+    #[arg(long, env = "OPENZRO_DELETION_SHARE", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100), value_name = "PERCENT")]
+    pub deletion_share: u8,
     /// The name that tells this cluster from others on the same account, in marks [default: the uid of the namespace kube-system] (ours)
     #[arg(long, env = "OPENZRO_CLUSTER_ID", value_name = "ID")]
     pub cluster_id: Option<String>,
@@ -420,6 +426,11 @@ impl Config {
         }
     }
 
+    /// How many objects may be deleted without approval. `None` if all may.
+    pub(crate) fn deletion_budget(&self) -> Option<DeletionBudget> {
+        (!self.allow_deletes).then(|| DeletionBudget { percent: self.deletion_share, ..DeletionBudget::default() })
+    }
+
     /// How the lists of the account are read.
     pub fn remote(&self) -> konverge::remote::Settings {
         konverge::remote::Settings::default().with(|settings| {
@@ -463,6 +474,7 @@ impl fmt::Display for Config {
             .map_or_else(|| "all".to_owned(), |namespaces| namespaces.into_iter().collect::<Vec<_>>().join(","));
         write!(f, "allow={rules} privileged-namespaces={privileged} ")?;
         write!(f, "terminating-namespace-deadline={}s ", self.terminating_namespace_deadline)?;
+        write!(f, "allow-deletes={} deletion-share={} ", self.allow_deletes, self.deletion_share)?;
         write!(f, "dry-run={}", self.dry_run)
     }
 }

@@ -36,6 +36,7 @@ pub mod api;
 pub mod collections;
 pub mod config;
 pub mod control;
+pub mod deletions;
 pub mod expose;
 pub mod metrics;
 pub mod plugin;

@@ -20,6 +20,7 @@ use crate::{
     collections::Collections,
     config::{Config, Task},
     control,
+    deletions::Approvals,
     expose::{self, gateway::controllers as gateway},
     metrics::Metrics,
     remote::{Groups, Networks, Policies, Records, Resources, Routers, SetupKeys},
@@ -129,13 +130,15 @@ pub fn operator(config: &Config, account: Option<Account>, metrics: Metrics) -> 
         operator
     };
     let Some(account) = account else { return operator };
-    let remote = config.remote();
+    let approvals = Approvals::new(config.deletion_budget());
+    let remote = config.remote().with(|remote| remote.deletions = approvals.deletions());
     // The list of networks is shared, and can be a little older than its collection knows.
     let of_networks = Collecting {
         account: account.clone(),
         settings: remote.clone().with(|settings| settings.settle = NETWORKS_COUNT),
     };
     let of = Collecting { account, settings: remote };
+    let operator = operator.part(approvals);
     let operator = of.with(operator, &collections.groups, Groups::new);
     let operator = of.with(operator, &collections.policies, Policies::new);
     let operator = of.with(operator, &collections.setup_keys, SetupKeys::new);

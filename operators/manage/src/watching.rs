@@ -60,6 +60,14 @@ pub(crate) const ALERTS: &[Alert] = &[
         runbook: "Changes arrive late. Lower --requests-per-second, raise --interval, or raise the limit of the server or of the proxy before it.",
     },
     Alert {
+        name: "ManageDeletionsStopped",
+        expression: "max by (namespace, job) (openzro_deletions_stopped $mine) > 0",
+        since: "0m",
+        severity: "warning",
+        summary: "{{ $value }} deletions in openZro wait for an approval",
+        runbook: "More objects are being deleted than the operator deletes in openZro without approval, so openZro keeps everything. Conditions with the reason DeletionsStopped name the objects. If the deletions are meant, run kubectl konverge approve. If they are a mistake, annotate the objects with konverge.dev/deletion=orphan, and create them again. In a namespace that is being deleted they wait for 15 minutes.",
+    },
+    Alert {
         name: "ManageSlow",
         expression: "histogram_quantile(0.99, sum by (namespace, job, le) (rate(openzro_request_seconds_bucket[30m]) $mine)) > 5",
         since: "30m",
@@ -90,5 +98,10 @@ pub(crate) const PANELS: &[Panel] = &[
             ("max by (scope) (openzro_request_budget $mine)", "requests a second {{scope}}"),
             ("max by (scope) (openzro_requests_paused $mine)", "paused {{scope}}"),
         ],
+    },
+    Panel {
+        title: "Deletions in openZro that wait for an approval",
+        unit: "short",
+        queries: &[("max(openzro_deletions_stopped $mine)", "deletions")],
     },
 ];

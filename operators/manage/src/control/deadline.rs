@@ -26,6 +26,8 @@ use crate::{config::PROGRAM, reasons, settings::Settings};
 
 /// How long a namespace waits for a server that does not answer. It may be back soon, and would then delete what it has.
 const OUTAGE: Duration = Duration::from_mins(5);
+/// How long a namespace waits for the approval of its deletions: the time for a person to read the alert.
+const APPROVAL: Duration = Duration::from_mins(15);
 /// How soon an object is looked at again after the last deadline.
 const MARGIN: Duration = Duration::from_millis(200);
 
@@ -46,7 +48,9 @@ struct Wait {
 fn wait(outcome: &Result<Cleanup, Error>, deadline: Duration) -> Option<Wait> {
     match outcome {
         Ok(Cleanup::Pending { after, reason, message }) => {
-            Some(Wait { after: *after, reason: reason.clone(), message: message.clone(), limit: deadline })
+            let is_stopped = *reason == Reason::new(reasons::DELETIONS_STOPPED);
+            let limit = if is_stopped { deadline.max(APPROVAL) } else { deadline };
+            Some(Wait { after: *after, reason: reason.clone(), message: message.clone(), limit })
         }
         Ok(_) => None,
         Err(error) => {

@@ -181,7 +181,8 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
             && known.zone() != record.zone
         {
             // A record cannot move to another zone.
-            if let Cleanup::Pending { after, message, .. } = records.withdraw(&of_record).await? {
+            let of_old = of_record.clone().with(|binding| binding.is_replaced = true);
+            if let Cleanup::Pending { after, message, .. } = records.withdraw(&of_old).await? {
                 return Err(Error::after(after, reasons::DELETING, message));
             }
             context.status(|status| status.dns_record_id = None);

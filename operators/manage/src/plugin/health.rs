@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     annotations,
     api::status::{Stored, conditions},
+    reasons,
 };
 
 /// Returns the health of an object.
@@ -30,7 +31,8 @@ pub(super) fn health(object: &DynamicObject) -> ObjectHealth {
         ..ObjectHealth::new(state, Grade::Waiting, message.to_owned())
     };
     if let Some(deleted) = &object.metadata.deletion_timestamp {
-        let stalled = is("Stalled").map(|known| of(known, Grade::Wrong));
+        let stopped = is("Reconciling").filter(|known| known.reason.as_deref() == Some(reasons::DELETIONS_STOPPED));
+        let stalled = is("Stalled").or(stopped).map(|known| of(known, Grade::Wrong));
         let message = is("Reconciling").and_then(|known| known.message.clone());
         let message = message.unwrap_or_else(|| "it is being deleted".to_owned());
         return stalled.unwrap_or_else(|| ObjectHealth { since: Some(deleted.0), ..waiting("Deleting", &message) });

@@ -284,8 +284,10 @@ impl OzRoutingPeerReconciler {
         let wanted: BTreeSet<String> = routes.iter().map(|route| route_part(route)).collect();
         for part in route_parts(&peer, remote.parts().await?).difference(&wanted) {
             let withdrawn = remote.withdraw(&part_binding(&peer, part, &self.settings)).await?;
-            if let Cleanup::Pending { after, message, .. } = withdrawn {
-                return Err(Error::after(after, reasons::IN_USE, message));
+            if let Cleanup::Pending { after, reason, message } = withdrawn {
+                let is_stopped = reason == Reason::new(reasons::DELETIONS_STOPPED);
+                let reason = if is_stopped { reasons::DELETIONS_STOPPED } else { reasons::IN_USE };
+                return Err(Error::after(after, reason, message));
             }
             context.status(|status| status.route_resource_ids.retain(|route, _| route_part(route) != *part));
         }
@@ -400,16 +402,20 @@ impl OzRoutingPeerReconciler {
             if let Some(waits) = others.await? {
                 return Ok(waits);
             }
-            if let Some(group) = &group {
-                let (groups, scope) = (&self.collections.groups, scope(peer, &self.settings));
-                exemption::withdraw(context, groups, &scope, group).await?;
-            }
         }
+        // First, because it shows whether the deletion has to wait for an approval.
         let key = setup_key::finalize(context, &self.collections.setup_keys, &setup_key(peer, &self.settings)).await?;
+        if key != Cleanup::Done {
+            return Ok(key);
+        }
+        if let Some(group) = group.as_ref().filter(|_| sharers.is_empty()) {
+            let (groups, scope) = (&self.collections.groups, scope(peer, &self.settings));
+            exemption::withdraw(context, groups, &scope, group).await?;
+        }
         let router = context.remote(&self.collections.routers).finalize(&router).await?;
         let network =
             if sharers.is_empty() { networks.finalize(&network).await? } else { networks.hand_over(&network).await? };
-        Ok([key, router, network].into_iter().find(|cleanup| *cleanup != Cleanup::Done).unwrap_or(Cleanup::Done))
+        Ok([router, network].into_iter().find(|cleanup| *cleanup != Cleanup::Done).unwrap_or(Cleanup::Done))
     }
 }
 

@@ -178,6 +178,7 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
         let of_old = binding.clone().with(|binding| {
             binding.id = id;
             binding.deletion = DeletionPolicy::DeleteAdopted;
+            binding.is_replaced = true;
         });
         if let Cleanup::Pending { after, message, .. } = self.context.remote(self.keys).withdraw(&of_old).await? {
             return Err(Error::after(after, reasons::DELETING, message));

@@ -1,0 +1,155 @@
+//! The guard of deletions on the server: one mistake in the cluster must not empty it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use konverge_core::deletion_guard::{DeletionBudget, DeletionGuard, Stopped};
+
+use crate::{
+    memory::lock,
+    relations::{Interest, Subject},
+};
+
+/// Deletions within this time count together.
+const WITHIN: Duration = Duration::from_mins(5);
+
+/// The uid of an object that is being deleted, or with a key one part of an object that stays.
+pub(crate) type Doomed = (String, Option<String>);
+
+/// The guard of deletions on the server. All collections with the same [`Settings::deletions`](crate::Settings::deletions) share it. Clones share
+/// the counts.
+///
+/// It counts objects, and not items: an object with several items is one decision of a user. An object counts from the time at which the cluster shows
+/// that it is being deleted until five minutes after its end. The default guard allows everything.
+#[derive(Clone, Debug)]
+pub struct Deletions(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    guard: DeletionGuard<Doomed>,
+    next_step: &'static str,
+    /// The uid of each object.
+    objects: BTreeMap<Subject, String>,
+    /// The deletions that were refused and wait.
+    held: BTreeSet<Doomed>,
+    /// The deletions that were begun.
+    deleted: BTreeSet<Doomed>,
+}
+
+/// A deletion that waits for an approval.
+pub(crate) struct Held {
+    /// The cause and the next step.
+    pub(crate) message: String,
+    /// Whether the deletion begins to wait.
+    pub(crate) is_new: bool,
+}
+
+impl Default for Deletions {
+    fn default() -> Self {
+        Self::new(None, "")
+    }
+}
+
+impl Deletions {
+    /// Creates a guard. `None` allows everything. `next_step` is the end of the message of an object that waits: what a person can do.
+    pub fn new(budget: Option<DeletionBudget>, next_step: &'static str) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            guard: DeletionGuard::new(budget, WITHIN),
+            next_step,
+            objects: BTreeMap::new(),
+            held: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+        })))
+    }
+
+    /// Returns why deletions wait for an approval, if some do.
+    pub fn stopped(&self) -> Option<Stopped> {
+        let mut state = lock(&self.0);
+        let known = state.objects.len();
+        state.guard.stopped(known, now()).filter(|_| !state.held.is_empty())
+    }
+
+    /// Approves all deletions that are requested by now. Returns the number of objects.
+    pub fn approve(&self) -> usize {
+        lock(&self.0).guard.approve()
+    }
+
+    /// Records what a watch shows of an object.
+    pub(crate) fn follow(&self, subject: &Subject, interest: Option<&Interest>) {
+        let mut state = lock(&self.0);
+        let before = match interest {
+            Some(interest) => state.objects.insert(subject.clone(), interest.uid.clone()),
+            None => state.objects.remove(subject),
+        };
+        if let Some(uid) = before.filter(|uid| interest.is_none_or(|interest| interest.uid != *uid)) {
+            state.end(uid);
+        }
+        if let Some(interest) = interest.filter(|interest| interest.is_deleting && interest.is_recorded) {
+            state.guard.request((interest.uid.clone(), None));
+        }
+    }
+
+    /// Checks that an item may be deleted now.
+    pub(crate) fn check(&self, doomed: &Doomed) -> Result<(), Held> {
+        let mut state = lock(&self.0);
+        if state.deleted.contains(doomed) {
+            // What was begun is finished.
+            return Ok(());
+        }
+        let known = state.objects.len();
+        state.guard.request(doomed.clone());
+        match state.guard.check(doomed, known, now()) {
+            Ok(()) => {
+                state.held.remove(doomed);
+                // The reply may be lost, so the deletion counts from here on.
+                state.deleted.insert(doomed.clone());
+                Ok(())
+            }
+            Err(stopped) => {
+                let is_new = state.held.insert(doomed.clone());
+                Err(Held { message: format!("{stopped}{}", state.next_step), is_new })
+            }
+        }
+    }
+
+    /// Records that nothing is left to delete of one part of an object that stays.
+    pub(crate) fn settle(&self, doomed: &Doomed) {
+        lock(&self.0).settle(doomed);
+    }
+
+    /// Records that a part of an object is to stay.
+    pub(crate) fn withdraw(&self, doomed: &Doomed) {
+        let mut state = lock(&self.0);
+        state.held.remove(doomed);
+        state.guard.withdraw(doomed);
+    }
+}
+
+impl State {
+    /// Records that an object is gone.
+    fn end(&mut self, uid: String) {
+        let parts: BTreeSet<_> = self.held.iter().chain(&self.deleted).filter(|(of, _)| *of == uid).cloned().collect();
+        for part in parts {
+            self.settle(&part);
+        }
+        self.settle(&(uid, None));
+    }
+
+    /// Records that nothing is left to delete.
+    fn settle(&mut self, doomed: &Doomed) {
+        self.held.remove(doomed);
+        if self.deleted.remove(doomed) {
+            self.guard.done(doomed.clone(), now());
+        } else {
+            self.guard.withdraw(doomed);
+        }
+    }
+}
+
+/// The time, as tests may set it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

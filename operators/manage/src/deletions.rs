@@ -1,0 +1,172 @@
+//! The approval of deletions: the operator tells on a `ConfigMap` of its namespace that it has stopped them, and people approve them there.
+
+use std::time::Duration;
+
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
+use konverge::{
+    Home, Part, Setup, StartError,
+    apply::events::{EventSink, Notice},
+    core::deletion_guard::{DeletionBudget, Stopped},
+    generate::Access,
+    kube::{
+        self, Api, ResourceExt,
+        api::{ObjectMeta, Patch, PatchParams, PostParams},
+    },
+    prometheus_client::{metrics::gauge::Gauge, registry::Registry},
+    remote::Deletions,
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED},
+    config::PROGRAM,
+    reasons,
+};
+
+/// The name of the `ConfigMap`.
+pub const CONFIG_MAP: &str = "openzro-operator-deletions";
+
+/// The pause between two looks in memory whether deletions are stopped.
+const LOOK: Duration = Duration::from_secs(1);
+/// The pause between two looks in the cluster whether deletions that wait are approved.
+const APPROVED: Duration = Duration::from_secs(5);
+
+/// The end of the sentence about deletions that are stopped.
+const NEXT_STEP: &str = ", so openZro keeps everything. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; \
+    if not, annotate the objects with konverge.dev/deletion=orphan, so that openZro keeps their items, and create them again";
+
+/// Tells that deletions are stopped, and takes approvals.
+#[derive(Clone)]
+pub struct Approvals {
+    deletions: Deletions,
+    gauge: Gauge,
+}
+
+impl Approvals {
+    /// Creates the guard of all deletions in openZro. `None` allows everything.
+    pub fn new(budget: Option<DeletionBudget>) -> Self {
+        Self { deletions: Deletions::new(budget, NEXT_STEP), gauge: Gauge::default() }
+    }
+
+    /// Returns the guard.
+    pub fn deletions(&self) -> Deletions {
+        self.deletions.clone()
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "openzro_deletions_stopped",
+            "Objects whose deletion in openZro waits for an approval, because there are too many",
+            self.gauge.clone(),
+        );
+    }
+}
+
+/// The whole sentence.
+fn sentence(stopped: &Stopped) -> String {
+    format!("{stopped}{NEXT_STEP}")
+}
+
+impl Part for Approvals {
+    fn access(&self, _: &Home<'_>, _: &mut Access, at_home: &mut Access) {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let rule = PolicyRule {
+            api_groups: Some(words(&[""])),
+            resources: Some(words(&["configmaps"])),
+            resource_names: Some(words(&[CONFIG_MAP])),
+            verbs: words(&["get", "patch"]),
+            ..PolicyRule::default()
+        };
+        // The creation of an object cannot be limited to a name.
+        at_home.to_resource("", "configmaps", &["create"]).rules_of([rule]);
+    }
+
+    fn describe(&self, registry: &mut Registry) {
+        self.register(registry);
+    }
+
+    fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), StartError>> {
+        setup.metrics.register(|registry| self.register(registry));
+        let (deletions, gauge) = (self.deletions(), self.gauge.clone());
+        setup.metrics.before_scrape(move || {
+            let waiting = deletions.stopped().map_or(0, |stopped| stopped.requested);
+            gauge.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        });
+        let deletions = self.deletions();
+        let is_stopped = move || deletions.stopped().map_or(Ok(()), |stopped| Err(sentence(&stopped)));
+        setup.manager.checks().warning("deletions", is_stopped);
+        if !setup.options().dry_run {
+            let api = Api::namespaced(setup.client.clone(), setup.namespace());
+            let task = Task { deletions: self.deletions(), api, events: setup.events.clone() };
+            setup.manager.leader_task("deletions", task.run());
+        }
+        std::future::ready(Ok(())).boxed()
+    }
+}
+
+/// Keeps the `ConfigMap`.
+struct Task {
+    deletions: Deletions,
+    api: Api<ConfigMap>,
+    events: EventSink,
+}
+
+impl Task {
+    /// Looks for ever. While nothing is stopped, it looks in memory alone.
+    async fn run(self) {
+        // An earlier process may have left something on the ConfigMap.
+        let mut told = self.look(None).await;
+        loop {
+            let is_stopped = self.deletions.stopped().is_some();
+            if is_stopped || told.is_some() {
+                told = self.look(told).await;
+            }
+            sleep(if is_stopped { APPROVED } else { LOOK }).await;
+        }
+    }
+
+    /// Takes an approval, and tells what the deletions wait for. Returns what was told; before, it was `told`.
+    async fn look(&self, told: Option<String>) -> Option<String> {
+        match self.synchronize(told.is_none()).await {
+            Ok(why) => why,
+            Err(error) => {
+                let why = self.deletions.stopped()?.to_string();
+                if told.as_ref() != Some(&why) {
+                    tracing::warn!("cannot write the ConfigMap {CONFIG_MAP}, with which deletions are approved: {error}");
+                }
+                Some(why)
+            }
+        }
+    }
+
+    async fn synchronize(&self, is_new: bool) -> Result<Option<String>, kube::Error> {
+        let known = self.api.get_opt(CONFIG_MAP).await?;
+        let annotations = known.as_ref().map(|known| known.annotations().clone()).unwrap_or_default();
+        let is_approved = annotations.contains_key(APPROVE_DELETIONS);
+        // Without something that waits, an approval is for what an earlier process has stopped.
+        if is_approved && self.deletions.stopped().is_some() {
+            let approved = self.deletions.approve();
+            tracing::info!("{approved} deletions in openZro are approved");
+        }
+        let stopped = self.deletions.stopped();
+        let why = stopped.as_ref().map(Stopped::to_string);
+        if !is_approved && annotations.get(DELETIONS_STOPPED) == why.as_ref() {
+            return Ok(why);
+        }
+        if known.is_none() {
+            let metadata = ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
+            self.api.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await?;
+        }
+        let patch = json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why, APPROVE_DELETIONS: null } } });
+        let parameters = PatchParams { field_manager: Some(PROGRAM.to_owned()), ..PatchParams::default() };
+        let patched = self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?;
+        if let Some(stopped) = stopped.filter(|_| is_new || is_approved) {
+            let note = sentence(&stopped);
+            tracing::warn!("{note}");
+            self.events.send(Notice::warning(&patched, reasons::DELETIONS_STOPPED, "Reconcile", note));
+        }
+        Ok(why)
+    }
+}
