@@ -63,7 +63,7 @@ async fn a_rollout_whose_pods_fail_is_told_and_holds_back_those_that_wait_for_th
     let resume = json!({ "metadata": { "annotations": { "roll.konverge.dev/pause": null } } });
     world.merge(Deployment, "later", resume.clone()).await;
     let told = world.event("later", "HeldByFailure").await;
-    assert!(told.contains("Deployment web"), "{told}");
+    assert!(told.contains(&format!("Deployment {}/web", world.namespace)), "{told}");
     world.settled(&operator).await;
     assert_eq!(world.templates("later").await, 1, "it runs with content that works");
     assert_eq!(failures(&operator).await, (1.0, 1.0));
