@@ -54,7 +54,7 @@ konverge_jobs::annotations! {
     IMAGE_PULL_SECRETS = "vault-sync.io/image-pull-secrets" on OBJECT, otherwise: NO_EFFECT;
     /// Written by the operator: why it has stopped deletions.
     DELETIONS_STOPPED = "vault-sync.io/deletions-stopped" on "the ConfigMap of orphans";
-    /// Any value: the deletions that wait are approved. `kubectl konverge approve` writes it, and the operator removes it.
+    /// Any value approves the waiting deletions. `kubectl konverge approve` sets it, and the operator removes it.
     APPROVE_DELETIONS = "vault-sync.io/approve-deletions" on "the ConfigMap of orphans";
     /// Written by the operator: the state, and each path with its version.
     STATUS = "vault-sync.io/status" on OBJECT, otherwise: "is replaced";
@@ -82,8 +82,8 @@ pub(crate) fn deletion_policy(annotations: &BTreeMap<String, String>) -> Option<
     }
 }
 
-/// Returns how long the content of an object stays that it no longer requests, if it says so. It needs no path, so that an update can remove the
-/// path and ask for the deletion at once.
+/// Returns the object's own grace period for content that it no longer requests. It needs no path, so that one update can remove the path and
+/// delete the content at once.
 pub(crate) fn deletion_grace(annotations: &BTreeMap<String, String>) -> Option<Duration> {
     grace(annotations.get(DELETION_GRACE).map(String::as_str).filter(|value| !value.is_empty()), &mut Vec::new())
 }

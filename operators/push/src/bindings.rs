@@ -82,19 +82,19 @@ pub struct Sharer {
     pub held: ContentDigest,
 }
 
-/// An object that requests what another one leaves.
+/// An object that requests a path, or keys of it, that another object leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Heir {
     pub(crate) key: ObjectRef,
     pub(crate) uid: String,
 }
 
-/// Which objects request a location that another one leaves.
+/// The heirs of a location: the objects that request it when its owner leaves it.
 #[derive(Debug, Default)]
 pub(crate) struct Heritage {
-    /// All of it.
+    /// The heir of the whole location.
     pub(crate) whole: Option<Heir>,
-    /// Keys of it.
+    /// The heirs of keys of the location.
     pub(crate) keys: BTreeMap<String, Heir>,
 }
 
@@ -293,7 +293,7 @@ impl Bindings {
         let shown = versions.get(secret);
         for user in uses.referrers(secret) {
             let Some(binding) = bindings.get_mut(user) else { continue };
-            // The watch was faster than the response, so this write counted as a change of the content. What has come after it is one.
+            // The watch was faster than the response, so this write counted as a change of the content. Only later versions are changes.
             let is_own =
                 |change: &mut SecretChange| change.secret == secret.name && change.version.as_deref() == Some(to);
             if binding.pending.changed.take_if(is_own).is_some()
@@ -324,18 +324,18 @@ impl Bindings {
         self.lock().bindings.contains_key(key)
     }
 
-    /// Returns how many paths all objects have.
+    /// Returns the number of recorded paths of all objects.
     pub(crate) fn paths(&self) -> usize {
         let inner = self.lock();
         inner.bindings.values().filter_map(|binding| binding.record.as_ref()).map(|record| record.paths.len()).sum()
     }
 
-    /// The engines of all paths that were recorded since the process began.
+    /// Returns the engines of all paths recorded since the process started.
     pub(crate) fn mounts(&self) -> BTreeSet<Mount> {
         self.lock().mounts.clone()
     }
 
-    /// Returns whether an object is recorded to have written all of a location.
+    /// Returns `true` if a record says that an object has written the whole location.
     pub(crate) fn is_written(&self, location: &str) -> bool {
         let inner = self.lock();
         inner.claims.claimants(&location.to_owned()).filter_map(|key| inner.bindings.get(key)).any(|binding| {
@@ -344,8 +344,8 @@ impl Bindings {
         })
     }
 
-    /// Returns whether the object whose mark is at the location is gone, requests nothing, or is in sync without this location. A successor of its name
-    /// counts as the object. Assumes that a complete list of its kind was seen.
+    /// Returns `true` if the object whose mark is at the location is deleted, requests nothing, or is in sync without this location. A successor of
+    /// the same name counts as the object. Call it after a complete list of the kind.
     pub(crate) fn is_left(&self, key: &ObjectRef, location: &str) -> bool {
         let inner = self.lock();
         inner.bindings.get(key).is_none_or(|binding| {
@@ -354,12 +354,12 @@ impl Bindings {
         })
     }
 
-    /// Whether the object with this uid has content in Vault, as far as this process knows.
+    /// Returns `true` if this process knows of content in Vault of the object with this uid.
     pub fn has_content(&self, key: &ObjectRef, uid: &str) -> bool {
         self.lock().bindings.get(key).is_some_and(|binding| binding.uid == uid && binding.has_content())
     }
 
-    /// The other objects that request a location, or the recorded keys of it, and get it next: the heirs.
+    /// Returns the heirs of a location: the other objects that request it, or recorded keys of it.
     pub(crate) fn heirs(&self, key: &ObjectRef, location: &str, written: &Written) -> Heritage {
         let inner = self.lock();
         let heir = |claimed: &str| {

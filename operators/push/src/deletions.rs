@@ -1,4 +1,4 @@
-//! The guard of what the operator deletes by itself: one mistake, such as a chart without its annotations, must not empty Vault.
+//! The guard of the operator's deletions: one mistake, such as a chart without its annotations, must not empty Vault.
 
 use std::{
     sync::{
@@ -27,15 +27,15 @@ type Item = (String, String);
 pub struct Deletions {
     guard: Arc<Mutex<DeletionGuard<Item>>>,
     bindings: Arc<Bindings>,
-    /// How many paths the list of orphans has.
+    /// The number of paths in the list of orphans.
     orphaned: Arc<AtomicUsize>,
-    /// Whether the list of orphans tells that deletions are stopped, or is about to, and who is told when they are.
+    /// Whether the list of orphans shows, or is about to show, that deletions are stopped.
     was_stopped: Arc<AtomicBool>,
     told: Arc<Notify>,
 }
 
 impl Deletions {
-    /// Everything may be deleted unless there is a budget. Tells when that stops deletions.
+    /// Creates the guard. Without a budget, it allows all deletions. Notifies `told` when it stops deletions.
     pub fn new(budget: Option<DeletionBudget>, grace: Duration, bindings: Arc<Bindings>, told: Arc<Notify>) -> Self {
         let guard = DeletionGuard::new(budget, grace.max(WITHIN));
         Self {
@@ -47,7 +47,7 @@ impl Deletions {
         }
     }
 
-    /// The object with this record requests these of its paths no longer. Paths that it requests again are no deletions any more.
+    /// Requests the deletion of the recorded paths that the object no longer requests, and withdraws that for the others.
     pub(crate) fn follow(&self, record: &Record) {
         let mut guard = self.lock();
         for (path, written) in &record.paths {
@@ -60,7 +60,7 @@ impl Deletions {
         }
     }
 
-    /// An object that is gone has left its paths.
+    /// Requests the deletion of the paths of a deleted object.
     pub(crate) fn leave(&self, record: &Record) {
         let mut guard = self.lock();
         for (path, _) in record.paths.iter().filter(|(_, written)| is_deletion(record, written)) {
@@ -68,7 +68,7 @@ impl Deletions {
         }
     }
 
-    /// Whether one of the paths may be deleted now.
+    /// Checks that one path may be deleted now.
     ///
     /// # Errors
     ///
@@ -82,35 +82,35 @@ impl Deletions {
         checked
     }
 
-    /// The same for all paths of a record.
+    /// Like [`check`](Self::check), but for all paths of a record.
     pub(crate) fn check_all(&self, record: &Record) -> Result<(), Stopped> {
         record.paths.keys().try_for_each(|path| self.check(&record.uid, path))
     }
 
-    /// The path is deleted, or left to another object.
+    /// Records that the path was deleted, or handed over to another object.
     pub(crate) fn settle(&self, uid: &str, path: &str, is_deleted: bool) {
         let item = (uid.to_owned(), path.to_owned());
         let mut guard = self.lock();
         if is_deleted { guard.done(item, Instant::now()) } else { guard.withdraw(&item) }
     }
 
-    /// The list of orphans has this number of paths.
+    /// Sets the number of paths in the list of orphans.
     pub(crate) fn orphaned(&self, paths: usize) {
         self.orphaned.store(paths, Ordering::Relaxed);
     }
 
-    /// Returns why deletions wait for an approval, if they do.
+    /// Returns the reason why deletions wait for an approval, or `None` if none waits.
     pub fn stopped(&self) -> Option<Stopped> {
         let known = self.known();
         self.lock().stopped(known, Instant::now())
     }
 
-    /// The list of orphans tells whether deletions are stopped.
+    /// Sets whether the list of orphans shows that deletions are stopped.
     pub(crate) fn is_told(&self, stopped: bool) {
         self.was_stopped.store(stopped, Ordering::Relaxed);
     }
 
-    /// Approves all deletions that are requested by now. Returns the number of them.
+    /// Approves all requested deletions and returns their number.
     pub(crate) fn approve(&self) -> usize {
         self.lock().approve()
     }
@@ -124,14 +124,14 @@ impl Deletions {
     }
 }
 
-/// Whether clearing the path deletes content of ours: it was written, and the policy is not to keep it.
+/// Returns `true` if clearing the path deletes the operator's content: it was written, and the policy does not keep it.
 fn is_deletion(record: &Record, written: &Written) -> bool {
     let has_content = written.written || written.begun.is_some() || !written.pending.is_empty();
     has_content && record.deletion.in_vault().is_some()
 }
 
 impl Heritage {
-    /// Whether another object gets all of the path.
+    /// Returns `true` if another object takes over the whole path.
     pub(crate) fn is_complete(&self, written: &Written) -> bool {
         let mut keys = written.keys.iter().flatten().chain(&written.pending).peekable();
         self.whole.is_some() || keys.peek().is_some() && keys.all(|name| self.keys.contains_key(name))

@@ -11,7 +11,7 @@ use konverge_vault::VaultError;
 
 use crate::{journal::JournalError, ledger::LedgerError, messages, orphans::OrphansError, reasons, store::ClearError};
 
-/// The pause before an object asks again whether its deletions are approved.
+/// The delay before an object checks again whether its deletions are approved.
 const APPROVAL: Duration = Duration::from_secs(30);
 
 /// A failed run.
@@ -45,7 +45,7 @@ pub enum PushError {
         /// How long that was tried.
         limit: Duration,
     },
-    /// More deletions are requested than the operator does without approval.
+    /// More deletions were requested than are allowed without approval.
     #[error("{}", messages::stopped(.0))]
     Stopped(#[from] Stopped),
     /// The run was cancelled.

@@ -173,7 +173,7 @@ pub fn other_keeper(notes: &BTreeMap<String, String>, owner: &Owner) -> Option<S
     })
 }
 
-/// The owners whose marks with this prefix are there: the one of all of it, and those of keys, each with its keys.
+/// Returns the owners whose marks have this prefix: the owner of the whole path, and the owners of keys, each with its keys.
 pub(crate) fn owners(notes: &BTreeMap<String, String>, prefix: &str) -> Vec<(Owner, Option<BTreeSet<String>>)> {
     let mut of_keys = BTreeMap::<_, BTreeSet<String>>::new();
     let before = format!("{prefix}/key/");

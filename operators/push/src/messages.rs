@@ -245,7 +245,7 @@ pub fn dropped(locations: &[String]) -> Statement {
     notice!(reasons::CLEARED, "no longer requested, and deleted in Vault: {}", few(locations))
 }
 
-/// The object requests nothing any more, and its content stays for the grace period.
+/// The object no longer requests anything. Its content stays for the grace period.
 pub fn deletion_pending(locations: &[String], due: Timestamp) -> Statement {
     problem!(
         reasons::DELETION_PENDING,
@@ -256,7 +256,7 @@ pub fn deletion_pending(locations: &[String], due: Timestamp) -> Statement {
     )
 }
 
-/// The object no longer requests these paths, and they stay for the grace period.
+/// The object no longer requests these paths. They stay for the grace period.
 pub fn drop_pending(locations: &[String], due: Timestamp) -> Statement {
     warning!(
         reasons::DELETION_PENDING,
@@ -266,7 +266,7 @@ pub fn drop_pending(locations: &[String], due: Timestamp) -> Statement {
     )
 }
 
-/// The object is deleted, and its content stays for a moment.
+/// The object is deleted. Its content stays for a short grace period.
 pub fn deletion_awaits_heir(locations: &[String], due: Timestamp) -> Statement {
     notice!(
         reasons::DELETION_PENDING,
@@ -275,7 +275,7 @@ pub fn deletion_awaits_heir(locations: &[String], due: Timestamp) -> Statement {
     )
 }
 
-/// More deletions are requested than the operator does without being told.
+/// More deletions are requested than are allowed without approval.
 pub fn stopped(stopped: &Stopped) -> String {
     format!(
         "{stopped}, so nothing is deleted in Vault. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; if \
@@ -303,11 +303,11 @@ pub fn cleared(locations: &[String]) -> Statement {
     Statement::new(Severity::Good, reasons::CLEARED, format!("deleted in Vault: {}", few(locations)))
 }
 
-/// Content was found whose object is gone or requests nothing.
+/// The search found content whose object is deleted or requests nothing.
 pub(crate) const FOUND: &str = "found in Vault, written for an object that no longer requests it; it is cleared after the grace period unless an object \
      requests it again";
 
-/// The operator is not allowed to search.
+/// Returns the warning that the operator has no permission to search.
 pub(crate) fn cannot_search(error: &dyn std::error::Error) -> String {
     format!(
         "content in Vault that no object requests stays unnoticed: {}. The operator needs read and list on the metadata, and its ConfigMap of \

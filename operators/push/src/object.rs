@@ -22,7 +22,7 @@ pub enum Kind {
     CronJob,
     /// `batch/v1`.
     Job,
-    /// `argoproj.io/v1alpha1`, where Argo Rollouts is installed.
+    /// A `Rollout` of `argoproj.io/v1alpha1`, if Argo Rollouts is installed.
     Rollout,
     /// `v1`.
     Secret,

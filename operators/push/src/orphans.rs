@@ -46,35 +46,35 @@ pub const CONFIG_MAP: &str = "vault-sync-operator-orphans";
 /// The pause between two attempts to clear.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// The pause between two looks whether deletions that wait are approved.
+/// The delay between two checks for an approval of waiting deletions.
 const APPROVED: Duration = Duration::from_secs(10);
 
-/// The pause between two looks whether another object requests content that is to be cleared later.
+/// The delay between two checks whether another object requests content that is to be cleared later.
 const HEIRS: Duration = Duration::from_secs(1);
 
-/// The name under which an object that is gone claims paths. No object's name has a blank in it.
+/// Returns the name under which a deleted object claims paths. No object's name contains a space.
 fn gone(key: &ObjectRef) -> ObjectRef {
     ObjectRef { name: format!("{} (gone)", key.name), ..key.clone() }
 }
 
-/// The paths of one object that is gone.
+/// The paths of one deleted object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orphan {
     kind: String,
     namespace: String,
     name: String,
     record: Record,
-    /// Until then, the content stays for an object that requests the same path.
+    /// The time until which the content stays for an object that requests the same path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     due: Option<Timestamp>,
 }
 
-/// Whether the orphan with this text is one whose grace period is not over.
+/// Returns `true` if the grace period of the orphan in this text is not over.
 pub(crate) fn is_early(text: &str, now: Timestamp) -> bool {
     serde_json::from_str::<Orphan>(text).is_ok_and(|orphan| !orphan.is_due(now))
 }
 
-/// What the orphan with this text has left and until when, if its object was in this namespace.
+/// Returns the paths of the orphan in this text and their due time, if its object was in this namespace.
 pub(crate) fn left_sentence(text: &str, namespace: Option<&str>) -> Option<String> {
     let Orphan { kind, namespace: of, name, record, due } = serde_json::from_str(text).ok()?;
     let paths = record.paths.into_keys().collect::<Vec<_>>().join(", ");
@@ -104,7 +104,7 @@ impl OrphansError {
 #[derive(Clone)]
 pub struct Orphans {
     api: Api<ConfigMap>,
-    /// Tells [`Clearing`] of a new orphan, and of deletions that are stopped.
+    /// Notifies [`Clearing`] of a new orphan, and of stopped deletions.
     pub(crate) added: Arc<Notify>,
 }
 
@@ -120,7 +120,7 @@ impl Orphan {
         }
     }
 
-    /// The same, with content that stays until then.
+    /// Sets the time until which the content stays.
     #[must_use]
     pub fn with_due(self, due: Option<Timestamp>) -> Self {
         Self { due, ..self }
@@ -131,7 +131,7 @@ impl Orphan {
         self.record.paths.insert(path, written);
     }
 
-    /// Adds the paths of another orphan of the object that this one lacks. Then all stay as long as the other's. Returns the added ones.
+    /// Adds the missing paths of another orphan of the same object, and returns them. All paths then stay as long as those of the other.
     fn absorb(&mut self, other: &Self) -> Vec<String> {
         let mut added = Vec::new();
         for (path, written) in &other.record.paths {
@@ -146,7 +146,7 @@ impl Orphan {
         added
     }
 
-    /// Whether the content may be cleared.
+    /// Returns `true` if the content may be cleared.
     fn is_due(&self, now: Timestamp) -> bool {
         self.due.is_none_or(|due| due <= now)
     }
@@ -178,7 +178,7 @@ impl Orphans {
         Ok(())
     }
 
-    /// Adds content that was found without an object. What the list knows of the object stays. Returns the paths that it did not know.
+    /// Adds content that was found without an object, and returns its new paths. Keeps the known paths of the object.
     pub(crate) async fn find(&self, orphan: &Orphan) -> Result<Vec<String>, OrphansError> {
         let uid = &orphan.record.uid;
         loop {
@@ -206,18 +206,18 @@ impl Orphans {
         }
     }
 
-    /// The list, empty if there is none.
+    /// Returns the list, or an empty one if there is none.
     async fn list(&self) -> Result<ConfigMap, OrphansError> {
         Ok(self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default())
     }
 
-    /// Tells on the list why deletions are stopped, if they are. An approval goes, because it is for the deletions that waited.
+    /// Writes the reason for stopped deletions on the list, if any. Removes an approval, because it was for the deletions that waited.
     async fn tell(&self, stopped: Option<&Stopped>) -> Result<Option<String>, OrphansError> {
         let why = stopped.map(Stopped::to_string);
         self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why, APPROVE_DELETIONS: null } } })).await
     }
 
-    /// Changes the list, and makes it first if there is none. Returns its version after that.
+    /// Patches the list, and creates it if there is none. Returns its new version.
     async fn patch(&self, patch: &Value) -> Result<Option<String>, OrphansError> {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         loop {
@@ -252,7 +252,7 @@ pub struct Clearing {
     cleared: BTreeSet<(String, String)>,
     /// Whether the claims of all objects are known.
     is_complete: bool,
-    /// The orphans that were not due at the last look.
+    /// The orphans that were not due at the last check.
     early: Vec<Orphan>,
 }
 
@@ -277,7 +277,7 @@ impl Clearing {
         }
     }
 
-    /// Clears orphans for ever, once the claims of all objects are known. Before that, content is only handed over to objects that are known.
+    /// Clears orphans until it is dropped, once the claims of all objects are known. Before that, only hands content over to known objects.
     pub(crate) async fn run(mut self, kinds: Vec<(Kind, WatchHealth)>) {
         let (begun, bindings) = (Instant::now(), Arc::clone(&self.heirs.bindings));
         // The program is not ready without the kinds of the original. The cluster may lack the others, or forbid them for a while; those count as
@@ -314,7 +314,7 @@ impl Clearing {
         }
     }
 
-    /// Whether another object requests one of the paths that are not handed over yet.
+    /// Returns `true` if another object requests a path that is not handed over yet.
     fn has_heir(&self, orphan: &Orphan) -> bool {
         let is_new = |location: &Location| !self.cleared.contains(&(orphan.record.uid.clone(), location.to_string()));
         let Some(key) = orphan.key() else { return false };
@@ -444,7 +444,7 @@ impl Heirs {
         Self { store, bindings, queue }
     }
 
-    /// Whether other objects request all of what was written for the object at this path.
+    /// Returns `true` if other objects request all content that was written for the object at this path.
     fn inherit(&self, key: &ObjectRef, location: &Location, written: &Written) -> bool {
         let claimant = gone(key);
         self.bindings.heirs(&claimant, &location.to_string(), written).is_complete(written)

@@ -58,7 +58,7 @@ const NOTE_BY: Duration = Duration::from_secs(10);
 /// change within milliseconds.
 const OUTDATED_AGAIN: Duration = Duration::from_millis(250);
 
-/// The pause before the next look whether deletions are approved.
+/// The delay before the next check for an approval of deletions.
 const STOPPED_AGAIN: Duration = Duration::from_secs(30);
 
 /// If fewer Secrets match a selector than before, a second list after this delay must confirm it, because one bad list must not delete
@@ -555,7 +555,7 @@ impl Pusher {
         Ok(())
     }
 
-    /// How long content stays that an object no longer requests, in case the request returns.
+    /// The grace period for content that an object no longer requests, in which the request can return.
     fn grace(&self, push: &Push) -> Duration {
         push.spec.grace.unwrap_or(self.policy.deletion_grace)
     }

@@ -60,7 +60,7 @@ pub struct Written {
     /// The version of the secret that holds what was wanted last; 0 as long as nothing was tried to be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Since when the object no longer requests it. It is cleared after a grace period, unless the object requests it again.
+    /// The time since which the object no longer requests the path. It is cleared after a grace period, unless the object requests it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwanted: Option<Timestamp>,
     /// Whether it belongs to another owner and is left alone, as the object requests.
@@ -149,14 +149,14 @@ impl Record {
         self.paths.keys().any(|path| !other.paths.contains_key(path))
     }
 
-    /// The object no longer requests the paths, from now on if it did so until now.
+    /// Records that the object no longer requests the paths, from `now` on unless an earlier time is recorded.
     pub fn leave(&mut self, now: Timestamp) {
         for written in self.paths.values_mut() {
             written.unwanted.get_or_insert(now);
         }
     }
 
-    /// Returns how long it is until each of the paths is due that the object no longer requests.
+    /// Returns the time until each path that the object no longer requests is due.
     pub fn until_due(&self, grace: Duration, now: Timestamp) -> impl Iterator<Item = Duration> {
         self.paths.values().filter_map(move |written| written.until_due(grace, now))
     }
@@ -205,7 +205,7 @@ impl Written {
         self.pending.extend(new.collect::<Vec<_>>());
     }
 
-    /// Returns how long it is until the path is due, if the object no longer requests it. A clock that was set back does not prolong that.
+    /// Returns the time until the path is due, if the object no longer requests it. A clock that was set back does not prolong it.
     pub fn until_due(&self, grace: Duration, now: Timestamp) -> Option<Duration> {
         let waited = Duration::try_from(now.duration_since(self.unwanted?)).unwrap_or_default();
         Some(grace.saturating_sub(waited))

@@ -237,7 +237,7 @@ fn identify(manager: &mut Manager, client: &Client, config: &Config, secrets: Wa
     identity
 }
 
-/// Watches each enabled kind, and Secrets in any case, because they wake workloads. Returns the health of each watch, that of Secrets in any case.
+/// Watches each enabled kind, and always Secrets, because they wake workloads. Returns the health of each watch.
 ///
 /// The kinds that the original does not know may be missing in its role, and `VaultPush` in the cluster. Each of them is left out until its
 /// watch is possible.

@@ -22,7 +22,7 @@ pub struct PushSpec {
     pub always: bool,
     /// How content is deleted that the object no longer requests. `None` means the default of the operator.
     pub deletion: Option<DeletionPolicy>,
-    /// How long content stays that the object no longer requests. `None` means the default of the operator.
+    /// The grace period for content that the object no longer requests. `None` means the default of the operator.
     pub grace: Option<Duration>,
     /// How existing content without an owner is treated. `None` means the default of the operator.
     pub existing: Option<ExistingPolicy>,
@@ -69,8 +69,8 @@ impl Engine {
         }
     }
 
-    /// Returns the path with `data/` after the mount, if the object states mount and path apart and this is the mount, of version 2. Then the secret
-    /// may have any name, also one that begins like a route of the engine.
+    /// Returns the path with `data/` after the mount, if the object has separate fields for mount and path, and this is the mount, of version 2. The
+    /// secret may then have any name, even one that begins like a route of the engine.
     pub fn in_data(&self, mount: &Mount, path: SecretPath) -> Result<SecretPath, PathError> {
         let name = path.as_str().strip_prefix(mount.path()).and_then(|rest| rest.strip_prefix('/'));
         match (self, name) {

@@ -48,16 +48,16 @@ pub struct Cleanup<'a> {
     pub unfinished: Unfinished<'a>,
     /// Whether the object is gone, so that another one may have come after it under its name, which keeps what it has.
     pub gone: bool,
-    /// Who gets it.
+    /// The owners that get the path.
     pub heirs: &'a HeirOwners,
 }
 
-/// The owners that get a path, or keys of it, instead of its being cleared.
+/// The owners that take over a path, or keys of it, so that it is not cleared.
 #[derive(Debug, Default)]
 pub struct HeirOwners {
-    /// Of all of it.
+    /// The owner of the whole path.
     pub whole: Option<Owner>,
-    /// Of keys.
+    /// The owners of keys.
     pub keys: BTreeMap<String, Owner>,
 }
 
@@ -109,7 +109,7 @@ pub enum ClearError {
     /// Another process may have cleared the path by now, and another object may have it since.
     #[error("nothing more is deleted: this process leads no more")]
     LeadershipLost,
-    /// The installation that writes is not known.
+    /// The name of this installation could not be determined.
     #[error("cannot tell which installation this is: {0}")]
     Unidentified(#[from] kube::Error),
     /// Vault did not do its part.
@@ -160,17 +160,17 @@ impl Store {
         self.identity.name().await.map(drop)
     }
 
-    /// The name of this installation in marks. `None` if it cannot be told from others, so that a mark does not prove that it is ours.
+    /// Returns the name of this installation in marks. Returns `None` if the name is not unique, so that a mark does not prove ownership.
     pub(crate) async fn instance(&self) -> Result<Option<&str>, kube::Error> {
         Ok(Some(self.identity.name().await?).filter(|name| *name != Owner::SOME_INSTANCE))
     }
 
-    /// The names in a folder of an engine, those of folders with a slash at their end. The folder itself may have one.
+    /// Lists a folder of an engine. Names of folders end with a slash. The folder itself may end with one.
     pub(crate) async fn list(&self, mount: &Mount, folder: &str) -> Result<Vec<String>, VaultError> {
         self.vault.list(mount, folder.trim_end_matches('/')).await
     }
 
-    /// The engine and the folder of all paths that begin like this. `None` if no path can.
+    /// Returns the engine and the folder of all paths with this prefix. Returns `None` if no path can have it.
     pub(crate) async fn locate_folder(&self, beginning: &str) -> Result<Option<Location>, VaultError> {
         // Only a secret has a location.
         let Ok(path) = SecretPath::parse(&format!("{beginning}/any")) else { return Ok(None) };
@@ -180,7 +180,7 @@ impl Store {
         }
     }
 
-    /// The owners whose marks a path carries, as [`owners`] has them.
+    /// Returns the owners whose marks a path has, as [`owners`] does.
     pub(crate) async fn owners(
         &self,
         location: &Location,
@@ -189,7 +189,7 @@ impl Store {
         Ok(metadata.map(|metadata| owners(&metadata.custom_metadata, MARK)).unwrap_or_default())
     }
 
-    /// Where a target of a push leads. The object's own statement about the engine counts where Vault says nothing.
+    /// Returns the location of a target of a push. The object's own statement about the engine counts where Vault says nothing.
     pub async fn locate(&self, push: &Push, prefix: &str, target: &str) -> Result<Location, VaultError> {
         locate(&self.vault, push, prefix, target).await
     }
@@ -362,8 +362,8 @@ impl Store {
         }
     }
 
-    /// Gives a path to another owner, whose mark replaces ours. The content stays readable until the heir writes its own. Where there are no marks,
-    /// the heir's claim is enough.
+    /// Hands a path over to another owner, whose mark replaces ours. The content stays readable until the heir writes its own. Without marks, the
+    /// heir's claim is enough.
     async fn hand_over(&self, cleanup: &Cleanup<'_>, heir: &Owner) -> Result<(), ClearError> {
         let &Cleanup { location, owner, gone, .. } = cleanup;
         let found = self.read(location).await?;
@@ -382,7 +382,7 @@ impl Store {
         }
     }
 
-    /// Returns the owners that get a path.
+    /// Returns the owners that take over a path.
     pub(crate) async fn heirs(&self, heritage: &Heritage) -> Result<HeirOwners, kube::Error> {
         let mut heirs = HeirOwners::default();
         if let Some(heir) = &heritage.whole {
@@ -428,9 +428,9 @@ pub fn identity(
     ClusterIdentity::new(client, given, UNNAMED, knows_us)
 }
 
-/// Where a target of a push leads. The object's own statement about the engine counts where Vault says nothing.
+/// Returns the location of a target of a push. The object's own statement about the engine counts where Vault says nothing.
 ///
-/// An object that states mount and path apart may give the secret any name, also one that begins like a route of KV version 2.
+/// With separate fields for mount and path, the secret may have any name, even one that begins like a route of KV version 2.
 pub(crate) async fn locate(vault: &Vault, push: &Push, prefix: &str, target: &str) -> Result<Location, VaultError> {
     let path = push.path(prefix, target).map_err(VaultError::Path)?;
     let claimed = push.spec.engine.claimed(prefix);
@@ -465,7 +465,7 @@ pub(crate) fn owner(key: &ObjectRef, uid: &str, instance: &str) -> Owner {
     }
 }
 
-/// The object that is the owner. `None` for a mark that no version of the operator sets, or of a kind that this version does not know.
+/// Returns the object that is the owner. Returns `None` for a mark that the operator never sets, or of a kind that this version does not know.
 pub(crate) fn object_of(owner: &Owner) -> Option<ObjectRef> {
     let [namespace, kind, name] = owner.name.split('/').collect::<Vec<_>>()[..] else { return None };
     Some(ObjectRef { kind: Kind::named(kind)?, namespace: namespace.to_owned(), name: name.to_owned() })

@@ -75,7 +75,7 @@ impl BindingUpdater {
         true
     }
 
-    /// Forgets the objects that a list lacks. A list does not show how an object went, so what they left stays for the whole grace period.
+    /// Forgets the objects that a list lacks. A list does not show why an object is missing, so its content stays for the whole grace period.
     fn remove_missing(&self, kind: Kind, listed: &HashSet<ObjectRef>) {
         for key in self.bindings.missing(kind, listed) {
             self.note_loss(&key, None);
@@ -83,7 +83,8 @@ impl BindingUpdater {
         }
     }
 
-    /// An object is gone, or has a successor of its name. The leader clears later what it left if nobody saw the deletion and our finalizer held it.
+    /// Records that an object is deleted, or has a successor of the same name. The leader later clears its content, if the operator missed the
+    /// deletion and our finalizer held it.
     fn note_loss(&self, key: &ObjectRef, successor: Option<&str>) {
         if self.queue.has_begun()
             && let Some(record) = self.bindings.lost(key, successor)

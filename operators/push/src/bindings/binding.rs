@@ -25,11 +25,11 @@ use crate::{
 /// The request of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParsedSpec {
-    /// Nothing any more, but the object has our finalizer or content in Vault: its paths are to be cleared.
+    /// No request. The object still has our finalizer or content in Vault, so its paths are to be cleared.
     Nothing {
-        /// In this way, if the object says so.
+        /// The deletion policy of the object, if set.
         deletion: Option<DeletionPolicy>,
-        /// After this time, if the object says so.
+        /// The grace period of the object, if set.
         grace: Option<Duration>,
     },
     /// An invalid spec, and the deletion policy, if that is valid.
@@ -151,11 +151,11 @@ pub struct Pending {
 /// A change of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretChange {
-    /// When a watch showed it.
+    /// The time at which a watch showed the change.
     pub at: Instant,
     /// The Secret.
     pub secret: String,
-    /// The version since then.
+    /// The version after the change.
     pub version: Option<String>,
 }
 
@@ -186,14 +186,14 @@ impl Binding {
         Record { since, generation: self.generation, ..record }
     }
 
-    /// Whether our finalizer holds the object, which nobody has begun to delete. An object that another client has stripped of the request, the
-    /// record and the finalizer counts, too: its content is in Vault, and the finalizer is about to come back.
+    /// Returns `true` if our finalizer holds the object and its deletion has not begun. An object that lost request, record and finalizer to another
+    /// client counts, too: its content is in Vault, and the operator is about to restore the finalizer.
     pub fn is_held(&self) -> bool {
         let is_stripped = matches!(self.spec, ParsedSpec::Nothing { .. }) && self.has_content();
         (self.finalizer || is_stripped) && self.deleting.is_none()
     }
 
-    /// Whether the record has paths.
+    /// Returns `true` if the record has paths.
     pub(super) fn has_content(&self) -> bool {
         self.record.as_ref().is_some_and(|record| !record.paths.is_empty())
     }

@@ -37,7 +37,7 @@ pub struct Verified {
     pub sync_now: Option<String>,
     /// When Vault was read.
     pub looked: Instant,
-    /// When Vault deletes one of the versions by itself, as `delete_version_after` says.
+    /// The time at which Vault deletes one of the versions because of `delete_version_after`.
     pub expires: Option<Timestamp>,
     /// The locations that another object with keys there has read later, each with the time.
     pub seen: BTreeMap<String, Instant>,
@@ -61,7 +61,7 @@ impl Verified {
         spec.always || self.is_expired() || self.pause(key, spec).is_some_and(|pause| self.looked.elapsed() >= pause)
     }
 
-    /// Whether Vault may have deleted one of the versions by itself.
+    /// Returns `true` if Vault may have deleted one of the versions because of `delete_version_after`.
     pub(crate) fn is_expired(&self) -> bool {
         self.expires.is_some_and(|expires| expires <= Timestamp::now())
     }

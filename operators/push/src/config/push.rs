@@ -17,8 +17,8 @@ use crate::{
     spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
 };
 
-/// The longest grace period for data of a deleted object. A deletion is meant, but `kubectl replace --force`, a renaming and some controllers delete
-/// an object to make its successor.
+/// The maximum grace period for data of a deleted object. A deletion is usually intended, but `kubectl replace --force`, a renaming and some
+/// controllers delete an object to create its successor.
 const DELETED_GRACE: Duration = Duration::from_secs(10);
 
 /// Which objects push where, and what happens to content in Vault.
@@ -90,7 +90,7 @@ impl PushOptions {
         is_allowed(&self.allow_path, &place, location)
     }
 
-    /// How many deletions need no approval. `None` if all need none.
+    /// Returns the budget of deletions without approval. Returns `None` if no deletion needs approval.
     pub(crate) fn deletion_budget(&self) -> Option<DeletionBudget> {
         (!self.allow_deletes).then(|| DeletionBudget { percent: self.deletion_share, ..DeletionBudget::default() })
     }
@@ -103,7 +103,7 @@ impl PushOptions {
         }
     }
 
-    /// How long data of a deleted object stays, in case an object comes that requests the same path.
+    /// Returns the grace period for data of a deleted object, in which another object can request the path.
     pub(crate) fn grace_of_deleted(&self) -> Duration {
         self.deletion_grace.min(DELETED_GRACE)
     }

@@ -39,13 +39,13 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(span).ok().filter(|span| !span.is_zero()).ok_or_else(|| "it must be above zero".to_owned())
 }
 
-/// A span of time as Go writes it, which may be zero.
+/// Parses a duration in Go's format, which may be zero.
 pub(super) fn duration_or_none(text: &str) -> Result<Duration, String> {
     let span = parse(text).map_err(|error: SpanError| error.to_string())?;
     Duration::try_from(span).map_err(|_| "it must not be below zero".to_owned())
 }
 
-/// A span of time above zero, or a number of seconds as Vault's programs take it.
+/// Parses a duration above zero, or a number of seconds as Vault's programs accept.
 pub(super) fn timeout(text: &str) -> Result<Duration, String> {
     match text.parse::<u32>() {
         Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds.into())),

@@ -61,8 +61,8 @@ pub(super) fn deserted(objects: &[Objects], installations: Option<&[Installation
     ))
 }
 
-/// Finds annotated Pods and `ReplicaSet`s, which the operator does not follow. The metadata of all of them is listed here, when a person asks, so
-/// that the operator need not watch every Pod of the cluster.
+/// Finds annotated Pods and `ReplicaSet`s, which the operator does not follow. The doctor lists their metadata, so that the operator need not
+/// watch every Pod of the cluster.
 pub(super) async fn unserved(cluster: &Cluster) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut findings = Vec::new();
@@ -85,28 +85,28 @@ pub(super) async fn unserved(cluster: &Cluster) -> Vec<Finding> {
     findings
 }
 
-/// Whether the annotation on a Pod or a `ReplicaSet` has no effect. The controllers of Deployments and Rollouts copy annotations to their
-/// `ReplicaSet`s, where they mean nothing. The annotation of a Pod with an owner comes from the pod template, where it is wrong.
+/// Returns `true` if the annotation on a Pod or a `ReplicaSet` is a mistake. The controllers of Deployments and Rollouts copy annotations to their
+/// `ReplicaSet`s, which is none. The annotation of a Pod with an owner comes from the pod template, where it has no effect.
 fn is_unserved(object: &DynamicObject) -> bool {
     let is_pod = object.types.as_ref().is_some_and(|types| types.kind == "Pod");
     object.annotations().contains_key(PATH) && (is_pod || object.owner_references().is_empty())
 }
 
-/// The lists of orphans of all installations.
+/// Returns the lists of orphans of all installations.
 async fn lists(cluster: &Cluster) -> Result<Vec<ConfigMap>, Failure> {
     let api = Api::<ConfigMap>::all(cluster.client.clone());
     let parameters = ListParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
     Ok(api.list(&parameters).await.map_err(|error| Failure::of("list config maps", &error))?.items)
 }
 
-/// What is left behind, for objects of this namespace or of all.
+/// Returns the content that objects of this namespace, or of all, have left behind.
 pub(super) async fn left_behind(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
     let lists = lists(cluster).await?;
     let texts = lists.iter().flat_map(|list| list.data.iter().flatten());
     Ok(texts.filter_map(|(_, text)| left_sentence(text, namespace)).collect())
 }
 
-/// Approves the deletions that the operators have stopped. Returns why they had.
+/// Approves the deletions that the operators have stopped. Returns the reasons for the stops.
 pub(super) async fn approve(cluster: &Cluster) -> Result<Vec<String>, Failure> {
     let mut approved = Vec::new();
     for list in lists(cluster).await? {
@@ -121,7 +121,7 @@ pub(super) async fn approve(cluster: &Cluster) -> Result<Vec<String>, Failure> {
     Ok(approved)
 }
 
-/// The paths that were left behind in Vault, and the deletions that wait for an approval.
+/// Checks for paths that were left behind in Vault, and for deletions that wait for an approval.
 pub(super) async fn orphans(cluster: &Cluster) -> Vec<Finding> {
     let lists = match lists(cluster).await {
         Ok(lists) => lists,

@@ -34,9 +34,9 @@ use crate::{
 /// Content that stays loses its mark, so that others can have the path. The run tries that for this long.
 const UNMARK_WITHIN: Duration = Duration::from_secs(2);
 
-/// Whether the clearing is put off.
+/// The postponement of the clearing.
 enum PutOff {
-    /// It is not.
+    /// The clearing is not postponed.
     No,
     /// The object keeps its record. The next run decides.
     Until(Action),
@@ -93,10 +93,10 @@ impl Finalizer<'_> {
         Ok(Action::Done)
     }
 
-    /// Puts the clearing off for the grace period.
+    /// Postpones the clearing for the grace period.
     ///
-    /// The record of a living object holds since when the object has not requested the paths. The paths of a deleted object go to the list of
-    /// orphans, so that neither the object nor its namespace nor a successor of its name waits.
+    /// The record of an existing object holds the time of the last request. The paths of a deleted object go to the list of orphans, so that
+    /// neither the object nor its namespace nor its successor waits.
     async fn put_off(&self, record: &Record) -> Result<PutOff, PushError> {
         let Self { pusher, key, binding } = self;
         if record.paths.is_empty() || self.deletion(record).in_vault().is_none() {
@@ -137,7 +137,7 @@ impl Finalizer<'_> {
         Ok(PutOff::Remembered(messages::deletion_awaits_heir(&paths, whole_second(due))))
     }
 
-    /// How long the paths stay that the object does not request, in case the request returns.
+    /// Returns the grace period for paths that the object no longer requests.
     fn grace(&self) -> Duration {
         let policy = &self.pusher.policy;
         let stated = match &self.binding.spec {
@@ -325,7 +325,7 @@ impl Finalizer<'_> {
         Ok(messages::released(how, &paths, error, remembered.then_some(CONFIG_MAP)))
     }
 
-    /// Remembers the paths that are left behind, and until when they stay. Returns `false` if that is impossible.
+    /// Adds the paths, and the time until which they stay, to the list of orphans. Returns `false` if that is impossible.
     async fn remember(&self, record: &Record, due: Option<Timestamp>) -> Result<bool, PushError> {
         let Self { pusher, key, binding } = self;
         let mut left = Record { uid: binding.uid.clone(), deletion: self.deletion(record), ..record.clone() };

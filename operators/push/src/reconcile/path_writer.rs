@@ -55,7 +55,7 @@ pub(super) struct SyncOutcome {
     pub(super) refused: Option<PushError>,
     /// When the run wants to read a path again, because another installation may be about to mark it, or may have marked it, too.
     pub(super) soon: Option<Duration>,
-    /// When Vault deletes the first of the versions that were read or written.
+    /// The time at which Vault deletes the first of the versions that were read or written.
     pub(super) expires: Option<Timestamp>,
 }
 
@@ -385,7 +385,7 @@ impl SyncOutcome {
         }
     }
 
-    /// A path holds this version, which Vault may delete at a time that it tells.
+    /// Records the time at which Vault deletes this version of a path, if it does.
     fn expire(&mut self, version: Option<&VersionState>) {
         self.expires = earlier(self.expires, version.and_then(|version| version.deletion));
     }

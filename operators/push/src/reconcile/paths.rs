@@ -145,7 +145,7 @@ impl Paths {
         if counts { Claim::recorded(written) } else { Claim::Intended }
     }
 
-    /// Returns the owners of other objects that request the location, or keys of it, and get it when this one leaves it.
+    /// Returns the owners to which the location, or keys of it, go when this object leaves it.
     pub(super) async fn heirs(
         &self,
         key: &ObjectRef,
