@@ -61,7 +61,7 @@ async fn the_program_of_the_original_believes_a_first_key_loudly_and_konverge_ru
     let (code, ready) = operator.get("/readyz?verbose").await.unwrap();
     let logged = operator.process().logged();
     for text in [&ready, &logged] {
-        assert!(text.contains("is believed because it is, or follows from, the first"), "{text}");
+        assert!(text.contains("is trusted because it is, or follows from, the first"), "{text}");
         assert!(text.contains("--workspace-fingerprint 'acme="), "{text}");
     }
     assert_eq!(code, 200, "{ready}");

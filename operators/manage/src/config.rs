@@ -112,8 +112,8 @@ pub struct Config {
     /// Where the API server's webhooks are answered (ours)
     #[arg(long, env = "OPENZRO_WEBHOOK_BIND_ADDRESS", default_value = "0.0.0.0:9443", value_name = "ADDRESS")]
     pub webhook_bind_address: SocketAddr,
-    /// PEM file with the authorities of the API server's client certificate: the webhooks answer nobody else [default: they answer everybody, and
-    /// refuse without the names of other objects] (ours)
+    /// PEM file with the CAs of the API server's client certificate; the webhooks then answer no other caller [default: every caller, with refusals
+    /// that name no other objects] (ours)
     #[arg(long, env = "OPENZRO_WEBHOOK_CLIENT_CA", value_name = "FILE")]
     pub webhook_client_ca: Option<PathBuf>,
     /// Kubeconfig file [default: the pod's service account, else what kubectl uses]
@@ -141,15 +141,15 @@ pub struct Config {
     /// How many requests per second the management server gets in the long run (ours)
     #[arg(long, env = "OPENZRO_REQUESTS_PER_SECOND", default_value = "20", value_name = "NUMBER")]
     pub requests_per_second: NonZeroU32,
-    /// Which namespaces may use which names in openZro: groups, networks, policies, and `NetworkRouter`s as namespace/name. May be repeated; * matches
+    /// Names of groups, networks and policies in openZro that a namespace may use, and of `NetworkRouter`s as namespace/name. May be repeated; * matches
     /// anything, {namespace} the namespace of the object. The operator's own namespace may use all [default: names that begin with the namespace, as
-    /// in team-a/devs; everything if the token is given as the original takes it] (ours)
+    /// in team-a/devs; everything with --openzro-api-key or OZ_API_KEY] (ours)
     #[arg(long, env = "OPENZRO_ALLOW", value_delimiter = ',', value_name = "NAMESPACE=PATTERN")]
     pub allow: Vec<Rule>,
     /// Let objects of all namespaces use privileged containers, volumes, pod templates, and images, security contexts and Secrets of sidecars (ours)
     #[arg(long, env = "OPENZRO_ALLOW_PRIVILEGED_ROUTING")]
     pub allow_privileged_routing: bool,
-    /// Let objects of this namespace do that. May be repeated (ours)
+    /// Let objects of this namespace do what --allow-privileged-routing permits. May be repeated (ours)
     #[arg(
         long = "privileged-namespace",
         env = "OPENZRO_PRIVILEGED_NAMESPACES",
@@ -157,7 +157,7 @@ pub struct Config {
         value_name = "NAMESPACE"
     )]
     pub privileged_namespaces: Vec<String>,
-    /// How long an object in a namespace that is being deleted waits for what openZro keeps, in seconds (ours)
+    /// Seconds that an object in a namespace that is being deleted waits for its items in openZro (ours)
     #[arg(long, env = "OPENZRO_TERMINATING_NAMESPACE_DEADLINE", default_value_t = TERMINATING_NAMESPACE_DEADLINE, value_name = "SECONDS")]
     pub terminating_namespace_deadline: u64,
     /// Delete adopted groups and networks with their objects, as the original does (ours)

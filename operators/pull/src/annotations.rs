@@ -21,9 +21,9 @@ konverge_jobs::annotations! {
     ENVIRONMENT = "zopp.dev/environment" on SECRET, otherwise: INCOMPLETE;
     /// Announced by the original operator, for a choice of keys. Neither operator follows it: the Secret gets all keys, with an event `FeatureMissing`.
     KEYS = "zopp.dev/keys" on SECRET;
-    /// Written by the operator: what it had accepted of zopp when it wrote the Secret, with its own authentication code. A restarted operator reads it
-    /// before it asks zopp for anything. Leave it as it is; one that is removed is written again.
-    RECORD = "konverge.dev/zopp-record" on SECRET, otherwise: "It is ignored and written anew.";
+    /// Written by the operator: the authenticated record of the zopp state that it accepted. A restarted operator reads it before its first request
+    /// to zopp. Do not edit it. The operator writes a removed record again.
+    RECORD = "konverge.dev/zopp-record" on SECRET, otherwise: "It is ignored and written again.";
 }
 
 /// The declaration of a Secret that requests a sync.

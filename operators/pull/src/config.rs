@@ -128,15 +128,15 @@ pub struct TrustFlags {
     /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it, also with --trust-first-key
     #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS")]
     pub require_signed_keys: bool,
-    /// Believe the first key that the server gives of a workspace, where neither the settings, the credentials file nor the cluster has a pin [default:
+    /// Trust the first key of a workspace that the server gives, if neither the settings, the credentials file nor the cluster has a pin [default:
     /// true for zopp-operator, false for konverge run]
     #[arg(long, env = "ZOPP_TRUST_FIRST_KEY", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     pub trust_first_key: Option<bool>,
     /// Refuse an environment without a manifest from the first read; else it is refused only if a manifest was seen before
     #[arg(long, env = "ZOPP_REQUIRE_MANIFEST")]
     pub require_manifest: bool,
-    /// Accept an older state of an environment, after a backup of the server was restored on purpose; may be repeated. WORD is any word, such as the
-    /// date: each word accepts one older state
+    /// Accept an older state of an environment after an intended restore of the server; may be repeated. Each WORD, such as the date, accepts one
+    /// older state
     #[arg(
         long = "accept-older",
         env = "ZOPP_ACCEPT_OLDER",

@@ -120,7 +120,7 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
             reasons::WORKSPACE_KEY_UNKNOWN,
             format!(
                 "compare the key with that of a member (zopp workspace fingerprint -w {workspace}); only if it is the same, {}. \
-                 --trust-first-key believes the server",
+                 --trust-first-key trusts the server",
                 how_to_pin(workspace, *offered)
             ),
         ),
@@ -208,7 +208,7 @@ pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
 /// Returns the warning about a trusted first key of a workspace.
 pub fn first_key(workspace: &str, fingerprint: Fingerprint) -> String {
     format!(
-        "the key {fingerprint} of workspace {workspace:?} is believed because it is, or follows from, the first that the server gave. Compare it with that of a \
+        "the key {fingerprint} of workspace {workspace:?} is trusted because it is, or follows from, the first that the server gave. Compare it with that of a \
          member (zopp workspace fingerprint -w {workspace}), and {}",
         how_to_pin(workspace, fingerprint)
     )
@@ -230,7 +230,7 @@ pub fn contested(other: Option<&str>) -> Statement {
     failure(
         reasons::CONTESTED,
         format!(
-            "{other} keeps undoing what the operator writes to this Secret, so the operator writes again with growing pauses of up to {} minutes. \
+            "{other} keeps reverting the operator's writes to this Secret, so the operator writes again after growing pauses of up to {} minutes. \
              Have only one of the two write it: stop the other one, or remove zopp.dev/sync",
             LONGEST_REVERT_PAUSE.as_secs() / 60
         ),

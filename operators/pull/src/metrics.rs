@@ -51,7 +51,7 @@ impl Metrics {
             missed_events: registry.add("missed_events", "Changes that a poll found and the stream had not reported"),
             stalest: registry.add("stalest_seconds", stalest),
             first_keys: registry
-                .add("unpinned_workspaces", "Workspaces whose first key is believed because nothing pins it"),
+                .add("unpinned_workspaces", "Workspaces whose first key is trusted because nothing pins it"),
         }
     }
 

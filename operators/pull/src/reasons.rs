@@ -30,7 +30,7 @@ konverge_jobs::reasons! {
     /// The server gives another key of the workspace than the pinned one. The data stays as it is.
     WORKSPACE_KEY_CHANGED = "WorkspaceKeyChanged" on SECRET,
         next: "Ask a member of the workspace for its fingerprint. If it is the new one, pass it with `--workspace-fingerprint`.";
-    /// Nothing pins the key of the workspace, and the operator does not believe the first one that the server gives. The data stays as it is.
+    /// Nothing pins the key of the workspace, and the operator does not trust the server's first key. The data stays as it is.
     WORKSPACE_KEY_UNKNOWN = "WorkspaceKeyUnknown" on SECRET,
         next: "Compare the fingerprint that the event shows with that of a member, and pass it with `--workspace-fingerprint`.";
     /// The address belongs to no zopp server, or the server is broken. The data stays as it is.
@@ -48,14 +48,14 @@ konverge_jobs::reasons! {
     ENVIRONMENT_EMPTY = "EnvironmentEmpty" on SECRET, next: "Set the first key, or name another environment.";
     /// The server states an older version of the environment than was applied. The data stays as it is.
     SOURCE_WENT_BACK = "SourceWentBack" on SECRET,
-        next: "Restore the newer state. If the server was restored from a backup on purpose, start the operator with `--accept-older`.";
+        next: "Restore the newer state. After an intended restore of the server, start the operator with `--accept-older`.";
     /// The environment is protected, and the server leaves keys out, gives old values or an old state, or states changes that no manifest shows. The data
     /// stays as it is.
     SOURCE_NOT_CURRENT = "SourceNotCurrent" on SECRET,
-        next: "Look at what differs: `zopp environment protect NAME`. Only if it is right: `--accept-changes`. After a restore of the server on purpose, start the operator with `--accept-older`.";
-    /// Another client keeps undoing what the operator writes. The operator writes again with growing pauses.
+        next: "Look at what differs: `zopp environment protect NAME`. Only if it is right: `--accept-changes`. After an intended restore of the server, start the operator with `--accept-older`.";
+    /// Another client keeps reverting the operator's writes. The operator writes again after growing pauses.
     CONTESTED = "Contested" on SECRET,
-        next: "Have only one of the two write the Secret. The event names the other client by its field manager.";
+        next: "Let only one of the two write the Secret. The event names the other client by its field manager.";
     /// The API server refused the write, or stored other values. The event has the reason of the refusal.
     SYNC_FAILED = "SyncFailed" on SECRET, next: "Follow the event. The operator retries.";
 }

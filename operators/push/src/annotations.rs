@@ -36,8 +36,7 @@ konverge_jobs::annotations! {
     FINALIZER = "vault-sync.io/finalizer" on "workload, Secret, `VaultPush`";
     /// The treatment of content that the object no longer requests: `soft`, `destroy`, `metadata` or `keep`. Default: `--default-deletion-policy`.
     DELETION_POLICY = "vault-sync.io/deletion-policy" on OBJECT, otherwise: STOPS;
-    /// How long content that the object no longer requests stays in Vault, as Go writes it, such as `1h`; `0s` has it deleted now. Default:
-    /// `--deletion-grace`.
+    /// The grace period for content in Vault that the object no longer requests, such as `1h`; `0s` deletes it now. Default: `--deletion-grace`.
     DELETION_GRACE = "vault-sync.io/deletion-grace" on "workload, Secret, `VaultPush`", otherwise: NO_EFFECT;
     /// The treatment of content without an owner: `adopt` or `refuse`. Default: `--existing`.
     EXISTING = "vault-sync.io/existing" on OBJECT, otherwise: STOPS;
@@ -52,7 +51,7 @@ konverge_jobs::annotations! {
     SYNC_NOW = "vault-sync.io/sync-now" on OBJECT;
     /// `true`: Secrets for pulling images count among those that the pods use. Default: `false`.
     IMAGE_PULL_SECRETS = "vault-sync.io/image-pull-secrets" on OBJECT, otherwise: NO_EFFECT;
-    /// Written by the operator: why it has stopped deletions.
+    /// Written by the operator: the reason why it has stopped deletions.
     DELETIONS_STOPPED = "vault-sync.io/deletions-stopped" on "the ConfigMap of orphans";
     /// Any value approves the waiting deletions. `kubectl konverge approve` sets it, and the operator removes it.
     APPROVE_DELETIONS = "vault-sync.io/approve-deletions" on "the ConfigMap of orphans";

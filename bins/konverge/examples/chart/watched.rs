@@ -349,7 +349,7 @@ const PUSH_ALERTS: &[Alert] = &[
         since: "0m",
         severity: "warning",
         summary: "{{ $value }} deletions in Vault wait for an approval",
-        runbook: "More content is no longer requested than the operator deletes without approval. If that is a mistake, restore the requests: the content is still in Vault. If it is meant, run kubectl konverge approve.",
+        runbook: "Too much content is no longer requested, so its deletion needs approval. If that is a mistake, restore the requests: the content is still in Vault. If it is intended, run kubectl konverge approve.",
     },
     Alert {
         name: "PushDrift",

@@ -48,7 +48,7 @@ pub struct WebhookOptions {
         hide = true
     )]
     pub key: Option<PathBuf>,
-    /// PEM file with the authorities of the API server's client certificate; nobody else is answered [default: everybody is answered]
+    /// PEM file with the CAs of the API server's client certificate; the webhooks then answer no other caller [default: every caller]
     #[arg(id = "webhook-client-ca", long, env = "KONVERGE_WEBHOOK_CLIENT_CA", value_name = "FILE", hide = true)]
     pub client_ca: Option<PathBuf>,
     /// How long the port stays open after a signal, in seconds, while the API server learns of another replica; at most half of

@@ -45,15 +45,15 @@ pub struct PushOptions {
     /// How data that nothing requests any more is deleted, unless the object says it
     #[arg(long, env = "VAULT_SYNC_DEFAULT_DELETION_POLICY", default_value = "soft", value_name = "POLICY")]
     pub default_deletion_policy: DeletionPolicy,
-    /// How long data stays that a living object no longer requests, unless the object says it; 0s for not at all
+    /// Grace period for data that an existing object no longer requests, unless the object sets its own; 0s for none
     ///
     /// Data of a deleted object stays for 10 s, or for this time if that is shorter. An object that requests the path again in that time keeps it.
     #[arg(long, env = "VAULT_SYNC_DELETION_GRACE", default_value = "5m", value_parser = super::values::duration_or_none, value_name = "TIME")]
     pub deletion_grace: Duration,
-    /// Delete without approval, however many paths that are
+    /// Delete any number of paths without approval
     #[arg(long, env = "VAULT_SYNC_ALLOW_DELETES", default_value = "false", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub allow_deletes: bool,
-    /// The share of all paths in percent that may be deleted within the grace period without approval; five paths may in any case
+    /// Percentage of all paths that may be deleted without approval within the grace period; five paths always may
     #[arg(long, env = "VAULT_SYNC_DELETION_SHARE", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100), value_name = "PERCENT")]
     pub deletion_share: u8,
     /// How a path is treated that has content without an owner, unless the object says it

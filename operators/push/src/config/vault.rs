@@ -45,7 +45,7 @@ pub struct VaultOptions {
     /// Requests to Vault at the same time
     #[arg(long, env = "VAULT_SYNC_VAULT_CONCURRENCY", default_value = "32", value_name = "NUMBER")]
     pub vault_concurrency: NonZeroUsize,
-    /// Follow redirects of Vault to other hosts, and send the token and the body there, as the standby of a Vault that does not forward requests needs it
+    /// Follow redirects of Vault to other hosts, and send the token and the body there; needed for a standby that does not forward requests
     #[arg(long, env = "VAULT_SYNC_VAULT_FOLLOW_REDIRECTS")]
     pub vault_follow_redirects: bool,
 }

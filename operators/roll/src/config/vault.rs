@@ -42,7 +42,7 @@ pub struct VaultFlags {
     /// Requests to Vault at the same time
     #[arg(long, env = "ROLLOUT_VAULT_CONCURRENCY", default_value = "32", value_name = "NUMBER")]
     pub vault_concurrency: NonZeroUsize,
-    /// Follow redirects of Vault to other hosts, and send the token and the body there, as the standby of a Vault that does not forward requests needs it
+    /// Follow redirects of Vault to other hosts, and send the token and the body there; needed for a standby that does not forward requests
     #[arg(long, env = "ROLLOUT_VAULT_FOLLOW_REDIRECTS")]
     pub vault_follow_redirects: bool,
     /// How often Vault is asked for each secret, where the object does not say

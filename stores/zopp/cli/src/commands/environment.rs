@@ -40,7 +40,7 @@ pub enum EnvironmentCommand {
     /// Protect an environment from a server that keeps keys back or gives old values; or accept what others changed
     #[command(after_help = protect::EXAMPLES)]
     Protect(protect::ProtectArguments),
-    /// Let run and export use a protected environment in this directory without its name on the command line
+    /// Let run and export use a protected environment in this directory without -e
     #[command(after_help = ALLOW_EXAMPLES)]
     Allow {
         /// The environment

@@ -54,7 +54,7 @@ pub struct CreateArguments {
     /// For how many hours the invite can be used
     #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
     expires_hours: u32,
-    /// How many may join by it, or "unlimited" [default: 1, and unlimited on a server that cannot limit it]
+    /// Number of people who may join, or "unlimited" [default: 1; unlimited on a server that cannot limit it]
     #[arg(long, value_name = "NUMBER", value_parser = parse_uses)]
     uses: Option<Uses>,
     /// Print the code only

@@ -71,7 +71,7 @@ pub struct ExportArguments {
     /// For how many hours it can be imported
     #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=87_600))]
     expires_hours: u32,
-    /// Write the format of published clients, in which a server that lies learns both private keys
+    /// Write the format of published clients, in which a lying server learns both private keys
     #[arg(long)]
     for_published_client: bool,
 }
@@ -85,7 +85,7 @@ pub struct ImportArguments {
     /// The passphrase, which other processes of this machine can read here.
     #[arg(short, long, hide = true)]
     passphrase: Option<String>,
-    /// Read the export of a published client, from which a server that lies learns both private keys
+    /// Read the export of a published client, from which a lying server learns both private keys
     #[arg(long)]
     from_published_client: bool,
 }

@@ -21,7 +21,7 @@ pub(super) struct Choice {
     /// Only keys that begin with this; may be repeated, and combined with --only
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     prefix: Vec<String>,
-    /// Set this variable although it can make programs run code or write files, such as PATH; may be repeated
+    /// Pass this variable even if it can make programs run code or write files, such as PATH; may be repeated
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     allow_key: Vec<String>,
 }

@@ -37,7 +37,7 @@ pub struct ExportArguments {
     /// File to write, readable by you only [default: standard output]
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Leave out what cannot be written in dotenv format, and name it
+    /// Leave out values that the dotenv format cannot hold, and name them
     #[arg(long)]
     skip_invalid: bool,
 }
