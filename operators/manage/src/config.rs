@@ -34,7 +34,7 @@ pub(crate) const LEASE: &str = "operator.openzro.io";
 /// The longest list of an account: some thousands of peers are in the list of groups.
 const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 
-/// The rules of an operator that gets none: the names of a namespace begin with its name and a letter that no namespace has.
+/// The default rules: the names of a namespace begin with its name and a character that no namespace contains.
 const DEFAULT_RULES: [&str; 3] = ["*={namespace}", "*={namespace}/*", "*={namespace} *"];
 
 /// Keeps openZro as custom resources of Kubernetes say.
@@ -350,7 +350,8 @@ impl Config {
         }
     }
 
-    /// Whether the operator is started as the original: without a flag for rules, and with a token that the original takes. Then it confines nobody.
+    /// Returns `true` if the operator is started as the original: without a flag for rules, and with the token in `OZ_API_KEY` or its flag. It then
+    /// confines no namespace.
     fn is_started_as_original(&self) -> bool {
         self.allow.is_empty() && self.openzro_api_key_file.is_none()
     }
@@ -363,7 +364,7 @@ impl Config {
         Some(if self.allow.is_empty() { defaults() } else { self.allow.clone() })
     }
 
-    /// The namespaces whose objects may use privileged containers and the like; `None` for all.
+    /// Returns the namespaces whose objects may use privileged containers and the like; `None` for all.
     fn privileged(&self) -> Option<BTreeSet<String>> {
         if self.allow_privileged_routing || self.is_started_as_original() {
             return None;
@@ -371,7 +372,7 @@ impl Config {
         Some(self.privileged_namespaces.iter().chain(&self.runtime_namespace).cloned().collect())
     }
 
-    /// Returns what the settings leave open to everybody who may write an object, as the original does.
+    /// Returns the missing rules, one sentence for each power that every writer of an object has, as with the original.
     pub(crate) fn open(&self) -> Vec<&'static str> {
         let is_open = self.is_started_as_original();
         let names = is_open.then_some(

@@ -173,7 +173,7 @@ impl Operator for Manage {
     }
 }
 
-/// What the settings leave open to everybody who may write an object.
+/// Returns a note about each missing rule, or one finding that none is missing.
 fn open(config: &Config) -> Vec<Finding> {
     let open = config.open();
     if open.is_empty() {

@@ -10,11 +10,11 @@ use konverge_core::allow::{Pattern, Rule};
 
 use crate::{annotations, control::short_digest, reasons};
 
-/// How long an object in a namespace that is being deleted waits for what openZro keeps.
+/// The default time in seconds that an object in a namespace that is being deleted waits for its items in openZro.
 pub(crate) const TERMINATING_NAMESPACE_DEADLINE: u64 = 15;
-/// When a setup key expires whose object names no end, where rules are on.
+/// The default lifetime of a setup key in seconds, where rules are on.
 const KEY_LIFETIME: u64 = 30 * 86_400;
-/// How many peers a setup key serves whose object names no limit, where rules are on.
+/// The default number of peers that a setup key serves, where rules are on.
 const KEY_USES: i32 = 100;
 
 /// The settings that decide what objects mean. They come from the flags.
@@ -40,11 +40,11 @@ pub struct Settings {
     pub namespace: String,
     /// The namespaces that have an account of their own, and the address of its management server.
     pub accounts: BTreeMap<String, String>,
-    /// Which namespaces may use which names in openZro; `None` for all, as in the original.
+    /// The rules for the names in openZro that a namespace may use; `None` permits all, as in the original.
     pub rules: Option<Vec<Rule>>,
-    /// The namespaces whose objects may change what the containers that the operator makes can do; `None` for all, as in the original.
+    /// The namespaces whose objects may change the privileges of containers that the operator creates; `None` for all, as in the original.
     pub privileged: Option<BTreeSet<String>>,
-    /// How long an object in a namespace that is being deleted waits for what openZro keeps.
+    /// The time that an object in a namespace that is being deleted waits for its items in openZro.
     pub terminating_namespace_deadline: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Settings {
         annotations::deletion(object.annotations.as_ref().unwrap_or(&none), self.deletes_adopted, is_of_platform)
     }
 
-    /// Whether rules do not concern a namespace: that of the operator, where its token is, and one with an account of its own.
+    /// Returns `true` if rules do not apply to a namespace: the operator's own, where its token is, and one with an account of its own.
     fn is_of_platform(&self, namespace: &str) -> bool {
         namespace == self.namespace || self.accounts.contains_key(namespace)
     }
@@ -86,12 +86,12 @@ impl Settings {
         Some(rules.iter().filter_map(|rule| rule.names(namespace)).chain(own).collect())
     }
 
-    /// Whether the objects of a namespace may use a name in openZro.
+    /// Returns `true` if the objects of a namespace may use a name in openZro.
     pub(crate) fn allows(&self, namespace: &str, name: &str) -> bool {
         self.names(namespace).is_none_or(|names| names.iter().any(|pattern| pattern.matches(name)))
     }
 
-    /// Refuses a name that the objects of a namespace may not use. `field` is where the object has it, and `noun` what it names.
+    /// Refuses a name that the objects of a namespace may not use. `field` is the field with the name, and `noun` the kind of item.
     pub(crate) fn check(&self, namespace: &str, field: &str, noun: &str, name: &str) -> Result<(), Error> {
         if self.allows(namespace, name) {
             return Ok(());
@@ -106,7 +106,7 @@ impl Settings {
         Err(Error::permanent(reasons::NOT_ALLOWED, message))
     }
 
-    /// The same for the group of an object. A `NetworkRouter` makes a group and a setup key whose name nobody chooses.
+    /// Like [`check`](Self::check), but for the group of an object. The group and setup key that a `NetworkRouter` creates have generated names.
     pub(crate) fn check_group(&self, object: &ObjectMeta, field: &str, name: &str) -> Result<(), Error> {
         let namespace = object.namespace.as_deref().unwrap_or_default();
         if router_group(object).is_some_and(|pattern| pattern.matches(name)) {
@@ -115,18 +115,20 @@ impl Settings {
         self.check(namespace, field, "group", name)
     }
 
-    /// The names of groups that an object may use.
+    /// Returns the names of groups that an object may use; `None` for all.
     pub(crate) fn group_names(&self, object: &ObjectMeta) -> Option<Vec<Pattern>> {
         let names = self.names(object.namespace.as_deref().unwrap_or_default())?;
         Some(names.into_iter().chain(router_group(object)).collect())
     }
 
-    /// Whether the objects of a namespace may use privileged containers, volumes, and whatever else changes what a container can do.
+    /// Returns `true` if the objects of a namespace may use privileged containers, volumes and other fields that change the privileges of a
+    /// container.
     pub(crate) fn may_be_privileged(&self, namespace: &str) -> bool {
         self.privileged.as_ref().is_none_or(|namespaces| namespaces.contains(namespace))
     }
 
-    /// Returns when a new setup key of a namespace expires, in seconds, and how many peers it serves; 0 is no limit. The values are those of the object.
+    /// Returns the lifetime in seconds of a new setup key of a namespace, and the number of peers that it serves; 0 is no limit. The arguments are
+    /// the values of the object.
     pub(crate) fn key_limits(&self, namespace: &str, expires_in: Option<u64>, uses: Option<i32>) -> (u64, i32) {
         let is_limited = self.names(namespace).is_some();
         let end = if is_limited { KEY_LIFETIME } else { 0 };
@@ -134,7 +136,7 @@ impl Settings {
     }
 }
 
-/// The name of the group that a `NetworkRouter` makes for its peers, if it owns the object.
+/// Returns the name of the group that a `NetworkRouter` creates for its peers, if it owns the object.
 fn router_group(object: &ObjectMeta) -> Option<Pattern> {
     let owner = object.owner_references.iter().flatten().find(|owner| owner.kind == "NetworkRouter")?;
     Some(Pattern::new(format!("networkrouter-*-{}", short_digest(&owner.uid))))

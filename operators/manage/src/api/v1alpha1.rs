@@ -275,7 +275,7 @@ pub struct ContainerOverride {
 }
 
 impl ContainerOverride {
-    /// The fields that change what a sidecar runs or can do.
+    /// Returns the fields that change the program or the privileges of a sidecar.
     pub(crate) fn privileges(&self) -> Vec<&'static str> {
         let has_secret = |variable: &Value| variable["valueFrom"]["secretKeyRef"].is_object();
         let requested = [

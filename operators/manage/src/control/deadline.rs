@@ -1,4 +1,4 @@
-//! The deadline of an object in a namespace that is being deleted: the whole namespace waits for it.
+//! The deadline of an object in a namespace that is being deleted, because the whole namespace waits for the object.
 
 use std::time::Duration;
 
@@ -24,19 +24,19 @@ use konverge::{
 
 use crate::{config::PROGRAM, reasons, settings::Settings};
 
-/// How long a namespace waits for a server that does not answer. It may be back soon, and would then delete what it has.
+/// The time that a namespace waits for a server that does not answer. The server may be back soon and delete its items.
 const OUTAGE: Duration = Duration::from_mins(5);
 /// How long a namespace waits for the approval of its deletions: the time for a person to read the alert.
 const APPROVAL: Duration = Duration::from_mins(15);
-/// How soon an object is looked at again after the last deadline.
+/// The delay of the check after the deadline.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// Reading a namespace by its name.
+/// Declares the permission to read a namespace by its name.
 pub(super) fn declare(access: &mut Access) {
     access.to_resource("", "namespaces", &["get"]);
 }
 
-/// Why an object waits.
+/// The wait of an object, with its reason.
 struct Wait {
     after: Duration,
     reason: Reason,
@@ -44,7 +44,8 @@ struct Wait {
     limit: Duration,
 }
 
-/// Returns why the object waits, and for how long it does in a namespace that is being deleted; `None` if it does not.
+/// Returns the wait of the object and its limit in a namespace that is being deleted. Returns `None` if the object does
+/// not wait.
 fn wait(outcome: &Result<Cleanup, Error>, deadline: Duration) -> Option<Wait> {
     match outcome {
         Ok(Cleanup::Pending { after, reason, message }) => {
@@ -65,7 +66,7 @@ fn wait(outcome: &Result<Cleanup, Error>, deadline: Duration) -> Option<Wait> {
     }
 }
 
-/// Ends the wait of an object whose namespace is being deleted after the deadline. What openZro keeps is left behind.
+/// Ends the wait of an object in a namespace that is being deleted after the deadline. Its items stay in openZro.
 pub(super) async fn bounded<K>(
     context: &Context<K>,
     settings: &Settings,
@@ -100,7 +101,7 @@ where
     Ok(Cleanup::Done)
 }
 
-/// Publishes the event about the namespace: a namespace that is being deleted takes no events of its own objects.
+/// Publishes the event about the namespace itself, because a namespace that is being deleted accepts no new events.
 async fn publish<K: Object>(context: &Context<K>, namespace: &str, note: String) {
     let now = Timestamp::now();
     let event = Event {

@@ -31,10 +31,10 @@ pub(crate) fn short_digest(text: &str) -> String {
     digest.iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// The longest value of a label.
+/// The maximum length of a label value.
 const LONGEST_LABEL: usize = 63;
 
-/// The value of a label for a name. A longer one is shortened and gets a digest.
+/// Returns the label value for a name. A longer name is shortened and gets a digest.
 fn label_value(name: &str) -> String {
     if name.len() <= LONGEST_LABEL {
         return name.to_owned();

@@ -207,7 +207,7 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
 }
 
 impl NetworkResourceReconciler {
-    /// Deletes what openZro has of a resource.
+    /// Deletes the items of a resource in openZro.
     async fn clear(&self, resource: &NetworkResource, context: &Context<NetworkResource>) -> Result<Cleanup, Error> {
         let binding = of_resource(resource, &self.settings);
         let item = context.remote(&self.collections.resources).finalize(&binding).await?;

@@ -158,8 +158,8 @@ async fn with_display_names(
     Ok(meant)
 }
 
-/// The parts that resources have in the policy. A policy never has groups of a resource of another account, nor of one whose namespace may not use the
-/// policy or the groups.
+/// Returns the parts of the policy that come from resources. A policy never has groups of a resource of another account, or of one whose namespace
+/// may not use the policy or the groups.
 fn contribution(policy: &OZPolicy, resources: &[Arc<OZResource>], settings: &Settings) -> Contribution {
     let scope = scope_of(policy);
     let is_own = |resource: &&Arc<OZResource>| settings.scope(resource.metadata.namespace.as_deref()) == scope;

@@ -101,8 +101,8 @@ async fn place(
     Ok((network, address))
 }
 
-/// Whether a resource may be in a network without a rule: in that of a routing peer of its namespace, and in that of the operator's namespace with the
-/// address of a Service of its own namespace, as exposed Services are.
+/// Returns `true` if a resource may be in a network without a rule: the network of a routing peer of its namespace, or that of the operator's
+/// namespace for a Service of its own namespace.
 fn may_be_in(resource: &OZResource, network: &str, peers: &[Arc<OZRoutingPeer>], settings: &Settings) -> bool {
     let namespace = resource.metadata.namespace.as_deref();
     let has_peer_in = |namespace: Option<&str>| {

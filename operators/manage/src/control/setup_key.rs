@@ -27,7 +27,7 @@ use crate::{
     settings::Settings,
 };
 
-/// How often a Secret is looked at that the operator did not make, so that it does not watch it.
+/// The interval at which the operator checks a Secret that it did not create, and so does not watch.
 pub(super) const SECRET_CHECK: Duration = Duration::from_mins(15);
 
 /// The item of an object. The original creates each setup key itself, so an id in the status proves that.

@@ -107,7 +107,7 @@ pub struct DesiredSetupKey {
     pub is_reusable: bool,
     /// How many peers a new key can serve; 0 for any number.
     pub usage_limit: i32,
-    /// Whether the object has that limit itself. Then a key that has served so many peers is not replaced.
+    /// Whether the object sets that limit itself. A used-up key is not replaced then.
     pub is_own_limit: bool,
     /// Whether its peers are removed after they disconnect.
     pub ephemeral: bool,

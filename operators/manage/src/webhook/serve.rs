@@ -47,18 +47,18 @@ enum Profiles {
     Required,
 }
 
-/// Which namespaces a webhook is for, by what Pod Security enforces there. The API server knows the label, so the operator needs no permission to read
-/// namespaces.
+/// The namespaces of a webhook, by the level that Pod Security enforces there. The API server evaluates the label, so the operator needs no
+/// permission to read namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PodSecurity {
-    /// It refuses no sidecar, or the webhook is asked for all namespaces, as in the configuration of the original.
+    /// Pod Security refuses no sidecar, or the webhook is for all namespaces, as in the configuration of the original.
     Open,
-    /// It refuses `NET_ADMIN`.
+    /// Pod Security refuses `NET_ADMIN`.
     Confined,
 }
 
 impl PodSecurity {
-    /// The words that end the names and paths of its webhooks.
+    /// Returns the suffix of the names and paths of its webhooks.
     fn suffix(self) -> &'static str {
         match self {
             Self::Open => "",
@@ -75,12 +75,12 @@ impl PodSecurity {
     }
 }
 
-/// Who is answered.
+/// The callers that the webhooks answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Callers {
-    /// The API server alone, by its client certificate. It passes texts on to whoever may create the pod.
+    /// The API server alone, by its client certificate. It passes messages on to the user who creates the pod.
     ApiServer,
-    /// Everybody who reaches the port. Texts are without the names of other objects, which are in the log.
+    /// Every client that reaches the port. Messages omit the names of other objects, which are in the log.
     Anybody,
 }
 
@@ -180,7 +180,7 @@ fn requirement(key: &str, operator: &str, values: &[&str]) -> LabelSelectorRequi
     }
 }
 
-/// The decision as these callers may read it.
+/// Returns the decision with the messages for these callers.
 fn for_callers(injection: Injection, callers: Callers, pod: &Value, namespace: &str) -> Injection {
     if callers == Callers::ApiServer {
         return injection;

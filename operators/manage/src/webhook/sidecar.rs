@@ -24,7 +24,7 @@ use crate::{
     settings::Settings,
 };
 
-/// The label by which a namespace has Pod Security refuse pods. Its values `baseline` and `restricted` refuse `NET_ADMIN`.
+/// The namespace label that sets the level that Pod Security enforces. The values `baseline` and `restricted` refuse `NET_ADMIN`.
 pub const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
 /// The name of the sidecar.
@@ -39,12 +39,12 @@ pub struct SidecarSettings {
     pub client_image: String,
     /// The addresses of the management servers of namespaces with an account of their own.
     pub accounts: BTreeMap<String, String>,
-    /// The namespaces whose objects may change what a sidecar can do; `None` for all.
+    /// The namespaces whose objects may change the privileges of a sidecar; `None` for all.
     pub privileged: Option<BTreeSet<String>>,
 }
 
 impl SidecarSettings {
-    /// Refuses what changes the abilities of a sidecar and is not for the objects of this namespace.
+    /// Refuses fields that change the privileges of a sidecar, unless the objects of this namespace may set them.
     fn check_privileges(&self, namespace: &str, fields: &[&str]) -> Result<(), String> {
         let is_allowed = self.privileged.as_ref().is_none_or(|namespaces| namespaces.contains(namespace));
         if fields.is_empty() || is_allowed {
@@ -81,12 +81,12 @@ pub struct Neighbours {
     pub profiles: Vec<Arc<SidecarProfile>>,
     /// Setup keys that profiles name.
     pub profile_keys: Vec<Arc<SetupKey>>,
-    /// Whether Pod Security refuses every pod with `NET_ADMIN` in this namespace, as far as that is known.
+    /// Whether Pod Security is known to refuse every pod with `NET_ADMIN` in this namespace.
     pub is_confined: bool,
 }
 
 impl Neighbours {
-    /// Refuses a sidecar with which the API server would refuse the whole pod.
+    /// Refuses a sidecar that would make the API server refuse the whole pod.
     fn check_confinement(&self, namespace: &str, container: &Container) -> Result<(), String> {
         if !self.is_confined || !container.has_net_admin() {
             return Ok(());
@@ -123,8 +123,8 @@ impl Injection {
         Self { unserved: Some(Unserved { why, is_requested }), ..Self::default() }
     }
 
-    /// The decision with texts that name nothing but what the question names: the pod, its annotations and the kinds of objects to look at. The
-    /// pod itself has what it needs, also the name of the Secret with the key.
+    /// Returns the decision with messages that repeat only names in the request: the pod, its annotations and the kinds of objects to check.
+    /// The patch of the pod is complete, with the name of the Secret with the key.
     #[must_use]
     pub fn without_names(self, pod: &Value, namespace: &str) -> Self {
         let name = pod_name(pod, namespace);

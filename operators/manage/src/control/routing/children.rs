@@ -24,7 +24,7 @@ where
     Ok(observed)
 }
 
-/// [`apply`] by this applier, such as one for a dry run, to the child as it was seen; `None` if it was not there.
+/// Like [`apply`], but with this applier, such as one for a dry run, and the observed child; `None` if there was none.
 pub(super) async fn apply_as_seen<K, C>(
     applier: &Applier,
     context: &Context<K>,

@@ -64,7 +64,7 @@ fn item(router: &NetworkRouter, group: &str, settings: &Settings) -> Binding {
     })
 }
 
-/// Refuses a router that its namespace may not have. Rules name it as `namespace/name` or by the name of its network.
+/// Refuses a router that no rule permits in its namespace. Rules name it as `namespace/name` or by the name of its network.
 fn check(router: &NetworkRouter, settings: &Settings) -> Result<(), Error> {
     let (namespace, name) = (router.namespace().unwrap_or_default(), router.name_any());
     if settings.allows(&namespace, &format!("{namespace}/{name}")) {
@@ -207,7 +207,7 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
 }
 
 impl NetworkRouterReconciler {
-    /// Deletes what openZro has of a router.
+    /// Deletes the items of a router in openZro.
     async fn clear(&self, router: &NetworkRouter, context: &Context<NetworkRouter>) -> Result<Cleanup, Error> {
         if deletion(router, &self.settings) == DeletionPolicy::Orphan {
             children::orphan_item::<_, Group>(context, &child_name(router)).await?;

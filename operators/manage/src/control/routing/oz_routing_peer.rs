@@ -361,7 +361,7 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
 }
 
 impl OzRoutingPeerReconciler {
-    /// Deletes what openZro has of a routing peer.
+    /// Deletes the items of a routing peer in openZro.
     async fn clear(&self, peer: &Arc<OZRoutingPeer>, context: &Context<OZRoutingPeer>) -> Result<Cleanup, Error> {
         let network = network(peer, &self.settings);
         let sharers = sharers(peer, &context.store().list(), &self.settings);

@@ -53,7 +53,7 @@ pub(super) struct Workload<'a> {
 }
 
 impl PodSettings {
-    /// The settings that change what a container can do.
+    /// Returns the settings that change the privileges of a container.
     fn privileges(&self) -> Vec<&'static str> {
         let requested = [
             ("spec.privileged", self.privileged),
@@ -65,7 +65,7 @@ impl PodSettings {
     }
 }
 
-/// Refuses pods that can do more than the platform lets those of the namespace do.
+/// Refuses pods with more privileges than the namespace may use.
 fn check_privileges(workload: &Workload<'_>, settings: &Settings) -> Result<(), Error> {
     let (namespace, privileges) = (workload.namespace, workload.pod_settings.privileges());
     if privileges.is_empty() || settings.may_be_privileged(namespace) {
@@ -79,8 +79,8 @@ fn check_privileges(workload: &Workload<'_>, settings: &Settings) -> Result<(), 
     Err(Error::permanent(reasons::PRIVILEGE_NOT_ALLOWED, message))
 }
 
-/// The number of pods to write: that of the object, and else that of the Deployment as long as only the operator has set it. `None` leaves it to
-/// an autoscaler or a person. `manager` is the field manager of the operator.
+/// Returns the number of replicas to write: that of the object, or else that of the Deployment while only the operator has set it. `None` leaves
+/// it to an autoscaler or a person. `manager` is the field manager of the operator.
 fn replicas(wanted: Option<i32>, existing: Option<&Deployment>, manager: &str) -> Option<i32> {
     let Some(existing) = existing.filter(|_| wanted.is_none()) else { return Some(wanted.unwrap_or(REPLICAS)) };
     let entries = existing.metadata.managed_fields.iter().flatten();
@@ -224,14 +224,14 @@ pub(super) fn declare(access: &mut Access) {
     access.to::<PodDisruptionBudget>(&(), &["create", "get", "patch"]);
 }
 
-/// The objects of a routing workload, and the Deployment that they were decided by.
+/// The objects of a routing workload, and the Deployment that they are based on.
 pub(super) struct Desired {
     existing: Option<Arc<Deployment>>,
     deployment: Deployment,
     budget: PodDisruptionBudget,
 }
 
-/// Returns the Deployment and its budget, or why there can be none: the API server has to accept the Deployment. Writes nothing.
+/// Returns the Deployment and its budget. Fails if the API server would not accept the Deployment. Writes nothing.
 pub(super) async fn desired<K>(
     context: &Context<K>,
     workload: &Workload<'_>,

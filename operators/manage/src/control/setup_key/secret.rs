@@ -29,15 +29,15 @@ pub(crate) struct Place {
     pub(crate) key: String,
 }
 
-/// The label of the Secrets that the operator makes, by which it watches them.
+/// The label of the Secrets that the operator creates and watches.
 const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", PROGRAM);
 
-/// The Secrets that the operator made, without their data.
+/// Returns the source of the Secrets that the operator created, without their data.
 pub(crate) fn watch() -> Watch<PartialObjectMeta<Secret>> {
     Watch::new().label_selector(format!("{}={}", LABEL.0, LABEL.1)).predicate(Predicate::annotations())
 }
 
-/// Reading a Secret by its name, and writing it.
+/// Declares the permissions to read a Secret by its name, and to write it.
 pub(crate) fn declare(access: &mut Access) {
     access.to_resource("", "secrets", &["get", "create", "patch"]);
 }
@@ -156,7 +156,7 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
         }
     }
 
-    /// Refuses, before a key is made, a Secret that somebody else made and that the API server would not take.
+    /// Refuses a Secret that another client created or that the API server would reject, before a key is created.
     async fn check(&self, stored: Option<&Secret>) -> Result<(), Error> {
         let Some(stored) = stored else {
             let applier = self.context.applier().clone().with_manager(PROGRAM).with_dry_run(true);
@@ -250,13 +250,13 @@ where
     Ok(if of_current == Cleanup::Done { of_beside } else { of_current })
 }
 
-/// Whether the Secret was made for the object.
+/// Returns `true` if the Secret was created for the object.
 fn is_own<K: Object>(context: &Context<K>, secret: &Secret) -> bool {
     let uid = context.object().meta().uid.as_ref();
     secret.owner_references().iter().any(|owner| Some(&owner.uid) == uid)
 }
 
-/// The Secret of the object, with a key.
+/// Returns the Secret of the object, with a key.
 fn secret<K>(
     context: &Context<K>,
     settings: &Settings,

@@ -27,7 +27,8 @@ impl Container {
         }))
     }
 
-    /// Runs it as root where the pod has another user: the kernel gives the capabilities of a container to root alone.
+    /// Runs the sidecar as root if the pod has another user, because the kernel grants the capabilities of a container to root
+    /// alone.
     pub(super) fn in_pod(mut self, pod: &Value) -> Self {
         let of_pod = &pod["spec"]["securityContext"];
         let has_user = of_pod["runAsUser"].as_i64().is_some_and(|user| user != 0);
@@ -70,7 +71,7 @@ impl Container {
         Ok(self)
     }
 
-    /// Whether it asks for the capability to change the network of the pod.
+    /// Returns `true` if the sidecar has the capability to change the network of the pod.
     pub(super) fn has_net_admin(&self) -> bool {
         let added = self.0["securityContext"]["capabilities"]["add"].as_array();
         added.into_iter().flatten().any(|capability| capability == NET_ADMIN)
