@@ -99,7 +99,7 @@ pub struct WorkloadSpec {
     pub wave: i32,
     /// Whether changes are only remembered.
     pub paused: bool,
-    /// Whether its failed rollout holds back no others.
+    /// Whether a failed rollout of the workload does not hold back other workloads.
     pub failure_ignored: bool,
     /// Whether zopp's mark is set as well.
     pub zopp: bool,

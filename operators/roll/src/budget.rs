@@ -1,7 +1,7 @@
 //! How many rollouts there may be in the cluster: in a minute, and at the same time. A state machine; the time is handed in.
 //!
-//! Namespaces share both fairly. None has more than its share, and a free slot goes to the namespace with the fewest. A rollout that does not come to an end counts against
-//! its own namespace until the timeout, and against the others for a part of it only: the more slots its namespace has, the shorter.
+//! Namespaces share both fairly. None has more than its share, and a free slot goes to the namespace with the fewest. A rollout that hangs counts
+//! against its own namespace until the timeout, and against the others for a part of it only: the more slots its namespace has, the shorter.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,8 @@ pub struct Limits {
     pub per_minute: Option<usize>,
     /// Under way at the same time; any number if there is none.
     pub concurrent: Option<usize>,
-    /// Under way at the same time in one namespace; any number that the others allow if there is none. Of the rollouts in a minute, it has the same share.
+    /// The maximum of concurrent rollouts in one namespace, which has the same share of the rollouts in a minute. `None` sets no limit for a
+    /// namespace.
     pub per_namespace: Option<usize>,
     /// After this time, a rollout holds up no other.
     pub timeout: SignedDuration,
@@ -42,9 +43,9 @@ pub enum Limit {
     Rate,
     /// Rollouts at the same time.
     Concurrent,
-    /// So many rollouts in a minute in its namespace.
+    /// The namespace has begun this number of rollouts in a minute.
     RateOfNamespace(usize),
-    /// So many rollouts at the same time in its namespace.
+    /// The namespace has this number of concurrent rollouts.
     ConcurrentOfNamespace(usize),
 }
 
@@ -63,7 +64,7 @@ pub struct Budget {
 #[derive(Debug)]
 struct Waiter {
     key: WorkloadRef,
-    /// Whether it was told that there is room, and has not asked again since.
+    /// Whether the workload was called for a free slot, and has not asked again since.
     is_called: bool,
 }
 
@@ -78,7 +79,7 @@ struct Slot {
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-/// One that waits only for others that were told that there is room looks again after this time.
+/// The delay after which a workload asks again that waits only for called workloads.
 const RECHECK: SignedDuration = SignedDuration::from_secs(1);
 
 impl Budget {
@@ -122,7 +123,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns why a workload has no slot yet. It waits for one then.
+    /// Adds the workload to the waiting ones, and returns the reason why it has no slot yet.
     fn wait_for_slot(&mut self, key: &WorkloadRef, now: Time) -> Result<(), Spent> {
         let held = self.held();
         let own = || self.running.iter().filter(|(other, _)| other.namespace == key.namespace);
@@ -152,7 +153,7 @@ impl Budget {
         Err(Spent { by: Limit::Concurrent, until })
     }
 
-    /// Returns how many slots each namespace holds.
+    /// Returns the number of slots that each namespace holds.
     fn held(&self) -> BTreeMap<String, usize> {
         let mut held = BTreeMap::new();
         for key in self.running.keys() {
@@ -229,7 +230,8 @@ impl Budget {
         self.next()
     }
 
-    /// Returns the next workload that waits, if there is room. It may be one more than there is room for while another is on its way; that one waits again then.
+    /// Returns the next waiting workload, if there is a free slot. While another called workload has not asked yet, it may be one too many, which
+    /// then waits again.
     fn next(&mut self) -> Option<WorkloadRef> {
         if self.limits.concurrent.is_some_and(|most| self.running.len() >= most) {
             return None;
@@ -243,25 +245,25 @@ impl Budget {
 }
 
 impl Limits {
-    /// Whether it matters how many rollouts are under way.
+    /// Returns `true` if the number of concurrent rollouts is limited.
     fn has_slots(&self) -> bool {
         self.concurrent.is_some() || self.per_namespace.is_some()
     }
 
-    /// Returns how many slots a namespace may have.
+    /// Returns the maximum number of slots of a namespace.
     fn slots_of_namespace(&self) -> Option<usize> {
         [self.per_namespace, self.concurrent].into_iter().flatten().min()
     }
 
-    /// Returns how many rollouts a namespace may begin in a minute.
+    /// Returns the maximum number of rollouts that a namespace may begin in a minute.
     fn rate_of_namespace(&self) -> Option<usize> {
         let (rate, share, all) = (self.per_minute?, self.per_namespace?, self.concurrent?);
         Some(rate.saturating_mul(share).div_ceil(all).min(rate))
     }
 }
 
-/// Returns the places of the workloads that may go, the first one first: each time one of the namespace that has the fewest slots by then. One that is beyond the share of its
-/// namespace may not go.
+/// Returns the indexes of the workloads that may roll, in order. The next one is always of the namespace with the fewest slots at that point.
+/// Workloads beyond the share of their namespace are left out.
 fn order(waiting: &[Waiter], held: &BTreeMap<String, usize>, share: Option<usize>) -> Vec<usize> {
     let mut loads = held.clone();
     let load = |waiter: &Waiter| {
@@ -274,7 +276,7 @@ fn order(waiting: &[Waiter], held: &BTreeMap<String, usize>, share: Option<usize
     places.into_iter().map(|(_, place)| place).collect()
 }
 
-/// Returns how many go before this one. One that does not wait yet comes behind all that do and have as few slots.
+/// Returns the number of workloads ahead of this one. A workload that does not wait yet comes after the waiting ones of namespaces with as few slots.
 fn ahead(waiting: &[Waiter], held: &BTreeMap<String, usize>, key: &WorkloadRef, share: Option<usize>) -> usize {
     let order = order(waiting, held, share);
     if let Some(place) = order.iter().position(|place| waiting[*place].key == *key) {
@@ -521,7 +523,8 @@ mod tests {
     }
 
     proptest! {
-        /// Some namespaces never get ready. Whoever asks again when it is told to begins within a timeout of its turn, and no namespace has more than its share.
+        /// Some namespaces never become ready. A workload that asks again when called begins within a timeout of its turn, and no namespace exceeds
+        /// its share.
         #[test]
         fn no_namespace_starves(asks in proptest::collection::vec((0..4_usize, 0..20_i64), 1..60)) {
             let mut budget = shared(6, 3);

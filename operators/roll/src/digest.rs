@@ -32,7 +32,7 @@ const AGAIN: &str = "2";
 pub struct KeyDigests(LiteMap<String, [u8; KEPT]>);
 
 impl KeyDigests {
-    /// Returns whether the source has a key.
+    /// Returns `true` if the source has the key.
     pub fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
@@ -42,7 +42,7 @@ impl KeyDigests {
         self.0.keys()
     }
 
-    /// Returns the keys whose values differ: those of either that the other one has otherwise or not at all.
+    /// Returns the keys whose values differ, or that only one of the two has.
     pub fn changed<'a>(before: Option<&'a Self>, now: Option<&'a Self>) -> BTreeSet<&'a String> {
         let missing_in = |one: Option<&'a Self>, other: Option<&'a Self>| {
             let all = one.into_iter().flat_map(|one| one.0.iter());

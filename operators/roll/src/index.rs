@@ -406,8 +406,8 @@ impl Index {
         turn
     }
 
-    /// Returns another workload of the namespace that was rolled for one of these sources as they are now, and whose pods fail since. The one that has to wait
-    /// is woken by it.
+    /// Returns another workload of the namespace that was rolled for the current content of one of these sources, and whose pods have failed since.
+    /// Its changes wake the waiting workload.
     pub fn failed_before(
         &self,
         key: &WorkloadRef,

@@ -173,7 +173,7 @@ pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<State
     }
 }
 
-/// Its last rollout has failed.
+/// The last rollout of the workload has failed.
 pub fn rollout_failed(rolled: Timestamp, because: &str) -> Statement {
     let text = format!(
         "it was rolled at {rolled} ({because}), and its pods do not become available. Other workloads that wait for the same content are held back \
@@ -182,7 +182,7 @@ pub fn rollout_failed(rolled: Timestamp, because: &str) -> Statement {
     problem(reasons::ROLLOUT_FAILED, text)
 }
 
-/// The pods of its failed rollout are available.
+/// The pods of the failed rollout are available.
 pub fn recovered() -> Statement {
     notice(reasons::RECOVERED, "its pods have become available".to_owned())
 }

@@ -84,7 +84,7 @@ pub struct Comparison {
     pub verdict: Option<Verdict>,
     /// The sources that have changed and roll nothing yet, and why.
     pub deferral: BTreeMap<SourceName, Deferral>,
-    /// The sources that its pods need, and that do not exist or lack a key. No new pod can start.
+    /// The sources that new pods need, and that do not exist or lack a key.
     pub unsatisfied: Vec<Unsatisfied>,
     /// When to look again though nothing happens.
     pub again: Option<Time>,
@@ -95,9 +95,9 @@ pub struct Comparison {
 pub struct Unsatisfied {
     /// The source.
     pub source: SourceName,
-    /// The keys that it lacks. Without any, there is no such source.
+    /// The missing keys. Empty if the source does not exist.
     pub keys: Vec<String>,
-    /// Whether its pods have started with it, and so it was taken away since.
+    /// Whether pods have started with the source, so that it was removed since.
     pub was_there: bool,
 }
 
@@ -234,19 +234,19 @@ fn doubted(snapshot: &Snapshot, verdict: Option<&Verdict>) -> Vec<SourceRef> {
     changed.map(|name| name.of(&snapshot.key.namespace)).collect()
 }
 
-/// How far the last rollout of a workload is.
+/// The progress of the last rollout of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastRollout {
-    /// It has succeeded, or there was none.
+    /// The rollout has succeeded, or there was none.
     Over,
-    /// Its pods may still become available: until then, or until its controller gives up.
+    /// The pods may still become available, until this time or until the controller gives up.
     UnderWay(Option<Time>),
-    /// Its pods did not become available in time. If they are available now, this ends then.
+    /// The pods did not become available in time. If they are available now, the failure ends at this time.
     Failed(Option<Time>),
 }
 
 impl LastRollout {
-    /// Returns when to look again though nothing happens.
+    /// Returns the time of the next check without an event.
     pub fn until(self) -> Option<Time> {
         match self {
             Self::Over => None,
@@ -255,8 +255,8 @@ impl LastRollout {
     }
 }
 
-/// Returns how far the last rollout of a workload is. A Deployment has a deadline of its own, which its controller observes until the rollout is complete. Otherwise
-/// a rollout has failed if its pods make no progress for so long, which is `rollout_timeout` for a kind without a deadline.
+/// Returns the progress of the last rollout of a workload. The controller of a Deployment observes its deadline until the rollout is complete.
+/// Otherwise a rollout has failed if its pods make no progress within the deadline, which is `rollout_timeout` for a kind without one.
 pub fn last_rollout(record: Option<&Record>, pods: Pods, now: Time, rollout_timeout: SignedDuration) -> LastRollout {
     let Some((record, rolled)) = record.and_then(|record| Some((record, record.rolled?))) else {
         return LastRollout::Over;
@@ -288,7 +288,7 @@ pub fn last_rollout(record: Option<&Record>, pods: Pods, now: Time, rollout_time
     }
 }
 
-/// Returns whether a workload was rolled for one of these sources as they are now, and has failed since.
+/// Returns `true` if a workload was rolled for the current content of one of these sources, and has failed since.
 pub fn has_failed_for(snapshot: &Snapshot, sources: &[SourceName], digester: &Digester, now: Time) -> bool {
     let observed = snapshot.observed();
     if observed.deleting || observed.spec.as_ref().is_ok_and(|spec| spec.failure_ignored) {
@@ -403,7 +403,7 @@ struct ComparedSources {
     first_seen: BTreeSet<SourceName>,
     /// The sources that have changed and roll nothing yet.
     deferral: BTreeMap<SourceName, Deferral>,
-    /// The sources that the pods need and do not have.
+    /// The sources that new pods need and that are missing.
     unsatisfied: Vec<Unsatisfied>,
 }
 
@@ -503,7 +503,8 @@ impl<'a> Planner<'a> {
         Some(())
     }
 
-    /// Returns whether pods cannot start without a source. The Secrets Store CSI driver makes some of the Secrets of pods that mount its volumes when they start.
+    /// Returns `true` if pods cannot start without the source. The Secrets Store CSI driver creates some Secrets when the pods that mount its volumes
+    /// start.
     fn is_needed(&self, name: &SourceName, used: &Use) -> bool {
         let may_be_made = name.kind == SourceKind::Secret && !self.snapshot.observed().classes.is_empty();
         used.need == Need::Required && !name.kind.is_in_vault() && !may_be_made
@@ -696,7 +697,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Returns the content of a source. Without a key that its pods need, it is as good as gone: none of them can start with it.
+/// Returns the content of a source, or `None` if it lacks a key that the pods need to start.
 fn satisfying<'a>(used: &Use, read: &'a Read) -> Option<&'a KeyDigests> {
     read.content.as_ref().filter(|content| used.required.iter().all(|key| content.has(key)))
 }

@@ -74,7 +74,7 @@ impl What {
         }
     }
 
-    /// The kind for the plugin. Of sources, it shows no more than the metadata.
+    /// The kind for the plugin. Of sources, the plugin shows only the metadata.
     fn kind(self) -> Kind {
         let (resource, short, shown): (_, &[&str], _) = match self {
             Self::Workload(kind) => (kind.resource(), kind.short_names(), Detail::Whole),

@@ -177,7 +177,7 @@ impl Run<'_> {
         last_rollout(record, view.snapshot.pods, *now, roller.pace.rollout_timeout)
     }
 
-    /// Returns the record with the outcome of the last rollout, if it does not say that yet.
+    /// Returns the record with the outcome of the last rollout, if the outcome is not recorded yet.
     fn outcome(&self) -> Option<Record> {
         let Self { view, now, .. } = self;
         let comparison = &view.plan.comparison;
@@ -190,7 +190,7 @@ impl Run<'_> {
         Some(Record { failed, ..record.clone() })
     }
 
-    /// Records the outcome of the last rollout, which is reported once. The event of the write has the workload looked at again.
+    /// Records the outcome of the last rollout, which is reported once. The watch event of the write triggers the next run.
     async fn write_outcome(&self, outcome: Record) -> Result<Option<Action>, RollError> {
         let Self { roller, parts, key, view, .. } = self;
         let record = outcome.text();
@@ -421,7 +421,7 @@ impl Run<'_> {
         self.say(messages);
     }
 
-    /// Reports these messages, and with them a failed rollout, sources that are gone or may not be read, and a contested record.
+    /// Reports these messages, and also a failed rollout, sources that are missing or forbidden, and a contested record.
     fn say(&self, mut messages: Vec<Statement>) {
         let comparison = &self.view.plan.comparison;
         if let (LastRollout::Failed(_), Some(record)) = (self.last_rollout(), &comparison.record) {
@@ -460,7 +460,7 @@ impl Run<'_> {
         self.parts.queues.wake_next(next);
     }
 
-    /// At the latest then, if there is such a time.
+    /// Runs the workload again at this time at the latest, if there is one.
     fn no_later_than(&self, action: Action, until: Option<Time>) -> Action {
         match (action, until.map(|until| self.at(until))) {
             (Action::Done, Some(latest)) => latest,

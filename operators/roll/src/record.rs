@@ -28,7 +28,7 @@ pub struct Record {
     /// The other sources that it was rolled for. The reason names only a few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// Since when that rollout has failed: its pods did not become available in time.
+    /// The time at which that rollout failed, because its pods did not become available in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Timestamp>,
 }
@@ -210,7 +210,7 @@ impl RecordState {
         Self { shown, ..Self::default() }
     }
 
-    /// Returns whether the record says that the last rollout has failed.
+    /// Returns `true` if the record says that the last rollout has failed.
     pub(crate) fn says_failed(&self) -> bool {
         let shown = self.shown.as_deref().filter(|shown| shown.contains("\"failed\""));
         shown.and_then(Record::of_any).is_some_and(|record| record.failed.is_some())

@@ -54,7 +54,7 @@ pub struct Pods {
     pub succeeded: bool,
 }
 
-/// Pods count as available after this time. A pod that crashes again and again is available for a moment each time.
+/// The time after which pods count as available. A pod in a crash loop is available for a moment each time.
 pub(crate) const STEADY: SignedDuration = SignedDuration::from_secs(15);
 
 impl Snapshot {
@@ -117,11 +117,11 @@ pub struct Observed {
 pub struct Health {
     /// Since when its pods have made no progress though some of them are not available.
     pub unready: Option<Time>,
-    /// The most pods of the newest template, and the most available pods of them, that there were since its template changed.
+    /// The maximum number of pods of the newest template, and of available ones, since the template changed.
     pub most: (i64, i64),
     /// Since when all of its pods have been available.
     pub available: Option<Time>,
-    /// Whether they have been so for long enough since its template changed.
+    /// Whether they have been available for long enough since the template changed.
     pub succeeded: bool,
     /// Since when it has been waiting to be rolled, and until when, if that is known.
     pub pending: Option<(Time, Option<Time>)>,
@@ -243,7 +243,7 @@ impl Observed {
 }
 
 impl Health {
-    /// Notes that the template has changed: new pods have their own time to become available.
+    /// Records that the template has changed, so that new pods get their own time to become available.
     fn begin(&mut self, now: Time) {
         (self.unready, self.available, self.succeeded, self.most) = (Some(now), None, false, (0, 0));
     }
@@ -309,7 +309,7 @@ pub struct SourceState {
     pub read: Option<Arc<Read>>,
     /// Whether that content may be older than what the pods of a user have read.
     pub doubt: Doubt,
-    /// The recent changes of each key that was seen to change.
+    /// The recent changes of each key that has changed.
     pub keys: BTreeMap<String, KeyChanges>,
     /// When its content was last seen to change.
     pub changed: Option<Time>,
@@ -324,9 +324,9 @@ pub struct SourceState {
 /// The recent changes of one key of a source.
 #[derive(Debug, Clone)]
 pub struct KeyChanges {
-    /// Whether it changes too often.
+    /// The breaker, which is open while the key changes too often.
     pub breaker: Breaker,
-    /// When it was last seen to change.
+    /// The time of the last observed change.
     pub changed: Time,
 }
 
@@ -381,8 +381,8 @@ impl SourceState {
         self.read.as_ref().is_some_and(|read| read.content.is_some()) || !self.spec.is_silent()
     }
 
-    /// Returns until when a workload is not rolled for these keys that was rolled last at that time: one of them changes too often. Returns `None` if another one, which
-    /// does not, has changed since.
+    /// Returns the time until which a workload, last rolled at `rolled`, is not rolled for these keys, because one of them changes too often. Returns
+    /// `None` if another key has changed since.
     pub(crate) fn ran_away(&self, keys: &Keys, rolled: Option<Time>, now: Time) -> Option<Time> {
         let used = || self.keys.iter().filter(|(key, _)| keys.contains(key)).map(|(_, changes)| changes);
         let is_news = |changes: &KeyChanges| rolled.is_none_or(|rolled| changes.changed > rolled);
@@ -392,7 +392,7 @@ impl SourceState {
         used().filter_map(|changes| changes.breaker.open_until(now)).max()
     }
 
-    /// Returns when one of these keys was last seen to change, but for those that change too often.
+    /// Returns the time of the last change of these keys, without those that change too often.
     pub(crate) fn changed(&self, keys: &Keys, now: Time) -> Option<Time> {
         let followed = self.keys.iter().filter(|(key, _)| keys.contains(key)).map(|(_, changes)| changes);
         followed.filter(|changes| changes.breaker.open_until(now).is_none()).map(|changes| changes.changed).max()
@@ -438,8 +438,8 @@ impl SourceState {
         Some(learned)
     }
 
-    /// Counts the change of each key. It was written so many `times` since it was last read, which holds for a key only if no other one has stayed. Returns whether
-    /// a used key has run away by that.
+    /// Counts the change of each key. The source was written this many `times` since the last read. That count holds for a key only if all keys
+    /// changed. Returns `true` if a used key now changes too often.
     fn count(
         &mut self,
         (before, read): (Option<&KeyDigests>, Option<&KeyDigests>),

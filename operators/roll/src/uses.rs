@@ -17,7 +17,7 @@ pub struct Use {
     pub keys: Keys,
     /// Whether its pods can do without.
     pub need: Need,
-    /// The keys without which its pods cannot start, whether those keys count or not.
+    /// The keys without which pods cannot start, including keys that do not count.
     pub required: BTreeSet<String>,
     /// The annotation that requested it first.
     pub rule: Rule,

@@ -76,7 +76,7 @@ impl OpenZroConfig {
         self
     }
 
-    /// Goes by way of this HTTP or SOCKS 5 proxy, instead of that of the environment's variables.
+    /// Sets the HTTP or SOCKS 5 proxy. The default is the proxy of the environment variables, if any.
     pub fn proxy(mut self, address: &str) -> Result<Self, ConfigError> {
         self.proxy = Some(address::proxy(address).ok_or(ConfigError::Proxy)?);
         Ok(self)

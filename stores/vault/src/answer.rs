@@ -42,7 +42,7 @@ struct Errors {
     errors: Vec<String>,
 }
 
-/// The parts by which a success of Vault is known. Its health has neither data nor an id of the request.
+/// The parts that identify a successful response of Vault. Health responses have neither data nor a request id.
 #[derive(Deserialize)]
 struct Success {
     request_id: Option<IgnoredAny>,
@@ -70,16 +70,16 @@ struct DeletedMetadata {
     _metadata: IgnoredAny,
 }
 
-/// Vault's texts of a 404, apart from the empty list.
+/// The error texts of Vault's 404 responses, apart from the empty list.
 const NOT_FOUND_TEXTS: [&str; 2] = [NO_ROUTE, "unsupported path"];
 
 const NO_ROUTE: &str = "no handler for route";
 
 impl Answer {
-    /// Returns why the answer cannot be Vault's own, or `None` if it can be. A gateway, a login page or another program gives such an
-    /// answer, and nothing about a secret, a token or a permission follows from it.
+    /// Returns the reason why the response cannot be Vault's own, or `None` if it can be. Such a response of a gateway, a login page or
+    /// another program says nothing about a secret, a token or a permission.
     ///
-    /// Statuses that say of any server that it does not serve now need no such proof.
+    /// Statuses that mean unavailable for any server need no such proof.
     pub(crate) fn foreign(&self) -> Option<String> {
         let status = self.status.as_u16();
         let is_vaults = match status {
@@ -98,12 +98,12 @@ impl Answer {
         (!is_vaults).then(|| format!("{status} with a body that Vault does not send"))
     }
 
-    /// Whether it is a success, and Vault's own.
+    /// Returns `true` if the response is a success, and Vault's own.
     pub(crate) fn is_success(&self) -> bool {
         self.status.is_success() && self.foreign().is_none()
     }
 
-    /// Whether Vault says that nothing is mounted at the path.
+    /// Returns `true` if Vault says that nothing is mounted at the path.
     pub(crate) fn is_unmounted(&self) -> bool {
         self.status == StatusCode::NOT_FOUND && self.cause().contains(NO_ROUTE)
     }
@@ -126,7 +126,7 @@ impl Answer {
         self.is_denied() && self.cause().contains("invalid token")
     }
 
-    /// Whether Vault refuses the token or what it may do.
+    /// Returns `true` if Vault refuses the token or its permissions.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) && self.errors().is_some()
     }
@@ -171,7 +171,7 @@ impl Answer {
         }
     }
 
-    /// The error that it is; for anything but a [success](Self::is_success).
+    /// Returns the error of a response other than a [success](Self::is_success).
     pub(crate) fn error(&self, description: &RequestDescription) -> VaultError {
         let (what, address) = (description.what.clone(), Arc::clone(&description.address));
         if let Some(cause) = self.foreign() {

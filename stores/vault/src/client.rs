@@ -23,7 +23,8 @@ const BEHIND_ATTEMPTS: u32 = 3;
 /// The longest pause before such a repetition.
 const BEHIND_PAUSE: Duration = Duration::from_millis(300);
 
-/// A token that lives for a second may end while the request waits for the limits; the request is sent with this many others.
+/// The number of other tokens with which a refused request is sent again. A short-lived token may expire while the request waits for the
+/// limits.
 const INVALID_ATTEMPTS: u32 = 3;
 
 /// A Vault or OpenBao. Clones share connections, token and limits.
@@ -125,8 +126,8 @@ impl Vault {
         Ok(allowed)
     }
 
-    /// Gives the token back to Vault, if it came from a login. A call after this logs in anew. Ends within two seconds; if Vault does not answer
-    /// by then, the token expires by itself.
+    /// Revokes the token, if it came from a login. A later call logs in again. Ends within two seconds; if Vault does not answer by then, the
+    /// token expires by itself.
     pub async fn close(&self) {
         self.shared.session.close().await;
     }

@@ -77,14 +77,14 @@ impl VaultConfig {
         self
     }
 
-    /// Goes by way of this HTTP or SOCKS 5 proxy; otherwise by that of the system's variables, if they name one.
+    /// Sets the HTTP or SOCKS 5 proxy. The default is the proxy of the environment variables, if any.
     pub fn proxy(mut self, address: &str) -> Result<Self, ConfigError> {
         self.proxy = Some(address::proxy(address).ok_or(ConfigError::Proxy)?);
         Ok(self)
     }
 
-    /// Follows redirects to other hosts too, and sends the token and the body there. The standby of a Vault that does not forward
-    /// requests redirects so to the active node. Otherwise only redirects to the same origin are followed.
+    /// Follows redirects to other hosts too, and sends the token and the body there. A standby that does not forward requests
+    /// redirects to the active node that way. By default, only redirects to the same origin are followed.
     #[must_use]
     pub fn follow_redirects(mut self, follow: bool) -> Self {
         self.follow_redirects = follow;

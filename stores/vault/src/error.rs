@@ -239,7 +239,7 @@ impl VaultError {
         )
     }
 
-    /// Whether the server, as opposed to the request, is the trouble. Something else that answers in its place is an outage too.
+    /// Returns `true` if the server failed, not the request. A response of another program in its place counts, too.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Unreachable { .. }

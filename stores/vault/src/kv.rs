@@ -57,7 +57,7 @@ impl Found {
         }
     }
 
-    /// The version that holds the content; none where there is no content or no version.
+    /// The version that holds the content. `None` without content or versions.
     pub fn live_version(&self) -> Option<&VersionState> {
         match self {
             Self::Live(secret) => secret.version.as_ref(),

@@ -168,13 +168,13 @@ pub(crate) struct Auth<'a> {
     pub(crate) lease_duration: u64,
     #[serde(default)]
     pub(crate) renewable: bool,
-    /// How many requests Vault takes with it; zero for any number.
+    /// The number of requests that Vault accepts with the token; zero means unlimited.
     #[serde(default)]
     pub(crate) num_uses: u64,
 }
 
 impl Auth<'_> {
-    /// A renewal would be one of the uses, so a token with a limited number of them is replaced.
+    /// Returns the lifetime of the token. One with a use limit is not renewable, because a renewal is a use.
     pub(crate) fn lifetime(&self) -> Lifetime {
         Lifetime { ttl: Duration::from_secs(self.lease_duration), renewable: self.renewable && self.num_uses == 0 }
     }
@@ -205,7 +205,8 @@ impl TokenState {
     }
 }
 
-/// A token without the default policy may not look itself up. It is looked at again after two thirds of this, and its file is read again.
+/// The assumed lifetime of a token that may not look itself up, for lack of the default policy. After two thirds of it, the client checks the token
+/// and reads its file again.
 pub(crate) const WITHOUT_LOOK_UP: Lifetime = Lifetime { ttl: Duration::from_secs(45), renewable: false };
 
 /// The token as it is sent. It is not printed; the copies that the HTTP client makes are not wiped.

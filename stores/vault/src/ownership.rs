@@ -54,7 +54,7 @@ impl Owner {
         parts.into_iter().map(noted).collect()
     }
 
-    /// The owner whose mark with this prefix the custom metadata carries. A mark without all of its parts is nobody's.
+    /// Returns the owner in the mark with this prefix in the custom metadata. Returns `None` if the mark lacks a part.
     pub fn noted(prefix: &str, custom_metadata: &BTreeMap<String, String>) -> Option<Self> {
         let noted = |part| custom_metadata.get(&format!("{prefix}/{part}")).cloned();
         Some(Self {

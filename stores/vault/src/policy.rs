@@ -23,7 +23,7 @@ pub enum Capability {
     Patch,
     /// To delete.
     Delete,
-    /// To read the names in a folder.
+    /// The permission to list a folder.
     List,
 }
 
@@ -50,7 +50,7 @@ pub enum Task {
     Mark,
     /// Deletes in this way.
     Delete(Deletion),
-    /// Looks in all folders for marks of ownership.
+    /// Searches all folders for marks of ownership.
     Search,
     /// Notices new versions; on an engine of version 1, new content.
     FollowVersions,

@@ -27,7 +27,7 @@ use crate::{config::VaultConfig, error::VaultError, transport::Transport};
 /// How many may ask the task at a time before the next waits for a place.
 const QUEUE: usize = 64;
 
-/// The longest wait for the revocation of the token. A program that ends has only its grace period.
+/// The timeout of the revocation of the token. A program has to end within its grace period.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Where the task stands.
@@ -45,12 +45,12 @@ enum State {
 pub(crate) struct Token {
     pub(crate) header: HeaderValue,
     generation: u64,
-    /// How many more requests Vault takes with it, or `None` if it does not count them.
+    /// The number of remaining requests with the token, or `None` if Vault does not count them.
     uses: Option<Arc<AtomicU64>>,
 }
 
 impl Token {
-    /// Takes one of its uses. Returns `false` if there is none left.
+    /// Consumes one use of the token. Returns `false` if there is none left.
     fn take(&self) -> bool {
         let take = |uses: &Arc<AtomicU64>| {
             uses.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
@@ -62,7 +62,7 @@ impl Token {
 enum Request {
     /// Somebody needs a token.
     Wanted,
-    /// A token of this generation has no use left.
+    /// Records that the token of this generation has no use left.
     Spent(u64),
     /// Something was refused to a token.
     CheckToken { generation: u64, invalid: bool, verdict: oneshot::Sender<Verdict> },
@@ -118,7 +118,8 @@ impl Session {
         Self { state, requests, counters, _driver: driver }
     }
 
-    /// A token for one request, after a login if there is none. Fails at once while logins fail; they are repeated without being asked.
+    /// Returns a token for one request, after a login if there is none. Fails at once while logins fail; they are retried in the
+    /// background.
     pub(crate) async fn token(&self) -> Result<Token, VaultError> {
         self.token_if(Token::take).await
     }
@@ -164,7 +165,7 @@ impl Session {
         }
     }
 
-    /// Gives the token back, if it came from a login and Vault answers soon. Else the token expires.
+    /// Revokes the token, if it came from a login and Vault answers soon. Otherwise the token expires.
     pub(crate) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         let close = async {

@@ -32,7 +32,7 @@ pub(super) struct Tables {
     pub(super) triggers: Triggers,
     pub(super) classes: Classes,
     pub(super) waves: WaveQueues,
-    /// The workloads on which a record says that their last rollout has failed.
+    /// The workloads whose record says that their last rollout has failed.
     failed: BTreeSet<WorkloadRef>,
 }
 
@@ -90,7 +90,7 @@ impl Tables {
         self.invalidate_owners(owners, work);
     }
 
-    /// Notes whether the last rollout of a workload has failed, as its record says.
+    /// Records whether the last rollout of a workload has failed, according to its record.
     pub(super) fn note_failure(&mut self, key: &WorkloadRef) {
         if self.workloads.get(key).is_some_and(|state| state.record.says_failed()) {
             self.failed.insert(key.clone());
@@ -99,7 +99,7 @@ impl Tables {
         }
     }
 
-    /// Takes a snapshot of each other workload of the namespace whose last rollout has failed.
+    /// Returns a snapshot of each other workload of the namespace whose last rollout has failed.
     pub(super) fn failed_beside(&self, key: &WorkloadRef) -> Vec<Snapshot> {
         let others = self.failed.iter().filter(|other| other.namespace == key.namespace && *other != key);
         others.filter_map(|other| self.snapshot(other)).collect()
@@ -208,7 +208,7 @@ impl Tables {
         learned.map_or_else(SourceChange::default, |learned| SourceChange { users, ..learned })
     }
 
-    /// Returns the number of used sources of which a used key changes too often.
+    /// Returns the number of used sources with a used key that changes too often.
     pub(super) fn ran_away(&self, now: Time) -> usize {
         let runaway = self.sources.iter().filter(|(source, known)| {
             let is_used = |key| uses_key(&self.workloads, &source.name, self.sources.users(source), key);
@@ -368,7 +368,7 @@ impl Tables {
     }
 }
 
-/// Returns whether one of these users of a source is rolled for a key of it.
+/// Returns `true` if one of these users of a source is rolled for a key of it.
 fn uses_key<'a>(
     workloads: &Workloads,
     source: &SourceName,

@@ -94,7 +94,7 @@ pub(super) fn of_workload(object: &DynamicObject) -> Option<ObjectHealth> {
     })
 }
 
-/// Returns whether the pods of a workload are not all of its newest template and available.
+/// Returns `true` unless all pods of a workload are available and of its newest template.
 fn is_under_way(object: &DynamicObject) -> bool {
     let workload = serde_json::to_value(object).ok().and_then(|object| serde_json::from_value::<Workload>(object).ok());
     workload.is_some_and(|workload| {

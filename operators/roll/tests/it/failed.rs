@@ -1,4 +1,4 @@
-//! A rollout is successful when its pods are.
+//! A rollout succeeds when its pods are available.
 
 use konverge_workload::WorkloadKind::{self, DaemonSet, Deployment, StatefulSet};
 use kube::api::{Patch, PatchParams};
@@ -115,7 +115,7 @@ async fn the_hold_ends_when_the_pods_recover_or_somebody_says_so() {
     world.event("web", "RolloutRecovered").await;
 }
 
-/// Their controllers have no deadline. This one is far shorter than by default.
+/// The timeout of kinds whose controllers have no deadline, far shorter than the default.
 #[tokio::test]
 async fn stateful_sets_and_daemon_sets_fail_after_the_timeout() {
     let world = World::new().await;

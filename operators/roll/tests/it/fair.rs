@@ -1,4 +1,4 @@
-//! A busy key hides no other one, and a busy namespace no other one.
+//! A busy key does not hide other keys, and a busy namespace does not starve others.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::world::{ALL, World, new_control_plane, until};
 
-/// A used key is rolled for beside one that changes all the time, be that used or not.
+/// A change of a used key is rolled while another key, used or not, changes all the time.
 #[tokio::test]
 async fn a_key_that_changes_all_the_time_hides_no_other_key() {
     let world = World::new().await;
@@ -94,7 +94,7 @@ async fn rollouts_that_hang_in_one_namespace_hold_up_no_other() {
     drop(operator);
 }
 
-/// Nobody has set a limit: 25 rollouts of one namespace hang.
+/// Without any limit set, 25 rollouts of one namespace hang.
 #[tokio::test]
 async fn by_default_rollouts_that_hang_in_one_namespace_keep_no_other_waiting() {
     let control_plane = new_control_plane().await;

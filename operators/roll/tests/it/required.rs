@@ -1,4 +1,4 @@
-//! New pods that could not start are not made.
+//! Pods are not restarted while new ones could not start.
 
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::{Value, json};

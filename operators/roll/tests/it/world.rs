@@ -173,7 +173,7 @@ impl World {
         Self::start(&self.kubeconfig, &["--namespace", &self.namespace]).await
     }
 
-    /// An operator of all namespaces without any flag for its pace, on a control plane of its own.
+    /// An operator of all namespaces without flags for its limits, on a control plane of its own.
     pub(crate) async fn operator_everywhere_by_default(&self) -> Operator {
         Self::start(&self.kubeconfig, &[]).await
     }
@@ -216,7 +216,7 @@ impl World {
         self.secrets().patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
     }
 
-    /// Takes a key out of a Secret.
+    /// Removes a key from a Secret.
     pub(crate) async fn without_key(&self, name: &str, key: &str) {
         let patch = Patch::Merge(json!({ "data": { key: null } }));
         self.secrets().patch(name, &PatchParams::default(), &patch).await.unwrap();

@@ -181,7 +181,7 @@ impl Driver {
         self.state.send_replace(State::Failed(Arc::clone(&self.how), Arc::new(error)));
     }
 
-    /// The token, how long it lives, and how many requests Vault takes with it; zero for any number.
+    /// The token, its lifetime, and the number of requests that Vault accepts with it; zero means unlimited.
     async fn attempt(&self) -> Result<(HeaderValue, Lifetime, u64), VaultError> {
         match self.login.attempt().await? {
             Attempt::Ask(call) => {
@@ -256,7 +256,7 @@ impl Driver {
         Verdict::Changed
     }
 
-    /// The token is worth nothing any more, or less than a new one. Nobody is to take it while the login is under way.
+    /// Discards a token that is spent, or worse than a new one, so that no request uses it during the login.
     async fn replace(&mut self) {
         self.held = None;
         self.state.send_replace(State::Idle);
@@ -279,7 +279,7 @@ impl Driver {
         }
     }
 
-    /// Whether the token may look itself up; nothing if there is none, or none with a use left for that.
+    /// Looks up the token. Returns `None` without a token, or without a use left for the look-up.
     async fn looked_up(&self) -> Option<Result<(), VaultError>> {
         let held = self.held.as_ref().filter(|held| held.token.take())?;
         let call = call(Method::GET, "auth/token/lookup-self", "look up the token", "read");

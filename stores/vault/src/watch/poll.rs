@@ -22,7 +22,7 @@ pub(super) enum PollMethod {
 }
 
 impl PollMethod {
-    /// The next one; after the last the first, since a policy may have changed.
+    /// Returns the next kind of request. The first follows the last, because a policy may have changed.
     fn next(self) -> Self {
         match self {
             Self::Metadata => Self::Subkeys,
@@ -32,8 +32,8 @@ impl PollMethod {
     }
 }
 
-/// The state, and the kind of request that was allowed. If none was, the least is asked for again next time: what answers may not be
-/// Vault. Counts the questions.
+/// Returns the state, and the kind of request that was allowed. If none was, the next poll starts with the least kind, because the
+/// response may not be Vault's. Counts the requests.
 pub(super) async fn poll(
     vault: &Vault,
     location: &Location,

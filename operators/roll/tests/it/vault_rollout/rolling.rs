@@ -228,7 +228,7 @@ async fn a_secret_that_vault_denies_keeps_no_other_back() {
     says(&world, "both", "PermissionDenied").await;
 }
 
-/// Of the two paths of an object, one changes all the time. The other one counts all the same, and so does a key beside another one that nobody asked for.
+/// One of the two paths of an object changes all the time. Changes of the other path are rolled, and so are those of a key beside an unused one.
 #[tokio::test]
 async fn a_path_or_a_key_that_changes_all_the_time_hides_no_other() {
     let world = VaultWorld::new().await;
