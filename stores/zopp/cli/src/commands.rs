@@ -75,7 +75,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns `true` if the command is about values or state of the server, and changes neither the server nor this device.
+    /// Returns `true` if the command only reads values or state, and changes neither the server nor this device.
     fn only_reads(&self) -> bool {
         use secret::SecretCommand;
         match self {

@@ -9,7 +9,7 @@ pub fn is_possible() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
-/// Asks the question. Everything but `y` and `yes` is a no.
+/// Asks the question. Every answer except `y` and `yes` is a no.
 ///
 /// # Errors
 /// If the answer cannot be read.

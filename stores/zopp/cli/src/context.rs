@@ -85,8 +85,8 @@ impl Context {
         Ok(self.save_pins()??)
     }
 
-    /// Like [`Context::remember`], but a file that cannot be written is a warning. For commands that only read: their pins were checked
-    /// against those in the file, and the next command learns them again.
+    /// Like [`Context::remember`], but only warns about a file that cannot be written. For read commands: they have checked the pins in
+    /// the file, and the next command learns new pins again.
     pub fn remember_if_writable(&self) -> Result<(), Failure> {
         if let Err(error) = self.save_pins()? {
             let error = Failure::from(error).text();
@@ -113,7 +113,7 @@ impl Context {
         }
     }
 
-    /// Saves the pins of a server. The inner error is a file that cannot be written.
+    /// Saves the pins of a server. The inner error means that the file cannot be written.
     fn save_learnt(address: &str, learnt: Learnt) -> Result<Result<(), FileError>, Failure> {
         let path = Self::config_path()?;
         if !path.exists() {
@@ -154,7 +154,7 @@ impl Context {
         Ok(())
     }
 
-    /// The principals of this device, with their private keys decrypted if the file is protected.
+    /// Returns the principals of this device, with their private keys decrypted if the file is protected.
     pub fn config_with_keys() -> Result<ConfigFile, Failure> {
         let mut config = Self::config()?;
         Self::open_keys(&mut config)?;
@@ -198,7 +198,7 @@ impl Context {
         Ok(Self::write(config)??)
     }
 
-    /// Writes the file, with its private keys encrypted if it is protected. The inner error is a file that cannot be written.
+    /// Writes the file, with its private keys encrypted if it is protected. The inner error means that the file cannot be written.
     fn write(config: &ConfigFile) -> Result<Result<(), FileError>, Failure> {
         let path = Self::config_path()?;
         let key = if config.has_open_keys() { file_key::of(config)? } else { None };

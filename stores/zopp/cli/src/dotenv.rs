@@ -1,8 +1,8 @@
-//! The dotenv format, as its readers agree on it.
+//! The subset of the dotenv format on which its readers agree.
 //!
-//! What [`format()`] writes, [`parse()`], the published command line, shells (`. ./.env`), `node --env-file` and python-dotenv read back alike. There
-//! is no common escape: a backslash and a dollar sign in double quotes mean something else to each of them, and a shell runs what stands between
-//! backticks. So nothing is escaped, and a value that only an escape could hold is refused.
+//! [`parse()`], the published command line, shells (`. ./.env`), `node --env-file` and python-dotenv read the output of [`format()`] alike. There is
+//! no common escape: they treat a backslash and a dollar sign in double quotes differently, and a shell runs text between backticks. So nothing is
+//! escaped, and a value that needs an escape is refused.
 //!
 //! ```text
 //! # a comment
@@ -30,7 +30,7 @@ pub struct Entry {
 /// A value that the format cannot hold. Names the key only.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// The key is no name of a shell's variable. A shell takes such a line for a command.
+    /// The key is not a valid name of a shell variable. A shell would run such a line as a command.
     #[error(
         "key {key:?} cannot be written in dotenv format: a shell takes only letters, digits and \"_\", and no digit first"
     )]
@@ -38,12 +38,12 @@ pub enum FormatError {
         /// The key.
         key: String,
     },
-    /// No form of the value is read alike by all.
+    /// All readers read no form of the value alike.
     #[error("the value of {key:?} cannot be written so that all readers of dotenv files read it alike: it has {what}")]
     Ambiguous {
         /// The key.
         key: String,
-        /// What stands against it.
+        /// The characters that prevent it.
         what: &'static str,
     },
     /// The value is not text.
@@ -55,7 +55,7 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// The key that cannot be written.
+    /// Returns the key that cannot be written.
     pub fn key(&self) -> &str {
         let (Self::Key { key } | Self::Ambiguous { key, .. } | Self::NotText { key }) = self;
         key
@@ -65,7 +65,7 @@ impl FormatError {
 /// Writes one assignment per value, in the given order, without a newline at the end.
 ///
 /// # Errors
-/// [`FormatError`] for the first value that has no form. [`check()`] tells it for each value.
+/// [`FormatError`] for the first value that has no form. [`check()`] checks one value.
 pub fn format<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Zeroizing<String>, FormatError> {
     let values: Vec<_> = values.into_iter().collect();
     // A buffer that never grows leaves no copies of values behind.
@@ -85,7 +85,7 @@ pub fn format<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Resu
     Ok(text)
 }
 
-/// Whether [`format()`] can write this value.
+/// Checks that [`format()`] can write this value.
 ///
 /// # Errors
 /// [`FormatError`] if not.
@@ -93,7 +93,7 @@ pub fn check(key: &str, value: &[u8]) -> Result<(), FormatError> {
     form(key, value).map(drop)
 }
 
-/// The text of a value and the quotes around it.
+/// Returns the text of a value and the quotes around it.
 fn form<'a>(key: &str, value: &'a [u8]) -> Result<(&'a str, &'static str), FormatError> {
     if !is_key(key) {
         return Err(FormatError::Key { key: key.to_owned() });
@@ -102,7 +102,7 @@ fn form<'a>(key: &str, value: &'a [u8]) -> Result<(&'a str, &'static str), Forma
     quotes(text).map(|quote| (text, quote)).map_err(|what| FormatError::Ambiguous { key: key.to_owned(), what })
 }
 
-/// The quotes in which all readers read a text alike.
+/// Returns the quotes in which all readers read a text alike.
 ///
 /// | Reader | in single quotes | in double quotes |
 /// |---|---|---|
@@ -134,7 +134,7 @@ fn quotes(text: &str) -> Result<&'static str, &'static str> {
     }
 }
 
-/// Characters that need no quotes for any reader. A shell replaces `~`.
+/// Returns `true` if no reader needs quotes around the character. A shell replaces `~`.
 fn is_plain(character: char) -> bool {
     character.is_ascii_alphanumeric() || "_-./:@%+,=^".contains(character)
 }
@@ -143,7 +143,7 @@ fn is_key_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || "_.-".contains(character)
 }
 
-/// Whether shells take it for a variable.
+/// Returns `true` if the key is a valid name of a shell variable.
 fn is_key(key: &str) -> bool {
     !key.starts_with(|first: char| first.is_ascii_digit())
         && !key.is_empty()

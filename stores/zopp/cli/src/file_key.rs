@@ -1,4 +1,4 @@
-//! The key of a protected configuration file, from a passphrase that is asked for once.
+//! The key of a protected configuration file, derived from a passphrase. The user enters it once.
 
 use std::{io::IsTerminal, sync::OnceLock};
 
@@ -10,10 +10,10 @@ use konverge_zopp_crypto::{
 
 use crate::failure::Failure;
 
-/// Set by scripts. Otherwise, the passphrase is asked for.
+/// The passphrase from scripts. Without it, the command asks for the passphrase.
 pub const VARIABLE: &str = "ZOPP_KEY_PASSPHRASE";
 
-/// The least number of guesses, as a power of ten, that a chosen passphrase must take. A guess takes 64 MiB and about 0.1 s.
+/// The minimum number of guesses for a chosen passphrase, as a power of ten. A guess takes 64 MiB and about 0.1 s.
 const MIN_GUESSES_LOG10: f64 = 15.0;
 
 /// The key of the only configuration file of this process.
@@ -32,7 +32,7 @@ pub fn of(config: &ConfigFile) -> Result<Option<&'static FileKey>, Failure> {
     Ok(KEY.get())
 }
 
-/// Asks for the passphrase of a file that is about to be protected, and keeps its key for the rest of the process.
+/// Asks for the passphrase of a file to protect, and keeps its key for the rest of the process.
 ///
 /// # Errors
 /// If there is no passphrase, or a weak one, or two different ones are typed.
@@ -49,12 +49,12 @@ pub fn choose(salt: &[u8; SALT_LENGTH]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns `true` if the passphrase can be guessed.
+/// Returns `true` if the passphrase is too easy to guess.
 pub fn is_weak(passphrase: &str) -> bool {
     zxcvbn::zxcvbn(passphrase, &[]).guesses_log10() < MIN_GUESSES_LOG10
 }
 
-/// The failure for a weak passphrase.
+/// Returns the failure for a weak passphrase.
 pub fn weak(what: &str, next: &str) -> Failure {
     Failure::usage(format!("{what} is weak: it can be guessed")).next(next)
 }

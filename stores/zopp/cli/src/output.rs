@@ -46,7 +46,7 @@ pub trait Answer {
     /// Appends the text for people, with its newline.
     fn text(&self, text: &mut Wiped) -> Result<(), Failure>;
 
-    /// Puts the object of the machine formats into the document.
+    /// Adds the object of the machine formats to the document.
     fn object(&self, document: &mut Document<'_>) -> Result<(), Failure>;
 
     /// Whether it holds values. Those are in no table: it would copy them to where nothing wipes them.
@@ -121,14 +121,14 @@ pub fn written(answer: &dyn Answer, format: Format) -> Result<Wiped, Failure> {
     Ok(text)
 }
 
-/// The text of an object in JSON or YAML.
+/// Returns the text of an object in JSON or YAML.
 pub struct Document<'a> {
     is_yaml: bool,
     text: &'a mut Wiped,
 }
 
 impl Document<'_> {
-    /// Writes the object, with a newline at the end. No value of it is copied on the way to the wiped buffer.
+    /// Writes the object with a final newline to the wiped buffer, without other copies of its values.
     pub fn put(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         if self.is_yaml {
             // Readers of YAML 1.1 take more words for numbers, dates and truth values than those of 1.2, so each string has its quotes.
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&JsonValue(&[0xff, 0])).unwrap(), r#"{"base64":"/wA="}"#);
     }
 
-    /// What YAML readers disagree on is quoted, and what YAML has no character for is escaped.
+    /// Strings that YAML readers parse differently are quoted, and characters that YAML does not allow are escaped.
     #[test]
     fn every_text_comes_back_from_yaml() {
         let texts =

@@ -13,9 +13,9 @@
 //! [environments]
 //! protected = ["production"]
 //! ```
-//! The nearest file counts, from the working directory up to the root of the repository, which is the directory with `.git`, or else to that of the
-//! file system. A file that cannot be parsed is an error: without it, another directory's environment would be used. So is one that another user
-//! owns or may write ([`safe_file`]).
+//! The nearest file counts, from the working directory up to the directory with `.git`, or else to the root of the file system. A file that cannot
+//! be parsed is an error, because another directory's environment would be used without it. So is a file that another user owns or may write
+//! ([`safe_file`]).
 
 use std::{
     fs::{self, File},
@@ -44,7 +44,7 @@ pub struct Defaults {
     pub environment: Option<String>,
 }
 
-/// The content of the file. Keys of later programs are passed over.
+/// The content of the file. Unknown keys of later versions are ignored.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 pub struct ProjectFile {
     /// The names that commands use without a flag or a variable.
@@ -53,15 +53,15 @@ pub struct ProjectFile {
     /// The settings of `zopp run`.
     #[serde(default)]
     pub run: RunSettings,
-    /// What is set for environments.
+    /// The settings of environments.
     #[serde(default)]
     pub environments: EnvironmentSettings,
 }
 
-/// What is set for environments.
+/// The settings of environments.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 pub struct EnvironmentSettings {
-    /// The names of those which `run` and `export` use only if the command line names them, or if they are allowed in this directory.
+    /// The names of environments that `run` and `export` use only if the command line names them, or if they are allowed in this directory.
     #[serde(default)]
     pub protected: Vec<String>,
 }
@@ -69,9 +69,9 @@ pub struct EnvironmentSettings {
 /// The project file that counts for a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its content.
+    /// The content of the file.
     pub settings: ProjectFile,
 }
 
@@ -82,7 +82,7 @@ pub struct RunSettings {
     pub keys: Option<Vec<KeyPattern>>,
 }
 
-/// The name of a key, or its beginning and a `*`.
+/// The name of a key, or a prefix and a `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct KeyPattern(String);
@@ -109,7 +109,7 @@ impl TryFrom<String> for KeyPattern {
     }
 }
 
-/// The working directory.
+/// Returns the working directory.
 ///
 /// # Errors
 /// If there is none.
@@ -144,20 +144,20 @@ pub enum ProjectFileError {
         /// The parser's message.
         reason: String,
     },
-    /// Another user can have written it.
+    /// Another user may have written the file.
     #[error("project file {} is not used: {} {reason}", file.display(), doubtful.display())]
     Unsafe {
         /// The file.
         file: PathBuf,
         /// The file or its folder.
         doubtful: PathBuf,
-        /// What another user can do with it.
+        /// The access that another user has.
         reason: String,
     },
 }
 
 impl ProjectFileError {
-    /// What the user can do about it.
+    /// Returns the next step for the user.
     pub fn next_step(&self) -> Option<String> {
         let Self::Unsafe { file, doubtful, .. } = self else { return None };
         let folder = file.parent().unwrap_or(file).display();

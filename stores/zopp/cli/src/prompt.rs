@@ -1,8 +1,8 @@
-//! Asks at the terminal for a value, which may have several lines.
+//! The prompt at the terminal for a value, which may have several lines.
 //!
-//! A pasted private key is one value: no line of it may reach the shell, which would run it and keep it in its history. So the terminal is
-//! asked to mark what is pasted (bracketed paste). Without marks, lines that follow at once belong to the value, and so does everything up
-//! to the end of a PEM block. What is still unread at the end is discarded.
+//! A pasted private key is one value. No line of it may reach the shell, which would run it and keep it in its history. So the prompt
+//! turns on bracketed paste. Without that, lines that follow at once belong to the value, and so does everything up to the end of a PEM
+//! block. Unread input is discarded at the end.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,13 +13,13 @@ use konverge_core::SecretValue;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 use zeroize::{Zeroize, Zeroizing};
 
-/// The terminal of the process, whatever its input and output are.
+/// The terminal of the process, even if its input and output are redirected.
 const TERMINAL: &str = "/dev/tty";
 
-/// Room for a value. It does not grow, because an outgrown buffer would leave a copy of the value behind.
+/// The size of the buffer for a value. The buffer does not grow, because that would leave a copy of the value behind.
 const MAX_VALUE: usize = 256 * 1024;
 
-/// How long a line that belongs to a paste without marks may take to follow, in tenths of a second.
+/// The maximum delay before the next line of an unmarked paste, in tenths of a second.
 const NEXT_LINE: u8 = 2;
 
 const MARK_PASTES: &[u8] = b"\x1b[?2004h";
@@ -27,7 +27,7 @@ const DO_NOT_MARK_PASTES: &[u8] = b"\x1b[?2004l";
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
 
-/// Prints the question and reads the answer, which does not show.
+/// Prints the question and reads the answer without echo.
 ///
 /// # Errors
 /// If there is no terminal, if the person interrupts it, or if the value is too large.
@@ -53,8 +53,7 @@ pub fn ask(question: &str) -> io::Result<SecretValue> {
     Ok(typed.into_value())
 }
 
-/// A terminal that does not show what is typed, and hands over each character. Its state is restored when this is dropped, and what was
-/// not read is discarded.
+/// A terminal without echo and line buffering. Dropping it restores the state of the terminal and discards unread input.
 struct HiddenInput {
     file: File,
     before: Termios,
@@ -70,7 +69,7 @@ impl HiddenInput {
         Ok(hidden)
     }
 
-    /// Sets how long a read waits, in tenths of a second; `None` is for ever.
+    /// Sets the timeout of a read, in tenths of a second; `None` waits without limit.
     fn wait_at_most(&self, limit: Option<u8>) -> io::Result<()> {
         let mut modes = self.before.clone();
         modes.local_modes -= LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG;
@@ -88,18 +87,18 @@ impl Drop for HiddenInput {
     }
 }
 
-/// What a person has typed so far.
+/// The input so far.
 struct Typed {
     value: Zeroizing<Vec<u8>>,
     is_in_paste: bool,
-    /// Nothing was typed since the end of a paste. A newline then ends the value and is no part of it.
+    /// Whether nothing was typed since the end of a paste. A newline then ends the value and is not part of it.
     is_after_paste: bool,
 }
 
-/// Whether the value has come to its end.
+/// The progress of the input.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
-    /// More is to come.
+    /// More input follows.
     Open,
     /// A line has ended. More of the value can follow at once.
     LineComplete,
@@ -112,7 +111,7 @@ impl Typed {
         Self { value: Zeroizing::new(Vec::with_capacity(MAX_VALUE)), is_in_paste: false, is_after_paste: false }
     }
 
-    /// Takes what the terminal handed over.
+    /// Handles input from the terminal.
     fn take(&mut self, bytes: &[u8]) -> io::Result<Progress> {
         let mut progress = Progress::Open;
         for byte in bytes {
@@ -170,13 +169,13 @@ impl Typed {
         }
     }
 
-    /// Whether the last block in the form of PEM has no end yet.
+    /// Returns `true` if the last PEM block has no end yet.
     fn is_in_pem_block(&self) -> bool {
         let position = |mark: &[u8]| self.value.windows(mark.len()).rposition(|window| window == mark);
         self.value.starts_with(b"-----BEGIN ") && position(b"-----BEGIN ") > position(b"-----END ")
     }
 
-    /// The value, without the newline that ends a single line.
+    /// Returns the value, without the newline that ends a single line.
     fn into_value(mut self) -> SecretValue {
         let end = self.value.iter().position(|byte| *byte == b'\n');
         if end.is_some_and(|end| end + 1 == self.value.len()) {

@@ -1,8 +1,8 @@
-//! Environments whose values no command hands out by mistake.
+//! Protection of environments against commands that use their values by mistake.
 //!
-//! `zopp.toml` names them (`[environments] protected = ["production"]`), or a variable on this device, which also counts where the file is
-//! somebody else's. `zopp run` and `zopp secret export` use such an environment only if the command line names it, or if this device allows
-//! it in this directory (`zopp environment allow`). A mark guards against mistakes. It is no permission: the server has those.
+//! `zopp.toml` names them (`[environments] protected = ["production"]`), or a variable on this device, which applies to every file. `zopp run`
+//! and `zopp secret export` use such an environment only if the command line names it, or if this device allows it in this directory (`zopp
+//! environment allow`). The protection prevents mistakes. It replaces no permission on the server.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use crate::{
     project_file::{self, Found, ProjectFileError},
 };
 
-/// The environments that are protected on this device, separated by commas.
+/// The variable with the environments that are protected on this device, separated by commas.
 pub const VARIABLE: &str = "ZOPP_PROTECTED_ENVIRONMENTS";
 
 /// The environments that are allowed, by directory. The file is beside the principals of this device.
@@ -31,7 +31,7 @@ type Allowed = BTreeMap<PathBuf, BTreeSet<String>>;
 pub fn check(name: &EnvironmentName) -> Result<(), Failure> {
     let directory = project_file::working_directory()?;
     let found = match project_file::find(&directory) {
-        // Who can write the file could take the mark away as well.
+        // A user who can write the file could also remove the protection.
         Err(ProjectFileError::Unsafe { .. }) => None,
         found => found?,
     };
@@ -80,7 +80,7 @@ fn scope(found: Option<&Found>, working_directory: PathBuf) -> PathBuf {
     found.and_then(|found| found.path.parent()).map_or(working_directory, PathBuf::from)
 }
 
-/// Whether a mark is the environment's name, or its workspace, project and name.
+/// Returns `true` if a mark is the environment's name, or its workspace, project and name.
 fn covers(mark: &str, name: &EnvironmentName) -> bool {
     mark == name.environment || mark == name.to_string()
 }

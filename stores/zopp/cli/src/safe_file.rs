@@ -1,7 +1,7 @@
-//! Whether only the user can have written a project file: git's rule for repositories, `safe.directory`.
+//! The check that only the user can have written a project file: git's rule for repositories, `safe.directory`.
 //!
-//! The file decides which environment a command is about. So a file that another user owns or may write, in a folder that another user owns
-//! or may write, is not used until the user names the folder. The administrator (root) is no other user.
+//! The file decides which environment a command uses. So a file that another user owns or may write, or in such a folder, is not used until
+//! the user names the folder. Root does not count as another user.
 
 use std::{
     fs::Metadata,
@@ -9,14 +9,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folders whose project files are used although other users may write them, separated by colons.
+/// The variable with the folders whose project files are used although other users may write them, separated by colons.
 pub const VARIABLE: &str = "ZOPP_SAFE_DIRECTORY";
 
 const ROOT: u32 = 0;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// The user whom this process works for.
+/// The user for whom this process works.
 #[derive(Debug, Clone, Copy)]
 pub struct User {
     id: u32,
@@ -40,7 +40,7 @@ impl User {
         Self { id, before_sudo: sudo.filter(|_| id == ROOT) }
     }
 
-    /// Returns the reason for which another user can have written the file or folder.
+    /// Returns the reason why another user may have written the file or folder.
     pub fn doubts(self, metadata: &Metadata) -> Option<String> {
         self.doubts_ownership(Ownership { user: metadata.uid(), group: metadata.gid(), mode: metadata.mode() })
     }

@@ -105,7 +105,7 @@ impl EnvironmentArguments {
         Ok(name)
     }
 
-    /// The three names for a command that hands out all values. A protected environment has to be named on the command line, or to be allowed
+    /// Returns the three names for a command that outputs all values. A protected environment must be named on the command line, or allowed
     /// in this directory.
     pub fn resolve_for_values(self) -> Result<EnvironmentName, Failure> {
         let is_named = self.environment.is_some();
@@ -164,7 +164,7 @@ impl std::fmt::Display for Place {
 struct Sources<V, F> {
     variable: V,
     find_file: F,
-    /// What was found; `None` if there is no file.
+    /// The file that was found; `None` if there is none.
     file: OnceCell<Option<Found>>,
     is_file_used: bool,
 }
@@ -179,7 +179,7 @@ impl Sources<fn(&'static str) -> Option<String>, fn() -> Result<Option<Found>, F
         }
     }
 
-    /// Tells which file named what the command is about, if it is not in the working directory.
+    /// Prints a note that names the project file, if it is not in the working directory.
     fn report(&self, names: &[&str]) -> Result<(), Failure> {
         let Some(found) = self.file.get().and_then(Option::as_ref).filter(|_| self.is_file_used) else {
             return Ok(());

@@ -62,7 +62,7 @@ pub struct CreateArguments {
     plain: bool,
 }
 
-/// How many may join by an invite.
+/// The number of people who may join by an invite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uses {
     Limited(u32),

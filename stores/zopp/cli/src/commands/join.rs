@@ -66,7 +66,7 @@ struct Invited {
     key: Option<WrappedKek>,
 }
 
-/// The key of the inviting workspace, for which the code vouches: only those who have the code can have made its envelope.
+/// The key of the inviting workspace. The code vouches for it, because only holders of the code can create its envelope.
 struct Vouched {
     secret: InviteSecret,
     workspace_id: String,

@@ -39,7 +39,7 @@ const CANNOT_START: u8 = 126;
 /// The exit code of `env(1)` for a command that does not exist.
 const NOT_FOUND: u8 = 127;
 
-/// The size of one variable that Linux takes with pages of 4 KiB (`MAX_ARG_STRLEN`, see `execve(2)`), in bytes.
+/// The maximum size of one variable on Linux with pages of 4 KiB (`MAX_ARG_STRLEN`, see `execve(2)`), in bytes.
 const MAX_VARIABLE: usize = 32 * 4096;
 
 /// The variables of the command, by key.
@@ -104,7 +104,7 @@ pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outco
     })
 }
 
-/// Replaces this process by the command. Returns only if that failed.
+/// Replaces this process with the command. Returns only if that failed.
 fn become_command(program: &OsStr, arguments: &[OsString], variables: &Variables<'_>) -> io::Error {
     let variables = variables.iter().map(|(key, value)| (key, OsStr::from_bytes(value)));
     // The passphrase of this device's keys is for zopp, and not for the command.
@@ -132,7 +132,7 @@ fn leave_out<'a>(
     Ok(())
 }
 
-/// Returns the reason for which no process can have the variable in its environment.
+/// Returns the reason why no process can have the variable in its environment.
 fn impossible(key: &str, value: &[u8]) -> Option<&'static str> {
     if key.is_empty() || key.contains(['=', '\0']) {
         Some("its name cannot be that of an environment variable")
@@ -143,7 +143,7 @@ fn impossible(key: &str, value: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Returns the reason for which Linux refuses the variable. Pages of more than 4 KiB raise the limit, so only a refusal counts.
+/// Returns the reason why Linux refuses the variable. Larger pages raise the limit, so call it only after a refusal.
 fn too_large(key: &str, value: &[u8]) -> Option<&'static str> {
     let length = key.len() + "=".len() + value.len() + "\0".len();
     (length > MAX_VARIABLE).then_some("its value is larger than the system allows")

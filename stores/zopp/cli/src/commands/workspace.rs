@@ -268,8 +268,8 @@ async fn grant(
     Ok(plain(Granted { workspace, principal_id, principal: principal.name, fingerprint }, text))
 }
 
-/// Compares the keys that the server gives for a principal with those that a person requires, else with the pinned ones. Asks a person about a
-/// principal that this device has never seen, or that it disabled or removed.
+/// Compares the keys that the server gives for a principal with the required fingerprint, else with the pinned one. Asks about a principal
+/// that this device does not know, or that it disabled or removed.
 fn vouch(
     context: &Context,
     workspace: &str,

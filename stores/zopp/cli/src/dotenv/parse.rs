@@ -25,12 +25,11 @@ pub struct Problem {
     pub reason: &'static str,
 }
 
-/// Which rules a file follows.
+/// The rules that a file follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Dialect {
-    /// What most readers of such files agree on. A bare value is literal up to the end of its line or to a comment behind a blank. A `#` without
-    /// a blank before it belongs to the value, and is doubtful, because node takes it for a comment. A variable, which shells replace and
-    /// others do not, is a problem.
+    /// The rules on which most readers agree. A bare value is literal up to the end of its line or to a comment after a space. A `#` without a space
+    /// before it belongs to the value, with a warning, because node takes it for a comment. A variable is a problem, because only shells replace it.
     #[default]
     Common,
     /// The rules of the published command line: `$NAME` and `${NAME}` stand for the value of an earlier line, and a backslash escapes also
@@ -151,7 +150,7 @@ impl Cursor<'_> {
         key
     }
 
-    /// A value in quotes, or a bare one.
+    /// Reads a quoted or bare value.
     fn common_value(&mut self, after_blank: bool) -> Result<SecretValue, Reason> {
         let mut value = Zeroizing::new(String::new());
         match self.peek() {
@@ -174,7 +173,7 @@ impl Cursor<'_> {
         Ok(SecretValue::new(std::mem::take(&mut *value).into_bytes()))
     }
 
-    /// The characters as they stand, up to the end of the line or a comment behind a blank.
+    /// Reads literal characters up to the end of the line or a comment after a space.
     fn bare(&mut self, value: &mut Zeroizing<String>) -> Result<(), Reason> {
         let line = self.rest.split('\n').next().unwrap_or_default();
         let comment = line.match_indices('#').map(|(at, _)| at).find(|at| line[..*at].ends_with(char::is_whitespace));
@@ -195,7 +194,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// Literal but for escapes that mean the same wherever they mean something. A backslash before any other character is one.
+    /// Reads literal characters, and the escapes on which all readers that have them agree. A backslash before any other character is literal.
     fn common_double_quoted(&mut self, value: &mut Zeroizing<String>) -> Result<(), Reason> {
         loop {
             match self.next().ok_or("a double quote is not closed")? {
@@ -222,7 +221,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// Shells take a `#` behind a closing quote for a part of the value, others for a comment.
+    /// Refuses a `#` after a closing quote. Shells take it for a part of the value, others for a comment.
     fn refuse_attached_comment(&self) -> Result<(), Reason> {
         if self.peek() == Some('#') {
             return Err("readers disagree on \"#\" right behind a quote; put a blank before a comment");
@@ -230,7 +229,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// Some readers replace `$NAME` and `${NAME}` by a variable, others by an earlier line, and others take them as they stand.
+    /// Refuses `$NAME` and `${NAME}`. Some readers replace them by a variable, others by an earlier line, and others keep them.
     fn refuse_reference(&self, character: char) -> Result<(), Reason> {
         let is_name = |next: char| next == '{' || next == '_' || next.is_ascii_alphanumeric();
         if character == '$' && self.peek().is_some_and(is_name) {

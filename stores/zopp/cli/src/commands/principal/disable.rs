@@ -34,7 +34,8 @@ struct Switched {
 struct KnownKeys {
     /// Their keys are for the caller to replace.
     administered: Vec<String>,
-    /// The caller administers them, and the server does not name the principal among the holders of their keys.
+    /// The workspaces that the caller administers and for whose keys the server does not name the principal as a
+    /// holder.
     not_named: Vec<String>,
     /// Their keys are for an admin to replace; whether the principal has them is for an admin to see, too.
     of_others: Vec<String>,

@@ -1,9 +1,9 @@
 //! `zopp principal export` and `import`: the same principal on another device.
 //!
-//! The export is encrypted on this device, and the server keeps it for a time. A person carries the code and the passphrase to the other
-//! device. What either device sends is of no use to a server that wants to open the export: see [`konverge_zopp_crypto::export`].
+//! This device encrypts the export, and the server stores it for a limited time. A person carries the code and the passphrase to the other
+//! device. Nothing that either device sends helps the server to open the export: see [`konverge_zopp_crypto::export`].
 //!
-//! The published programs have another format, in which a server that lies learns the key of the export. Reading and writing it takes a flag
+//! The published programs have another format, in which a lying server learns the key of the export. Reading and writing it takes a flag
 //! that says so.
 
 use std::{io::IsTerminal, time::Duration};
@@ -30,7 +30,7 @@ use crate::{
     wiped::Wiped,
 };
 
-/// Set by scripts. Otherwise, words are drawn by an export, and asked for by an import.
+/// The passphrase from scripts. Without it, an export generates words, and an import asks for them.
 const PASSPHRASE_VARIABLE: &str = "ZOPP_EXPORT_PASSPHRASE";
 const CODE_VARIABLE: &str = "ZOPP_EXPORT_CODE";
 /// The version of an export's content.
@@ -345,7 +345,7 @@ fn given(
     }
 }
 
-/// The failure for a code of the other format than the flag says.
+/// Returns the failure for a code of another format than the flag says.
 fn other_format(from_published_client: bool) -> Failure {
     if from_published_client {
         return Failure::usage("the code is not of a published client").next("Leave --from-published-client out.");

@@ -1,8 +1,8 @@
 //! The keys of an environment that become variables of the command, and those that are refused.
 //!
 //! A writer of secrets is not the person who runs the command. Some variables let the writer run code or write a file on that person's
-//! machine. A declaration in `zopp.toml` names the keys that `run` passes, and leaves out all others. The file can only narrow. Only the
-//! command line permits a key that steers programs, because a file in a parent directory may belong to somebody else.
+//! machine. A declaration in `zopp.toml` names the keys that `run` passes, and excludes all others. The file can only exclude keys. Only
+//! the command line permits a key that steers programs, because a file in a parent directory may belong to another user.
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,12 @@ pub(super) struct Chosen<'a> {
     pub(super) undeclared: BTreeSet<&'a str>,
 }
 
-/// The reason for which no command is run.
+/// The reason why the command is not run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// The environment lacks keys that `--only` names.
     Missing(Vec<String>),
-    /// Keys would let their writer steer the programs that run.
+    /// Keys would let their writer control programs.
     SteersPrograms(Vec<String>),
 }
 

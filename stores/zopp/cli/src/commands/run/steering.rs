@@ -1,7 +1,7 @@
 //! Names of variables that steer the programs that read them.
 //!
 //! Such a variable makes a program run code, load a library, read options or write a file. The list cannot be complete, because every
-//! program may read variables of its own. A declaration in `zopp.toml` is the closed form, and this list is the fallback without one.
+//! program may read variables of its own. A declaration in `zopp.toml` is complete. This list is the fallback without one.
 //!
 //! The names come from the documentation of the programs that read them:
 //!
@@ -164,7 +164,7 @@ const NAMES: &[&str] = &[
     "ZIPOPT",
 ];
 
-/// Beginnings of names: families of variables of one program or system. Sorted.
+/// Prefixes of names: families of variables of one program or system. Sorted.
 const PREFIXES: &[&str] = &[
     "ANSIBLE_",
     "BASH_",
@@ -237,7 +237,7 @@ const PREFIXES: &[&str] = &[
     "_RLD",
 ];
 
-/// Ends of names: what programs call their options, and the programs that they start.
+/// Suffixes of names that programs use for their options, and for the programs that they start.
 const SUFFIXES: &[&str] = &[
     "ASKPASS",
     "BASHOPTS",
@@ -280,7 +280,7 @@ const DATA: &[&str] = &[
     "PYTHONUTF8",
 ];
 
-/// Ends of the names of credentials, which are data in each family.
+/// Suffixes of the names of credentials, which are data in each family.
 const DATA_SUFFIXES: &[&str] = &["_API_KEY", "_PASSWORD", "_SECRET", "_TOKEN", "_USERNAME"];
 
 /// Returns `true` if the variable steers a program that reads it.

@@ -70,12 +70,12 @@ struct ExportedFile {
 struct Exported {
     name: EnvironmentName,
     snapshot: Snapshot,
-    /// What dotenv cannot hold is left out.
+    /// Whether values that dotenv cannot hold are left out.
     skip_invalid: bool,
 }
 
 impl Exported {
-    /// The text, and how many values are in it.
+    /// Returns the text, and the number of values in it.
     fn dotenv(&self) -> Result<(Zeroizing<String>, usize), Failure> {
         if self.snapshot.values.is_empty() {
             return Err(Failure::new(format!("there are no secrets in {} to export", self.name)));
@@ -92,7 +92,7 @@ impl Exported {
     }
 }
 
-/// Whether dotenv can hold the value. Names one that it cannot hold.
+/// Returns `true` if dotenv can hold the value. Warns about one that it cannot hold.
 fn is_valid(key: &str, value: &[u8]) -> bool {
     let checked = dotenv::check(key, value);
     if let Err(error) = &checked {
@@ -118,7 +118,7 @@ impl Answer for Exported {
     }
 }
 
-/// All values by their keys.
+/// All values, keyed by name.
 struct Values<'a>(&'a Snapshot);
 
 impl Serialize for Values<'_> {

@@ -175,7 +175,7 @@ impl Leaving {
     }
 }
 
-/// Those who leave, as they were known before.
+/// The leaving principals, as known before the removal.
 struct Departure {
     leaving: Leaving,
     /// Those that the server named as holders of the key.
@@ -191,12 +191,12 @@ impl Departure {
         Self { leaving, recipients, remembered }
     }
 
-    /// Returns `true` if the recipient is one of those who leave, or has one of their keys.
+    /// Returns `true` if the recipient is a leaving principal, or has a key of one.
     fn covers(&self, recipient: &Recipient) -> bool {
         self.leaving.covers(recipient) || self.has_key_of(recipient)
     }
 
-    /// Returns `true` if the recipient has the ID or a public key of one of those who leave.
+    /// Returns `true` if the recipient has the ID or a public key of a leaving principal.
     fn has_key_of(&self, recipient: &Recipient) -> bool {
         let is_named = self.recipients.iter().any(|gone| {
             gone.principal_id == recipient.principal_id
@@ -221,7 +221,7 @@ pub(in crate::commands) struct Rekeying<'c> {
 /// The new keys after a removal.
 struct Replacement {
     arguments: RecipientArguments,
-    /// The recipients that were named, shown and vouched for before the removal.
+    /// The recipients that were shown and accepted before the removal.
     expected: Accepted,
 }
 
@@ -239,7 +239,7 @@ pub(super) async fn execute(context: &Context, client: &Client, arguments: Rotat
 }
 
 impl<'c> Rekeying<'c> {
-    /// Fails if the keys could not be replaced, before anything is removed. Shows who would get the new key.
+    /// Checks before the removal that the keys can be replaced. Shows the recipients of the new key.
     pub(in crate::commands) async fn check(
         context: &'c Context,
         client: &'c Client,
@@ -284,7 +284,7 @@ impl<'c> Rekeying<'c> {
         self.replacement.is_some() && !(recipients.is_empty() && remembered.is_empty())
     }
 
-    /// Remembers the removal, which the server has accepted, and replaces the keys. `None` if they stay.
+    /// Remembers the accepted removal, and replaces the keys. Returns `None` if they stay.
     pub(in crate::commands) async fn replace(self) -> Result<Option<Replaced>, Failure> {
         let Self { context, client, workspace, departure, replacement } = self;
         let trust = context.trust()?;
@@ -337,7 +337,7 @@ impl Replaced {
     }
 }
 
-/// Replaces the key. After a removal, `removal` says who left, and has the recipients that were accepted before it.
+/// Replaces the key. After a removal, `removal` has the principals that left, and the recipients that were accepted before.
 async fn rotate(
     context: &Context,
     client: &Client,
@@ -393,8 +393,8 @@ fn refuse_strangers(recipients: &[Recipient], arguments: &RecipientArguments, wh
     }
 }
 
-/// Refuses recipients after a removal that were not accepted before it. A server that still names a removed principal lies, so the principal is
-/// not merely left out.
+/// Refuses recipients that were not accepted before a removal. A server that still names a removed principal lies, so leaving the principal out
+/// is not enough.
 fn refuse_unexpected(
     recipients: &[Recipient],
     arguments: &RecipientArguments,
@@ -421,8 +421,7 @@ fn refuse_unexpected(
         )))
 }
 
-/// Shows who gets the new key. Asks a person about those whom this device does not know, and refuses them if there is nobody to ask. Returns
-/// the recipients that get the key.
+/// Shows the recipients of the new key. Asks about unknown ones, and refuses them without a terminal. Returns the recipients that get the key.
 fn accept(
     workspace: &str,
     recipients: &[Recipient],
@@ -488,7 +487,7 @@ fn unknown<'r>(
     recipients.into_iter().filter(is_refused).collect()
 }
 
-/// A recipient with all that a person needs to compare it.
+/// Describes a recipient so that a person can compare it.
 fn describe(recipient: &Recipient) -> String {
     let Recipient { principal_id, name, email, fingerprint, status, .. } = recipient;
     let whose = email.as_deref().unwrap_or("service");
