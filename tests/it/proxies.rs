@@ -1,4 +1,4 @@
-//! Each program reaches its servers through a proxy. No resolver knows where they are, and only the proxy leads there.
+//! Each program reaches its servers through a proxy. No resolver knows their names, so only the proxy can connect.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_mins(1);
 
 const OPENZRO: &str = include_str!("../../deploy/openzro/crds.yaml");
 
-/// TLS before a server, and a proxy that leads there.
+/// A TLS front of a server, and a proxy that connects to it.
 struct Route {
     _front: TlsFront,
     proxy: ConnectProxy,

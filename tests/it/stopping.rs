@@ -1,4 +1,4 @@
-//! SIGTERM while a server that a program needs takes every connection and says nothing.
+//! SIGTERM while a server that a program needs accepts every connection and never responds.
 
 use std::{path::Path, time::Duration};
 
@@ -8,16 +8,16 @@ use konverge_testkit::{Process, ProcessSpec};
 use serde_json::Value;
 use tokio::{net::TcpListener, time::sleep};
 
-/// A pod has 40 seconds. A program ends 24 seconds after the signal the runs that still wait, and gives the rest of 30 to its tasks.
+/// A pod has 40 seconds. A program ends waiting runs 24 seconds after the signal, and gives its tasks the rest of 30.
 const GRACE: Duration = Duration::from_secs(36);
 
-/// So long after its start a program is told to end: before it has its signal handlers or has read anything, while it starts, and while it runs.
+/// The times of the signal after the start: before the program has its signal handlers, while it starts, and while it runs.
 const MOMENTS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(6)];
 
 const DEFINITIONS: [&str; 2] =
     [include_str!("../../deploy/openzro/crds.yaml"), include_str!("../../deploy/crds/vaultpushes.yaml")];
 
-/// Takes connections, as its kernel does, and says nothing.
+/// Accepts connections, as its kernel does, and never responds.
 async fn silence() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

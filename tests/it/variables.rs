@@ -1,10 +1,10 @@
-//! Empty variables: a script or a chart that writes `ZOPP_TLS_CA_CERT=` sets nothing.
+//! Empty variables count as unset, such as `ZOPP_TLS_CA_CERT=` in a script or a chart.
 
 use std::{collections::BTreeSet, process::Command};
 
 use konverge_e2e::binary;
 
-/// Programs, with a line that comes to its end by itself, and what it says then.
+/// The programs, with a command line that ends by itself, and its output.
 const LINES: [(&str, &[&str], &str); 8] = [
     ("zopp", &["whoami"], "zopp join"),
     ("zopp-server", &["serve", "--addr=nowhere"], "--addr"),
@@ -16,7 +16,7 @@ const LINES: [(&str, &[&str], &str); 8] = [
     ("kubectl-konverge", &["status", "--kubeconfig=/nowhere"], "/nowhere"),
 ];
 
-/// The variables that the help of a program names.
+/// Returns the variables that the help of a program names.
 fn variables(program: &str, verb: Option<&&str>) -> BTreeSet<String> {
     let mut command = Command::new(binary(program).unwrap());
     let shown = command.args(verb.filter(|verb| !verb.starts_with('-'))).arg("--help").output().unwrap();

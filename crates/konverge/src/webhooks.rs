@@ -22,7 +22,7 @@ use crate::{home::Home, migration, options::webhook::PORT, part::Part, setup::Se
 
 pub use setup::{WebhookCaches, WebhookSetup};
 
-/// Why the webhooks cannot be for the API server alone.
+/// The reason why the webhooks cannot answer the API server alone.
 #[derive(Debug, thiserror::Error)]
 enum ClientCaError {
     #[error("cannot read {} (--webhook-client-ca)", path.display())]
@@ -35,7 +35,7 @@ enum ClientCaError {
     Conversions,
 }
 
-/// Lets only callers with a certificate of one of these authorities in.
+/// Admits only callers with a certificate of one of these CAs.
 fn for_callers_of(certificates: Certificates, path: PathBuf) -> Result<Certificates, ClientCaError> {
     match std::fs::read(&path) {
         Ok(authorities) => {

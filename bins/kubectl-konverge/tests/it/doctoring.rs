@@ -106,7 +106,7 @@ async fn each_trouble_is_found_with_its_next_step() {
     doctor().await.ends(1).says(&["WRONG settings", "nonsense"]);
 }
 
-/// What objects that are gone have left.
+/// The content that deleted objects have left.
 async fn leftovers_are_told(stage: &Stage, world: &World<'_>) {
     let client = &world.client;
     let orphans = Api::<ConfigMap>::namespaced(client.clone(), &stage.home);

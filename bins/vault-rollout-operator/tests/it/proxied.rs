@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::stage::{Running, Stage, operator};
 
-/// Nothing listens there.
+/// An address on which no server listens.
 const NOWHERE: &str = "http://127.0.0.1:9";
 
-/// The operator's kubeconfig with another cluster in it.
+/// Returns the operator's kubeconfig with another cluster in it.
 fn kubeconfig(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
     let mut config: Value = serde_json::from_slice(&std::fs::read(stage.kubeconfig()).unwrap()).unwrap();
     change(&mut config["clusters"][0]["cluster"]);

@@ -9,7 +9,7 @@ use tokio::{net::TcpListener, time::timeout};
 
 use crate::stage::{SOON, Stage, operator};
 
-/// A pod has 40 seconds. A program ends 24 seconds after the signal the runs that still wait, and gives the rest of 30 to its tasks.
+/// A pod has 40 seconds. A program ends waiting runs 24 seconds after the signal, and gives its tasks the rest of 30.
 const GRACE: Duration = Duration::from_secs(36);
 
 #[tokio::test]

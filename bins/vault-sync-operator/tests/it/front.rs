@@ -18,7 +18,7 @@ pub(crate) struct FrontRequest {
 }
 
 impl FrontRequest {
-    /// Whether it is one about a secret, as opposed to health, tokens, mounts, and the search for marks in all folders.
+    /// Returns `true` if the request is about a secret, not about health, tokens, mounts, or the search for marks.
     pub(crate) fn is_about_a_secret(&self) -> bool {
         let is_search = self.method == "GET" && self.path.contains("/metadata/");
         ["secret/", "old/"].iter().any(|mount| self.path.starts_with(mount)) && !is_search

@@ -19,7 +19,7 @@ use tokio::{task::JoinHandle, time::sleep};
 
 use crate::stage::{Result, Running, Stage, View, until};
 
-/// Reads paths all the time, and counts the times that one of them cannot be read.
+/// Reads paths continuously, and counts failed reads.
 struct Reader {
     stopped: Arc<AtomicBool>,
     gaps: Arc<AtomicUsize>,
@@ -44,7 +44,7 @@ impl Reader {
         Self { stopped, gaps, task }
     }
 
-    /// Returns how often a path could not be read.
+    /// Returns the number of failed reads.
     async fn stop(self) -> usize {
         self.stopped.store(true, Ordering::SeqCst);
         self.task.await.unwrap();

@@ -32,7 +32,7 @@ pub struct ClientConfig {
     /// Whether a workspace's key that is not pinned must be signed by this principal or by one whose keys are pinned. Otherwise the first key is
     /// believed.
     pub require_signed_keys: bool,
-    /// Whether the first key of a workspace that nothing pins and nobody known signed is believed, and pinned.
+    /// Whether the first key of a workspace is trusted and pinned, if it has no pin and no known principal signed it.
     pub trust_first_key: bool,
     /// Whether an environment without a manifest is refused. Otherwise it is refused only if one was seen before.
     pub require_manifest: bool,

@@ -51,7 +51,7 @@ pub struct ConfigFile {
     pub current_principal: Option<String>,
     /// The pins of servers, by address in the form of [`crate::config::canonical_address`].
     pub servers: BTreeMap<String, ServerRecord>,
-    /// How the private keys are encrypted; `None` if they are not.
+    /// The encryption of the private keys; `None` if they are not encrypted.
     pub protection: Option<KeyProtection>,
     /// Top-level keys of other programs.
     pub other: Map<String, Value>,
@@ -64,8 +64,8 @@ pub struct KeyProtection {
     pub salt: [u8; SALT_LENGTH],
 }
 
-/// One principal. Keys are text here, so that a malformed one does not make the others unusable. In a protected file, private keys are encrypted
-/// texts until [`ConfigFile::open_keys`].
+/// One principal. Keys are strings here, so that a malformed one does not make the others unusable. In a protected file, private keys are
+/// encrypted until [`ConfigFile::open_keys`].
 #[derive(Clone)]
 pub struct Principal {
     /// UUID at the server.
@@ -160,7 +160,7 @@ pub fn default_path() -> Result<PathBuf, FileError> {
     Ok(home.join(".zopp").join("config.json"))
 }
 
-/// Returns the permission bits by which other users can read or write the file; `None` if there are none, or there is no file.
+/// Returns the permission bits that let other users read or write the file. Returns `None` without such bits, or without a file.
 pub fn open_to_others(file: &Path) -> Option<u32> {
     let mode = fs::metadata(file).ok()?.permissions().mode() & 0o777;
     (mode & 0o066 != 0).then_some(mode)
@@ -198,7 +198,7 @@ impl ConfigFile {
     /// Decrypts the private keys. `file` is named in errors.
     ///
     /// # Errors
-    /// [`FileError::Sealed`] if the key is not that of the file, or a text was altered.
+    /// [`FileError::Sealed`] if the key does not belong to the file, or an encrypted key was altered.
     pub fn open_keys(&mut self, key: &FileKey, file: &Path) -> Result<(), FileError> {
         let sealed = |source| FileError::Sealed { file: file.to_owned(), source };
         for (owner, text) in self.principals.iter_mut().flat_map(private_keys) {
@@ -248,7 +248,8 @@ fn is_sealed(text: &str) -> bool {
     text.starts_with(SEALED_PREFIX)
 }
 
-/// The private keys of a principal, each with the name of its owner. The public key names the principal: a service has no ID at first.
+/// Returns the private keys of a principal, each with the name of its owner. The public key names the principal, because a service has no
+/// ID at first.
 fn private_keys(principal: &mut Principal) -> impl Iterator<Item = (String, &mut Zeroizing<String>)> {
     let owner = |kind: &str| format!("{kind}:{}", principal.public_key.to_ascii_lowercase());
     let (signing, exchange) = (owner("signing"), owner("exchange"));

@@ -128,7 +128,7 @@ impl Connection {
         self.shared.require_signed_keys
     }
 
-    /// Whether the first key of a workspace is believed.
+    /// Whether the first key of a workspace is trusted.
     pub(crate) fn trusts_first_key(&self) -> bool {
         self.shared.trust_first_key
     }

@@ -60,7 +60,7 @@ pub struct Snapshot {
     pub tag: Option<String>,
     /// Whether a manifest shows that this is the whole environment.
     pub proven: bool,
-    /// The serial of its manifest, if it has one.
+    /// The serial of the manifest, if there is one.
     pub serial: Option<u64>,
     /// Key to value.
     pub values: BTreeMap<String, SecretValue>,

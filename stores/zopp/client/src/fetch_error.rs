@@ -92,7 +92,7 @@ pub enum FetchError {
         /// The cause, with the expected signer.
         source: KeyAccessError,
     },
-    /// Nothing pins the workspace's key.
+    /// Nothing pinned the workspace's key.
     #[error(
         "cannot read {environment}: nothing pins the key of workspace '{workspace}', and the server gives the key {offered}"
     )]

@@ -74,7 +74,7 @@ pub enum CredentialsError {
         /// The error in its form.
         source: KeyError,
     },
-    /// The private key is encrypted, and the passphrase is not known here.
+    /// The private key is encrypted, and there is no passphrase.
     #[error(
         "{place}: the private key is encrypted with a passphrase; zopp asks for it, and other programs need a file without one"
     )]

@@ -34,13 +34,13 @@ pub struct Recipient {
     pub name: String,
     /// Of its user; `None` for a service.
     pub email: Option<String>,
-    /// The e-mail address of its user as this device remembers it; `None` if it does not.
+    /// The e-mail address of the user, if this device remembers it.
     pub remembered_email: Option<String>,
-    /// The fingerprint of its public keys, as the server gives them.
+    /// The fingerprint of the principal's public keys, as the server gives them.
     pub fingerprint: Fingerprint,
-    /// Its Ed25519 public key, as the server gives it.
+    /// The principal's Ed25519 public key, as the server gives it.
     pub signing_key: Vec<u8>,
-    /// Its X25519 public key, as the server gives it.
+    /// The principal's X25519 public key, as the server gives it.
     pub exchange_key: Vec<u8>,
     /// Whether its keys are known.
     pub status: RecipientStatus,
@@ -55,7 +55,7 @@ pub enum RecipientStatus {
     Unknown,
     /// Other keys are pinned.
     Changed,
-    /// This device disabled or removed the principal, or one with the same key, and the server names it as a holder all the same.
+    /// Whether the server names the principal as a holder, although this device disabled or removed it, or one with the same key.
     Revoked,
     /// It is disabled and gets no key.
     Disabled,
@@ -142,7 +142,7 @@ impl KeyRotation {
         &self.recipients
     }
 
-    /// Returns the recipients as they are once the principals in `leaving` are gone. A principal that leaves vouches for nobody.
+    /// Returns the recipients after the principals in `leaving` have left. A leaving principal cannot vouch for others.
     pub fn recipients_without(&self, leaving: &BTreeSet<String>) -> Vec<Recipient> {
         let mut staying = recipients(&self.client, &self.workspace, &self.state, leaving);
         staying.retain(|recipient| !leaving.contains(&recipient.principal_id));
@@ -206,7 +206,7 @@ impl KeyRotation {
     }
 }
 
-/// The recipients, where the principals in `leaving` vouch for nobody.
+/// Returns the recipients. Principals in `leaving` cannot vouch for others.
 fn recipients(
     client: &Client,
     workspace: &str,
@@ -257,7 +257,7 @@ fn is_own(client: &Client, holder: &proto::KeyHolder) -> bool {
     own.is_some_and(|own| own == *holder.x25519_public_key)
 }
 
-/// Whether this principal, or one that vouches, wrapped the former key for exactly this key.
+/// Returns `true` if this principal, or one that may vouch, wrapped the former key for exactly this public key.
 fn is_wrapped_by_known(
     client: &Client,
     state: &proto::GetKeyStateResponse,

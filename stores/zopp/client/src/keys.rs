@@ -52,7 +52,7 @@ pub enum KeyAccessError {
         /// The workspace.
         workspace: String,
     },
-    /// Nothing pins the key, and the first one is not to be believed.
+    /// Nothing pinned the key, and first keys are not trusted.
     #[error("nothing pins the key of workspace '{workspace}', and the server gives the key {offered}")]
     Unpinned {
         /// The workspace.

@@ -1,7 +1,7 @@
 //! The principals that this device disabled, or removed from a workspace.
 //!
-//! A server can go on naming such a principal as a holder of a workspace's key, or name its public keys under another ID. The client
-//! remembers both, and gives neither a new key.
+//! A server can keep naming such a principal as a holder of a workspace's key, or name its public keys under another ID. The client
+//! remembers the ID and the keys, and gives no new key to either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,12 @@ pub struct Revocation {
     /// The names of the workspaces that the principal was removed from.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub workspaces: BTreeSet<String>,
-    /// The public keys of the principal, both kinds, in hexadecimal.
+    /// The public keys of the principal, of both kinds, in hexadecimal.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub public_keys: BTreeSet<String>,
 }
 
-/// A change of what is revoked.
+/// A change of the revocations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RevocationChange {
     /// The principal was disabled, or removed from a workspace.
@@ -68,12 +68,12 @@ impl RevocationChange {
 }
 
 impl Revocation {
-    /// Returns `true` if the principal may not hold the key of this workspace.
+    /// Returns `true` if the principal must not get the key of this workspace.
     pub(crate) fn covers(&self, workspace: &str) -> bool {
         self.everywhere || self.workspaces.contains(workspace)
     }
 
-    /// Returns `true` if one of these is a public key of the principal. A missing key (empty) is nobody's.
+    /// Returns `true` if one of these is a public key of the principal. An empty key matches no principal.
     pub(crate) fn has_key(&self, public_keys: &[&[u8]]) -> bool {
         public_keys.iter().any(|key| !key.is_empty() && self.public_keys.contains(&hex::encode(key)))
     }

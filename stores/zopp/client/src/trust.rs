@@ -55,7 +55,7 @@ struct State {
     roots: BTreeMap<String, Fingerprint>,
     /// Workspace name to the newest generation of its key that was seen.
     generations: BTreeMap<String, u32>,
-    /// Workspaces whose first key was believed, and nobody has vouched for it since.
+    /// The workspaces whose first key was trusted and has not been confirmed since.
     first_uses: BTreeSet<String>,
 }
 
@@ -64,11 +64,11 @@ struct State {
 pub struct WorkspaceMemory {
     /// The fingerprint that was pinned first.
     pub root: Fingerprint,
-    /// The fingerprint of the key to which its replacements led.
+    /// The fingerprint of the current key, to which the replacements led.
     pub fingerprint: Fingerprint,
-    /// The generation of that key; 0 if the server cannot tell.
+    /// The generation of the current key; 0 if the server does not know it.
     pub generation: u32,
-    /// Nobody vouched for the first key: it was the first that was seen.
+    /// Whether the first key was only trusted because it was the first.
     pub is_first_use: bool,
 }
 
@@ -278,14 +278,14 @@ impl Trust {
         record.workspaces.insert(name.to_owned(), new);
     }
 
-    /// A key of this generation was accepted.
+    /// Records that a key of this generation was accepted.
     pub(crate) fn saw_generation(&self, workspace: &str, generation: u32) {
         let mut state = self.state();
         let seen = state.generations.entry(workspace.to_owned()).or_default();
         *seen = generation.max(*seen);
     }
 
-    /// Returns what is known of a workspace's key, for a program that remembers it elsewhere.
+    /// Returns the memory of a workspace's key, for a program that stores it elsewhere.
     pub fn workspace_memory(&self, name: &str) -> Option<WorkspaceMemory> {
         let state = self.state();
         let fingerprint = *state.record.workspaces.get(name)?;
@@ -294,15 +294,15 @@ impl Trust {
         Some(WorkspaceMemory { root, fingerprint, generation, is_first_use: state.first_uses.contains(name) })
     }
 
-    /// Returns the workspaces whose first key was believed, and nobody has vouched for it since, with the fingerprint of their key.
+    /// Returns the workspaces whose first key was trusted and has not been confirmed since, with the fingerprint of their key.
     pub fn first_uses(&self) -> Vec<(String, Fingerprint)> {
         let state = self.state();
         let pinned = |name: &String| Some((name.clone(), *state.record.workspaces.get(name)?));
         state.first_uses.iter().filter_map(pinned).collect()
     }
 
-    /// Pins what a program remembers of a workspace's key, if nothing is pinned, or if it leads from the same first pin to a later key. A
-    /// fingerprint of the configuration file or of a person that is another one than that first pin is newer, and stays.
+    /// Pins the remembered key of a workspace, if nothing is pinned, or if it leads from the same first pin to a later key. A different pin from
+    /// the configuration file or from a person is newer, and stays.
     pub fn recall_workspace(&self, name: &str, memory: WorkspaceMemory) {
         let State { record, roots, generations, first_uses, .. } = &mut *self.state();
         let pinned = record.workspaces.get(name);
@@ -319,7 +319,7 @@ impl Trust {
         }
     }
 
-    /// Forgets the manifest of an environment: a person accepts whichever comes next.
+    /// Forgets the manifest of an environment, so that the next one is accepted.
     pub fn forget_manifest(&self, name: &EnvironmentName) {
         self.state().record.environments.remove(&name.to_string());
     }
@@ -363,7 +363,7 @@ impl Trust {
 }
 
 impl Learnt {
-    /// Returns `true` if it has more than the generation and manifests, which the next call learns again.
+    /// Returns `true` if there are new pins besides the generation and manifests, which the next call learns again.
     pub fn is_irreplaceable(&self) -> bool {
         let Self { workspaces, principals, client_certificate, accepted, revocations, .. } = self;
         let has_pins = !workspaces.is_empty() || !principals.is_empty() || !accepted.is_empty();

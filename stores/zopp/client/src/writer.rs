@@ -68,7 +68,7 @@ pub enum WriteError {
         /// Why.
         source: OpenError,
     },
-    /// A key to set has a character that no key may have. The text does not repeat the key, which may hold a value by mistake.
+    /// A key to set had a forbidden character. The message does not repeat the key, which may contain a value by mistake.
     #[error("the key of a secret must not contain \"=\" or control characters")]
     BadKey,
     /// A key to delete does not exist, or no version of it.
@@ -90,7 +90,7 @@ pub enum WriteError {
     NotSupported,
 }
 
-/// Whether a secret may get this key. Servers see keys in the clear, and `KEY=value` in place of a key would show them the value.
+/// Returns `true` if a secret may have this key. Servers see keys in the clear, so a key `KEY=value` would show them the value.
 pub fn may_be_set(key: &str) -> bool {
     !key.chars().any(|character| character == '=' || character.is_control())
 }

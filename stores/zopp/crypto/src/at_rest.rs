@@ -1,7 +1,7 @@
 //! Private keys in a file, encrypted with a passphrase of the device.
 //!
-//! Argon2id and HKDF-Expand make the key of the file from the passphrase and a random salt in the file. Each private key is an envelope of its
-//! own, bound to the public key of its principal.
+//! Argon2id and HKDF-Expand derive the key of the file from the passphrase and a random salt in the file. Each private key is in a separate
+//! envelope, bound to the public key of its principal.
 //!
 //! ```compile_fail
 //! fn wants_debug<T: std::fmt::Debug>(_: T) {}
@@ -15,9 +15,9 @@ use crate::{
     keys::KEY_LENGTH,
 };
 
-/// The beginning of a text that holds an encrypted private key.
+/// The prefix of an encrypted private key.
 pub const SEALED_PREFIX: &str = "sealed:";
-/// The context of the envelopes, followed by what they belong to.
+/// The prefix of the context of the envelopes, before their owner.
 const CONTEXT: &str = "konverge.zopp.v2 private key at rest";
 
 /// The key of a file with encrypted private keys. Wiped on drop, without `Debug`.
@@ -37,7 +37,7 @@ impl FileKey {
         Ok(format!("{SEALED_PREFIX}{}{}", hex::encode(nonce), hex::encode(ciphertext)))
     }
 
-    /// Opens what [`FileKey::seal`] made.
+    /// Decrypts a private key that [`FileKey::seal`] encrypted.
     ///
     /// # Errors
     /// [`OpenError`], also for a text that is not of this form.

@@ -2,12 +2,12 @@
 //!
 //! A person carries a code and a passphrase from one device to the other. The code has two parts: the name under which the server keeps the
 //! export, and a [`CodeSecret`] that no device ever sends. The salt of the only Argon2id derivation comes from the code secret, so the server
-//! neither chooses nor knows it. HKDF-Expand makes two independent keys: the proof that the importer knows the passphrase, which the server
-//! sees, and the key of the export, which it does not. The derivation takes about a quarter of a second and 64 MiB on purpose, and the server
-//! cannot lower its cost.
+//! neither chooses nor knows it. HKDF-Expand derives two independent keys: the proof of the passphrase, which the server sees, and the key of
+//! the export, which it does not see. The derivation takes about a quarter of a second and 64 MiB on purpose, and the server cannot lower its
+//! cost.
 //!
 //! The published programs send Argon2id of the passphrase and a salt that the server chooses. [`Passphrase::published_proof`] and
-//! [`Passphrase::published_key`] are for exports in that format. A server that lies learns the key of such an export.
+//! [`Passphrase::published_key`] are for exports in that format. A lying server learns the key of such an export.
 //!
 //! ```compile_fail
 //! let passphrase = konverge_zopp_crypto::export::Passphrase::new("words".to_owned());
@@ -37,7 +37,7 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Characters of a code secret: 80 bits.
 const SECRET_LENGTH: usize = 16;
 const CHARACTERS_PER_GROUP: usize = 4;
-/// Stands between the server's part of a code and the groups of the code secret.
+/// The separator between the server's part of a code and the groups of the code secret.
 const SEPARATOR: char = '-';
 
 /// The domains of the hashes over a code secret, and of the keys that are expanded from a passphrase.
@@ -55,7 +55,7 @@ const WORD_COUNT: u16 = 7776;
 /// Words of a passphrase: 77.5 bits.
 const PASSPHRASE_WORDS: usize = 6;
 
-/// The context of an export's envelope, in place of names.
+/// The context of an export's envelope, instead of names.
 const CONTEXT: &str = "konverge.zopp.v2 principal export";
 /// The context in the published format.
 const PUBLISHED_CONTEXT: &str = "zopp-principal-export-v2";
@@ -82,7 +82,7 @@ pub enum ExportCode {
     },
 }
 
-/// A text is not the code of an export.
+/// The text was not the code of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the code of an export ends in {SECRET_LENGTH} letters and digits in groups of {CHARACTERS_PER_GROUP} (example: exp_ab12cd34-k7m2-q9xw-0h3d-7pte)"
@@ -225,8 +225,8 @@ impl CodeSecret {
         code
     }
 
-    /// Returns the two values that are stored in place of the salts. They say nothing about the salt, and show that an export belongs to this
-    /// code secret.
+    /// Returns the two values that are stored instead of the salts. They reveal nothing about the salt, and prove that an export belongs to
+    /// this code secret.
     pub fn marks(&self) -> ([u8; SALT_LENGTH], [u8; SALT_LENGTH]) {
         let (mut verification, mut encryption) = ([0; SALT_LENGTH], [0; SALT_LENGTH]);
         let hash = self.hash(MARK_DOMAIN);
@@ -242,7 +242,7 @@ impl CodeSecret {
 }
 
 impl ExportCode {
-    /// Reads a code as a person types it: dashes within the code secret and the case of its letters do not count.
+    /// Parses a code as a person types it. Dashes within the code secret and the case of its letters do not matter.
     ///
     /// # Errors
     /// [`CodeError`] if there is a dash, and no code secret behind it.
@@ -354,7 +354,7 @@ mod tests {
         secret
     }
 
-    /// The values that a server sees and chooses give neither the key nor the way to it.
+    /// The values that a server sees and chooses reveal neither the key nor its derivation.
     #[test]
     fn proof_marks_and_key_are_independent_of_each_other() {
         let (secret, words) = (secret("k7m2-q9xw-0h3d-7pte"), passphrase());

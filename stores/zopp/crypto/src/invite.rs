@@ -20,7 +20,7 @@ use crate::{
 
 /// The random bytes at the beginning of a secret that names its workspace: 160 bits.
 const RANDOM_LENGTH: usize = 20;
-/// The bytes behind them, which show that the secret names its workspace. The rest of the secret is the hash of the name.
+/// The bytes after the random ones, which mark that the secret names its workspace. The rest of the secret is the hash of the name.
 const MARK_LENGTH: usize = 4;
 const MARK_DOMAIN: &str = "konverge.zopp.v2 invite names its workspace";
 const NAME_DOMAIN: &str = "konverge.zopp.v2 name of the invite's workspace";
@@ -39,7 +39,7 @@ pub enum CodeError {
     Secret(KeyError),
 }
 
-/// The answer of an invite code to the question whether its workspace has a certain name.
+/// The result of the comparison of a name with the workspace that an invite code names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameInCode {
     /// The code names no workspace: a published program made it.
@@ -51,8 +51,8 @@ pub enum NameInCode {
 }
 
 impl InviteSecret {
-    /// Draws the secret of an invite to this workspace. Its code names the workspace, so a server cannot give another name to the joiner.
-    /// Published programs take the code as any other.
+    /// Draws the secret of an invite to this workspace. Its code names the workspace, so a server cannot give the joiner another name.
+    /// Published programs accept the code like any other.
     ///
     /// # Errors
     /// [`EntropyError`].
@@ -113,7 +113,7 @@ impl InviteSecret {
     }
 }
 
-/// Fills `part` with the beginning of a hash over the parts, each with its length.
+/// Fills `part` with the first bytes of a hash over the parts, each with its length.
 fn fill(part: &mut [u8], domain: &str, parts: &[&[u8]]) {
     let mut hash = Sha256::new();
     for one in [domain.as_bytes()].iter().chain(parts) {

@@ -156,7 +156,7 @@ impl SigningSeed {
         SigningPublic(ed25519_dalek::SigningKey::from_bytes(self.expose()).verifying_key())
     }
 
-    /// Derives a key that is only for this purpose, by HKDF-SHA256. It gives nothing of the seed away.
+    /// Derives a key for this purpose only, by HKDF-SHA256. The key reveals nothing about the seed.
     #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "HKDF expands to so few bytes for any input")]
     pub fn derive(&self, purpose: &str) -> Zeroizing<[u8; KEY_LENGTH]> {
         let mut key = Zeroizing::new([0; KEY_LENGTH]);

@@ -293,7 +293,7 @@ impl ServeArguments {
 }
 
 impl Arguments {
-    /// The arguments of this process. Prints the help, the version or an error if there is one, and then ends the process.
+    /// Parses the arguments of this process. Prints help, the version or an error, and exits, like `clap::Parser::parse`.
     pub fn of_process() -> Self {
         variables::parse_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }

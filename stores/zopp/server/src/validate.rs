@@ -71,9 +71,9 @@ pub(crate) fn too_large(most: usize) -> Status {
     invalid(format!("this call takes at most {most} bytes"))
 }
 
-/// The key of a secret that is set. The encryption context joins names with colons, so a colon would make it ambiguous. A key with `=` is
-/// mostly a mistake for `KEY=value`; the refusal does not repeat it. Everything else is taken as the original takes it; whether Kubernetes or a
-/// shell allows a key is theirs to say.
+/// Checks the key of a secret to set. The encryption context joins names with colons, so a colon would make it ambiguous. A key with `=` is
+/// mostly a mistaken `KEY=value`; the refusal does not repeat it. All other keys are accepted, as in the original, even if Kubernetes or a
+/// shell does not allow them.
 pub(crate) fn secret_key(text: &str) -> Result<&str, Status> {
     let text = stored_key(text)?;
     if text.chars().any(|character| character == '=' || character.is_control()) {
@@ -82,7 +82,7 @@ pub(crate) fn secret_key(text: &str) -> Result<&str, Status> {
     Ok(text)
 }
 
-/// The key of a secret that is there, maybe from before a rule.
+/// Checks the key of an existing secret, which may be older than a rule.
 pub(crate) fn stored_key(text: &str) -> Result<&str, Status> {
     if text.is_empty() || text.len() > MAXIMUM_KEY {
         return Err(invalid(format!("secret key must be 1 to {MAXIMUM_KEY} bytes long")));

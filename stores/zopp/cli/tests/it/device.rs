@@ -39,7 +39,7 @@ fn list_and_current() {
     assert_eq!(home.json("principal current")["id"], "1");
 }
 
-/// A script that writes `ZOPP_TLS_CA_CERT=` sets nothing.
+/// `ZOPP_TLS_CA_CERT=` in a script counts as unset.
 #[test]
 fn every_variable_may_be_empty() {
     let mut variables = BTreeSet::from(["ZOPP_WORKSPACE", "ZOPP_PROJECT", "ZOPP_ENVIRONMENT"].map(str::to_owned));

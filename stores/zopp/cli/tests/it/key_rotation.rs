@@ -406,7 +406,8 @@ fn keys_that_nobody_known_signed_are_refused_where_signatures_are_required() {
     assert!(matches!(fetched, Err(FetchError::ForgedKey { .. })), "{:?}", fetched.map(|_| ()));
 }
 
-/// A container mounts the configuration read-only. Root writes anywhere, so commands run as another user where the tests are root's.
+/// A container mounts the configuration read-only. Root can write anywhere, so the commands run as another user if the tests run as
+/// root.
 #[test]
 fn a_read_only_configuration_checks_pins_and_does_not_save_them() {
     use std::{

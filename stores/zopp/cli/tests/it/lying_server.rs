@@ -178,7 +178,7 @@ fn an_invite_vouches_for_the_key() {
     assert!(bob.fails("workspace fingerprint", 1).contains("another key of workspace 'acme'"));
 }
 
-/// The answer to a join, in which the server calls the workspace as it likes.
+/// The response to a join, with any name of the workspace.
 fn rename_joined(liar: &LyingServer, name: &'static str) {
     liar.lie(JOIN, move |_: JoinRequest, answer: Result<JoinResponse, Status>| {
         let mut answer = answer?;
@@ -211,7 +211,7 @@ fn a_joined_workspace_is_pinned_under_the_name_in_the_code() {
     assert_eq!(pin, world.alice.ok("workspace fingerprint").trim());
 }
 
-/// Whoever makes an invite chooses the name in its code.
+/// The creator of an invite chooses the name in its code.
 #[test]
 fn an_invite_replaces_no_pin() {
     let (world, liar) = lying_world();

@@ -1,4 +1,4 @@
-//! Which project files count, and what they say about protected environments.
+//! Project files that count or are refused, and protected environments.
 
 use std::{
     fs::{self, Permissions},
@@ -11,7 +11,7 @@ use crate::{
     world::World,
 };
 
-/// Alice, whose commands are about what a project file says.
+/// Alice, whose commands use a project file.
 fn world() -> World {
     let mut world = World::new();
     world.alice.ok("secret set WHERE dev");

@@ -18,7 +18,7 @@ const PYTHON_DOTENV: &str = "python-dotenv==1.1.1";
 /// The values of a file, by key. The prefix keeps them apart from variables of the reader.
 type Values = BTreeMap<String, String>;
 
-/// Values that people have, and some that run a command where they are not quoted.
+/// Usual values, and some that run a command if they are not quoted.
 fn written(witness: &Path) -> Values {
     let witness = witness.display();
     let values = [

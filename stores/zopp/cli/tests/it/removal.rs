@@ -1,4 +1,4 @@
-//! A removal of a device or a member, and a server that goes on naming what was removed.
+//! A removal of a device or a member, with a server that keeps naming it.
 
 use std::sync::{
     Arc, Mutex,
@@ -21,7 +21,7 @@ use crate::{
 const GET_STATE: &str = "/konverge.zopp.v1.Identity/GetKeyState";
 const ROTATE: &str = "/konverge.zopp.v1.Identity/RotateWorkspaceKey";
 
-/// A change of what the server says about a holder.
+/// A change of the server's answer about a holder.
 type Alter = Box<dyn Fn(&mut KeyHolder) + Send + Sync>;
 
 fn was_rotated(liar: &LyingServer) -> bool {
@@ -308,7 +308,7 @@ fn a_members_device_that_the_server_calls_another_users_leaves_with_the_member()
     );
 }
 
-/// A member who leaves could have given access to a device of its own, which it then vouches for.
+/// A leaving member could have given access to a device of its own, and vouch for it.
 #[test]
 fn a_removed_member_vouches_for_nobody() {
     let (world, liar) = lying_world();

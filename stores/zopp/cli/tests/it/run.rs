@@ -116,7 +116,7 @@ fn a_key_that_chooses_code_is_refused_unless_it_is_allowed_by_name() {
     );
 }
 
-/// No list of such names is complete, so a program of one's own reads `FROBNICATE` here.
+/// No list of such names is complete, so a custom program reads `FROBNICATE` here.
 #[test]
 fn only_keys_that_the_project_file_declares_are_passed() {
     let World { alice, server: _server } = World::new();

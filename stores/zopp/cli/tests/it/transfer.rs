@@ -1,4 +1,4 @@
-//! A principal that moves to another device, past a server that lies.
+//! A principal that moves to another device, with a lying server.
 
 use std::sync::{Arc, Mutex};
 
@@ -81,7 +81,7 @@ fn a_server_that_replaces_a_salt_gets_nothing_from_an_import() {
     }
 }
 
-/// The server has the code as far as it is sent, the salts and the proof.
+/// The server knows the sent part of the code, the salts and the proof.
 #[test]
 fn the_server_never_sees_the_second_part_of_a_code() {
     let (world, liar) = lying_world();

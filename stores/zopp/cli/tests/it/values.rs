@@ -25,7 +25,7 @@ fn c4_standard_input_is_taken_byte_for_byte() {
     }
 }
 
-/// The server sees keys in the clear, so a value in place of a key would be no secret.
+/// The server sees keys in the clear, so a value in place of a key would not be secret.
 #[test]
 fn a_value_behind_an_equals_sign_never_leaves_the_machine() {
     let World { alice, server } = World::new();

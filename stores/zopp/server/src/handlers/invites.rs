@@ -111,8 +111,8 @@ async fn create_wanted(call: &mut Call, wanted: &Wanted<'_>) -> Result<InviteRow
         .map_err(or_exists("an invite with this token, made by", "somebody"))
 }
 
-/// The invite of a token, unless its time is over. Whoever has the code can open the key of the answer, so the answer counts as a use of an
-/// invite with a limit.
+/// Returns the invite of a token, unless it has expired. A holder of the code can open the key in the response, so the response counts as a
+/// use of a limited invite.
 pub(crate) async fn get(
     state: &State,
     request: Request<proto::GetInviteRequest>,

@@ -27,19 +27,19 @@ pub struct InviteRow {
     pub kek_nonce: Option<Vec<u8>>,
     /// How often somebody joined by it.
     pub uses: u32,
-    /// How often its key was handed out to somebody who was about to join.
+    /// The number of times that the key was read in order to join.
     pub reads: u32,
-    /// How often somebody may join; `None` for as often as somebody likes.
+    /// The maximum number of joins; `None` for no limit.
     pub max_uses: Option<u32>,
 }
 
 impl InviteRow {
-    /// Returns how often it was used: a person who read the key needs no membership to know it.
+    /// Returns the number of uses. A reader of the key knows it without joining, so reads count.
     pub fn uses_or_reads(&self) -> u32 {
         self.uses.max(self.reads)
     }
 
-    /// Returns `true` if it was used as often as it may be.
+    /// Returns `true` if the invite is used up.
     pub fn is_used_up(&self) -> bool {
         self.max_uses.is_some_and(|max| self.uses_or_reads() >= max)
     }
@@ -135,7 +135,7 @@ impl Store {
         find_invite(&mut connection, token).await
     }
 
-    /// Counts that the key of a limited invite is handed out, and records it. Returns `false` if that was done as often as it may be.
+    /// Counts and records a read of the key of a limited invite. Returns `false` if the invite is used up.
     pub async fn count_read(&self, invite: &InviteRow, audit: &AuditRow) -> Result<bool, StoreError> {
         let mut transaction = self.begin().await?;
         let counted =

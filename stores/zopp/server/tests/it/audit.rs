@@ -328,8 +328,8 @@ async fn rows_beyond_the_retention_are_deleted() {
     assert_eq!(left.len(), kept, "and no other");
 }
 
-/// Data that people have from the original: taken and served, and refused only where its encryption context would be ambiguous, or where a value
-/// may stand in place of the key.
+/// Data from the original is accepted and served. It is refused only if its encryption context would be ambiguous, or if the key may contain a
+/// value.
 #[tokio::test]
 async fn keys_of_the_original_are_taken_and_served() {
     let world = World::start().await;

@@ -275,7 +275,7 @@ async fn an_invite_is_used_as_often_as_it_may_be_also_by_all_at_once() {
     assert!(uses.contains(&(3, Some(3))) && uses.contains(&(1, None)), "{uses:?}");
 }
 
-/// Whoever has the code can open the key, and need not join for that.
+/// A holder of the code can open the key without joining.
 #[tokio::test]
 async fn reading_the_key_of_a_limited_invite_uses_it_up() {
     let world = World::start().await;
