@@ -55,6 +55,8 @@ konverge_jobs::annotations! {
     DELETIONS_STOPPED = "vault-sync.io/deletions-stopped" on "the ConfigMap of orphans";
     /// Any value approves the waiting deletions. `kubectl konverge approve` sets it, and the operator removes it.
     APPROVE_DELETIONS = "vault-sync.io/approve-deletions" on "the ConfigMap of orphans";
+    /// Written by the operator: why it cannot search all of Vault for content that no object requests.
+    SEARCH_REFUSED = "vault-sync.io/search-refused" on "the ConfigMap of orphans";
     /// Written by the operator: the state, and each path with its version.
     STATUS = "vault-sync.io/status" on OBJECT, otherwise: "is replaced";
 }

@@ -82,6 +82,19 @@ pub struct Sharer {
     pub held: ContentDigest,
 }
 
+/// What this process knows of content in Vault with the mark of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MarkedContent {
+    /// The record of the object has the location.
+    Requested,
+    /// The object is in sync without the location.
+    Left,
+    /// No watch shows the object, or it requests nothing.
+    OfUnknownObject,
+    /// The object is not in sync yet, or no complete list of its kind was seen.
+    Undecided,
+}
+
 /// An object that requests a path, or keys of it, that another object leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Heir {
@@ -344,14 +357,18 @@ impl Bindings {
         })
     }
 
-    /// Returns `true` if the object whose mark is at the location is deleted, requests nothing, or is in sync without this location. A successor of
-    /// the same name counts as the object. Call it after a complete list of the kind.
-    pub(crate) fn is_left(&self, key: &ObjectRef, location: &str) -> bool {
+    /// Returns what this process knows of content with the mark of an object. A successor of its name counts as the object.
+    pub(crate) fn marked(&self, key: &ObjectRef, location: &str) -> MarkedContent {
         let inner = self.lock();
-        inner.bindings.get(key).is_none_or(|binding| {
-            let record = binding.record.as_ref();
-            binding.verified.is_some() && record.is_none_or(|record| !record.paths.contains_key(location))
-        })
+        match inner.bindings.get(key) {
+            None if inner.listed.contains(&key.kind) => MarkedContent::OfUnknownObject,
+            None => MarkedContent::Undecided,
+            Some(binding) if binding.record.as_ref().is_some_and(|record| record.paths.contains_key(location)) => {
+                MarkedContent::Requested
+            }
+            Some(binding) if binding.verified.is_some() => MarkedContent::Left,
+            Some(_) => MarkedContent::Undecided,
+        }
     }
 
     /// Returns `true` if this process knows of content in Vault of the object with this uid.

@@ -307,12 +307,11 @@ pub fn cleared(locations: &[String]) -> Statement {
 pub(crate) const FOUND: &str = "found in Vault, written for an object that no longer requests it; it is cleared after the grace period unless an object \
      requests it again";
 
-/// Returns the warning that the operator has no permission to search.
-pub(crate) fn cannot_search(error: &dyn std::error::Error) -> String {
+/// Returns the warning that Vault or the API server refuses a part of the search.
+pub(crate) fn cannot_search(refused: &str) -> String {
     format!(
-        "content in Vault that no object requests stays unnoticed: {}. The operator needs read and list on the metadata, and its ConfigMap of \
-         orphans; docs/reference/vault-policies.md has the policy",
-        in_one_line(error)
+        "content in Vault that no object requests stays unnoticed: {refused}. The operator needs read and list on the metadata, and its ConfigMap of \
+         orphans; docs/reference/vault-policies.md has the policy"
     )
 }
 

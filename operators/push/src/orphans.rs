@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED},
+    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED, SEARCH_REFUSED},
     bindings::{Bindings, Share, key_of},
     deletions::Deletions,
     ledger::FIELD_MANAGER,
@@ -215,6 +215,15 @@ impl Orphans {
     async fn tell(&self, stopped: Option<&Stopped>) -> Result<Option<String>, OrphansError> {
         let why = stopped.map(Stopped::to_string);
         self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why, APPROVE_DELETIONS: null } } })).await
+    }
+
+    /// Annotates the list with the reason why the search was refused, or removes the annotation. Writes only a change.
+    pub(crate) async fn tell_search(&self, refused: Option<&str>) -> Result<(), OrphansError> {
+        let annotations = self.list().await?.metadata.annotations.unwrap_or_default();
+        if annotations.get(SEARCH_REFUSED).map(String::as_str) != refused {
+            self.patch(&json!({ "metadata": { "annotations": { SEARCH_REFUSED: refused } } })).await?;
+        }
+        Ok(())
     }
 
     /// Patches the list, and creates it if there is none. Returns its new version.

@@ -17,7 +17,7 @@ use konverge_vault::{
 };
 use konverge_workload::Workload;
 use kube::{Client, core::PartialObjectMeta};
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{runtime::Handle, sync::watch, time::sleep};
 
 use crate::{
     bindings::Bindings,
@@ -131,6 +131,9 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
     let (prefetch, keep_tidy) = Prefetch::new(kubernetes.clone(), Arc::clone(&bindings), queue.clone());
     manager.task("read-ahead", keep_tidy);
     let policy = Arc::new(config.push);
+    let (refused, seen) = watch::channel(None);
+    let is_refused = move || seen.borrow().as_deref().map_or(Ok(()), |refused| Err(messages::cannot_search(refused)));
+    manager.checks().warning("search", is_refused);
     let search = Search {
         store: store.clone(),
         bindings: Arc::clone(&bindings),
@@ -139,6 +142,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         metrics: counts.clone(),
         client: kubernetes.clone(),
         lost,
+        refused,
     };
     let pusher = Pusher {
         reader: SecretReader::new(kubernetes.clone(), prefetch, Arc::clone(&bindings), counts.clone(), policy.binary),

@@ -3,25 +3,31 @@
 //! An object that was replaced without its annotations keeps neither record nor finalizer, so nothing in the cluster tells of its content. The mark in
 //! Vault does. What is found goes to the list of [orphans](crate::orphans) and is cleared as they are, after the grace period.
 
+mod lost;
+mod progress;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::BTreeSet,
+    sync::Arc,
     time::Duration,
 };
 
 use jiff::Timestamp;
-use konverge_core::{backoff::Backoff, error::in_one_line};
+use konverge_apply::error::class_of;
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_runtime::watch::WatchHealth;
 use konverge_vault::{KvVersion, Location, Mount, SecretPath, VaultError};
 use kube::{Api, Client, core::DynamicObject};
 use tokio::{
-    sync::Notify,
-    time::{sleep, timeout},
+    sync::watch,
+    time::{Instant, sleep, timeout},
 };
 
+pub(crate) use self::lost::Lost;
+use self::progress::{Place, Progress};
 use crate::{
     annotations::PATH,
-    bindings::Bindings,
+    bindings::{Bindings, MarkedContent},
     config::PushOptions,
     messages,
     metrics::Metrics,
@@ -32,14 +38,8 @@ use crate::{
     store::{Store, object_of},
 };
 
-/// The time between two searches.
-const SEARCH_INTERVAL: Duration = Duration::from_hours(6);
-
 /// The time between a loss and the search that it causes, because losses come in groups.
 const LOSS_DELAY: Duration = Duration::from_secs(10);
-
-/// The delays between searches that fail one after the other.
-const RETRY_DELAYS: Backoff = Backoff { base: Duration::from_mins(1), factor: 2.0, cap: SEARCH_INTERVAL };
 
 /// The time between two checks whether all objects are known.
 const LISTED_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,26 +50,6 @@ const REQUEST_DELAY: Duration = Duration::from_millis(5);
 /// The engine that is searched if there is no rule, also when no object is left that names it.
 const USUAL_ENGINE: &str = "secret/data";
 
-/// Objects that are gone, or have a successor of their name, although nobody saw their deletion. Clones share the list.
-#[derive(Clone, Default)]
-pub struct Lost(Arc<(Mutex<Vec<Orphan>>, Notify)>);
-
-impl Lost {
-    /// Adds an object with the record that was known of it.
-    pub(crate) fn add(&self, key: &ObjectRef, record: Record) {
-        self.lock().push(Orphan::new(key, record));
-        self.0.1.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Orphan>> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn added(&self) {
-        self.0.1.notified().await;
-    }
-}
-
 /// Searches for content that no object requests.
 pub(crate) struct Search {
     pub(crate) store: Store,
@@ -79,9 +59,11 @@ pub(crate) struct Search {
     pub(crate) metrics: Metrics,
     pub(crate) client: Client,
     pub(crate) lost: Lost,
+    /// The first refusal of the last search, for the checks.
+    pub(crate) refused: watch::Sender<Option<String>>,
 }
 
-/// A search was not complete.
+/// A request of a search failed.
 #[derive(Debug, thiserror::Error)]
 enum SearchError {
     #[error(transparent)]
@@ -93,35 +75,12 @@ enum SearchError {
 }
 
 impl SearchError {
-    /// Returns whether only a person can mend it: the token may not list, or the role may not write the list of orphans.
-    fn is_refusal(&self) -> bool {
+    /// Returns `true` if only a person can change the answer, for example because the token may not list a folder. The search goes on beside it.
+    fn is_final(&self) -> bool {
         match self {
-            Self::Vault(error) => error.is_refusal() || matches!(error, VaultError::Path(_)),
-            Self::Kubernetes(_) => false,
+            Self::Vault(error) => error.is_refusal() || error.class() == ErrorClass::Permanent,
+            Self::Kubernetes(error) => matches!(class_of(error), ErrorClass::Refused | ErrorClass::Permanent),
             Self::Orphans(error) => error.is_final(),
-        }
-    }
-}
-
-/// The marks that a search has seen.
-#[derive(Default)]
-struct Found {
-    /// What is left, by the uid of the object.
-    orphans: BTreeMap<String, Orphan>,
-    /// The first refusal. The search goes on beside it.
-    refused: Option<SearchError>,
-}
-
-impl Found {
-    /// Notes a refusal, so that the search can go on. Returns every other error.
-    fn tolerate<T>(&mut self, result: Result<T, VaultError>) -> Result<Option<T>, SearchError> {
-        match result.map_err(SearchError::from) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_refusal() => {
-                self.refused.get_or_insert(error);
-                Ok(None)
-            }
-            Err(error) => Err(error),
         }
     }
 }
@@ -133,81 +92,112 @@ impl Search {
         while !self.bindings.are_listed(&originals) {
             sleep(LISTED_INTERVAL).await;
         }
-        let (mut failures, mut is_refusal_told) = (0, false);
+        let mut progress = Progress::default();
         loop {
-            let searched = match self.add_lost().await {
-                Ok(()) => self.search().await,
-                failed => failed,
-            };
-            let is_refused = searched.as_ref().is_err_and(SearchError::is_refusal);
-            failures = if searched.is_ok() || is_refused { 0 } else { failures + 1 };
-            if let Err(error) = &searched {
-                if !is_refused {
-                    tracing::debug!("the search for content that no object requests failed: {}", in_one_line(error));
-                } else if !is_refusal_told {
-                    tracing::warn!("{}", messages::cannot_search(error));
-                }
+            if let Err(error) = self.attempt(&mut progress).await {
+                let error = in_one_line(&error);
+                tracing::debug!("the search for content that no object requests continues later: {error}");
             }
-            is_refusal_told = is_refused;
-            if timeout(delay(failures), self.lost.added()).await.is_ok() {
+            if progress.is_complete() || progress.refused.is_some() {
+                self.report(progress.refused.as_ref()).await;
+            }
+            if timeout(progress.pause(Instant::now()), self.lost.added()).await.is_ok() {
                 sleep(LOSS_DELAY).await;
+                progress.restart();
             }
         }
     }
 
-    /// Lists what lost objects have left according to their records, without a look into Vault.
-    async fn add_lost(&self) -> Result<(), SearchError> {
-        let mut lost = std::mem::take(&mut *self.lost.lock());
+    /// Continues the search, or begins one. After an error, the next attempt continues where this one ended.
+    async fn attempt(&self, progress: &mut Progress) -> Result<(), SearchError> {
+        progress.attempt();
+        self.list_lost(progress).await?;
+        let Some(instance) = self.store.instance().await? else { return Ok(()) };
+        if progress.is_due(Instant::now()) {
+            progress.begin(self.top_folders().await?, Instant::now());
+        }
+        let looked = self.look_at_all(instance, progress).await;
+        while let Some((uid, orphan)) = progress.found.pop_first() {
+            match self.list(&orphan).await {
+                Err(error) if error.is_final() => progress.refuse(&error),
+                Err(error) => {
+                    progress.found.insert(uid, orphan);
+                    return Err(error);
+                }
+                Ok(()) => {}
+            }
+        }
+        looked
+    }
+
+    /// Lists the content of lost objects according to their records, without a request to Vault.
+    async fn list_lost(&self, progress: &mut Progress) -> Result<(), SearchError> {
+        let mut lost = self.lost.take();
         while let Some(orphan) = lost.pop() {
-            if let Err(error) = self.add(orphan.clone().with_due(self.due())).await {
-                // The next search takes these.
-                self.lost.lock().extend(lost.into_iter().chain([orphan]));
-                return Err(error);
+            let Some(key) = orphan.key() else { continue };
+            let listed = match self.is_requested(&key, &orphan.record().uid).await {
+                Ok(true) => continue,
+                Ok(false) => self.list(&orphan.clone().with_due(self.due())).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = listed {
+                // The next attempt lists these.
+                self.lost.put_back(lost.into_iter().chain([orphan]));
+                if !error.is_final() {
+                    return Err(error);
+                }
+                progress.refuse(&error);
+                break;
             }
         }
         Ok(())
     }
 
-    async fn search(&self) -> Result<(), SearchError> {
-        let Some(instance) = self.store.instance().await? else { return Ok(()) };
-        let mut found = Found::default();
-        let failed = self.search_all(instance, &mut found).await.err();
-        let mut refused = found.refused;
-        for orphan in found.orphans.into_values() {
-            match self.add(orphan).await {
-                Err(error) if error.is_refusal() => drop(refused.get_or_insert(error)),
-                added => added?,
-            }
-        }
-        failed.or(refused).map_or(Ok(()), Err)
-    }
-
-    async fn search_all(&self, instance: &str, found: &mut Found) -> Result<(), SearchError> {
-        for (mount, folder) in self.top_folders().await? {
-            let mut folders = vec![folder];
-            while let Some(folder) = folders.pop() {
-                sleep(REQUEST_DELAY).await;
-                let names = found.tolerate(self.store.list(&mount, &folder).await)?.unwrap_or_default();
-                for name in names.iter().filter(|name| *name != "/") {
-                    if name.ends_with('/') {
-                        folders.push(format!("{folder}{name}"));
-                    } else if let Ok(path) = SecretPath::parse(&format!("{}/data/{folder}{name}", mount.path()))
-                        && let Ok(location) = mount.location(&path)
-                    {
-                        self.examine(&location, instance, found).await?;
-                    }
+    /// Looks at all places that are left. A refusal costs one place. Any other error ends the attempt, because the next request would fail as well.
+    async fn look_at_all(&self, instance: &str, progress: &mut Progress) -> Result<(), SearchError> {
+        while let Some(place) = progress.next() {
+            sleep(REQUEST_DELAY).await;
+            match self.look_at(&place, instance, progress).await {
+                Ok(true) => progress.done(),
+                Ok(false) => progress.postpone(place),
+                Err(error) if error.is_final() => progress.refuse(&error),
+                Err(error) => {
+                    progress.postpone(place);
+                    return Err(error);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Looks at one place. Returns `false` if it has to be looked at again later.
+    async fn look_at(&self, place: &Place, instance: &str, progress: &mut Progress) -> Result<bool, SearchError> {
+        match place {
+            Place::Secret(location) => self.examine(location, instance, progress).await,
+            Place::Folder(mount, folder) => {
+                let names = self.store.list(mount, folder).await?;
+                progress.extend(names.iter().filter_map(|name| self.place(mount, folder, name)));
+                Ok(true)
+            }
+        }
+    }
+
+    /// Returns the place with this name in a folder. Returns `None` if the name is invalid, or an object is known to have written the secret.
+    fn place(&self, mount: &Mount, folder: &str, name: &str) -> Option<Place> {
+        if name.ends_with('/') {
+            return (name != "/").then(|| Place::Folder(mount.clone(), format!("{folder}{name}")));
+        }
+        let path = SecretPath::parse(&format!("{}/data/{folder}{name}", mount.path())).ok()?;
+        let location = mount.location(&path).ok()?;
+        (!self.bindings.is_written(&location.to_string())).then_some(Place::Secret(location))
     }
 
     /// The folders to search, which end in a slash unless they are empty: those of the rules, and all of the engines that objects use or used if
     /// a rule names no folder or there is none.
-    async fn top_folders(&self) -> Result<BTreeSet<(Mount, String)>, VaultError> {
+    async fn top_folders(&self) -> Result<Vec<Place>, VaultError> {
         let mut tops = BTreeSet::new();
         let mut is_everywhere = self.policy.allow_path.is_empty();
-        let of_rules = self.policy.allow_path.iter().map(|rule| rule.beginning(self.policy.cluster()));
+        let of_rules = self.policy.allow_path.iter().filter_map(|rule| rule.beginning(self.policy.cluster()));
         let usual = is_everywhere.then(|| format!("{}{USUAL_ENGINE}", self.policy.prefix()));
         for beginning in of_rules.chain(usual) {
             match self.store.locate_folder(&beginning).await? {
@@ -222,47 +212,52 @@ impl Search {
         if is_everywhere {
             tops.extend(self.bindings.mounts().into_iter().map(|mount| (mount, String::new())));
         }
-        tops.retain(|(mount, _)| mount.version() == KvVersion::Two);
-        Ok(tops)
+        let are_marked = tops.into_iter().filter(|(mount, _): &(Mount, String)| mount.version() == KvVersion::Two);
+        Ok(are_marked.map(|(mount, folder)| Place::Folder(mount, folder)).collect())
     }
 
-    /// Reads who is marked as the owner of a path, unless an object is known to have written it.
-    async fn examine(&self, location: &Location, instance: &str, found: &mut Found) -> Result<(), SearchError> {
+    /// Reads the marks of a secret, and notes it if it is left. Returns `false` if this process does not know that yet of an object.
+    async fn examine(
+        &self,
+        location: &Location,
+        instance: &str,
+        progress: &mut Progress,
+    ) -> Result<bool, SearchError> {
         let path = location.to_string();
-        if self.bindings.is_written(&path) {
-            return Ok(());
-        }
-        sleep(REQUEST_DELAY).await;
-        let owners = found.tolerate(self.store.owners(location).await)?.unwrap_or_default();
-        for (owner, keys) in owners.into_iter().filter(|(owner, _)| owner.instance == instance && is_uid(&owner.uid)) {
+        let mut is_decided = true;
+        let owners = self.store.owners(location).await?.into_iter();
+        for (owner, keys) in owners.filter(|(owner, _)| owner.instance == instance && is_uid(&owner.uid)) {
             let Some(key) = object_of(&owner).filter(|key| self.is_watched(key)) else { continue };
-            if !self.bindings.is_left(&key, &path) {
+            let is_left = match self.bindings.marked(&key, &path) {
+                MarkedContent::Requested => continue,
+                MarkedContent::Undecided => false,
+                MarkedContent::Left => true,
+                MarkedContent::OfUnknownObject => !self.is_requested(&key, &owner.uid).await?,
+            };
+            if !is_left {
+                is_decided = false;
                 continue;
             }
-            let orphan = found.orphans.entry(owner.uid.clone()).or_insert_with(|| {
+            let orphan = progress.found.entry(owner.uid.clone()).or_insert_with(|| {
                 let deletion = deletion(self.policy.default_deletion_policy);
                 let record = Record { deletion, ..Record::new(&owner.uid, Timestamp::now()) };
                 Orphan::new(&key, record).with_due(self.due())
             });
             orphan.insert(path.clone(), written(location, keys));
         }
-        Ok(())
+        Ok(is_decided)
     }
 
-    /// Returns whether this process would know the object if it were there.
+    /// Returns `true` if this operator watches objects such as this one.
     fn is_watched(&self, key: &ObjectRef) -> bool {
-        self.policy.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
-            && self.policy.kinds.contains(&key.kind)
-            && self.bindings.are_listed(&[key.kind])
+        let is_in_scope = |namespace: &String| *namespace == key.namespace;
+        self.policy.namespace.as_ref().is_none_or(is_in_scope) && self.policy.kinds.contains(&key.kind)
     }
 
-    /// Adds what was found to the list of orphans, unless the API server shows that the object is there and requests a push.
-    async fn add(&self, orphan: Orphan) -> Result<(), SearchError> {
-        let Some(key) = orphan.key() else { return Ok(()) };
-        if !self.store.is_leader() || self.is_requested(&key, &orphan.record().uid).await? {
-            return Ok(());
-        }
-        let added = self.orphans.find(&orphan).await?;
+    /// Adds content that was found to the list of orphans.
+    async fn list(&self, orphan: &Orphan) -> Result<(), SearchError> {
+        let Some(key) = orphan.key().filter(|_| self.store.is_leader()) else { return Ok(()) };
+        let added = self.orphans.find(orphan).await?;
         for path in &added {
             tracing::warn!(object = %key, path, "{}", messages::FOUND);
         }
@@ -282,16 +277,25 @@ impl Search {
         }))
     }
 
+    /// Reports whether a part of the search is refused: in the checks, in the list of orphans for `kubectl konverge doctor`, and in the log.
+    async fn report(&self, refused: Option<&String>) {
+        let is_new = self.refused.send_if_modified(|told| {
+            let is_new = told.as_ref() != refused;
+            *told = refused.cloned();
+            is_new
+        });
+        if let Some(refused) = refused.filter(|_| is_new) {
+            tracing::warn!("{}", messages::cannot_search(refused));
+        }
+        if let Err(error) = self.orphans.tell_search(refused.map(String::as_str)).await {
+            tracing::debug!("{}", in_one_line(&error));
+        }
+    }
+
     /// Returns when content may be deleted that is found now.
     fn due(&self) -> Option<Timestamp> {
         Timestamp::now().checked_add(self.policy.deletion_grace).ok()
     }
-}
-
-/// Returns the delay after this number of failures in a row.
-fn delay(failures: u32) -> Duration {
-    // There is one operator that searches, so its delays need no jitter.
-    if failures == 0 { SEARCH_INTERVAL } else { RETRY_DELAYS.delay(failures, 1.0) }
 }
 
 /// The record of a path whose mark names the object as the owner of all of it, or of these keys. The mark alone proves that a key is the object's, so a
@@ -329,12 +333,6 @@ mod tests {
         ] {
             assert_eq!(deletion(default), expected, "{default:?}");
         }
-    }
-
-    #[test]
-    fn searches_that_fail_become_rarer() {
-        let minutes = |failures| delay(failures).as_secs() / 60;
-        assert_eq!([0, 1, 2, 3, 9, 10, 60].map(minutes), [360, 1, 2, 4, 256, 360, 360]);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::{fmt, str::FromStr};
 
 use crate::Location;
 
+/// The rule that gives each namespace a folder of its own in the usual engine.
+pub const OWN_FOLDER: &str = "*=secret/data/{namespace}/*";
+
 /// The owner of the object, as far as rules need to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place<'a> {
@@ -86,15 +89,20 @@ pub fn is_allowed(rules: &[Rule], place: &Place<'_>, location: &Location) -> boo
 }
 
 impl Rule {
-    /// The beginning of all paths that the rule allows in this cluster: the segments that no object changes. Empty if there is none.
-    pub fn beginning(&self, cluster: Option<&str>) -> String {
+    /// Returns the beginning of all paths that the rule allows in this cluster: the segments that no object changes. It is empty if there is none.
+    /// Returns `None` if the rule allows no path, because it names the cluster and that has no name.
+    pub fn beginning(&self, cluster: Option<&str>) -> Option<String> {
+        let is_of_cluster = |segment: &Segment| matches!(segment, Segment::Value(_, Value::Cluster, _));
+        if cluster.is_none() && self.segments.iter().any(is_of_cluster) {
+            return None;
+        }
         let fixed = |segment: &Segment| match segment {
             Segment::Text(text) => Some(text.clone()),
             Segment::Value(before, Value::Cluster, after) => Some(format!("{before}{}{after}", cluster?)),
             Segment::Any | Segment::Value(..) => None,
         };
         let last = if self.beneath { self.segments.len() } else { self.segments.len().saturating_sub(1) };
-        self.segments[..last].iter().map_while(fixed).collect::<Vec<_>>().join("/")
+        Some(self.segments[..last].iter().map_while(fixed).collect::<Vec<_>>().join("/"))
     }
 
     fn permits(&self, place: &Place<'_>, location: &Location) -> bool {
@@ -242,14 +250,15 @@ mod tests {
     #[test]
     fn the_beginning_of_what_a_rule_allows() {
         for (rule, cluster, expected) in [
-            ("*=secret/data/{namespace}/*", None, "secret/data"),
-            ("team-a=secret/data/team-a/*", None, "secret/data/team-a"),
-            ("team-a=secret/data/x", None, "secret/data"),
-            ("*=clusters/{cluster}/secret/data/*", Some("one"), "clusters/one/secret/data"),
-            ("*=clusters/{cluster}/secret/data/*", None, "clusters"),
-            ("team-a=*", None, ""),
+            (OWN_FOLDER, None, Some("secret/data")),
+            ("team-a=secret/data/team-a/*", None, Some("secret/data/team-a")),
+            ("team-a=secret/data/x", None, Some("secret/data")),
+            ("*=clusters/{cluster}/secret/data/*", Some("one"), Some("clusters/one/secret/data")),
+            ("*=clusters/{cluster}/secret/data/*", None, None),
+            ("*=secret/data/{namespace}/{cluster}", None, None),
+            ("team-a=*", None, Some("")),
         ] {
-            assert_eq!(rules(&[rule])[0].beginning(cluster), expected, "{rule}");
+            assert_eq!(rules(&[rule])[0].beginning(cluster).as_deref(), expected, "{rule}");
         }
     }
 

@@ -23,6 +23,7 @@ mod network_faults;
 mod pushes;
 mod racing;
 mod refusing;
+mod searching;
 mod selecting;
 mod shipped;
 mod stage;

@@ -537,23 +537,26 @@ fn an_object_that_our_finalizer_held_is_lost_if_it_is_gone_or_another_one_has_it
 }
 
 #[test]
-fn content_is_left_if_its_object_is_gone_or_in_sync_without_it() {
+fn content_with_a_mark_is_left_if_its_object_is_gone_or_in_sync_without_it() {
     let bindings = Bindings::default();
     let (path, uid) = ("secret/data/a", "uid-a");
-    let is_left = || bindings.is_left(&key("a"), path);
-    assert!(is_left(), "the object is gone");
+    let marked = || bindings.marked(&key("a"), path);
+    assert_eq!(marked(), MarkedContent::Undecided, "no list was seen");
+    bindings.missing(Kind::Deployment, &HashSet::new());
+    assert_eq!(marked(), MarkedContent::OfUnknownObject);
     bindings.apply(object("a", &["db"]));
-    assert!(!is_left(), "nothing is known of it, or of a successor of its name");
+    assert_eq!(marked(), MarkedContent::Undecided, "neither the object nor a successor of its name is in sync yet");
     let before = bindings.get(&key("a")).unwrap();
     bindings.update_if_current(&key("a"), &before, |binding| {
         binding.verify(&before, BTreeMap::new(), Some(verified(&[])));
     });
-    assert!(is_left(), "it is in sync, and that is not its path");
+    assert_eq!(marked(), MarkedContent::Left);
     let location = Mount::new("secret", KvVersion::Two).location(&SecretPath::parse(path).unwrap()).unwrap();
     let mut record = Record::new(uid, Timestamp::UNIX_EPOCH);
     record.paths.insert(path.to_owned(), Written { written: true, ..Written::intended(&location) });
     bindings.apply(WatchedObject { version: "2".to_owned(), record: Some(record.text()), ..object("a", &["db"]) });
-    assert!(!is_left() && bindings.is_written(path));
+    assert_eq!(marked(), MarkedContent::Requested);
+    assert!(bindings.is_written(path));
     assert_eq!(bindings.mounts().len(), 1);
 }
 

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::vault;
 use crate::{
-    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED, PATH},
+    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED, PATH, SEARCH_REFUSED},
     config::Config,
     object::has_finalizer,
     orphans::{CONFIG_MAP, is_early, left_sentence},
@@ -121,22 +121,31 @@ pub(super) async fn approve(cluster: &Cluster) -> Result<Vec<String>, Failure> {
     Ok(approved)
 }
 
-/// Checks for paths that were left behind in Vault, and for deletions that wait for an approval.
+/// Checks for paths that were left behind in Vault, for deletions that wait for an approval, and for a search that is refused.
 pub(super) async fn orphans(cluster: &Cluster) -> Vec<Finding> {
-    let lists = match lists(cluster).await {
-        Ok(lists) => lists,
-        Err(failure) => return vec![Finding::unknown("orphans", &failure)],
-    };
-    let mut findings = vec![left(&lists, Timestamp::now())];
-    let stopped = lists.iter().filter_map(|list| list.annotations().get(DELETIONS_STOPPED));
-    findings.extend(stopped.map(|why| {
+    match lists(cluster).await {
+        Ok(lists) => listed(&lists, Timestamp::now()),
+        Err(failure) => vec![Finding::unknown("orphans", &failure)],
+    }
+}
+
+fn listed(lists: &[ConfigMap], now: Timestamp) -> Vec<Finding> {
+    let annotated = |name| lists.iter().filter_map(move |list| list.annotations().get(name));
+    let stopped = annotated(DELETIONS_STOPPED).map(|why| {
         Finding::wrong(
             "deletions",
             format!("stopped: {why}"),
             "restore the requests, or, if the deletions are meant: kubectl konverge approve",
         )
-    }));
-    findings
+    });
+    let refused = annotated(SEARCH_REFUSED).map(|why| {
+        Finding::wrong(
+            "search",
+            format!("content in Vault that no object requests stays unnoticed: {why}"),
+            "give the operator the policy of docs/reference/vault-policies.md",
+        )
+    });
+    [left(lists, now)].into_iter().chain(stopped).chain(refused).collect()
 }
 
 fn left(lists: &[ConfigMap], now: Timestamp) -> Finding {
@@ -206,6 +215,22 @@ mod tests {
             let object = json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata });
             let object: DynamicObject = serde_json::from_value(object).unwrap();
             assert_eq!(is_unserved(&object), expected, "{object:?}");
+        }
+    }
+
+    #[test]
+    fn annotations_of_the_list_of_orphans_are_findings_with_a_next_step() {
+        for (annotation, check, next) in [
+            (DELETIONS_STOPPED, "deletions", "kubectl konverge approve"),
+            (SEARCH_REFUSED, "search", "docs/reference/vault-policies.md"),
+        ] {
+            let list = json!({ "metadata": { "annotations": { annotation: "the reason" } } });
+            let lists = [ConfigMap::default(), serde_json::from_value(list).unwrap()];
+            let findings = listed(&lists, Timestamp::UNIX_EPOCH);
+            let [left, finding] = &findings[..] else { panic!("{findings:?}") };
+            assert_eq!((left.next.as_deref(), finding.about), (None, check), "{findings:?}");
+            assert!(finding.text.contains("the reason"), "{finding:?}");
+            assert!(finding.next.as_ref().is_some_and(|step| step.contains(next)), "{finding:?}");
         }
     }
 
