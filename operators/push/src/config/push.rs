@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, builder::ArgPredicate};
 use konverge_apply::ledger::DeletionDeadline;
 use konverge_core::deletion_guard::DeletionBudget;
 use konverge_runtime::watch::namespace;
@@ -21,6 +21,10 @@ use crate::{
 /// controllers delete an object to create its successor.
 const DELETED_GRACE: Duration = Duration::from_secs(10);
 
+/// The rules of a start that the original could not make, because it has another login method than `kubernetes`: a folder for each namespace, with and without the prefix of
+/// the cluster.
+const NATIVE_RULES: &str = "*=secret/data/{namespace}/*,*=clusters/{cluster}/secret/data/{namespace}/*";
+
 /// Which objects push where, and what happens to content in Vault.
 #[derive(Debug, Clone, Args)]
 pub struct PushOptions {
@@ -36,11 +40,12 @@ pub struct PushOptions {
     /// Kinds of objects that the operator watches
     #[arg(long, env = "VAULT_SYNC_KINDS", value_delimiter = ',', default_value = "deployments,statefulsets,daemonsets,cronjobs,jobs,rollouts,secrets,vaultpushes", value_parser = super::values::kind)]
     pub kinds: Vec<Kind>,
-    /// Which namespaces may write where; may be repeated [default: no restriction]
+    /// Which namespaces may write where; may be repeated [default: no restriction with the login method kubernetes, as with the original; with
+    /// others, which the original lacks, secret/data/{namespace}/* behind the prefix of the cluster]
     ///
     /// The path is that in Vault's API, such as secret/data/{namespace}/*, where {namespace}, {name} and {cluster} are those of the object
     /// and * is one segment, at the end one or more. The namespace may be * for all.
-    #[arg(long, env = "VAULT_SYNC_ALLOW_PATH", value_delimiter = ',', value_name = "NAMESPACE=PATH")]
+    #[arg(long, env = "VAULT_SYNC_ALLOW_PATH", value_delimiter = ',', default_value_ifs([("vault_auth_method", "kubernetes".into(), None), ("vault_auth_method", ArgPredicate::IsPresent, Some(NATIVE_RULES))]), value_name = "NAMESPACE=PATH")]
     pub allow_path: Vec<Rule>,
     /// How data that nothing requests any more is deleted, unless the object says it
     #[arg(long, env = "VAULT_SYNC_DEFAULT_DELETION_POLICY", default_value = "soft", value_name = "POLICY")]

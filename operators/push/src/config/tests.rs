@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use konverge_runtime::telemetry::LogFormat;
 
+use konverge_vault::{KvVersion, Mount, SecretPath};
+
 use super::*;
 use crate::{
-    object::Kind,
+    object::{Kind, ObjectRef},
     spec::{BinaryPolicy, DeletionPolicy, ExistingPolicy},
 };
 
@@ -240,4 +242,51 @@ fn flags_of_a_container_count_before_its_variables() {
     let config = Config::of_container(&arguments("--allow-path=x=y"), &variables).unwrap();
     assert_eq!(config.push.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>(), ["x=y"]);
     assert!(Config::of_container(&arguments("--no-such-flag"), &variables).is_err());
+}
+
+#[test]
+fn a_start_that_the_original_could_not_make_confines_each_namespace() {
+    let rules = |config: &Config| config.push.allow_path.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let own = ["*=secret/data/{namespace}/*", "*=clusters/{cluster}/secret/data/{namespace}/*"];
+    let token = ["--vault-auth-method=token", "--vault-token-file=/token"];
+    for (arguments, expected, open) in [
+        (&[][..], &[][..], 1),
+        (&["--vault-addr=http://vault:8200", "--cluster-name=one", "--existing=adopt"], &[], 1),
+        (&token, &own, 0),
+        (&["-vault-auth-method", "kubernetes"], &[], 1),
+        (&["-vault-auth-method", "jwt"], &own, 0),
+        (&["--vault-auth-method=cert", "--allow-path=a=b"], &["a=b"], 0),
+        (&["--vault-auth-method=cert", "--allow-path=*=*"], &["*=*"], 0),
+    ] {
+        let config = read(arguments).unwrap();
+        assert_eq!(rules(&config), expected, "{arguments:?}");
+        let told = config.push.open().into_iter().filter(|told| told.contains("--allow-path")).count();
+        assert_eq!(told, open, "{arguments:?}");
+    }
+    let container = |variables: &[(&str, &str)]| {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        rules(&Config::of_container(&[], &variables.collect()).unwrap())
+    };
+    assert_eq!(container(&[("VAULT_SYNC_VAULT_AUTH_METHOD", "cert")]), own);
+    assert_eq!(container(&[("VAULT_SYNC_VAULT_AUTH_METHOD", "")]), [""; 0]);
+    assert_eq!(container(&[("VAULT_SYNC_VAULT_AUTH_METHOD", "cert"), ("VAULT_SYNC_ALLOW_PATH", "a=b")]), ["a=b"]);
+}
+
+#[test]
+fn the_native_rules_allow_the_folder_of_the_namespace_with_and_without_a_cluster() {
+    let key = ObjectRef { kind: Kind::Secret, namespace: "shop".to_owned(), name: "db".to_owned() };
+    for (cluster, path, expected) in [
+        ("", "secret/data/shop/db", true),
+        ("", "secret/data/other/db", false),
+        ("", "clusters/one/secret/data/shop/db", false),
+        ("one", "clusters/one/secret/data/shop/db", true),
+        ("one", "clusters/one/secret/data/other/db", false),
+        ("one", "clusters/two/secret/data/shop/db", false),
+    ] {
+        let cluster_name = format!("--cluster-name={cluster}");
+        let config = read(&["--vault-auth-method=cert", &cluster_name]).unwrap();
+        let mount = path.split("/data/").next().unwrap();
+        let location = Mount::new(mount, KvVersion::Two).location(&SecretPath::parse(path).unwrap()).unwrap();
+        assert_eq!(config.push.allows(&key, &location), expected, "{cluster} {path}");
+    }
 }
