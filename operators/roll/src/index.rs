@@ -183,15 +183,23 @@ impl Index {
     pub fn opt_out(&self, key: &WorkloadRef) {
         let mut tables = self.lock();
         tables.waves.set_waiting(key, None);
+        tables.missing.remove(key);
         if let Some(state) = tables.workloads.get_mut(key) {
             state.health.opt_out();
             tables.waves.invalidate(key);
         }
     }
 
-    /// A workload waits for no turn any more.
-    pub fn needs_no_turn(&self, key: &WorkloadRef) {
-        self.lock().waves.set_waiting(key, None);
+    /// A workload waits for no other workload and for no missing reference any more.
+    pub fn waits_for_nothing(&self, key: &WorkloadRef) {
+        let mut tables = self.lock();
+        tables.waves.set_waiting(key, None);
+        tables.missing.remove(key);
+    }
+
+    /// Has a workload woken by each change of these sources, for which it is not rolled.
+    pub fn wait_for_references(&self, key: &WorkloadRef, sources: impl IntoIterator<Item = SourceRef>) {
+        self.lock().missing.set(key, sources.into_iter().map(|source| (source, ())));
     }
 
     /// A watch event or a list shows a source. A source that rolls nobody and has no spec leaves no trace.
@@ -206,6 +214,7 @@ impl Index {
             Some(Err(invalid)) => (SourceSpec { ignored: true, ..SourceSpec::default() }, Some(invalid)),
         };
         let mut tables = self.lock();
+        work.workloads.extend(tables.missing.referrers(&source).cloned());
         let is_used = tables.sources.is_used(&source);
         if spec.is_silent() && tables.sources.get(&source).is_none() {
             return (None, work);

@@ -21,7 +21,7 @@
 //!
 //! - [`hold`], [`waves`], [`budget`] and [`breaker`]: the reasons to wait. [`time`]: the two clocks.
 //!
-//! - [`watch`] and [`parts`]: from an event to the index, and from there to the queues. [`reader`], [`reconcile`] and [`writer`]: the IO of a run.
+//! - [`watch`] and [`parts`]: from an event to the index, and from there to the queues. [`reader`], [`missing`], [`reconcile`] and [`writer`]: the IO of a run.
 //!
 //! - [`trigger_status`] and [`status_controller`]: the status of triggers.
 //!
@@ -51,6 +51,7 @@ pub mod index;
 pub mod messages;
 pub mod metrics;
 pub mod migrate;
+pub mod missing;
 pub mod object;
 pub mod parts;
 pub mod plan;

@@ -503,11 +503,9 @@ impl<'a> Planner<'a> {
         Some(())
     }
 
-    /// Returns `true` if pods cannot start without the source. The Secrets Store CSI driver creates some Secrets when the pods that mount its volumes
-    /// start.
+    /// Returns `true` if pods cannot start without the source.
     fn is_needed(&self, name: &SourceName, used: &Use) -> bool {
-        let may_be_made = name.kind == SourceKind::Secret && !self.snapshot.observed().classes.is_empty();
-        used.need == Need::Required && !name.kind.is_in_vault() && !may_be_made
+        used.need == Need::Required && !name.kind.is_in_vault() && !self.snapshot.may_be_made_by_driver(name)
     }
 
     fn entry(&self, name: &SourceName, used: &Use, read: &Read) -> Entry {

@@ -68,6 +68,10 @@ impl Classify for ReadError {
 }
 
 impl ReadError {
+    pub(crate) fn new(source: &SourceRef, error: kube::Error) -> Self {
+        Self { source_ref: source.clone(), source: Box::new(error) }
+    }
+
     fn is_refused(&self) -> bool {
         self.class() == ErrorClass::Refused
     }
@@ -110,7 +114,7 @@ impl Reconciler for Reader {
 impl Reader {
     /// A run of each user reports that the source may not be read.
     fn failed(&self, source: &SourceRef, error: kube::Error) -> ReadError {
-        let error = ReadError { source_ref: source.clone(), source: Box::new(error) };
+        let error = ReadError::new(source, error);
         self.parts.metrics.unread(error.reason());
         if error.is_refused() {
             let users = self.parts.index.refuse(source, messages::refused(&source.name, &*error.source));

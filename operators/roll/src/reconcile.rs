@@ -18,9 +18,11 @@ use crate::{
     hold::Candidate,
     index::Shows,
     messages::{self, because, without},
+    missing::{missing, unfollowed},
     object::{SourceName, WorkloadRef},
     parts::{CONTENDED, Parts, WORKLOAD},
     plan::{Deferral, LastRollout, Verdict, View, last_rollout},
+    reader::ReadError,
     reasons,
     record::{Entry, Record, UnacknowledgedRollout, late_secret_of},
     time::Time,
@@ -59,6 +61,9 @@ pub enum RollError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
+    /// A source that its pods need could not be read.
+    #[error(transparent)]
+    Reference(#[from] ReadError),
     /// Another client writes on the workload all the time.
     #[error("{object} was changed by somebody else at each of {ATTEMPTS} attempts to write on it")]
     Contended {
@@ -72,6 +77,7 @@ impl Classify for RollError {
         match self {
             Self::Write(error) => error.class(),
             Self::Read { source, .. } => class_of(source),
+            Self::Reference(error) => error.class(),
             Self::Contended { .. } => ErrorClass::Transient,
         }
     }
@@ -80,6 +86,7 @@ impl Classify for RollError {
         match self {
             Self::Write(error) => error.reason(),
             Self::Read { .. } => reasons::WORKLOAD_UNREADABLE,
+            Self::Reference(error) => error.reason(),
             Self::Contended { .. } => reasons::WORKLOAD_CONTENDED,
         }
     }
@@ -320,6 +327,9 @@ impl Run<'_> {
             self.block(messages::spent(&spent, &key.namespace, why), Some(until));
             return Ok(Some(self.at(until)));
         }
+        if let Some(action) = self.wait_for_missing().await? {
+            return Ok(Some(action));
+        }
         let tag = digester.tag(view.uid());
         let record = Record::of_rollout(tag, content.clone(), (now.wall(), why), changed).text();
         parts.index.writing(key, view.uid(), &record);
@@ -346,6 +356,22 @@ impl Run<'_> {
         parts.index.wrote(key, view.uid(), &version, record, Some((stamp, *now)));
         self.settled(Vec::new());
         self.report_rollout(changed, why, view.plan.changed);
+        Ok(Some(Action::Done))
+    }
+
+    /// Gives its place in the budget back while its pods lack a reference that it is not rolled for. A change of one of them wakes it.
+    async fn wait_for_missing(&self) -> Result<Option<Action>, RollError> {
+        let Self { roller, parts, key, view, digester, .. } = self;
+        let needed = unfollowed(&view.snapshot).map(|(name, _)| name.of(&key.namespace));
+        // Before they are read, so that no change in between is missed.
+        parts.index.wait_for_references(key, needed);
+        let missing = missing(&roller.client, &view.snapshot, digester).await;
+        if missing.as_ref().is_ok_and(Vec::is_empty) {
+            return Ok(None);
+        }
+        let next = parts.budget().give_back(key);
+        parts.queues.wake_next(next);
+        self.block(messages::unsatisfied(&missing?), None);
         Ok(Some(Action::Done))
     }
 
@@ -417,7 +443,7 @@ impl Run<'_> {
     /// It waits for nothing any more.
     fn settled(&self, messages: Vec<Statement>) {
         self.parts.index.wait(self.key, self.view.uid(), None);
-        self.parts.index.needs_no_turn(self.key);
+        self.parts.index.waits_for_nothing(self.key);
         self.say(messages);
     }
 

@@ -15,7 +15,7 @@ use crate::{
     annotations::{Invalid, Others, RECORD, STAMP, SourceSpec, WorkloadSpec},
     breaker::{self, Breaker},
     digest::KeyDigests,
-    object::{SourceName, WorkloadRef},
+    object::{SourceKind, SourceName, WorkloadRef},
     reasons,
     record::{RecordState, UnacknowledgedRollout},
     time::Time,
@@ -61,6 +61,11 @@ impl Snapshot {
     /// Returns the workload as the API server has it.
     pub fn observed(&self) -> &Observed {
         &self.workload.observed
+    }
+
+    /// Returns `true` if the Secrets Store CSI driver may make this source when the pods start. It makes some of the Secrets of pods that mount its volumes.
+    pub fn may_be_made_by_driver(&self, name: &SourceName) -> bool {
+        name.kind == SourceKind::Secret && !self.observed().classes.is_empty()
     }
 
     /// Returns one source, if it is known.

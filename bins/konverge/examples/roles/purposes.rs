@@ -66,7 +66,7 @@ pub(crate) const OF_ROLL: [Purpose; 10] = [
         Everywhere,
         "secrets",
         "The operator lists and watches metadata only, although this role would let it read the values, too; get reads a source that changed and for\n\
-         which a workload restarts. The operator writes neither kind.",
+         which a workload restarts, and before a restart what else its pods need to start. The operator writes neither kind.",
     ),
     Purpose::new(
         Everywhere,

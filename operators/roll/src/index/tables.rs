@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use konverge_core::reverse_index::ReverseIndex;
+
 use super::{
     Shows, Work,
     classes::{ClassRef, Classes},
@@ -32,6 +34,8 @@ pub(super) struct Tables {
     pub(super) triggers: Triggers,
     pub(super) classes: Classes,
     pub(super) waves: WaveQueues,
+    /// The sources that must exist before a workload may be rolled, though it is not rolled for them.
+    pub(super) missing: ReverseIndex<WorkloadRef, SourceRef>,
     /// The workloads whose record says that their last rollout has failed.
     failed: BTreeSet<WorkloadRef>,
 }
@@ -82,6 +86,7 @@ impl Tables {
         self.set_uses(key, BTreeMap::new(), work);
         self.waves.invalidate(key);
         self.waves.set_waiting(key, None);
+        self.missing.remove(key);
         self.failed.remove(key);
         let Some((state, owners)) = self.workloads.remove(key) else { return };
         work.triggers.extend(self.triggers.of_workload(key, &state.observed.labels).cloned());

@@ -160,6 +160,7 @@ fn held(view: &View, look: &Look) -> Option<String> {
         Some(BlockedBy::Interval(until)) => {
             format!("until {}: the minimum interval has not passed", second(until.wall()))
         }
+        Some(BlockedBy::Debounce(_)) | None if !look.missing.is_empty() => messages::unsatisfied(&look.missing).text,
         Some(BlockedBy::Debounce(_)) | None => {
             "by nothing on the object; the events show whether it waits for a wave, the budget or the debounce"
                 .to_owned()

@@ -9,7 +9,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::stored_key;
-use konverge_core::digest::DIGEST_KEY_LENGTH;
+use konverge_core::{digest::DIGEST_KEY_LENGTH, error::in_one_line};
 use konverge_jobs::Settings;
 use konverge_kubectl::{Cluster, Failure, Installed, operator_of};
 use konverge_runtime::object::Scope;
@@ -23,8 +23,9 @@ use crate::{
     config::Config,
     digest::{Digester, KeyDigests},
     index::{Index, Shows},
+    missing::missing,
     object::{SourceName, SourceRef, WorkloadRef},
-    plan::View,
+    plan::{Unsatisfied, Verdict, View},
     reader::Reader,
     time::Time,
     trigger::{TriggerRef, WatchedTrigger},
@@ -42,6 +43,8 @@ pub(super) struct Look {
     pub(super) referenced: Vec<SourceName>,
     /// The sources that it is rolled for and that do not exist.
     pub(super) gone: BTreeSet<SourceName>,
+    /// The sources without which new pods could not start, if a rollout is due.
+    pub(super) missing: Vec<Unsatisfied>,
     /// Why its content could not be compared with what is recorded.
     pub(super) incomparable: Option<Failure>,
     /// Why it is not known which sources or triggers request its rollouts.
@@ -98,9 +101,23 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         Err(failure) => (Digester::new([0; DIGEST_KEY_LENGTH]), (BTreeSet::new(), Some(failure))),
     };
     let view = index.view(key, &digester, now);
+    let missing = match view.as_ref().filter(|view| matches!(view.plan.verdict(), Some(Verdict::Roll { .. }))) {
+        Some(view) => missing_of(cluster, view, &digester).await.unwrap_or_else(|failure| {
+            unseen.push(format!("whether new pods could start: {failure}"));
+            Vec::new()
+        }),
+        None => Vec::new(),
+    };
     let triggers = index.triggers_of(key).into_iter();
     let triggers = triggers.filter_map(|trigger| Some((trigger.clone(), index.trigger(&trigger)?))).collect();
-    Ok(Look { config, operator, view, referenced, gone, incomparable, unseen, triggers, now })
+    Ok(Look { config, operator, view, referenced, gone, missing, incomparable, unseen, triggers, now })
+}
+
+/// The sources that the pods of a workload need and do not have, whether it is rolled for them or not.
+async fn missing_of(cluster: &Cluster, view: &View, digester: &Digester) -> Result<Vec<Unsatisfied>, Failure> {
+    let others = missing(&cluster.client, &view.snapshot, digester).await;
+    let others = others.map_err(|error| Failure::Failed(in_one_line(&error)))?;
+    Ok(view.plan.comparison.unsatisfied.iter().cloned().chain(others).collect())
 }
 
 /// The classes of the Secrets Store CSI driver in a namespace; none where the cluster does not know such.
