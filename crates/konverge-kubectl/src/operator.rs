@@ -36,6 +36,17 @@ pub trait Operator: Job {
         None
     }
 
+    /// Returns `true` if the operator watches objects of this kind with these settings, in [its namespaces](Settings::namespace). Pure.
+    fn watches(&self, config: &Self::Config, kind: &Kind) -> bool {
+        let _ = (config, kind);
+        true
+    }
+
+    /// Returns the flags that decide which objects the operator watches, such as "--kinds and --namespace".
+    fn watch_flags(&self) -> &'static str {
+        "--namespace"
+    }
+
     /// Checks the settings of an installation. Pure.
     fn check_settings(&self, operator: &Installed<Self::Config>) -> Vec<Finding> {
         let _ = operator;
@@ -141,9 +152,37 @@ impl<O: Operator> Examined for O {
         findings.push(cluster.leader_finding(O::Config::LEASE, elects).await);
         let installations = installations.as_deref().ok();
         let found = Found { installations, operators: &operators, objects: &objects };
+        findings.extend(unwatched(self, &found));
         findings.extend(self.check_objects(cluster, &found).await);
         findings
     }
+}
+
+/// Returns the objects that have opted in and that no operator watches. Returns `None` if there are none, or if the settings of an operator are not known.
+fn unwatched<O: Operator>(job: &O, found: &Found<'_, O::Config>) -> Option<Finding> {
+    let Found { installations, operators, objects } = found;
+    if installations.is_none_or(|installations| installations.len() > operators.len()) {
+        return None;
+    }
+    let sees = |config: &O::Config, kind: &Kind, object: &DynamicObject| {
+        let is_inside = config.namespace().is_none_or(|only| object.metadata.namespace.as_deref() == Some(only));
+        is_inside && job.watches(config, kind)
+    };
+    let all = objects.iter().flat_map(|Objects { kind, found }| found.iter().flatten().map(move |object| (kind, object)));
+    let unseen = all.filter(|(kind, object)| !operators.iter().any(|operator| sees(&operator.config, kind, object)));
+    let unseen: Vec<_> = unseen.map(|(kind, object)| named(kind, object)).collect();
+    if unseen.is_empty() {
+        return None;
+    }
+    let unseen = few(&unseen);
+    Some(if operators.is_empty() {
+        // An operator may run outside of the cluster.
+        let text = format!("no operator in this cluster watches these objects, which have opted in: {unseen}");
+        Finding::note("watches", text, Some(job.how_to_install()))
+    } else {
+        let text = format!("the operator does not watch these objects, which have opted in: {unseen}");
+        Finding::wrong("watches", text, format!("see {} of the operator", job.watch_flags()))
+    })
 }
 
 /// Returns the settings of an installation, or why it would not start with them.

@@ -134,6 +134,14 @@ impl Operator for Push {
         Some("leave a kind out with --kinds")
     }
 
+    fn watches(&self, config: &Config, kind: &konverge_kubectl::Kind) -> bool {
+        Kind::named(&kind.resource.kind).is_some_and(|kind| config.push.kinds.contains(&kind))
+    }
+
+    fn watch_flags(&self) -> &'static str {
+        "--kinds and --namespace"
+    }
+
     fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
         doctor::settings(operator)
     }

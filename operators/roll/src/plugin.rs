@@ -203,6 +203,14 @@ impl Operator for Roll {
         Some("leave a kind out with --kinds")
     }
 
+    fn watches(&self, config: &Config, kind: &Kind) -> bool {
+        What::of(kind).is_some_and(|kind| doctor::watches(config, kind))
+    }
+
+    fn watch_flags(&self) -> &'static str {
+        "--kinds, --namespace and --vault-addr"
+    }
+
     fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
         let Installed { installation, config } = operator;
         let several = installation.wanted > 1 && !config.leader_elect;
@@ -218,7 +226,8 @@ impl Operator for Roll {
             let text = "objects of any namespace may name every secret in Vault";
             Finding::note("settings", text, Some("give it --allow-path, as docs/how-to/tenancy.md says"))
         });
-        [Finding::fine("settings", doctor::settings(config))].into_iter().chain(open).chain(note).collect()
+        let settings = [Finding::fine("settings", doctor::settings(config)), doctor::watched(config)];
+        settings.into_iter().chain(open).chain(note).collect()
     }
 
     async fn check_installation(&self, cluster: &Cluster, operator: &Installed<Config>) -> Vec<Finding> {
@@ -226,8 +235,8 @@ impl Operator for Roll {
     }
 
     async fn check_objects(&self, _: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
-        let watched = doctor::watched(found.objects, found.operators);
-        watched.into_iter().chain(in_sync(self, found.objects)).collect()
+        let not_followed = doctor::not_followed(found.objects, found.operators);
+        not_followed.into_iter().chain(in_sync(self, found.objects)).collect()
     }
 }
 

@@ -6,10 +6,11 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Pod, Secret},
     rbac::v1::{ClusterRole, PolicyRule, Role},
 };
+use konverge_testkit::ARGO_ROLLOUTS;
 use kube::{
     Api,
     api::{ApiResource, DeleteParams, Patch, PatchParams},
-    core::DynamicObject,
+    core::{DynamicObject, GroupVersionKind},
 };
 use serde_json::json;
 
@@ -27,10 +28,11 @@ async fn each_trouble_is_found_with_its_next_step() {
     let operator = world.operator(&["--leader-elect"]).await;
     world.secret("db", &[("a", "b")], json!({ "vault-sync.io/path": world.path("db") })).await;
     world.until("secret/db", "Synced").await;
-    doctor()
-        .await
-        .ends(1)
-        .says(&["there is no Deployment labelled", "would release these objects when they are deleted: secret/db"]);
+    doctor().await.ends(1).says(&[
+        "there is no Deployment labelled",
+        "would release these objects when they are deleted: secret/db",
+        "note watches no operator in this cluster watches these objects, which have opted in: secret/db",
+    ]);
 
     stage.deploy(2).await;
     let well = doctor().await.ends(0);
@@ -65,6 +67,7 @@ async fn each_trouble_is_found_with_its_next_step() {
 
     leftovers_are_told(&stage, &world).await;
     an_annotated_pod_is_told(&world).await;
+    an_annotated_rollout_of_an_excluded_kind_is_told(&stage, &world).await;
 
     stage.server.seal().await.unwrap();
     doctor().await.ends(1).says(&["WRONG vault", "sealed"]);
@@ -155,6 +158,31 @@ async fn an_annotated_pod_is_told(world: &World<'_>) {
     ]);
     pods.delete("bare", &DeleteParams::default().grace_period(0)).await.unwrap();
     doctor(world).await.ends(0);
+}
+
+/// With `--kinds`, the platform has excluded Rollouts. Another operator, of one namespace only, does not follow them elsewhere either.
+async fn an_annotated_rollout_of_an_excluded_kind_is_told(stage: &Stage, world: &World<'_>) {
+    stage.plane.apply(ARGO_ROLLOUTS).await.unwrap();
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Rollout"));
+    let rollouts = Api::<DynamicObject>::namespaced_with(world.client.clone(), &world.namespace, &kind);
+    let metadata = json!({ "name": "canary", "annotations": { "vault-sync.io/path": world.path("canary") } });
+    let spec = json!({ "template": { "spec": { "containers": [{ "name": "main", "image": "example.com/app" }] } } });
+    let rollout = json!({ "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec });
+    rollouts.patch("canary", &PatchParams::apply("test"), &Patch::Apply(&rollout)).await.unwrap();
+    let told = ["WRONG watches the operator does not watch these objects, which have opted in: rollout/canary"];
+    for (arguments, expected) in [
+        (vec!["--kinds=deployments,secrets"], &told[..]),
+        (vec!["--namespace=elsewhere"], &["WRONG watches", "rollout/canary", "see --kinds and --namespace"]),
+    ] {
+        stage.deploy_with(&arguments).await;
+        doctor(world).await.ends(1).says(expected);
+    }
+    stage.deploy(2).await;
+    let said = doctor(world).await.out;
+    assert!(!said.contains("watches"), "{said}");
+    rollouts.delete("canary", &DeleteParams::default()).await.unwrap();
+    let is_gone = async || rollouts.get_opt("canary").await.unwrap().is_none().then_some(());
+    konverge_testkit::eventually(crate::stage::SOON, is_gone).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,6 +71,16 @@ impl Stage {
         api.patch_status(ACCOUNT, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
     }
 
+    /// Gives the operator of the shipped manifest these arguments, and two ready replicas.
+    pub(crate) async fn deploy_with(&self, arguments: &[&str]) {
+        self.deploy(2).await;
+        let api = Api::<Deployment>::namespaced(self.plane.admin_client().await.unwrap(), &self.home);
+        let patch =
+            json!([{ "op": "replace", "path": "/spec/template/spec/containers/0/args", "value": arguments }]);
+        let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).unwrap());
+        api.patch(ACCOUNT, &PatchParams::default(), &patch).await.unwrap();
+    }
+
     /// A namespace of its own, and a person with it.
     pub(crate) async fn world(&self) -> World<'_> {
         let namespace = self.plane.namespace("shop").await.unwrap();

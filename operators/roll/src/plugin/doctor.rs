@@ -1,10 +1,10 @@
-//! The doctor's checks of roll: the permissions that its settings need, the settings, the key of digests, and whether an operator watches each object.
+//! The doctor's checks of roll: the permissions that its settings need, the settings, the key of digests, and annotations of other tools.
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::stored_key;
 use konverge_core::names::few;
 use konverge_kubectl::{Cluster, Failure, Finding, Installation, Installed, Objects, Permission, named};
-use kube::{Api, core::DynamicObject};
+use kube::Api;
 
 use super::{What, health};
 use crate::{config::Config, trigger::TriggerKind};
@@ -49,52 +49,37 @@ pub(super) async fn key(cluster: &Cluster, installation: &Installation, config: 
     }
 }
 
-/// Returns whether an operator watches each object that has opted in.
-pub(super) fn watched(objects: &[Objects], operators: &[Installed<Config>]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let configs = || operators.iter().map(|operator| &operator.config);
-    if operators.is_empty() {
-        return findings;
+/// Returns `true` if the operator watches objects of this kind.
+pub(super) fn watches(config: &Config, kind: What) -> bool {
+    match kind {
+        What::Workload(kind) => config.kinds.contains(&kind),
+        What::Source(_) => true,
+        What::Trigger(_) => config.vault.flags().is_some(),
     }
-    let sees = |config: &Config, kind: What, object: &DynamicObject| {
-        let is_kind = match kind {
-            What::Workload(kind) => config.kinds.contains(&kind),
-            What::Source(_) => true,
-            What::Trigger(_) => config.vault.flags().is_some(),
-        };
-        is_kind && config.namespace.as_ref().is_none_or(|only| object.metadata.namespace.as_ref() == Some(only))
-    };
-    let (mut unseen, mut not_followed) = (Vec::new(), Vec::new());
+}
+
+/// The kinds that the operator watches.
+pub(super) fn watched(config: &Config) -> Finding {
+    let kinds: Vec<_> = config.kinds.iter().map(|kind| kind.plural()).collect();
+    Finding::fine("watches", format!("secrets, configmaps, {}", kinds.join(", ")))
+}
+
+/// Finds workloads with annotations of other tools that no operator follows.
+pub(super) fn not_followed(objects: &[Objects], operators: &[Installed<Config>]) -> Option<Finding> {
     let follows = |config: &Config| config.tools.reloader_annotations || config.tools.wave_annotations;
-    for Objects { kind, found } in objects {
-        let Some(what) = What::of(kind) else { continue };
-        for object in found.iter().flatten() {
-            if !configs().any(|config| sees(config, what, object)) {
-                unseen.push(named(kind, object));
-            }
-            if matches!(what, What::Workload(_)) && health::requests_by_others(object) && !configs().any(follows) {
-                not_followed.push(named(kind, object));
-            }
-        }
+    if operators.is_empty() || operators.iter().any(|operator| follows(&operator.config)) {
+        return None;
     }
-    let kinds: Vec<_> = configs().flat_map(|config| &config.kinds).map(|kind| kind.plural()).collect();
-    findings.push(if unseen.is_empty() {
-        Finding::fine("watches", format!("secrets, configmaps, {}", kinds.join(", ")))
-    } else {
-        let text = format!("the operator does not watch these objects, which have opted in: {}", few(&unseen));
-        Finding::wrong("watches", text, "see --kinds, --namespace and --vault-addr of the operator")
-    });
-    if !not_followed.is_empty() {
-        findings.push(Finding::note(
-            "settings",
-            format!(
-                "these have annotations of Stakater Reloader or wave, which the operator does not follow: {}",
-                few(&not_followed)
-            ),
-            Some("give the operator --reloader-annotations or --wave-annotations"),
-        ));
-    }
-    findings
+    let workloads = objects.iter().filter(|objects| matches!(What::of(&objects.kind), Some(What::Workload(_))));
+    let all = workloads.flat_map(|Objects { kind, found }| found.iter().flatten().map(move |object| (kind, object)));
+    let not_followed = all.filter(|(_, object)| health::requests_by_others(object));
+    let not_followed: Vec<_> = not_followed.map(|(kind, object)| named(kind, object)).collect();
+    let text = format!(
+        "these have annotations of Stakater Reloader or wave, which the operator does not follow: {}",
+        few(&not_followed)
+    );
+    let next = "give the operator --reloader-annotations or --wave-annotations";
+    (!not_followed.is_empty()).then(|| Finding::note("settings", text, Some(next)))
 }
 
 /// Returns the permissions that an operator with these settings needs, as `deploy/rbac` grants them.
