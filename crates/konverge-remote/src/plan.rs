@@ -169,7 +169,7 @@ impl<'a, R: Remote> Facts<'a, R> {
         }
         let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));
         let message = format!(
-            "no rule lets this object use the {noun} {name} ({id}), which stays as it is; choose another name, or ask the administrators for a rule"
+            "no rule permits this object to use the {noun} {name} ({id}), which was not changed; choose another name, or ask the administrators for a rule"
         );
         Some(Failure::refused("NotAllowed", message))
     }

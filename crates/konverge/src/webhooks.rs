@@ -27,10 +27,10 @@ pub use setup::{WebhookCaches, WebhookSetup};
 enum ClientCaError {
     #[error("cannot read {} (--webhook-client-ca)", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} (--webhook-client-ca) has no usable authority; it must have certificates in PEM", path.display())]
+    #[error("{} (--webhook-client-ca) has no usable authority; it must contain certificates in PEM", path.display())]
     Authorities { path: PathBuf, source: PairError },
     #[error(
-        "the API server shows no certificate to conversion webhooks, and this program has some; start it without --webhook-client-ca"
+        "the API server shows no certificate to the conversion webhooks of this program; start it without --webhook-client-ca"
     )]
     Conversions,
 }

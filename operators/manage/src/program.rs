@@ -71,7 +71,7 @@ pub async fn job(config: Config) -> Result<Manager, RunError> {
         );
     }
     for open in config.open() {
-        tracing::warn!("open to everybody who may write an object of openZro: {open}");
+        tracing::warn!("not confined, for every user who may write objects of openZro: {open}");
     }
     let metrics = Metrics::default();
     let account = config.account(&metrics)?;

@@ -260,7 +260,7 @@ pub fn deletion_pending(locations: &[String], due: Timestamp) -> Statement {
 pub fn drop_pending(locations: &[String], due: Timestamp) -> Statement {
     warning!(
         reasons::DELETION_PENDING,
-        "no longer requested, and deleted in Vault from {due} on unless the request returns: {}. To have that deleted now, set {}: 0s",
+        "no longer requested, and deleted in Vault from {due} on unless the request returns: {}. To delete it now, set {}: 0s",
         few(locations),
         annotations::DELETION_GRACE
     )

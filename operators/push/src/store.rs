@@ -110,7 +110,7 @@ pub enum ClearError {
     #[error("nothing more is deleted: this process leads no more")]
     LeadershipLost,
     /// The name of this installation could not be determined.
-    #[error("cannot tell which installation this is: {0}")]
+    #[error("cannot determine the name of this installation: {0}")]
     Unidentified(#[from] kube::Error),
     /// Vault did not do its part.
     #[error(transparent)]

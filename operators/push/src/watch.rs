@@ -46,7 +46,7 @@ pub const RECOVERED: &str = "vault-recovered";
 const PAST_FINALIZER: &str =
     "the API server deleted the object despite its finalizer; the operator clears its paths in Vault";
 
-const MISSING: &str = "the object is gone, and the operator did not see its deletion; what it left in Vault is cleared after the grace period";
+const MISSING: &str = "the object is gone, and the operator did not see its deletion; its content in Vault is cleared after the grace period";
 
 /// Updates the bindings from the watches.
 #[derive(Clone)]

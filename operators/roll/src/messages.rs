@@ -207,7 +207,7 @@ pub fn unsatisfied(missing: &[Unsatisfied]) -> Statement {
     problem(
         reasons::UNSATISFIED,
         format!(
-            "new pods could not start, so it is not rolled: {missing}. Once that is restored, changes meanwhile roll it once"
+            "new pods could not start, so it is not rolled: {missing}. Once that is restored, it is rolled once for all changes since"
         ),
     )
 }

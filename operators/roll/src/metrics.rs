@@ -82,8 +82,7 @@ impl Metrics {
             checks: registry.add("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault"),
             failed_checks: registry.add("failed_checks", "Reads of Secrets and ConfigMaps that failed, by reason"),
             changes: registry.add("changes", "Reads that found other content than before"),
-            rollouts: registry
-                .add("rollouts", "Patches of pod templates and failed rollouts, by kind and result"),
+            rollouts: registry.add("rollouts", "Patches of pod templates and failed rollouts, by kind and result"),
             suppressed: registry.add("suppressed", "Rollouts that were delayed, by reason"),
             delay: registry.add_metric("delay_seconds", delay, Histogram::new(DELAY_BUCKETS)),
             levels: Levels::new(registry),

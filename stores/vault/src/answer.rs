@@ -95,7 +95,7 @@ impl Answer {
             _ => self.errors().is_some(),
         };
         // Its words are not repeated: nobody knows whose they are.
-        (!is_vaults).then(|| format!("{status} with a body that Vault does not send"))
+        (!is_vaults).then(|| format!("{status} with a body that Vault never sends"))
     }
 
     /// Returns `true` if the response is a success, and Vault's own.

@@ -125,7 +125,7 @@ impl Transport {
                 (307 | 308, Some(location)) => {
                     let next = address::follow(&url, location);
                     let next =
-                        next.ok_or_else(|| self.garbage(call, "a redirect that gives up TLS or leads nowhere"))?;
+                        next.ok_or_else(|| self.garbage(call, "a redirect without TLS or without a valid address"))?;
                     if next.origin() != url.origin() && !self.follow_redirects {
                         return Err(self.elsewhere(call, &next));
                     }

@@ -128,6 +128,6 @@ async fn publish<K: Object>(context: &Context<K>, namespace: &str, note: String)
     };
     let events = Api::<Event>::namespaced(context.client().clone(), "default");
     if let Err(error) = events.create(&PostParams::default(), &event).await {
-        tracing::warn!(namespace, "the event about what is left behind is not published: {error}");
+        tracing::warn!(namespace, "cannot publish the event about items that stay in openZro: {error}");
     }
 }

@@ -148,7 +148,7 @@ impl Context {
         let (file, what) = (path.display(), "other users of this machine can read or write");
         if self.server.strict {
             return Err(Failure::new(format!("{what} {file} (mode {mode:04o}), which --strict refuses"))
-                .next(format!("Close it: chmod 600 {file}. If they may have read it, replace its keys.")));
+                .next(format!("Run chmod 600 {file}. If other users may have read the file, replace its keys.")));
         }
         eprintln!("Warning: {what} {file} (mode {mode:04o}), which holds private keys: chmod 600 {file}");
         Ok(())

@@ -74,8 +74,8 @@ fn obtain(prompt: &str) -> Result<Passphrase, Failure> {
         Some(words) => Ok(Passphrase::new(words)),
         None if std::io::stdin().is_terminal() => rpassword::prompt_password(prompt)
             .map(Passphrase::new)
-            .map_err(|source| Failure::new("the passphrase cannot be asked for").because(source)),
-        None => Err(Failure::usage("the private keys of this device need a passphrase, and none is given")
+            .map_err(|source| Failure::new("cannot ask for the passphrase").because(source)),
+        None => Err(Failure::usage("the private keys of this device need a passphrase")
             .next(format!("Set {VARIABLE}, or run the command in a terminal, which asks for it."))),
     }
 }

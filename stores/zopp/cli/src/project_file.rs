@@ -162,7 +162,7 @@ impl ProjectFileError {
         let Self::Unsafe { file, doubtful, .. } = self else { return None };
         let folder = file.parent().unwrap_or(file).display();
         Some(format!(
-            "If you trust everybody who can write there: export {}={folder}. Otherwise take the rights away (chmod go-w {}), or delete the file.",
+            "If you trust all users who can write there: export {}={folder}. Otherwise remove their write permission (chmod go-w {}), or delete the file.",
             safe_file::VARIABLE,
             doubtful.display()
         ))

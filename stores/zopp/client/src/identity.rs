@@ -75,9 +75,7 @@ pub enum CredentialsError {
         source: KeyError,
     },
     /// The private key is encrypted, and there is no passphrase.
-    #[error(
-        "{place}: the private key is encrypted with a passphrase; zopp asks for it, and other programs need a file without one"
-    )]
+    #[error("{place}: the private key is encrypted with a passphrase; only zopp can read such a file")]
     Sealed {
         /// File and field, or variable.
         place: String,

@@ -31,7 +31,7 @@ pub enum ManifestFault {
     Missing,
     /// The environment has no manifest, and one is required.
     #[error(
-        "the environment has no manifest, which --require-manifest demands, so nothing shows that it is whole and current"
+        "the environment has no manifest, which --require-manifest requires, so nothing proves that it is complete and current"
     )]
     Required,
     /// The manifest is no one's who holds the environment's key, or cannot be read.

@@ -168,7 +168,7 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
         }
         let (name, namespace) = (&self.place.name, self.context.object().namespace().unwrap_or_default());
         let message = format!(
-            "Secret {namespace}/{name} exists and does not belong to this object, so it is left alone; delete or rename it"
+            "Secret {namespace}/{name} exists and does not belong to this object, so it was not changed; delete or rename it"
         );
         Err(Error::refused(reasons::NOT_OURS, message))
     }

@@ -209,7 +209,7 @@ async fn create(
         match client.create_limited_invite(request, &key).await {
             // A stock server. A number that was asked for is a demand.
             Err(error) if uses.is_none() && error.is_unknown_call() => {
-                eprintln!("Warning: this server cannot limit how many join by the invite; revoke it once it was used");
+                eprintln!("Warning: this server cannot limit the uses of an invite; revoke it after use");
                 is_unlimited = true;
             }
             made => drop(made.map_err(failed(what.clone(), need.clone()))?),

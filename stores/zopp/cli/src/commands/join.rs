@@ -147,16 +147,17 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
 /// Pins the key that the invite vouches for, under the name in the code. A key that is pinned under that name already stays.
 fn pin(context: &Context, answer: &JoinResponse, vouched: &Vouched) -> Result<(), Failure> {
     let Vouched { secret, workspace_id, fingerprint } = vouched;
-    let not_saved = "The new principal is saved, and no key is pinned. Ask the one who invited you which workspace and server the invite is for.";
+    let not_saved = "The new principal is saved, and no key is pinned. Ask the person who invited you which workspace and server the invite is for.";
     let Some(workspace) = answer.workspaces.iter().find(|workspace| workspace.id == *workspace_id) else {
-        return Err(Failure::new("the server says that you joined another workspace than the invite's").next(not_saved));
+        return Err(Failure::new("the server says that you joined a different workspace than that of the invite")
+            .next(not_saved));
     };
     let name = &workspace.name;
     match secret.name_in_code(workspace_id, name) {
         NameInCode::Same => {}
         NameInCode::Other => {
             return Err(Failure::new(format!(
-                "the server calls the workspace '{name}', and the invite gives it another name"
+                "the server calls the workspace '{name}', but the invite has another name"
             ))
             .next(format!("The server may lie. {not_saved}")));
         }

@@ -283,7 +283,7 @@ fn vouch(
     if let Some(required) = required {
         if required != offered {
             return Err(Failure::new(what)
-                .because(format!("the server gives the keys {offered}, and you require {required}"))
+                .because(format!("the server gives the keys {offered}, but you require {required}"))
                 .next("Nothing was sent. The server may lie, or the fingerprint is that of another principal."));
         }
         report_replaced(&format!("principal {id}"), trust.pin_principal(id, offered));

@@ -165,7 +165,7 @@ impl Cursor<'_> {
                 self.refuse_attached_comment()?;
             }
             Some('`') => {
-                return Err("a value that begins with a backtick is read in different ways; put it in single quotes");
+                return Err("readers parse a value that begins with a backtick differently; put it in single quotes");
             }
             Some('#') if after_blank => {}
             _ => self.bare(&mut value)?,

@@ -142,10 +142,10 @@ async fn workspace_of(client: &Client, context: &Context, code: &str) -> Result<
         && secret.name_in_code(&workspace.id, &workspace.name) == NameInCode::Other
     {
         return Err(Failure::new(format!(
-            "the server calls the workspace '{}', and the invite gives it another name",
+            "the server calls the workspace '{}', but the invite has another name",
             workspace.name
         ))
-        .next("The server may lie. Ask the one who made the invite which workspace and server it is for."));
+        .next("The server may lie. Ask the person who created the invite which workspace and server it is for."));
     }
     found.map(|workspace| workspace.name).ok_or_else(|| {
         Failure::new(format!("principal '{}' is no member of the invite's workspace", client.identity().name()))

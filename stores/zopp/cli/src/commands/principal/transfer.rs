@@ -211,7 +211,7 @@ pub(super) async fn export(context: &Context, arguments: ExportArguments) -> Out
 fn given_passphrase(words: String) -> Result<Passphrase, Failure> {
     if file_key::is_weak(&words) {
         let next =
-            format!("Leave {PASSPHRASE_VARIABLE} out, and six random words are drawn. Or use 20 random characters.");
+            format!("Without {PASSPHRASE_VARIABLE}, the export draws six random words. Or use 20 random characters.");
         return Err(file_key::weak(&format!("the passphrase in {PASSPHRASE_VARIABLE}"), &next));
     }
     Ok(Passphrase::new(words))
@@ -348,7 +348,7 @@ fn given(
 /// Returns the failure for a code of another format than the flag says.
 fn other_format(from_published_client: bool) -> Failure {
     if from_published_client {
-        return Failure::usage("the code is not of a published client").next("Leave --from-published-client out.");
+        return Failure::usage("the code is not that of a published client").next("Leave --from-published-client out.");
     }
     Failure::usage("the code is incomplete, or that of a published client").next(
         "Type all groups of the code (example: exp_ab12cd34-k7m2-q9xw-0h3d-7pte). If a published client made the export, export the \
@@ -392,7 +392,7 @@ async fn fetch(
             }
             if second.verification_salt != *salt || second.salt.len() != SALT_LENGTH {
                 return Err(unusable(
-                    "the server's answer has another salt than before, or one of another length".into(),
+                    "the server's answer has a different salt than before, or one of the wrong length".into(),
                 ));
             }
             let key = passphrase.published_key(&second.salt).map_err(|source| unusable(source.into()))?;

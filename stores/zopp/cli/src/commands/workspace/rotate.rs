@@ -266,7 +266,7 @@ impl<'c> Rekeying<'c> {
         let staying = rotation.recipients_without(&ids);
         if let Some(twin) = staying.iter().find(|one| !is_left_out(one, &arguments) && departure.has_key_of(one)) {
             return Err(Failure::new(what)
-                .because(format!("{} has a key of a principal that leaves", describe(twin)))
+                .because(format!("{} has a key of a leaving principal", describe(twin)))
                 .next(format!("The server may lie. Leave the principal out: --without {}", twin.principal_id)));
         }
         let expected = accept(workspace, &staying, &arguments, &what, instead)?;
@@ -439,7 +439,7 @@ fn accept(
     for recipient in recipients.iter().filter(|one| one.status == RecipientStatus::Revoked) {
         if is_left_out(recipient, arguments) {
             let one = visible(&describe(recipient));
-            eprintln!("Warning: the server names {one}. It gets no key. If it shall have the key: --fingerprint");
+            eprintln!("Warning: the server names {one}. It gets no key. To give it the key: --fingerprint");
         }
     }
     eprint!("The new key of workspace '{}' is for:\n{}", visible(workspace), lines.concat());
@@ -492,7 +492,7 @@ fn describe(recipient: &Recipient) -> String {
     let Recipient { principal_id, name, email, fingerprint, status, .. } = recipient;
     let whose = email.as_deref().unwrap_or("service");
     let remark = match status {
-        RecipientStatus::Changed => ", another one than pinned",
+        RecipientStatus::Changed => ", not the pinned one",
         RecipientStatus::Revoked => ", which this device disabled or removed",
         RecipientStatus::Known | RecipientStatus::Unknown | RecipientStatus::Disabled => "",
     };
