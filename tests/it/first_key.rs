@@ -7,7 +7,7 @@ use konverge_testkit::{Process, ProcessSpec, events_about, eventually};
 
 const SOON: Duration = Duration::from_mins(1);
 
-/// The credentials as variables.
+/// Returns the credentials as variables.
 fn variables(stage: &Stage) -> Vec<(&'static str, String)> {
     let file: serde_json::Value = serde_json::from_slice(&std::fs::read(stage.credentials()).unwrap()).unwrap();
     let fields = [
@@ -67,7 +67,7 @@ async fn the_program_of_the_original_believes_a_first_key_loudly_and_konverge_ru
     assert_eq!(code, 200, "{ready}");
     operator.kill();
 
-    // The Secret remembers the key, so the native start goes on with it.
+    // The Secret has a record of the key, so the native start accepts it.
     let mut following = native();
     stage.user.set(&environment, "A", b"2").await.unwrap();
     watcher.holds("backend", SOON, &[("A", "2")]).await.unwrap();

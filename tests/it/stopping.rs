@@ -73,7 +73,7 @@ async fn no_store_that_hangs_keeps_a_program_at_any_moment() {
     let stage = Stage::set_on_ours().await.unwrap();
     let plane = &stage.control_plane;
     plane.apply(&DEFINITIONS.join("\n---\n")).await.unwrap();
-    // Each job has something to do for which it needs its store.
+    // Each job has work that needs its store.
     let environment = stage.environment("hanging").await.unwrap();
     stage.bind("default", "pulled", &environment).await.unwrap();
     let pushed = "apiVersion: v1\nkind: Secret\nmetadata: { name: pushed, annotations: { vault-sync.io/path: secret/data/default/a } }";

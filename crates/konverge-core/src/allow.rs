@@ -36,7 +36,7 @@ impl FromStr for Rule {
     fn from_str(text: &str) -> Result<Self, RuleError> {
         let error = || RuleError { text: text.to_owned() };
         let (namespace, names) = text.split_once('=').ok_or_else(error)?;
-        // A misspelt placeholder would permit nothing, and nobody would see why.
+        // A misspelt placeholder would silently permit nothing.
         let is_valid = ![namespace, names].iter().any(|part| part.trim().is_empty())
             && !namespace.contains(['{', '}'])
             && !names.replace(NAMESPACE, "").contains(['{', '}']);

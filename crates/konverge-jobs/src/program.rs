@@ -161,7 +161,7 @@ where
     let run = async {
         let mut signals = Signals::catch().map_err(ProgramError::from)?;
         let filter = log.start(settings)?;
-        // Nothing runs yet that has to be ended.
+        // No task runs yet that would have to be ended.
         let Some(job) = signals.until(job).await else { return Ok(()) };
         let mut manager = job?;
         manager.log_filter(filter);

@@ -114,7 +114,7 @@ impl Run {
                 tracing::info!(settings = ready.settings, "starting");
                 ready.manager.await
             };
-            // Nothing runs yet that has to be ended.
+            // No task runs yet that would have to be ended.
             let Some(manager) = signals.until(manager.instrument(span)).await else { return Ok(()) };
             group.job(name, manager.map_err(|source| StartError::Job { name, source })?);
         }

@@ -36,7 +36,7 @@ pub fn matches(
     let given = started(Vec::new())?;
     // A variable counts where the flag is not given.
     let of_variable = command.get_arguments().filter_map(|argument| {
-        // An empty one sets nothing.
+        // An empty variable counts as unset.
         let value = variables.get(argument.get_env()?.to_str()?).filter(|value| !value.is_empty())?;
         let is_given = given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
         let flag = format!("--{}", argument.get_long()?);

@@ -24,7 +24,8 @@ pub struct Rollout {
 pub enum Deadline {
     /// The controller, whose deadline has begun. It reports the end.
     OfController,
-    /// No controller. The rollout was complete once, so its deadline (in seconds) no longer applies, or the kind has none.
+    /// The operator, because the rollout was complete once, so that its deadline (in seconds) no longer applies, or
+    /// because the kind has none.
     Elapsed(Option<u32>),
 }
 
@@ -128,7 +129,7 @@ impl Rollout {
     };
 
     pub(crate) fn of(generation: Option<i64>, wanted: &Wanted, status: &Status) -> Self {
-        // A Deployment whose rollout was complete once has no deadline any more, whatever becomes of its pods.
+        // A Deployment whose rollout was complete once has no deadline any more, even if its pods fail later.
         let was_complete = status.progressing().is_some_and(|condition| condition.reason == "NewReplicaSetAvailable");
         Self {
             progress: progress(generation, wanted, status),

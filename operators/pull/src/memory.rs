@@ -115,7 +115,7 @@ impl Memory {
             version: snapshot.version,
             serial: snapshot.serial,
         };
-        // Workers come in any order, so the state of an older snapshot takes nothing back.
+        // Workers finish in any order, so the state of an older snapshot does not replace a newer one.
         let joined =
             known.filter(|known| known.id == state.id).map_or_else(|| state.clone(), |known| join(known, &state));
         states.insert(environment.clone(), joined);

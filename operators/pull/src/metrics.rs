@@ -55,7 +55,7 @@ impl Metrics {
         }
     }
 
-    /// So many workspaces have a key that is believed because it was the first.
+    /// Sets the number of workspaces whose key is trusted because it was the first.
     pub fn first_keys(&self, count: usize) {
         self.first_keys.set(i64::try_from(count).unwrap_or(i64::MAX));
     }

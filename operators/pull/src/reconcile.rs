@@ -131,7 +131,7 @@ impl Pull {
         if is_in_sync(binding, hub) {
             return Ok(Next::Done);
         }
-        // While another client undoes what this one writes, only a change of the environment is written before the pause is over.
+        // While another client reverts the writes, only a change of the environment is written during the pause.
         if let Some(rest) = rest_of_pause(binding, hub) {
             return Ok(Next::After(rest));
         }

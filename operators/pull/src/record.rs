@@ -72,7 +72,7 @@ impl RecordKey {
     /// Reads a record. Returns `None` if this operator did not write it.
     pub fn open(&self, sealed: &str) -> Option<Record> {
         let (mac, text) = sealed.split_once(' ')?;
-        // Their hashes are compared, so the time that it takes says nothing about the right one.
+        // Hashes are compared, so the duration reveals nothing about the correct code.
         if self.mac(mac) != self.mac(&self.mac(text)) {
             return None;
         }
@@ -106,7 +106,7 @@ fn read(text: &str) -> Option<Record> {
             root: fingerprint("firstKey")?,
             fingerprint: fingerprint("key")?,
             generation: record["generation"].as_u64()?.try_into().ok()?,
-            // Records of versions without this field tell nothing of how the key was first known.
+            // Records of versions without this field do not say how the key was first trusted.
             is_first_use: record["firstUse"].as_bool().unwrap_or(true),
         },
     })

@@ -373,7 +373,7 @@ impl Clearing {
             };
             if cleared {
                 version = match self.orphans.forget(&uid, version).await {
-                    // It may say more by now, so it is read again at once. What follows in the list may have an heir.
+                    // The list may have changed, so it is read again at once. The rest of the list may have heirs.
                     Err(error) if error.is_conflict() => {
                         self.orphans.added.notify_one();
                         break;

@@ -202,7 +202,7 @@ impl Pusher {
         let outcome = self.reconcile_active(key, binding, push).await?;
         let record = self.bindings.get(key).and_then(|now| now.record);
         let rest = record.and_then(|record| record.until_due(self.grace(push), Timestamp::now()).min());
-        // A path that is overdue waits for another reason, such as an outage, which has its own pause.
+        // An overdue path waits for another reason, such as an outage, which has its own pause.
         Ok(match rest.filter(|rest| !rest.is_zero()) {
             Some(rest) => within(rest, outcome),
             None => outcome,
@@ -290,7 +290,7 @@ impl Pusher {
         bindings.update_if_current(key, binding, |now| {
             if let Some(verified) = &mut now.verified {
                 verified.see(seen, begun);
-                // Of a location that was not read now, the earlier time counts.
+                // For a location that was not read now, the earlier time counts.
                 verified.expires = earlier(expires, verified.expires.filter(|_| !is_expired));
             }
         });

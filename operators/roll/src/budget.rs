@@ -131,7 +131,7 @@ impl Budget {
         if let Some(share) = share.filter(|share| own().count() >= *share) {
             let until = own().map(|(_, slot)| slot.since.later(self.limits.timeout)).min().unwrap_or(now);
             self.wait(key);
-            // Where one may have all slots, they are what it waits for.
+            // Without a limit per namespace, the workload waits for the slots of all namespaces.
             let by = match self.limits.per_namespace {
                 Some(_) => Limit::ConcurrentOfNamespace(share),
                 None => Limit::Concurrent,

@@ -149,7 +149,7 @@ impl Pace {
     pub fn limits(&self) -> Limits {
         let limit = |most: usize| Some(most).filter(|most| *most > 0);
         let concurrent = limit(self.max_concurrent_rollouts);
-        // The rest is for other namespaces: they begin at once, however many rollouts of this one hang.
+        // The rest is for other namespaces, which begin at once even if rollouts of this one hang.
         let share =
             || concurrent.map(|all| all.saturating_mul(4).div_ceil(5)).filter(|share| Some(*share) < concurrent);
         Limits {

@@ -270,7 +270,7 @@ pub fn last_rollout(record: Option<&Record>, pods: Pods, now: Time, rollout_time
             steady.map_or(LastRollout::Over, |steady| LastRollout::Failed(Some(steady)))
         }
         _ if has_failed => LastRollout::Failed(None),
-        // Whatever became of its pods since has another cause.
+        // A later failure of its pods has another cause.
         _ if succeeded => LastRollout::Over,
         Progress::Unknown => LastRollout::Over,
         Progress::Failed => LastRollout::Failed(None),

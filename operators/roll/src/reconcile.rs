@@ -157,7 +157,7 @@ impl Run<'_> {
             // It is woken when what it uses was read, or when that is refused.
             None => {
                 parts.queues.sources.add_all(view.plan.doubted.iter().cloned(), Priority::High, CONTENDED);
-                // Nobody else waits for it meanwhile.
+                // No other workload waits for it meanwhile.
                 self.release_slot();
                 self.say(Vec::new());
                 Ok(Some(Action::Done))

@@ -46,9 +46,9 @@ pub struct Snapshot {
 pub struct Pods {
     /// Their state.
     pub rollout: Rollout,
-    /// Since when they have made no progress though some of them are not available.
+    /// The time since which they have made no progress, while some of them are not available.
     pub unready: Option<Time>,
-    /// Since when all of them have been available.
+    /// The time since which all of them have been available.
     pub available: Option<Time>,
     /// Whether the last rollout has succeeded before.
     pub succeeded: bool,
@@ -120,11 +120,11 @@ pub struct Observed {
 /// The health of a workload, and since when it has been so.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
-    /// Since when its pods have made no progress though some of them are not available.
+    /// The time since which its pods have made no progress, while some of them are not available.
     pub unready: Option<Time>,
     /// The maximum number of pods of the newest template, and of available ones, since the template changed.
     pub most: (i64, i64),
-    /// Since when all of its pods have been available.
+    /// The time since which all of its pods have been available.
     pub available: Option<Time>,
     /// Whether they have been available for long enough since the template changed.
     pub succeeded: bool,
@@ -266,7 +266,7 @@ impl Health {
             return;
         }
         self.available = None;
-        // A pod that was available for a moment has made no progress by that.
+        // A pod that was available only for a moment is no progress.
         if shown.most > self.most {
             (self.unready, self.most) = (None, shown.most);
         }
@@ -462,7 +462,7 @@ impl SourceState {
             let new = KeyChanges { breaker: Breaker::default(), changed: now };
             let counted = self.keys.entry(key.clone()).or_insert(new);
             counted.changed = now;
-            // Each is counted, since another workload may use it later.
+            // Each key is counted, because another workload may use it later.
             opens |= counted.breaker.changed(times, now, breaker) && is_used(key);
         }
         opens

@@ -57,7 +57,7 @@ impl Success {
     }
 }
 
-/// The same for a deleted version, which Vault answers with 404 and its metadata.
+/// The parts that identify the response for a deleted version: a 404 with its metadata.
 #[derive(Deserialize)]
 struct DeletedVersion {
     #[serde(rename = "data")]
@@ -94,7 +94,7 @@ impl Answer {
             },
             _ => self.errors().is_some(),
         };
-        // Its words are not repeated: nobody knows whose they are.
+        // The message is not repeated, because its author is unknown.
         (!is_vaults).then(|| format!("{status} with a body that Vault never sends"))
     }
 

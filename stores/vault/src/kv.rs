@@ -57,7 +57,7 @@ impl Found {
         }
     }
 
-    /// The version that holds the content. `None` without content or versions.
+    /// Returns the version that holds the content. Returns `None` without content or versions.
     pub fn live_version(&self) -> Option<&VersionState> {
         match self {
             Self::Live(secret) => secret.version.as_ref(),

@@ -93,7 +93,7 @@ impl Scenario for Life {
 
     async fn end_state(&self, client: &Client, namespace: &str) -> Result<Value> {
         let mut state = snapshot(client, namespace, &[ApiResource::erase::<Secret>(&())]).await?;
-        // The record names the environment by its ID, which each run makes anew.
+        // The record names the environment by its ID, which differs in each run.
         for secret in state["secrets"].as_array_mut().into_iter().flatten() {
             if let Some(record) = secret.pointer_mut("/metadata/annotations/konverge.dev~1zopp-record") {
                 *record = "present".into();

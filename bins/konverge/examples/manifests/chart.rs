@@ -33,7 +33,7 @@ impl Chart {
         let mut helm = Command::new(&self.helm);
         helm.env_clear().env("HOME", home.path()).args(["template", "release"]).arg(&self.folder);
         helm.args(["--namespace", namespace, "--show-only", template, "--values"]).arg(&file);
-        // Who scrapes these pods has no monitor that knows of TLS.
+        // Users of these files have no monitor that is set up for TLS.
         helm.args(["--set", "metricsTLS.selfSigned=false"]);
         let output = helm.output()?;
         if !output.status.success() {

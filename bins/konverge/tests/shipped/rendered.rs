@@ -318,7 +318,7 @@ fn settings(part: &str, container: &Value) -> String {
 #[test]
 fn the_deployments_of_the_files_are_set_and_hardened_as_those_of_the_chart() {
     let address = "pull.server.address=https://zopp.example.com";
-    // The monitors that a user of the files has scrape over HTTP, as those of the originals.
+    // Users of the files have monitors that scrape over HTTP, like those of the originals.
     let plain = "metricsTLS.selfSigned=false";
     let rendered = objects(&render(&[&EVERYTHING[..], &[address, plain]].concat(), &[]).unwrap());
     for (part, file) in [

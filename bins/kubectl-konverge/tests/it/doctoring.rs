@@ -129,7 +129,7 @@ async fn leftovers_are_told(stage: &Stage, world: &World<'_>) {
     doctor(world).await.ends(1).says(&["WRONG orphans deleted objects with content left in Vault: 1"]);
     let left = format!("left behind, push: secret/data/left/db (of {}/Secret/gone)", world.namespace);
     world.run("status").await.ends(0).says(&[&left]);
-    // As manage's operator tells of an item that it could not delete.
+    // The event that manage publishes about an item that it could not delete.
     let object =
         json!({ "apiVersion": "openzro.io/v1", "kind": "OZGroup", "namespace": world.namespace, "name": "devs" });
     let event = json!({

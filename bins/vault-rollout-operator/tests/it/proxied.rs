@@ -48,7 +48,7 @@ async fn a_proxy_url_of_the_kubeconfig_is_used() {
 async fn a_proxy_of_the_environment_is_used_unless_no_proxy_names_the_server() {
     let stage = Stage::shared().await;
     let proxy = ConnectProxy::start_before(&server(stage)).await.unwrap();
-    // Only the proxy knows where this is.
+    // Only the proxy knows the address of this name.
     let elsewhere = kubeconfig(stage, "elsewhere.json", |cluster| {
         cluster["server"] = "https://kube.invalid:6443".into();
         cluster["tls-server-name"] = "127.0.0.1".into();

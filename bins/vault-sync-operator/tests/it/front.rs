@@ -66,7 +66,7 @@ async fn pass_on(mut client: TcpStream, server: &str, decide: &Decide) -> io::Re
     match action {
         FrontAction::Vanishes => Ok(()),
         FrontAction::Answered(status, headers) => {
-            // The body that Vault sends. An answer without it counts as another server's.
+            // The body that Vault sends. A response without it counts as another server's.
             let body = if status == 403 { r#"{"errors":["permission denied"]}"# } else { "" };
             let length = body.len();
             let head = format!("HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n");

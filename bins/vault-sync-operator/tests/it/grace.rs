@@ -145,7 +145,7 @@ async fn a_secret_that_is_replaced_without_annotations_is_still_known() {
     for (name, path) in [("stays", &stays), ("goes", &goes)] {
         view.secret(name, &[("n", "1")], Some(path)).await.unwrap();
         until_synced(&view, "Secret", name, path).await;
-        // As `kubectl replace` does: the request, the record and the finalizer are gone at once.
+        // Like `kubectl replace`, which removes the request, the record and the finalizer at once.
         let bare =
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": { "n": "2" } });
         let bare = serde_json::from_value(bare).unwrap();
@@ -269,11 +269,11 @@ async fn an_object_that_is_deleted_and_made_again_keeps_its_content() {
     until_synced(&view, "Secret", "db", &path).await;
     until_synced(&view, "Deployment", "app", &soft).await;
     let reader = Reader::start(&view, &[&path, &soft]);
-    // As `kubectl replace --force` does. It waits until the object is gone.
+    // Like `kubectl replace --force`, which waits until the object is gone.
     view.api("Secret").delete("db", &DeleteParams::default()).await.unwrap();
     until("it is gone", async || view.is_gone("Secret", "db").await).await;
     view.secret("db", &[("n", "2")], Some(&path)).await.unwrap();
-    // Another object with another name takes over what a third one leaves, some time later.
+    // An object with another name takes over the path of a third one, some time later.
     view.delete("Deployment", "app").await.unwrap();
     until("it is gone", async || view.is_gone("Deployment", "app").await).await;
     view.deployment("renamed", "db", &view.path("app")).await.unwrap();
@@ -361,7 +361,7 @@ async fn too_many_deletions_wait_for_an_approval() {
         Ok(events.items.iter().any(|event| event.reason.as_deref() == Some("DeletionsStopped")))
     })
     .await;
-    // One that returns leaves six. That is still too many.
+    // When one request returns, six are left, which is still too many.
     view.annotate("Secret", &names[6], json!({ "vault-sync.io/path": view.path(&names[6]) })).await.unwrap();
     until_synced(&view, "Secret", &names[6], &view.path(&names[6])).await;
     assert!(view.holds(&view.path(&names[2]), "n", "1").await.unwrap());

@@ -93,7 +93,7 @@ impl Stage {
             .arg("-kubeconfig")
             .arg(kubeconfig)
             .args(["-vault-addr", vault, "-vault-auth-method=token", "-namespace", namespace])
-            // Most tests are about what is deleted, not about when.
+            // Most tests check which content is deleted, not when.
             .args(["-deletion-grace=0s", "-allow-deletes"])
             .args(["-health-probe-bind-address", &health, "-metrics-bind-address", &metrics])
             // The tests write everywhere in Vault, which a start with a token may not do by itself.

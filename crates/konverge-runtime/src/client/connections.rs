@@ -84,7 +84,7 @@ pub fn builder(config: Config) -> Result<ClientBuilder<Service>, kube::Error> {
 fn connector(config: &Config) -> Result<Connector, UnsupportedProxy> {
     let Some(proxy) = &config.proxy_url else { return Ok(Connector::direct(tcp())) };
     let of_environment = ["HTTPS_PROXY", "https_proxy"].into_iter().filter_map(|name| std::env::var(name).ok());
-    // kube does not look at NO_PROXY, and does not tell which of the two it is.
+    // kube ignores NO_PROXY, and does not say which of the two set the proxy.
     if of_environment.into_iter().any(|named| named.parse().is_ok_and(|named: http::Uri| named == *proxy)) {
         Connector::from_environment(&config.cluster_url, tcp())
     } else {

@@ -222,8 +222,8 @@ fn api_server(run: &RunDirectory, assets: &Assets, port: u16, etcd_url: &str) ->
             "--bind-address=127.0.0.1".to_owned(),
             // It would wait for every namespace's default service account, which nobody makes here.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
-            // As on OpenShift: who sets an owner reference must be allowed to delete the child and, if the owner is to wait for it, to update the
-            // owner's finalizers.
+            // As on OpenShift: a client that sets an owner reference needs permission to delete the child and, for
+            // `blockOwnerDeletion`, to update the owner's finalizers.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned(),
             format!("--etcd-servers={etcd_url}"),
             // As kubeadm sets them: the authority of the front proxy is in the ConfigMap kube-system/extension-apiserver-authentication.

@@ -27,7 +27,7 @@ impl Operator {
             tracing::info!(program = self.program, version = self.version, %options, "starting");
             let filter = telemetry.filter.clone();
             let run = async {
-                // Nothing runs yet that has to be ended.
+                // No task runs yet that would have to be ended.
                 let Some(manager) = signals.until(Box::pin(self.assemble(options))).await else { return Ok(()) };
                 let mut manager = manager?;
                 server::show_filter(&mut manager, filter);

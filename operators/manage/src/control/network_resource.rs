@@ -49,7 +49,7 @@ fn of_record(resource: &NetworkResource, name: String, settings: &Settings) -> B
         binding.scope = settings.scope(resource.metadata.namespace.as_deref());
         binding.id = resource.status.as_ref().and_then(|status| status.dns_record_id.clone());
         binding.id_is_proof = true;
-        // A record bears no mark. Its name has the namespace.
+        // A record has no mark. Its name contains the namespace.
         let namespace = resource.metadata.namespace.as_deref().unwrap_or_default();
         binding.names = settings.names(namespace).map(|_| vec![Pattern::new(format!("*.{namespace}.*"))]);
         binding.deletion = settings.deletion(&resource.metadata);

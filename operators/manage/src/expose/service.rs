@@ -132,7 +132,7 @@ fn groups(
     name: &str,
 ) -> Result<Vec<String>, InvalidAnnotation> {
     let Some(value) = annotations.get(EXPOSED_GROUPS) else {
-        // The name of the original can be that of another namespace, too, so it takes a rule.
+        // The original's name can belong to another namespace, too, so it needs a rule.
         let of_original = format!("{}-{namespace}-{name}", settings.cluster_name);
         let is_allowed = settings.allows(namespace, &of_original);
         return Ok(vec![if is_allowed { of_original } else { format!("{namespace}/{name}") }]);

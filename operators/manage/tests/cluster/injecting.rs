@@ -132,7 +132,7 @@ async fn w29_pods_get_their_sidecars_and_only_those_that_ask_for_one_can_be_refu
     assert!(refused.contains("names SetupKey k, and the namespace has none of that name"), "{refused}");
     running.end().await;
 
-    // Where everybody is answered, nobody learns the names of a profile and its key.
+    // If every caller is answered, no caller learns the names of a profile and its key.
     let running = place.inject(Callers::Anybody).await;
     let refused = eventually(LIMIT, async || {
         place.create_pod("b", json!({})).await.err().filter(|why| why.contains("The operator's log has the cause"))

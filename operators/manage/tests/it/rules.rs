@@ -78,7 +78,7 @@ async fn a_namespace_uses_no_name_without_a_rule_and_nothing_is_written() {
     stage.settled(&operator).await;
     assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
 
-    // Names of its own are served, and a key has an end and a limit.
+    // Own names are served, and a key has an expiry and a use limit.
     stage.create(&groups, &group("own", &own)).await;
     stage.says(&groups, "own", "Ready", "Reconciled").await;
     stage.create(&keys, &key("own", json!({ "name": "k", "ephemeral": true, "autoGroups": [{ "name": own }] }))).await;
@@ -190,7 +190,7 @@ async fn a_namespace_that_is_deleted_waits_no_longer_than_its_deadline() {
     stage.delete(&groups, "devs").await;
     stage.gone(&groups, "devs").await;
     assert!(stage.on_server(&Collection::Groups).await.contains_key("Left"));
-    // A namespace that is being deleted takes no events, so the event about it is elsewhere.
+    // A namespace that is being deleted accepts no events, so the event about it is in another one.
     let events = Api::<Event>::namespaced(stage.client.clone(), "default");
     let of_namespace = ListParams::default().fields(&format!("regarding.name={}", stage.namespace));
     let events = events.list(&of_namespace).await.unwrap().items;

@@ -128,7 +128,7 @@ async fn a_record_is_written_again_when_it_was_removed_or_altered_and_at_rest_no
     let operator = world.restarted(&[]).await;
     operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
     world.stays("backend", &[&operator]).await;
-    // A Secret that is made anew gets it with the first write.
+    // A Secret that is created again gets the record with the first write.
     world.delete("backend").await;
     world.bind("backend", &scene).await;
     world.holds("backend", &[("A", "2")]).await;
@@ -166,7 +166,7 @@ async fn an_environment_without_a_manifest_is_refused_where_one_is_required() {
     let protected = world.server.create("staging");
     protected.protect();
     protected.set("B", "2");
-    // The server did not know the call, so it is asked again only after a while, or by another process.
+    // The server did not know the call, so the client repeats it only after a while, or in another process.
     operator.stop().await;
     world.bind("backend", &protected).await;
     let zopp = world.server.client_with(|config| config.require_manifest = true);

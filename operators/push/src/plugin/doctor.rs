@@ -85,8 +85,8 @@ pub(super) async fn unserved(cluster: &Cluster) -> Vec<Finding> {
     findings
 }
 
-/// Returns `true` if the annotation on a Pod or a `ReplicaSet` is a mistake. The controllers of Deployments and Rollouts copy annotations to their
-/// `ReplicaSet`s, which is none. The annotation of a Pod with an owner comes from the pod template, where it has no effect.
+/// Returns `true` if the annotation on a Pod or a `ReplicaSet` is a mistake. On `ReplicaSet`s of Deployments and Rollouts it is not, because their
+/// controllers copy annotations. On a Pod with an owner, the annotation comes from the pod template, where it has no effect.
 fn is_unserved(object: &DynamicObject) -> bool {
     let is_pod = object.types.as_ref().is_some_and(|types| types.kind == "Pod");
     object.annotations().contains_key(PATH) && (is_pod || object.owner_references().is_empty())

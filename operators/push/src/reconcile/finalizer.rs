@@ -107,7 +107,7 @@ impl Finalizer<'_> {
         record.leave(now);
         let grace = self.grace();
         pusher.deletions.follow(&record);
-        // Of a deleted object the period begins now, because its successor does not come before.
+        // The period of a deleted object begins now, because its successor cannot come before.
         let rest = match binding.deleting {
             Some(_) => grace,
             None => record.until_due(grace, now).max().unwrap_or_default(),
@@ -116,7 +116,7 @@ impl Finalizer<'_> {
             match pusher.deletions.check_all(&record) {
                 Ok(()) => return Ok(PutOff::No),
                 Err(stopped) if binding.deleting.is_none() => return Err(stopped.into()),
-                // The orphan waits for the approval, and nothing waits for the orphan.
+                // The orphan waits for the approval. The object does not.
                 Err(_) => {}
             }
         }
@@ -127,7 +127,7 @@ impl Finalizer<'_> {
             pusher.reporter.report(key, binding, Some(record), vec![statement]).await?;
             return Ok(PutOff::Until(Action::After(rest)));
         }
-        // Of a write that was not finished, the orphan does not have the content. It is cleared now.
+        // The orphan lacks the content of an unfinished write, so that content is cleared now.
         let is_unclear = |written: &Written| {
             !written.written && !written.left && written.version != Some(0) || !written.pending.is_empty()
         };

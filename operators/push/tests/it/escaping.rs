@@ -159,7 +159,7 @@ async fn while_vault_is_sealed_it_is_remembered_and_another_object_of_the_name_k
     }
 }
 
-/// A list does not show how an object went, so its mark in Vault decides, and the grace period of the operator, which is none here.
+/// A list does not show why an object is missing, so its mark in Vault and the operator's grace period decide, which is zero here.
 #[tokio::test]
 async fn content_of_an_object_that_only_a_list_lacks_is_found_and_cleared() {
     let log = CapturedLog::start();

@@ -199,7 +199,7 @@ impl World {
     async fn operator_through(&self, kubeconfig: &Path, vault: Vault, arguments: &[&str]) -> Operator {
         let common =
             ["vault-sync-operator", "--health-probe-bind-address", "127.0.0.1:0", "--metrics-bind-address", "0"];
-        // Most tests are about what is deleted, not about when.
+        // Most tests check which content is deleted, not when.
         let rest = [
             "--deletion-grace",
             "0s",

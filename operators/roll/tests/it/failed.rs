@@ -67,7 +67,7 @@ async fn a_rollout_whose_pods_fail_is_told_and_holds_back_those_that_wait_for_th
     world.settled(&operator).await;
     assert_eq!(world.templates("later").await, 1, "it runs with content that works");
     assert_eq!(failures(&operator).await, (1.0, 1.0));
-    // Nobody forgets it over a restart, and it is counted once.
+    // The failure survives a restart, and is counted once.
     operator.stop().await;
     let operator = world.operator(&NO_REST).await;
     world.settled(&operator).await;

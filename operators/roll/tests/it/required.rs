@@ -25,7 +25,7 @@ async fn without_a_required_key_nothing_rolls_and_its_return_rolls_once() {
     world.without_key("db", "password").await;
     let told = world.event("web", "ReferenceMissing").await;
     assert!(told.contains("Secret/db has no key password"), "{told}");
-    // What else changes waits, too: the new pods could not start.
+    // Other changes wait, too, because new pods could not start.
     world.config_map("app", "2").await;
     world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 1);

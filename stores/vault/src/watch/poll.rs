@@ -64,7 +64,7 @@ pub(super) async fn poll(
             Err(error @ (VaultError::Denied { .. } | VaultError::Rejected { .. })) => error,
             outcome => return (method, outcome),
         };
-        // When all of them are denied, the least is the one to allow.
+        // If all kinds are denied, the error names the least one, which should be allowed.
         let told = refused.filter(|_| method != PollMethod::default()).unwrap_or(error);
         method = method.next();
         if method == start || !is_versioned {

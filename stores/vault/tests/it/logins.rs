@@ -267,7 +267,7 @@ async fn serves(server: &VaultServer, name: &str, mut role: Value) {
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(vault.login_counts().failed, 0, "{name}");
-    // Without the default policy a token may not renew itself, which it finds out.
+    // Without the default policy a token may not renew itself, which the client notices.
     let expected = |path: &str| name == "bare" && path.ends_with("renew-self");
     let refused = front.since(0).into_iter().filter(|request| request.status == Some(403) && !expected(&request.path));
     assert_eq!(refused.collect::<Vec<_>>(), [], "{name}");

@@ -33,7 +33,7 @@ impl Failure {
         Self { exit_code: USAGE, ..Self::new(what) }
     }
 
-    /// With another exit code.
+    /// Sets another exit code.
     #[must_use]
     pub fn exit_code(self, exit_code: u8) -> Self {
         Self { exit_code, ..self }

@@ -94,7 +94,7 @@ pub fn plain<T: Serialize + 'static>(object: T, text: impl Into<String>) -> Box<
 /// Prints the answer in one write. A reader that went away (`zopp secret list | head -1`) is no failure.
 pub fn print(answer: &dyn Answer, format: Format) -> Result<(), Failure> {
     let text = written(answer, format)?;
-    // Past the standard library's buffer, which is never wiped.
+    // Bypasses the standard library's buffer, which is never wiped.
     let stdout = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
     match stdout.and_then(|mut stdout| stdout.write_all(text.bytes())) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -131,7 +131,7 @@ impl Document<'_> {
     /// Writes the object with a final newline to the wiped buffer, without other copies of its values.
     pub fn put(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         if self.is_yaml {
-            // Readers of YAML 1.1 take more words for numbers, dates and truth values than those of 1.2, so each string has its quotes.
+            // YAML 1.1 parses more words as numbers, dates and booleans than YAML 1.2, so each string is quoted.
             let options = serde_saphyr::ser_options! { quote_all: true, compact_list_indent: false };
             return serde_saphyr::to_fmt_writer_with_options(self.text, object, options).map_err(unwritable);
         }

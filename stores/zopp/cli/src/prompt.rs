@@ -81,7 +81,7 @@ impl HiddenInput {
 
 impl Drop for HiddenInput {
     fn drop(&mut self) {
-        // Best effort: a terminal that is gone needs neither.
+        // Best effort: a closed terminal needs neither.
         let _ = self.file.write_all(DO_NOT_MARK_PASTES);
         let _ = tcsetattr(&self.file, OptionalActions::Flush, &self.before);
     }

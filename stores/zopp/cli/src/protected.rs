@@ -75,7 +75,7 @@ pub fn allow(name: &EnvironmentName, is_allowed: bool) -> Result<PathBuf, Failur
     Ok(directory)
 }
 
-/// The directory in which an environment is allowed.
+/// Returns the directory in which an environment is allowed.
 fn scope(found: Option<&Found>, working_directory: PathBuf) -> PathBuf {
     found.and_then(|found| found.path.parent()).map_or(working_directory, PathBuf::from)
 }

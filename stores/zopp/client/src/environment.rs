@@ -320,7 +320,7 @@ impl EnvironmentReader {
         Ok((key, proof))
     }
 
-    /// An environment without a manifest is refused if one was seen, or if one is required.
+    /// Refuses an environment without a manifest if one was seen before, or if one is required.
     fn may_lack_manifest(&self) -> Result<(), ManifestFault> {
         if self.seen().is_some() {
             return Err(ManifestFault::Missing);

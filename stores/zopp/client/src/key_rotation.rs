@@ -173,7 +173,7 @@ impl KeyRotation {
                 continue;
             }
             let recipient = X25519Public::from_slice(&holder.x25519_public_key)
-                // A second spelling of a removed key would pass for another key.
+                // A second encoding of a removed key would count as another key.
                 .and_then(|key| key.check_strength().map(|()| key))
                 .map_err(|source| RotationError::Recipient { principal: holder.principal_id.clone(), source })?;
             let wrapped = new.wrap_for(&recipient, id)?;

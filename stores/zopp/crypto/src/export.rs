@@ -149,7 +149,7 @@ impl Passphrase {
     /// # Errors
     /// [`DeriveError::Argon2`].
     pub fn export_keys(&self, secret: &CodeSecret) -> Result<ExportKeys, DeriveError> {
-        // 32 bytes: the published programs refuse a salt of this length, so no server can have one of them do the same derivation.
+        // 32 bytes: the published programs refuse a salt of this length, so no server can make one of them derive the same keys.
         let master = self.derive(&secret.hash(SALT_DOMAIN))?;
         let proof = hex::encode(expand(&master, PROOF_INFO)?.as_slice());
         Ok(ExportKeys { proof, key: ExportKey { bytes: expand(&master, KEY_INFO)?, context: CONTEXT } })
@@ -160,7 +160,7 @@ impl Passphrase {
     /// # Errors
     /// [`DeriveError::Argon2`].
     pub fn file_key(&self, salt: &[u8; SALT_LENGTH]) -> Result<FileKey, DeriveError> {
-        // 32 bytes here, too: no server can have this derivation done by an import of the same passphrase.
+        // 32 bytes here, too, so no server can get this key from an import with the same passphrase.
         let master = self.derive(&domain_hash(FILE_SALT_DOMAIN, salt))?;
         Ok(FileKey::new(expand(&master, FILE_INFO)?))
     }
@@ -376,7 +376,7 @@ mod tests {
             again.expand(KEY_INFO, &mut expanded).unwrap();
             assert_ne!(hex::encode(expanded), key, "{known} leads to the key");
         }
-        // No published program takes the salt of 32 bytes.
+        // Published programs refuse the salt of 32 bytes.
         let salt = secret.hash(SALT_DOMAIN);
         assert_eq!(words.published_proof(&salt).err(), Some(DeriveError::SaltLength { found: 32 }));
         assert_ne!(

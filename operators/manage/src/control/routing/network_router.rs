@@ -57,7 +57,7 @@ fn item(router: &NetworkRouter, group: &str, settings: &Settings) -> Binding {
         binding.scope = settings.scope(router.metadata.namespace.as_deref());
         binding.id = router.status.as_ref().and_then(|status| status.routing_peer_id.clone());
         binding.id_is_proof = true;
-        // A router bears no mark, and its name is the id of its group.
+        // A router has no mark, and its name is the id of its group.
         let names = settings.names(router.metadata.namespace.as_deref().unwrap_or_default());
         binding.names = names.map(|_| vec![Pattern::new(group)]);
         binding.deletion = deletion(router, settings);

@@ -84,7 +84,7 @@ fn router(peer: &OZRoutingPeer, group: &str, settings: &Settings) -> Binding {
         binding.scope = scope(peer, settings);
         binding.id = peer.status.as_ref().and_then(|status| status.router_id.clone());
         binding.adoption = Adoption::ByName;
-        // A router bears no mark, and its name is the id of its group.
+        // A router has no mark, and its name is the id of its group.
         binding.names = names(peer, settings).map(|_| vec![Pattern::new(group)]);
         binding.deletion = deletion(peer, settings);
     })

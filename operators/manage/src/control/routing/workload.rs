@@ -243,7 +243,7 @@ where
     let invalid = |why: String| Error::permanent(reasons::INVALID_SPEC, why);
     let key = ObjectKey { namespace: Some(workload.namespace.to_owned()), name: workload.name.to_owned() };
     let existing = match context.watched::<Deployment>()?.get(&key) {
-        // The cache may not have it yet, and somebody may have scaled it.
+        // The cache may not have it yet, and another client may have scaled it.
         None => {
             let deployments = Api::<Deployment>::namespaced(context.client().clone(), workload.namespace);
             deployments.get_opt(workload.name).await?.map(Arc::new)

@@ -207,7 +207,7 @@ async fn create(
         let request =
             identity::CreateInviteRequest { workspace_id, expires_at, token, kek_encrypted, kek_nonce, max_uses };
         match client.create_limited_invite(request, &key).await {
-            // A stock server. A number that was asked for is a demand.
+            // A stock server. If the user requested a number, the refusal is an error.
             Err(error) if uses.is_none() && error.is_unknown_call() => {
                 eprintln!("Warning: this server cannot limit the uses of an invite; revoke it after use");
                 is_unlimited = true;

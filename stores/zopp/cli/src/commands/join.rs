@@ -103,7 +103,7 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
     let lock = Context::lock()?;
     // Before anything is sent: a file that cannot be read would lose the identity that the server is about to know.
     let mut config = Context::config_or_empty()?;
-    // Nor could the new keys be saved without the passphrase of a protected file.
+    // The new keys cannot be saved without the passphrase of a protected file.
     file_key::of(&config)?;
     if let Some(position) = pending::position(&config, &name) {
         return pending::join(context, lock, config, position, &token).await;

@@ -107,7 +107,7 @@ pub(super) async fn execute(context: &Context, arguments: RunArguments) -> Outco
 /// Replaces this process with the command. Returns only if that failed.
 fn become_command(program: &OsStr, arguments: &[OsString], variables: &Variables<'_>) -> io::Error {
     let variables = variables.iter().map(|(key, value)| (key, OsStr::from_bytes(value)));
-    // The passphrase of this device's keys is for zopp, and not for the command.
+    // The passphrase of this device's keys is for zopp, not for the command.
     Command::new(program).args(arguments).env_remove(file_key::VARIABLE).envs(variables).exec()
 }
 

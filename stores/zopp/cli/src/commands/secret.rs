@@ -176,7 +176,7 @@ pub(super) async fn execute(context: &Context, command: SecretCommand) -> Outcom
 async fn set(context: &Context, arguments: SetArguments) -> Outcome {
     let SetArguments { key, value, stdin, environment } = arguments;
     if !may_be_set(&key) {
-        // The key is not repeated: what stands behind the equals sign is most likely the value.
+        // The key is not repeated, because the text after the equals sign is most likely the value.
         return Err(Failure::usage(WriteError::BadKey.to_string() + "; nothing was sent")
             .next("Write the value as a word of its own, or leave it out to be asked for it: zopp secret set KEY"));
     }

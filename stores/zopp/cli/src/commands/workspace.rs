@@ -253,7 +253,7 @@ async fn grant(
         .get_principal(GetPrincipalRequest { principal_id: principal_id.clone() })
         .await
         .map_err(failed(what.clone(), need.clone()))?;
-    // The ID that was asked for, and not the one that the server answers with.
+    // The requested ID, not the one in the server's response.
     principal.id.clone_from(&principal_id);
     let recipient = X25519Public::from_slice(&principal.x25519_public_key)
         .and_then(|key| key.check_strength().map(|()| key))

@@ -64,7 +64,7 @@ pub fn parse(text: &str, dialect: Dialect) -> Parsed {
 }
 
 struct Cursor<'a> {
-    /// What is before the cursor.
+    /// The text before the cursor.
     rest: &'a str,
     /// Bytes behind the cursor.
     consumed: usize,

@@ -37,7 +37,7 @@ fn private_keys_are_encrypted_with_a_passphrase_on_request() {
         before.iter().all(|key| !file.contains(key)) && keys(&world.alice).iter().all(|key| key.starts_with("sealed:"))
     );
 
-    // All that reads or adds keys.
+    // Every command that reads or adds keys.
     assert_eq!(world.alice.ok("secret get K"), "v\n");
     assert_eq!(world.alice.ok("run -- printenv K"), "v\n");
     assert_ne!(world.alice.run("run -- printenv ZOPP_KEY_PASSPHRASE").code, 0, "the command does not get it");
@@ -59,7 +59,7 @@ fn private_keys_are_encrypted_with_a_passphrase_on_request() {
     other.ok("principal import");
     assert_eq!(keys(&other), before);
 
-    // What does not need a key works without the passphrase, and nothing else does.
+    // Only commands that need no key work without the passphrase.
     world.alice.set("ZOPP_KEY_PASSPHRASE", "");
     world.alice.ok("principal list");
     for line in ["secret get K", "principal export desktop", "principal decrypt-keys", "principal create x"] {

@@ -29,7 +29,7 @@ fn c4_standard_input_is_taken_byte_for_byte() {
 #[test]
 fn a_value_behind_an_equals_sign_never_leaves_the_machine() {
     let World { alice, server } = World::new();
-    // A command that sends something fails otherwise: nobody is there to answer.
+    // There is no server, so a command that sends something fails differently.
     drop(server);
     for line in
         ["secret set DB_PASSWORD=hunter2", "secret set DB_PASSWORD=hunter2 value", "secret set hunter2\u{7} value"]
@@ -70,7 +70,7 @@ fn c3_export_and_import_round_trip_over_the_wire() {
         .run(&values, |values| {
             let mut count = 0;
             for (key, value) in &values {
-                // One that has no form is left out, so it does not count.
+                // A value without a form is left out, so it does not count.
                 count += usize::from(konverge_zopp_cli::dotenv::check(key, value.as_bytes()).is_ok());
                 alice.ok_with_stdin(&format!("secret set {key} -"), value.as_bytes());
             }

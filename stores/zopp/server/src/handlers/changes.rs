@@ -112,7 +112,7 @@ fn validated(call: &Call, message: proto::ChangeSecretsRequest) -> Result<Secret
     }
     let changes_no_key = keys.is_empty();
     let changes_one_key = (message.set.len(), message.delete.len()) == (1, 0);
-    // A new key of the environment encrypts all that is there again.
+    // A new key of the environment encrypts all existing secrets again.
     let is_key = if message.new_dek.is_some() { validate::stored_key } else { validate::secret_key };
     let mut set = Vec::with_capacity(message.set.len());
     // Moved, not copied: they may have megabytes.

@@ -304,7 +304,7 @@ async fn reading_the_key_of_a_limited_invite_uses_it_up() {
     let rows: Vec<(String, String)> =
         world.saboteur().await.rows("SELECT action, result FROM audit_logs WHERE action = 'invite.read'").await;
     assert_eq!(rows.len(), 2, "{rows:?}");
-    // Those who read it still join, in the second call of the two.
+    // Users who have read the key can still join with the second of the two calls.
     let join = |email: &str| proto::JoinRequest {
         ephemeral_pub: vec![1; 32],
         kek_wrapped: vec![2; 48],

@@ -72,7 +72,7 @@ pub(super) async fn disable(
     let principal = client.disable_principal(request).await.map_err(own(what))?.name;
     let public_keys: Vec<&[u8]> = public_keys.iter().map(Vec::as_slice).collect();
     context.trust()?.revoke(&principal_id, None, &public_keys);
-    // A server that lies could keep the principal out of the lists of holders, so that nothing is replaced.
+    // A lying server could hide the principal from the lists of holders, so that no key is replaced.
     if keys.are_requested() && rekeyings.is_empty() {
         return Err(Failure::new(format!("principal '{principal}' was disabled, but no key was replaced"))
             .because("the server names the principal as a holder of none of the keys that you administer")

@@ -35,7 +35,7 @@ pub(super) async fn service(
     let mut known = ServerRecord::default();
     known.generation = context.trust()?.generation();
     known.workspaces.insert(workspace.to_owned(), key.fingerprint());
-    // The service follows a replacement of the key that the principal signed who made it.
+    // The service follows a replacement of the key that is signed by the principal that created the service.
     let (own, own_exchange) = (client.identity().signing_seed().public(), client.identity().exchange_key());
     let own_exchange = own_exchange.map(|exchange| exchange.public().to_bytes().to_vec()).unwrap_or_default();
     let fingerprint = Fingerprint::of_principal(&own.to_bytes(), &own_exchange);

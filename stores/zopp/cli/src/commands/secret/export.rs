@@ -43,7 +43,7 @@ pub struct ExportArguments {
 }
 
 impl ExportArguments {
-    /// The format that `--output` names, if it names one.
+    /// Returns the format that `--output` names, if any.
     fn format(&self) -> Option<Format> {
         Format::named(self.output.as_ref()?.as_os_str())
     }
