@@ -143,7 +143,7 @@ pub struct Config {
     pub requests_per_second: NonZeroU32,
     /// Names of groups, networks and policies in openZro that a namespace may use, and of `NetworkRouter`s as namespace/name. May be repeated; * matches
     /// anything, {namespace} the namespace of the object. The operator's own namespace may use all [default: names that begin with the namespace, as
-    /// in team-a/devs; everything with --openzro-api-key or OZ_API_KEY] (ours)
+    /// in team-a/devs; everything with --openzro-api-key or its variable] (ours)
     #[arg(long, env = "OPENZRO_ALLOW", value_delimiter = ',', value_name = "NAMESPACE=PATTERN")]
     pub allow: Vec<Rule>,
     /// Let objects of all namespaces use privileged containers, volumes, pod templates, and images, security contexts and Secrets of sidecars (ours)

@@ -75,7 +75,9 @@ pub enum CredentialsError {
         source: KeyError,
     },
     /// The private key is encrypted, and there is no passphrase.
-    #[error("{place}: the private key is encrypted with a passphrase; only zopp can read such a file")]
+    #[error(
+        "{place}: the private key is encrypted with a passphrase; only zopp can read it, other programs need an unencrypted file"
+    )]
     Sealed {
         /// File and field, or variable.
         place: String,
