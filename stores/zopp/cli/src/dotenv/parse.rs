@@ -40,6 +40,7 @@ pub enum Dialect {
 /// Reads a whole file. The line breaks of Windows count as `\n`.
 pub fn parse(text: &str, dialect: Dialect) -> Parsed {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
     let mut parsed = Parsed { entries: Vec::new(), problems: Vec::new(), doubts: Vec::new() };
     let (mut rest, mut line) = (text, 1);
     while !rest.is_empty() {
@@ -91,11 +92,19 @@ impl Cursor<'_> {
 
     fn skip_blanks(&mut self) -> bool {
         let mut skipped = false;
-        while self.peek().is_some_and(|character| character != '\n' && character.is_whitespace()) {
+        while self.peek().is_some_and(|character| self.is_blank(character)) {
             self.next();
             skipped = true;
         }
         skipped
+    }
+
+    /// Most readers take no other character than these two for a blank.
+    fn is_blank(&self, character: char) -> bool {
+        match self.dialect {
+            Dialect::Common => matches!(character, ' ' | '\t'),
+            Dialect::Dotenvy => character != '\n' && character.is_whitespace(),
+        }
     }
 
     /// Reads to the end of the line if nothing but blanks or a comment is left on it.
@@ -176,8 +185,12 @@ impl Cursor<'_> {
     /// Reads literal characters up to the end of the line or a comment after a space.
     fn bare(&mut self, value: &mut Zeroizing<String>) -> Result<(), Reason> {
         let line = self.rest.split('\n').next().unwrap_or_default();
-        let comment = line.match_indices('#').map(|(at, _)| at).find(|at| line[..*at].ends_with(char::is_whitespace));
-        let text = line[..comment.unwrap_or(line.len())].trim_end();
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let comment = line.match_indices('#').map(|(at, _)| at).find(|at| line[..*at].ends_with([' ', '\t']));
+        let text = line[..comment.unwrap_or(line.len())].trim_end_matches([' ', '\t']);
+        if text.contains('\r') {
+            return Err("readers disagree on a carriage return inside a line; end lines with a line feed");
+        }
         if text.contains('#') {
             self.doubt = Some(
                 "\"#\" without a blank before it belongs to the value, as shells and python-dotenv read it; node --env-file ends the value \

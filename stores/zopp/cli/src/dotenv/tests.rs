@@ -62,7 +62,9 @@ fn bare_values_are_literal() {
         ("K=-Xmx2g -Dx=y", "-Xmx2g -Dx=y"),
         ("K=a\\ b", "a\\ b"),
         ("K=a'b c'\"d\"", "a'b c'\"d\""),
-        ("K=a\u{a0}#b", "a"),
+        ("K=v\t# comment", "v"),
+        ("K=\u{a0}v\u{a0}", "\u{a0}v\u{a0}"),
+        ("K=v\r", "v"),
     ] {
         check_in(Dialect::Common, text, expected);
     }
@@ -117,7 +119,9 @@ fn what_readers_take_for_different_values_is_a_problem() {
     check_problem(Dialect::Common, "K=`date`", 1, "a value that begins with a backtick");
     check_problem(Dialect::Common, "K='it'\\''s'", 1, "text after the value");
     check_problem(Dialect::Common, "K=\"a\" b", 1, "text after the value");
-    for text in [r#"K="C:\bin""#, r#"K="it\'s""#, "K=\"a\\\nb\"", "K=\"a\\`b\"", r#"K="\"#] {
+    check_problem(Dialect::Common, "K=a\rb", 1, "readers disagree on a carriage return");
+    check_problem(Dialect::Common, "K=\rB=2", 1, "readers disagree on a carriage return");
+    for text in [r#"K="C:\bin""#, r#"K="it\'s""#, "K=\"a\\`b\"", r#"K="\"#] {
         check_problem(Dialect::Common, text, 1, "unknown escape");
     }
 }

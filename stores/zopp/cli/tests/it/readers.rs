@@ -81,7 +81,7 @@ fn every_reader_takes_each_exported_value_unchanged_and_runs_none() {
 }
 
 /// The right side of a line, the value as `import` reads it, and the readers that read another value, or none.
-const IMPORTED: [(&str, &str, &[&str]); 33] = [
+const IMPORTED: [(&str, &str, &[&str]); 35] = [
     ("v#x", "v#x", NODE),
     ("#x", "#x", NODE),
     ("a#b #c", "a#b", NODE),
@@ -90,6 +90,8 @@ const IMPORTED: [(&str, &str, &[&str]); 33] = [
     (" #x", "", PYTHON),
     ("v # x", "v", &[]),
     ("v #b'c", "v", &[]),
+    ("v\t# x", "v", NODE),
+    ("\u{a0}v\u{a0}", "\u{a0}v\u{a0}", PYTHON),
     ("", "", &[]),
     ("''", "", &[]),
     ("\"\" # x", "", &[]),
@@ -124,8 +126,8 @@ const NODE: &[&str] = &["node"];
 const PYTHON: &[&str] = &["python-dotenv"];
 
 /// The right sides of lines that `import` refuses, because the readers disagree.
-const DISPUTED: [&str; 11] = [
-    "pa$word", "pa$5", "${V_A}", "\"a$b\"", "`a`", "'a'#b", "\"a\"#b", "'a'b", "'it'\\''s'", "\"a\" b", r#""it\'s""#,
+const DISPUTED: [&str; 12] = [
+    "a\rb", "pa$word", "pa$5", "${V_A}", "\"a$b\"", "`a`", "'a'#b", "\"a\"#b", "'a'b", "'it'\\''s'", "\"a\" b", r#""it\'s""#,
 ];
 
 #[test]
@@ -197,7 +199,8 @@ fn read_by(reader: &str, folder: &Path) -> Option<Values> {
         }
         "python-dotenv" => {
             let script = format!(
-                "import sys; sys.path.insert(0, {:?}); import dotenv, json; json.dump(dotenv.dotenv_values('.env'), sys.stdout)",
+                "import sys; sys.path.insert(0, {:?}); import dotenv, json; found = dotenv.dotenv_values('.env'); \
+                 json.dump({{key: value for key, value in found.items() if value is not None}}, sys.stdout)",
                 python_dotenv().display().to_string()
             );
             Some(json(&run("python3", &["-c", &script], folder)))
