@@ -193,6 +193,19 @@ mod tests {
     }
 
     #[test]
+    fn the_refusal_of_a_route_names_a_spelling_that_works() {
+        let engine = Mount::new("secret", KvVersion::Two);
+        for route in ROUTES.into_iter().filter(|route| *route != "data") {
+            let refused = engine.location(&SecretPath::parse(&format!("secret/{route}/db")).unwrap()).unwrap_err();
+            let working = format!("secret/data/{route}/db");
+            assert_eq!(refused.fault(), PathFault::Route);
+            assert!(refused.to_string().contains("write data/ before it"), "{refused}");
+            let location = engine.location(&SecretPath::parse(&working).unwrap()).unwrap();
+            assert_eq!(location.to_string(), working);
+        }
+    }
+
+    #[test]
     fn an_engine_that_nobody_confirms_reaches_nothing_but_secrets() {
         use KvVersion::{One, Two};
         for (mount, version, text, expected) in [

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
 use konverge_testkit::{Process, ProcessSpec, http_get};
 use kube::{
@@ -91,6 +92,46 @@ async fn a_request_that_returns_within_the_grace_period_finds_its_content() {
     assert_eq!(noted["paths"][&path].get("unwanted"), None, "the deletion is cancelled");
     assert_eq!(reader.stop().await, 0);
     drop(operator);
+}
+
+/// Returns the time in the note of the event `DeletionPending` about an object.
+async fn announced_deletion(view: &View, name: &str) -> Result<Option<Timestamp>> {
+    let events = Api::<Event>::namespaced(view.client.clone(), &view.namespace).list(&ListParams::default()).await?;
+    let is_about = |event: &&Event| {
+        let regarding = event.regarding.as_ref().and_then(|object| object.name.as_deref());
+        event.reason.as_deref() == Some("DeletionPending") && regarding == Some(name)
+    };
+    let note = events.items.iter().find(is_about).and_then(|event| event.note.clone()).unwrap_or_default();
+    Ok(note.split(' ').find_map(|word| word.trim_end_matches(':').parse().ok()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pending_deletion_is_announced_with_its_time() {
+    let (view, _operator) = setting("announced", grace("1h")).await;
+    let [removed, old, new] = ["removed", "old", "new"].map(|rest| view.path(rest));
+    view.secret("db", &[("n", "1")], Some(&removed)).await.unwrap();
+    view.secret("source", &[("n", "1")], None).await.unwrap();
+    view.vault_push("moved", "source", &old).await.unwrap();
+    until_synced(&view, "Secret", "db", &removed).await;
+    until_synced(&view, "VaultPush", "moved", &old).await;
+    view.annotate("Secret", "db", json!({ "vault-sync.io/path": null })).await.unwrap();
+    view.vault_push("moved", "source", &new).await.unwrap();
+    for (kind, name, path) in [("Secret", "db", &removed), ("VaultPush", "moved", &old)] {
+        until("the event names the time", async || Ok(announced_deletion(&view, name).await?.is_some())).await;
+        let announced = announced_deletion(&view, name).await.unwrap().unwrap();
+        let record = view.record(kind, name).await.unwrap().unwrap();
+        let since: Timestamp = record["paths"][path]["unwanted"].as_str().unwrap().parse().unwrap();
+        let wrong_by = announced.duration_since(since + SignedDuration::from_hours(1)).abs();
+        assert!(wrong_by <= SignedDuration::from_secs(1), "{name}: {announced}, {record}");
+    }
+    until("the condition names the path", async || {
+        let object = view.api("VaultPush").get("moved").await?;
+        let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready").unwrap_or_default();
+        let message = ready["message"].as_str().unwrap_or_default();
+        Ok(ready["status"] == "True" && message.contains("deleted after the grace period") && message.contains(&old))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use konverge_apply::conditions::{Conditions, Moment, READY, Reason};
+use konverge_core::names::few;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -124,11 +125,7 @@ impl From<&Record> for VaultPushStatus {
         let reason = Reason::parse(&record.state).unwrap_or(UNKNOWN);
         let message = record.message.as_deref().unwrap_or_default();
         match &*record.state {
-            SYNCED => conditions.ready(
-                &reason,
-                &format!("{written} of {} paths are as they should be", record.paths.len()),
-                moment,
-            ),
+            SYNCED => conditions.ready(&reason, &synced_message(record, written), moment),
             state if STALLED.contains(&state) => conditions.stalled(&reason, message, moment),
             _ => conditions.reconciling(&reason, message, moment),
         }
@@ -144,6 +141,17 @@ impl From<&Record> for VaultPushStatus {
             conditions,
         }
     }
+}
+
+/// Returns the message of an object in sync, with the paths whose deletion is pending.
+fn synced_message(record: &Record, written: usize) -> String {
+    let unwanted = |(location, path): (&String, &Written)| Some(format!("{location} (since {:.0})", path.unwanted?));
+    let pending: Vec<_> = record.paths.iter().filter_map(unwanted).collect();
+    let mut message = format!("{written} of {} paths are as they should be", record.paths.len());
+    if !pending.is_empty() {
+        message = format!("{message}; no longer requested, and deleted after the grace period: {}", few(&pending));
+    }
+    message
 }
 
 impl PathStatus {
@@ -202,6 +210,17 @@ mod tests {
             let read = there_and_back(&record);
             assert_eq!((&read, read.text()), (&record, record.text()), "{state}");
         }
+    }
+
+    #[test]
+    fn the_condition_names_paths_whose_deletion_is_pending() {
+        let mut record = record();
+        record.say(SYNCED, None, Timestamp::UNIX_EPOCH);
+        let message = |record: &Record| VaultPushStatus::from(record).conditions.get(READY).unwrap().message.clone();
+        assert_eq!(message(&record), "1 of 3 paths are as they should be");
+        record.paths.get_mut("secret/data/y").unwrap().unwanted = Timestamp::from_second(60).ok();
+        let pending = "deleted after the grace period: secret/data/y (since 1970-01-01T00:01:00Z)";
+        assert!(message(&record).ends_with(pending), "{}", message(&record));
     }
 
     #[test]
