@@ -185,7 +185,7 @@ impl Bindings {
         true
     }
 
-    /// Returns the record of an object that our finalizer held, and that is gone or has a successor with this uid, although nobody saw its deletion.
+    /// Returns the record of an object that our finalizer held, and that is gone or has a successor with this uid, if no watch showed its deletion.
     pub fn lost(&self, key: &ObjectRef, successor: Option<&str>) -> Option<Record> {
         let inner = self.lock();
         let held = inner.bindings.get(key).filter(|binding| binding.is_held());

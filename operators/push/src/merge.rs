@@ -108,7 +108,7 @@ pub fn merge(
     Ok(Merge { content: changed.then_some(content), expected, marks, adopted })
 }
 
-/// The plan for a path at which none of our keys is desired any more.
+/// The plan for a path at which none of our keys is desired.
 pub struct KeyRemoval {
     /// The content to write. `None` if the path has it already. If that is empty, the path is to be deleted.
     pub content: Option<Content>,

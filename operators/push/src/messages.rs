@@ -24,7 +24,7 @@ macro_rules! problem {
     };
 }
 
-/// The object is in sync, and somebody should look.
+/// The object is in sync, and a person should look at it.
 macro_rules! warning {
     ($reason:expr, $($text:tt)+) => {
         Statement::new(Severity::Warning, $reason, format!($($text)+))

@@ -94,7 +94,7 @@ impl OrphansError {
         class_of(&self.0) == ErrorClass::Refused || matches!(&self.0, kube::Error::Api(status) if status.code == 404)
     }
 
-    /// Returns whether another client has changed the list meanwhile.
+    /// Returns `true` if another client has changed the list since it was read.
     fn is_conflict(&self) -> bool {
         matches!(&self.0, kube::Error::Api(status) if status.code == 409)
     }
@@ -109,7 +109,7 @@ pub struct Orphans {
 }
 
 impl Orphan {
-    /// Makes an orphan of the record of an object.
+    /// Creates an orphan from the record of an object.
     pub fn new(key: &ObjectRef, record: Record) -> Self {
         Self {
             kind: key.kind.name().to_owned(),
@@ -266,7 +266,7 @@ pub struct Clearing {
 }
 
 impl Clearing {
-    /// Nothing is cleared yet.
+    /// Creates the task that clears orphans.
     pub fn new(
         orphans: Orphans,
         store: Store,
@@ -333,7 +333,7 @@ impl Clearing {
             .any(|(location, written)| is_new(&location) && self.heirs.inherit(&key, &location, written))
     }
 
-    /// Clears the orphans that can be cleared. Returns how many are left.
+    /// Clears the orphans that can be cleared. Returns the number of the others.
     pub async fn clear(&mut self) -> Result<usize, OrphansError> {
         let ConfigMap { data, metadata, .. } = self.orphans.list().await?;
         let (known, mut version) = (data.unwrap_or_default(), metadata.resource_version);
@@ -459,7 +459,7 @@ impl Heirs {
         self.bindings.heirs(&claimant, &location.to_string(), written).is_complete(written)
     }
 
-    /// Clears the path. No object takes it over meanwhile, not even one with the same name. Then wakes the objects that waited for it.
+    /// Clears the path. Until then no object can claim it, not even one of the same name. Then wakes the objects that waited for it.
     pub(crate) async fn clear(
         &self,
         path_of: &GonePath<'_>,

@@ -298,8 +298,8 @@ impl Search {
     }
 }
 
-/// The record of a path whose mark names the object as the owner of all of it, or of these keys. The mark alone proves that a key is the object's, so a
-/// key without it by then stays.
+/// The record of a path whose mark names the object as the owner of all of it, or of these keys. Only the mark proves that the object wrote a key, so a
+/// key that has lost its mark stays.
 fn written(location: &Location, keys: Option<BTreeSet<String>>) -> Written {
     let intended = Written::intended(location);
     match keys {
@@ -308,13 +308,13 @@ fn written(location: &Location, keys: Option<BTreeSet<String>>) -> Written {
     }
 }
 
-/// Returns whether the text can be the uid of an object, and so the key of an orphan. Whoever may write metadata in Vault can write any mark.
+/// Returns `true` if the text can be the uid of an object, and so the key of an orphan. A user who may write metadata in Vault can write any mark.
 fn is_uid(text: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     (1..=253).contains(&text.len()) && text.chars().all(is_letter)
 }
 
-/// Returns how content is deleted whose object said how in an annotation that is lost: never for good.
+/// Returns the treatment of content whose object is lost with its annotations: never a deletion for good.
 fn deletion(default: DeletionPolicy) -> DeletionPolicy {
     if default == DeletionPolicy::Keep { default } else { DeletionPolicy::Soft }
 }

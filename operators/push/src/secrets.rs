@@ -10,7 +10,7 @@ use kube::{Api, Client, api::ListParams, core::Selector};
 /// The data of a Secret.
 pub type Data = BTreeMap<String, SecretValue>;
 
-/// The names of those in the namespace that fit the selector.
+/// Returns the names of the Secrets in the namespace that match the selector.
 pub(crate) async fn fitting(
     client: &Client,
     namespace: &str,

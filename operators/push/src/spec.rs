@@ -113,7 +113,7 @@ pub struct Choice {
     pub prefix: String,
 }
 
-/// How content in Vault is deleted that no object requests any more.
+/// The treatment of content in Vault that no object requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeletionPolicy {

@@ -69,7 +69,7 @@ pub(super) enum Answer<T> {
 
 /// A page that was read.
 pub(super) struct Page<T> {
-    /// Names, versions and what they hold, of those that anybody wants.
+    /// The names, versions and contents of the requested Secrets.
     pub(super) wanted: Vec<(String, String, T)>,
     /// The last name in it, wanted or not.
     pub(super) last: Option<String>,

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::{object::ObjectRef, orphans::Orphan, record::Record};
 
-/// Objects that are gone, or have a successor of their name, although nobody saw their deletion. Clones share the list.
+/// Objects that are gone, or have a successor of their name, while this process did not see their deletion. Clones share the list.
 #[derive(Clone, Default)]
 pub struct Lost(Arc<(Mutex<Vec<Orphan>>, Notify)>);
 
