@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::{Cluster, Finding, Installation, text::age};
 
 impl Installation {
-    /// That it would not start with its arguments, and why.
+    /// Returns the finding for an operator that rejects its own arguments.
     pub fn does_not_start(&self, error: &clap::Error) -> Finding {
         let Self { namespace, name, .. } = self;
         // The rest describes how to get help for a program that is elsewhere.
@@ -14,7 +14,7 @@ impl Installation {
         Finding::wrong("settings", cause, format!("kubectl edit deployment/{name} -n {namespace}"))
     }
 
-    /// Whether its processes are ready.
+    /// Returns the finding about the number of ready replicas.
     pub fn finding(&self) -> Finding {
         let Self { namespace, name, wanted, ready, .. } = self;
         let says = format!("{namespace}/{name}: {ready} of {wanted} ready");
@@ -40,7 +40,7 @@ impl Installation {
 }
 
 impl Cluster {
-    /// Whether somebody leads. `elects` is whether any installation elects a leader.
+    /// Returns the finding about the leader. `elects` says whether any installation elects one.
     pub async fn leader_finding(&self, lease: &str, elects: bool) -> Finding {
         let now = Timestamp::now();
         let leaders = match self.leaders(lease, now).await {

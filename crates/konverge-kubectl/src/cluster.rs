@@ -22,7 +22,7 @@ use crate::{Detail, Failure, Kind, arguments::Connection, target::One};
 /// Objects in one answer.
 const PAGE: u32 = 500;
 
-/// For connecting, so that a cluster that is away is told soon.
+/// The connection timeout. It is short, so that an unreachable cluster is reported soon.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The time limit for a response to begin.
@@ -41,7 +41,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// That of the command line. Nothing is sent yet.
+    /// Creates the client for the cluster of the command line. Sends no request.
     pub(crate) async fn of(connection: &Connection) -> Result<Self, Failure> {
         let failed = |error: &dyn std::error::Error| {
             Failure::Failed(format!(
@@ -100,7 +100,7 @@ impl Cluster {
         self.list_selected(kind, namespace, None).await
     }
 
-    /// The same, and only objects with labels that the selector fits.
+    /// Like [`list`](Self::list), but only objects whose labels match the selector.
     pub(crate) async fn list_selected(
         &self,
         kind: &Kind,
@@ -212,7 +212,7 @@ fn observed<K>(event: watcher::Event<K>) -> Option<Option<K>> {
     }
 }
 
-/// Whether a watch failed because the cluster does not have the kind.
+/// Returns `true` if a watch failed because the cluster does not serve the kind.
 pub(crate) fn is_unknown(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }

@@ -15,13 +15,13 @@ const SHOWN: usize = 10;
 /// Events in one answer. An object that has more has had them for long.
 const AT_MOST: u32 = 500;
 
-/// Something that was said, however often.
+/// Equal events, as one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Said {
-    /// When last.
+    /// The time of the last event.
     pub(crate) last: Timestamp,
-    /// How often.
+    /// The number of events.
     pub(crate) count: i32,
     /// `Normal` or `Warning`.
     pub(crate) kind: String,

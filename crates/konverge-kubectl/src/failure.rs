@@ -5,19 +5,19 @@ use konverge_core::error::in_one_line;
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// It was called wrongly.
+    /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// It could not be done. The text names the cause and the next step.
+    /// The command failed. The text names the cause and the next step.
     #[error("{0}")]
     Failed(String),
-    /// The API server may not be asked this by the person.
+    /// The API server forbids the request to this user.
     #[error("{0}")]
     Forbidden(String),
 }
 
 impl Failure {
-    /// Of an attempt to `act`, such as `list secrets in namespace shop`.
+    /// Creates the failure of an attempt to `act`, such as `list secrets in namespace shop`.
     pub fn of(act: &str, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if matches!(status.code, 401 | 403) => {

@@ -27,15 +27,15 @@ const RELEASE: &str = "meta.helm.sh/release-name";
 /// A Deployment of an operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installation {
-    /// Its namespace.
+    /// The namespace of the Deployment.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Deployment.
     pub name: String,
-    /// How many processes there are to be.
+    /// The number of desired replicas.
     pub wanted: i32,
-    /// How many are ready.
+    /// The number of ready replicas.
     pub ready: i32,
-    /// The service account that they use.
+    /// The service account of the pods.
     pub account: String,
     /// Whether it runs several jobs, of which this is one.
     pub all_in_one: bool,
@@ -54,9 +54,9 @@ pub struct Leader {
     pub namespace: String,
     /// The holder; `None` if the lease was released.
     pub holder: Option<String>,
-    /// When it was renewed last.
+    /// The time of the last renewal.
     pub renewed: Option<Timestamp>,
-    /// Whether it has run out.
+    /// Whether the lease has expired.
     pub stale: bool,
 }
 
@@ -108,7 +108,7 @@ impl Installation {
         )
     }
 
-    /// How to give its service account the permissions that it needs: `own` is the manifest in `deploy/` with the role of the operator alone.
+    /// Returns how to grant the service account its permissions. `own` is the manifest in `deploy/` with the role of this operator alone.
     pub fn grant(&self, own: &str) -> String {
         match &self.release {
             Some(release) => {
@@ -170,7 +170,7 @@ impl Leader {
     }
 }
 
-/// With the variables in it put in, as Kubernetes does: `$(NAME)`.
+/// Expands `$(NAME)` as Kubernetes does.
 fn expanded(argument: &str, variables: &BTreeMap<String, String>) -> String {
     variables.iter().fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
 }

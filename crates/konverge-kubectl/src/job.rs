@@ -14,7 +14,7 @@ use crate::{Cluster, Failure, Kind};
 /// with their metadata alone.
 #[async_trait]
 pub trait Job: Send + Sync {
-    /// In one word: `push`.
+    /// Returns the name of the job in one word, such as `push`.
     fn name(&self) -> &'static str;
 
     /// The operator's name in events, and in the label `app.kubernetes.io/name` of its Deployment.
@@ -47,7 +47,7 @@ pub trait Job: Send + Sync {
         action: &RequestedAction,
     ) -> Result<(&'static str, Value), Failure>;
 
-    /// Whether the operator answers [`RequestedAction::Sync`], so that one can wait for it.
+    /// Returns `true` if the operator answers [`RequestedAction::Sync`], so that a client can wait for it.
     fn acknowledges(&self) -> bool {
         true
     }
@@ -66,7 +66,7 @@ pub trait Job: Send + Sync {
     }
 
     /// Returns the items outside of the cluster that bear this cluster's mark and whose objects do not exist; `None` if the job has no marks.
-    /// With `delete`, deletes them: each entry says what became of it. `only` are the ids of some of them; empty for all.
+    /// With `delete`, deletes the items; each entry has the result. `only` selects items by id; if it is empty, all are selected.
     async fn leftovers(
         &self,
         cluster: &Cluster,
@@ -112,7 +112,7 @@ pub struct Leftover {
     pub uid: String,
     /// Whether it was deleted.
     pub is_deleted: bool,
-    /// Why it was not, if it was to be.
+    /// The cause, if the deletion failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -121,39 +121,39 @@ pub struct Leftover {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectHealth {
-    /// In one word: `Synced`, or the reason why not.
+    /// The state in one word: `Synced`, or a reason.
     pub state: String,
-    /// How bad that is.
+    /// The health level of the state.
     pub grade: Grade,
-    /// Since when it is so.
+    /// The start of the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Why, and what to do.
+    /// The cause and the next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Where its content is outside of the cluster.
+    /// The places of its content outside of the cluster.
     pub paths: Vec<Place>,
 }
 
 impl ObjectHealth {
-    /// Since when and with what outside of the cluster is said beside: `ObjectHealth { since, ..ObjectHealth::new(…) }`.
+    /// Creates a health without a time and without places. Set these with `ObjectHealth { since, ..ObjectHealth::new(…) }`.
     pub fn new(state: impl Into<String>, grade: Grade, message: impl Into<Option<String>>) -> Self {
         Self { state: state.into(), grade, since: None, message: message.into(), paths: Vec::new() }
     }
 }
 
-/// How bad it is.
+/// The health level of an object, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Grade {
-    /// All is as the object asks.
+    /// The object is in sync.
     #[serde(rename = "inStep")]
     InSync,
-    /// Nothing is done, because somebody wants it so.
+    /// A user has paused the object.
     Paused,
-    /// The operator has still to do or to say something.
+    /// The operator has not finished, or has not answered yet.
     Waiting,
-    /// Something has to be mended.
+    /// A user must fix something.
     Wrong,
 }
 
@@ -166,7 +166,7 @@ pub struct Place {
     /// The version that holds the requested content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Anything else that is worth knowing, in a word or two.
+    /// A note in a word or two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -190,15 +190,15 @@ impl Fact {
 /// The action that a person requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestedAction {
-    /// To be worked on now. The text is one that was never there before.
+    /// Reconcile the object now. The text is a new token.
     Sync(String),
-    /// To be left alone.
+    /// Pause the object.
     Pause,
-    /// To be worked on again.
+    /// Resume the object.
     Resume,
-    /// To take over an item that somebody else made: the one with this id, or the one of its name.
+    /// Adopt an item that another client made: the one with this id, or the one of the object's name.
     Adopt(Option<String>),
-    /// To leave its item outside of the cluster when the object is deleted.
+    /// Keep the item outside of the cluster when the object is deleted.
     Release,
 }
 
@@ -229,10 +229,10 @@ pub struct Difference {
     /// The planned change.
     #[serde(rename = "fate")]
     pub planned: PlannedChange,
-    /// Why, where that needs a word.
+    /// The cause, if it needs an explanation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Its keys. Never a value.
+    /// The changes by key. Values are never included.
     pub keys: BTreeMap<String, Change>,
 }
 
@@ -240,19 +240,19 @@ pub struct Difference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PlannedChange {
-    /// It holds what it should.
+    /// The destination is in sync.
     Same,
-    /// It would be created.
+    /// The operator would create the destination.
     Created,
-    /// It would be changed.
+    /// The operator would change the destination.
     Changed,
-    /// Nothing requests it any more. It would be cleared.
+    /// No object requests the destination, so the operator would clear it.
     Cleared,
-    /// It would stay as it is, although it is not as requested.
+    /// The operator would leave the destination alone, although it differs from the request.
     Left,
-    /// It is other than what was made of it, which is to be made anew.
+    /// The source differs from what the destination was made of, so the operator would make the destination anew.
     Differs,
-    /// It would be taken note of, and nothing else would be done.
+    /// The operator would only record the state.
     Noted,
 }
 
@@ -260,17 +260,17 @@ pub enum PlannedChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
-    /// It would be added.
+    /// The operator would add the key.
     Added,
-    /// It would go.
+    /// The operator would remove the key.
     Removed,
-    /// It would get another value.
+    /// The operator would change the value.
     Changed,
-    /// It has the value that it should have.
+    /// The value is in sync.
     Same,
 }
 
-/// One check of the doctor.
+/// The result of one check of `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
@@ -285,37 +285,37 @@ pub struct Finding {
     pub next: Option<String>,
 }
 
-/// Whether all is well.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// It is.
+    /// The check passed.
     Fine,
-    /// It is, and something is worth knowing.
+    /// The check passed, and there is a note.
     Note,
-    /// It cannot be told.
+    /// The check was not possible.
     Unknown,
-    /// It is not.
+    /// The check failed.
     Wrong,
 }
 
 impl Finding {
-    /// All is well.
+    /// Creates a finding of a check that passed.
     pub fn fine(about: &'static str, text: impl Into<String>) -> Self {
         Self { about, verdict: Verdict::Fine, text: text.into(), next: None }
     }
 
-    /// Worth knowing.
+    /// Creates a note.
     pub fn note(about: &'static str, text: impl Into<String>, next: Option<&str>) -> Self {
         Self { about, verdict: Verdict::Note, text: text.into(), next: next.map(str::to_owned) }
     }
 
-    /// It could not be looked at.
+    /// Creates a finding of a check that was not possible.
     pub fn unknown(about: &'static str, failure: &Failure) -> Self {
         Self { about, verdict: Verdict::Unknown, text: failure.to_string(), next: None }
     }
 
-    /// Something is wrong.
+    /// Creates a finding of a check that failed.
     pub fn wrong(about: &'static str, text: impl Into<String>, next: impl Into<String>) -> Self {
         Self { about, verdict: Verdict::Wrong, text: text.into(), next: Some(next.into()) }
     }

@@ -1,26 +1,26 @@
-//! Kinds of objects, and the words that people type for them. Pure.
+//! Kinds of objects, and their names on the command line. Pure.
 
 use kube::core::ApiResource;
 
 /// A kind of object that some job works with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
-    /// Its names in the API.
+    /// The names of the kind in the API.
     pub resource: ApiResource,
     /// The names that kubectl accepts, such as `deploy`.
     pub short: &'static [&'static str],
-    /// How much of its objects is read.
+    /// The part of the objects that is read.
     pub detail: Detail,
     /// Whether its objects have a namespace.
     pub is_namespaced: bool,
 }
 
-/// How much of an object is read to tell its health.
+/// The part of an object that its health needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Its metadata. For whatever holds more than the plugin should see, and whatever is large.
+    /// The metadata: for objects that are large, or that hold more than the plugin should see.
     Metadata,
-    /// All of it, since its state stands in its status.
+    /// The whole object, because its state is in its status.
     Whole,
 }
 
@@ -30,12 +30,12 @@ impl Kind {
         Self { resource, short: &[], detail, is_namespaced: true }
     }
 
-    /// As people write it: `deployment`.
+    /// Returns the name in lower case, such as `deployment`.
     pub fn singular(&self) -> String {
         self.resource.kind.to_ascii_lowercase()
     }
 
-    /// Whether the word means it: `deployment`, `deployments`, `deploy`, `deployments.apps`, `deployments.v1.apps`, in any case.
+    /// Returns `true` if the word names this kind: `deployment`, `deployments`, `deploy`, `deployments.apps`, `deployments.v1.apps`, in any case.
     pub(crate) fn is_called(&self, word: &str) -> bool {
         let word = word.to_ascii_lowercase();
         let ApiResource { group, version, plural, .. } = &self.resource;
@@ -53,7 +53,7 @@ impl Kind {
         if self.is_namespaced { format!(" in namespace {namespace}") } else { String::new() }
     }
 
-    /// Whether both are one in the API.
+    /// Returns `true` if both are the same resource of the API.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.resource.group == other.resource.group && self.resource.plural == other.resource.plural
     }

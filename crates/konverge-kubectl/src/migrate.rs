@@ -16,13 +16,13 @@ use crate::{
     text::{harmless, wrapped},
 };
 
-/// Where a sentence begins, and where lines end.
+/// The column in which sentences begin, and the width of a line.
 const INDENT: usize = 11;
 const WIDTH: usize = 120;
 
 /// A tool whose users can move to an operator of ours.
 pub trait Migration: Send + Sync {
-    /// Its name on the command line: `reloader`.
+    /// The name of the tool on the command line, such as `reloader`.
     fn name(&self) -> &'static str;
 
     /// The page of the docs with the steps.

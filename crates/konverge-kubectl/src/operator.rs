@@ -66,9 +66,9 @@ pub trait Operator: Job {
 /// An operator and its settings.
 #[derive(Debug, Clone)]
 pub struct Installed<C> {
-    /// Its Deployment.
+    /// The Deployment of the operator.
     pub installation: Installation,
-    /// Its settings.
+    /// The settings of the operator.
     pub config: C,
 }
 

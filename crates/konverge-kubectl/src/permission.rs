@@ -18,7 +18,7 @@ const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "
 /// Questions at the same time.
 const AT_ONCE: usize = 8;
 
-/// One verb on one resource: everywhere and on all objects, unless it says otherwise.
+/// A permission for one verb on one resource. Without restrictions, it is for all namespaces and all objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
     group: Cow<'static, str>,
@@ -84,19 +84,19 @@ impl Permission {
         used
     }
 
-    /// Only on a part of it, such as `status`.
+    /// Restricts the permission to a subresource, such as `status`.
     #[must_use]
     pub fn part(self, subresource: &'static str) -> Self {
         Self { subresource: Some(subresource.into()), ..self }
     }
 
-    /// Only in this namespace, if it is given.
+    /// Restricts the permission to a namespace, if there is one.
     #[must_use]
     pub fn within(self, namespace: Option<&str>) -> Self {
         Self { namespace: namespace.map(str::to_owned), ..self }
     }
 
-    /// Only on the object of this name.
+    /// Restricts the permission to the object of this name.
     #[must_use]
     pub fn on(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
@@ -153,7 +153,7 @@ impl Permission {
         }
     }
 
-    /// As the API server is asked for it.
+    /// Returns the attributes of the access review.
     fn attributes(&self) -> ResourceAttributes {
         ResourceAttributes {
             group: Some(self.group.to_string()),
@@ -184,7 +184,7 @@ impl fmt::Display for Permission {
 }
 
 impl Cluster {
-    /// Whether the service account of an installation has all these permissions; which it lacks, by name, if not. `next` is what to do then.
+    /// Returns the finding about these permissions of an installation's service account. It names each missing one. `next` is the next step.
     pub async fn permissions_finding(
         &self,
         installation: &Installation,
@@ -205,7 +205,7 @@ impl Cluster {
         }
     }
 
-    /// Which of these permissions it lacks.
+    /// Returns the permissions that the service account lacks.
     pub async fn lacking(
         &self,
         installation: &Installation,

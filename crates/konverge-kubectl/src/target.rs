@@ -58,7 +58,7 @@ impl Target {
         Ok(Self { kind: known.clone(), name: name.map(str::to_owned) })
     }
 
-    /// It has to be one object.
+    /// Returns the object, or an error if the target is a whole kind.
     pub(crate) fn one(self) -> Result<One, Failure> {
         let kind = self.kind;
         match self.name {

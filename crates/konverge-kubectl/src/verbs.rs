@@ -84,7 +84,7 @@ fn concerned<'a>(
     of_kind.filter_map(|job| Some((&**job, job.health(&one.kind, object)?))).collect()
 }
 
-/// The same, and it has to concern one at least.
+/// Like the function above, but an object that concerns no job is an error.
 fn asking<'a>(
     jobs: &'a [Box<dyn Examined>],
     cluster: &Cluster,

@@ -20,11 +20,11 @@ pub enum WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Deployment, Self::StatefulSet, Self::DaemonSet, Self::CronJob, Self::Job, Self::Rollout];
 
-    /// As in manifests.
+    /// Returns the kind as in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Self::Deployment => "Deployment",
@@ -36,7 +36,7 @@ impl WorkloadKind {
         }
     }
 
-    /// As in addresses and roles.
+    /// Returns the plural, as in URLs and roles.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Deployment => "deployments",
@@ -48,7 +48,7 @@ impl WorkloadKind {
         }
     }
 
-    /// The short names that kubectl takes.
+    /// Returns the short names that kubectl accepts.
     pub fn short_names(self) -> &'static [&'static str] {
         match self {
             Self::Deployment => &["deploy"],

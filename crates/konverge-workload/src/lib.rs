@@ -1,4 +1,4 @@
-//! Workloads as far as an operator around them needs to know: which Secrets and `ConfigMaps` their pods use, and how their rollout stands.
+//! Workloads of Kubernetes: the Secrets and `ConfigMaps` that their pods use, and the progress of their rollouts.
 //!
 //! Begin with [`WorkloadKind`], the list of kinds, and [`Workload`], an object of any of them. Its [`References`] name the objects that its pods use; a [`SecretProviderClass`]
 //! stands behind one such use. A [`Rollout`] says how far its pods follow its template, and a [`SelectorSpec`] which workloads a custom resource means.

@@ -13,7 +13,7 @@ const SECRETS_STORE: &str = "secrets-store.csi.k8s.io";
 /// anything.
 const WITH_SECRET_NAME: [&str; 2] = ["file.csi.azure.com", "blob.csi.azure.com"];
 
-/// Lists can be `null` in what a client sent, so each of them is optional.
+/// A pod spec. Each list is optional, because clients send `null`.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Pod {
@@ -121,7 +121,7 @@ struct Name {
     name: Option<String>,
 }
 
-/// To all keys, or in volumes to some of them.
+/// A reference to all keys, or in volumes to some of them.
 #[derive(Deserialize)]
 struct Reference {
     name: Option<String>,
@@ -166,7 +166,7 @@ fn usage(optional: Option<bool>, keys: Keys) -> Usage {
 }
 
 impl Pod {
-    /// All that it names.
+    /// Returns all references of the pod.
     pub(crate) fn references(self) -> References {
         let mut found = References::default();
         let containers = [self.containers, self.init_containers, self.ephemeral_containers];

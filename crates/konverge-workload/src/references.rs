@@ -17,12 +17,12 @@ pub struct References {
     pub secret_provider_classes: BTreeSet<String>,
 }
 
-/// How a Secret or a `ConfigMap` is used: all uses of it together.
+/// The use of a Secret or a `ConfigMap` by pods, with all references together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
-    /// Whether the pods can do without: only if no use of it needs it.
+    /// Whether the pods can start without it. Each reference must be optional for that.
     pub need: Need,
-    /// Which of its keys.
+    /// The keys that the pods use.
     pub keys: Keys,
     /// The keys without which the pods cannot start.
     pub required: BTreeSet<String>,
@@ -33,26 +33,26 @@ pub struct Usage {
 pub enum Need {
     /// Each use is marked as optional.
     Optional,
-    /// They cannot.
+    /// The pods cannot start without it.
     Required,
 }
 
 /// Keys of a Secret or a `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Keys {
-    /// These.
+    /// The listed keys.
     Some(BTreeSet<String>),
-    /// Whichever it has.
+    /// All keys.
     All,
 }
 
 impl Keys {
-    /// One key.
+    /// Returns a single key.
     pub fn one(key: impl Into<String>) -> Self {
         Self::Some(BTreeSet::from([key.into()]))
     }
 
-    /// Those of both.
+    /// Returns the keys of both.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
         match (self, others) {
@@ -64,7 +64,7 @@ impl Keys {
         }
     }
 
-    /// Whether the key is one of them.
+    /// Returns `true` if the key is selected.
     pub fn contains(&self, key: &str) -> bool {
         match self {
             Self::All => true,
@@ -74,7 +74,7 @@ impl Keys {
 }
 
 impl Usage {
-    /// All that is used of one thing, in this way and in that.
+    /// Adds another reference to the same object.
     pub(crate) fn add(&mut self, other: Self) {
         self.need = self.need.max(other.need);
         self.required.extend(other.required);

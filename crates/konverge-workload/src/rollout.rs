@@ -1,13 +1,13 @@
-//! How far the pods of a workload are what its template says.
+//! The progress of a rollout.
 
 use serde::Deserialize;
 
-/// How the pods of a workload stand.
+/// The state of a workload's pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rollout {
-    /// How far they are.
+    /// The progress of the rollout.
     pub progress: Progress,
-    /// Whether somebody has stopped the rollout: changes of the template wait.
+    /// Whether the rollout is paused, so that changes of the template wait.
     pub paused: bool,
     /// Whether there are no pods, and there are to be none.
     pub empty: bool,
@@ -29,10 +29,10 @@ pub enum Deadline {
     Elapsed(Option<u32>),
 }
 
-/// How far the pods are what the template says.
+/// The progress of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Nobody has told yet: no controller has looked at the workload.
+    /// No controller has observed the workload yet.
     Unknown,
     /// There are pods of an older template, or the controller has not seen the newest one.
     Running,
@@ -44,7 +44,7 @@ pub enum Progress {
     Failed,
 }
 
-/// Of `spec`.
+/// The fields of `spec` that are needed.
 pub(crate) struct Wanted {
     pub(crate) replicas: Option<i64>,
     pub(crate) paused: Option<bool>,
@@ -65,7 +65,7 @@ struct RollingUpdate {
     partition: Option<i64>,
 }
 
-/// Of `status`.
+/// The fields of `status` that are needed.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Status {
@@ -84,7 +84,7 @@ pub(crate) struct Status {
     conditions: Option<Vec<Condition>>,
 }
 
-/// Argo writes it as a text.
+/// A number, which Argo writes as a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Number {

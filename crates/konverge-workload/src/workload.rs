@@ -25,7 +25,7 @@ pub struct Workload {
     pub template_of: Option<TemplateOf>,
     /// The annotations of its pods.
     pub template_annotations: BTreeMap<String, String>,
-    /// How its pods stand.
+    /// The state of the pods.
     pub rollout: Rollout,
 }
 
@@ -76,7 +76,7 @@ struct Wire {
     status: Status,
 }
 
-/// Of a Deployment and its like, or of a `CronJob`.
+/// The spec of a Deployment or a similar kind, or of a `CronJob`.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Spec {

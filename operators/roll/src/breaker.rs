@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use crate::time::Time;
 
-/// When a source has run away.
+/// The limits of the breaker.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// After so many changes; never if it is zero.

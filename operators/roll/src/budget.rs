@@ -1,4 +1,4 @@
-//! How many rollouts there may be in the cluster: in a minute, and at the same time. A state machine; the time is handed in.
+//! The budget of rollouts in the cluster, per minute and at the same time. A state machine; the caller passes the time.
 //!
 //! Namespaces share both fairly. None has more than its share, and a free slot goes to the namespace with the fewest. A rollout that hangs counts
 //! against its own namespace until the timeout, and against the others for a part of it only: the more slots its namespace has, the shorter.
@@ -13,7 +13,7 @@ use konverge_workload::Progress;
 
 use crate::{object::WorkloadRef, time::Time};
 
-/// How many there may be.
+/// The limits of the budget.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// In any minute; any number if there is none.
@@ -83,7 +83,7 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 const RECHECK: SignedDuration = SignedDuration::from_secs(1);
 
 impl Budget {
-    /// Nothing is spent.
+    /// Creates a budget of which nothing is spent.
     pub fn new(limits: Limits) -> Self {
         Self { limits, begun: BTreeSet::new(), running: BTreeMap::new(), waiting: Vec::new() }
     }

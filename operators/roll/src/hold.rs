@@ -1,11 +1,11 @@
-//! The reasons of its own for which a workload is not rolled yet. Pure; the time is handed in.
+//! The reasons on the workload itself for which it is not rolled yet. Pure; the caller passes the time.
 
 use jiff::SignedDuration;
 use konverge_workload::Rollout;
 
 use crate::{annotations::WorkloadSpec, config::Pace, plan::View, time::Time};
 
-/// One whose content goes on changing waits no longer for an end of that than so many times what it waits after one change.
+/// The longest wait for a source that keeps changing, as a multiple of the debounce.
 const DEBOUNCES: i32 = 5;
 
 /// A workload whose content changed.

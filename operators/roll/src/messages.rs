@@ -45,12 +45,12 @@ pub fn invalid(invalid: &Invalid) -> Statement {
     problem(reasons::INVALID_ANNOTATION, format!("{invalid}. It rolls nothing until you correct it"))
 }
 
-/// It requests rollouts, and has no template of its own.
+/// The workload requests rollouts, and has no template of its own.
 pub fn elsewhere(other: &TemplateOf) -> Statement {
     problem(reasons::TEMPLATE_ELSEWHERE, template_elsewhere(other))
 }
 
-/// It was rolled.
+/// The workload was rolled.
 pub fn rolled(because: &str) -> Statement {
     notice(reasons::ROLLED, format!("rolled: {because}"))
 }
@@ -102,7 +102,7 @@ pub fn record_contested() -> Statement {
     )
 }
 
-/// It cannot be read or written.
+/// The workload cannot be read or written.
 pub fn failed(error: &(impl std::error::Error + Classify)) -> Statement {
     problem(error.reason(), format!("{}. The operator tries again", in_one_line(error)))
 }
@@ -116,7 +116,7 @@ pub fn refused(source: &SourceName, error: &impl std::error::Error) -> Statement
     problem(reasons::FORBIDDEN, text)
 }
 
-/// It waits. `changed` is what for.
+/// The workload waits. `changed` names the changed sources.
 pub fn held(hold: BlockedBy, changed: &str) -> Statement {
     let (reason, why) = match hold {
         BlockedBy::Annotation => (reasons::PAUSED, "its annotation pauses it".to_owned()),
@@ -155,7 +155,7 @@ pub fn deferral(deferral: &Deferral, changed: &str) -> Option<Statement> {
     })
 }
 
-/// It is not its turn.
+/// The workload waits for an earlier wave.
 pub fn not_its_wave(turn: &WaveGate<WorkloadRef>, changed: &str) -> Option<Statement> {
     match turn {
         WaveGate::Now => None,
@@ -258,7 +258,7 @@ pub(crate) fn without(why: String, late: &[String]) -> String {
     if late.is_empty() { why } else { format!("{why}; {} had not followed in time", few(late)) }
 }
 
-/// To the second, and never earlier than it is.
+/// Rounds a time up to the second.
 pub(crate) fn second(time: Timestamp) -> Timestamp {
     let up = i64::from(time.subsec_nanosecond() > 0);
     Timestamp::from_second(time.as_second() + up).unwrap_or(time)

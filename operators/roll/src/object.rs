@@ -1,4 +1,4 @@
-//! How workloads and what they use are named.
+//! References to workloads and to their sources.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use konverge_apply::events;
 use konverge_workload::WorkloadKind;
 use kube::core::GroupVersionKind;
 
-/// Which workload. Those of a namespace stand together in order.
+/// A reference to a workload. The order groups the workloads of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadRef {
     /// Its namespace.

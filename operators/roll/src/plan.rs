@@ -86,7 +86,7 @@ pub struct Comparison {
     pub deferral: BTreeMap<SourceName, Deferral>,
     /// The sources that new pods need, and that do not exist or lack a key.
     pub unsatisfied: Vec<Unsatisfied>,
-    /// When to look again though nothing happens.
+    /// The time of the next look, if no event comes before.
     pub again: Option<Time>,
 }
 
@@ -377,7 +377,7 @@ pub fn decide(recorded: RecordedState<'_>, now: &BTreeMap<String, CurrentEntry>)
     }
 }
 
-/// Whether what there is of one source is a reason to roll by itself.
+/// Returns `true` if the content of one source alone is a reason to roll.
 fn is_change(recorded: RecordedState<'_>, source: &str, now: &CurrentEntry) -> bool {
     let alone = BTreeMap::from([(source.to_owned(), now.clone())]);
     matches!(decide(recorded, &alone), Verdict::Roll { .. })
@@ -422,7 +422,7 @@ fn kept(entry: &Entry) -> CurrentEntry {
 }
 
 impl ComparedSources {
-    /// Leaves an entry as if nobody had told of a change.
+    /// Keeps the recorded entry, and defers the change.
     fn defer(&mut self, name: &SourceName, before: Option<(String, &Entry)>, deferral: Deferral) {
         self.now.extend(before.map(|(text, before)| (text, kept(before))));
         self.deferral.insert(name.clone(), deferral);

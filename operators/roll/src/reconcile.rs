@@ -43,7 +43,7 @@ pub struct Roller {
     pub writer: Writer,
     /// The shared parts.
     pub parts: Arc<Parts>,
-    /// How soon a workload may be rolled.
+    /// The delays and limits of rollouts.
     pub pace: Pace,
 }
 
@@ -426,7 +426,7 @@ impl Run<'_> {
         Decided { key: self.key, uid: self.view.uid(), version: &self.view.observed().version, record }
     }
 
-    /// It waits, and says why.
+    /// Reports that the workload waits, and why.
     fn block(&self, message: Statement, until: Option<Time>) {
         self.parts.index.wait(self.key, self.view.uid(), Some((self.now, until)));
         self.parts.metrics.held(message.reason);
@@ -440,7 +440,7 @@ impl Run<'_> {
         Action::Done
     }
 
-    /// It waits for nothing any more.
+    /// Reports that the workload waits for nothing.
     fn settled(&self, messages: Vec<Statement>) {
         self.parts.index.wait(self.key, self.view.uid(), None);
         self.parts.index.waits_for_nothing(self.key);
@@ -475,12 +475,12 @@ impl Run<'_> {
         }
     }
 
-    /// Has its triggers report its state.
+    /// Queues the triggers of the workload, so that they report its state.
     fn wake_triggers(&self) {
         self.parts.queues.triggers.add_all(self.parts.index.triggers_of(self.key), Priority::Normal, WORKLOAD);
     }
 
-    /// It leaves its place to the next one.
+    /// Releases the slot of the workload, and wakes the next one.
     fn release_slot(&self) {
         let next = self.parts.budget().release_slot(self.key, self.view.observed().stamp.as_deref());
         self.parts.queues.wake_next(next);
@@ -495,7 +495,7 @@ impl Run<'_> {
         }
     }
 
-    /// A little late, so that it is time when it comes.
+    /// Looks again shortly after this time.
     fn at(&self, until: Time) -> Action {
         let rest = Duration::try_from(until.since(self.now)).unwrap_or_default();
         Action::After(rest + Duration::from_millis(10))

@@ -10,12 +10,12 @@ use crate::{
     object::SourceName,
 };
 
-/// A source that a workload uses and is rolled for.
+/// A source that a workload is rolled for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
     /// Which keys count.
     pub keys: Keys,
-    /// Whether its pods can do without.
+    /// Whether its pods can start without it.
     pub need: Need,
     /// The keys without which pods cannot start, including keys that do not count.
     pub required: BTreeSet<String>,
@@ -97,7 +97,7 @@ pub fn uses<'a>(
     found
 }
 
-/// Adds one more reason to be rolled for a source.
+/// Adds a source, or another reason to be rolled for it.
 pub(crate) fn add(found: &mut BTreeMap<SourceName, Use>, source: &SourceName, usage: Usage, rule: Rule) {
     let Usage { need, keys, required } = usage;
     if let Some(known) = found.get_mut(source) {

@@ -22,14 +22,14 @@ pub struct Peer {
     pub progress: Progress,
     /// Whether its time to become ready is over, or its time to be read and written if it is out of sync.
     pub overdue: bool,
-    /// When all of this may be otherwise though nothing happens.
+    /// The time at which this may change without an event.
     pub until: Option<Time>,
 }
 
 /// Whether it is a wave's turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaveGate<K> {
-    /// It is.
+    /// It is the turn of the workload.
     Now,
     /// One of an earlier wave is still to be rolled or to become ready: the last one of those, so that who waits need not look after each.
     After(K),
@@ -62,11 +62,11 @@ impl<K: Ord> WaveGate<K> {
 /// Whether a workload of an earlier wave blocks the later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blocks {
-    /// It does not.
+    /// The workload blocks no later wave.
     No,
-    /// It goes first.
+    /// Later waves wait for the workload.
     First,
-    /// It goes first, and does not come to an end.
+    /// Later waves wait for the workload, which does not become ready.
     Halting,
 }
 

@@ -23,11 +23,11 @@ pub const FIELD_MANAGER: &str = "vault-rollout-operator";
 /// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
-    /// It was done; the workload is of this version now.
+    /// The write succeeded. Holds the new resource version.
     Done(String),
-    /// Nothing: the workload is another one than it was.
+    /// Nothing was written, because the workload has changed.
     Outdated,
-    /// Nothing: there is no such workload any more.
+    /// Nothing was written, because the workload does not exist.
     Gone,
 }
 
@@ -41,12 +41,12 @@ pub struct WriteError {
 }
 
 impl WriteError {
-    /// Whether the API server has said no, so that nothing was written.
+    /// Returns `true` if the API server refused the write.
     pub fn is_refused(&self) -> bool {
         self.class() == ErrorClass::Refused && !self.is_altered()
     }
 
-    /// Whether admission changed what was written.
+    /// Returns `true` if admission changed the object.
     fn is_altered(&self) -> bool {
         matches!(*self.source, ApplyError::Altered { .. })
     }

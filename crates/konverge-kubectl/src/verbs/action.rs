@@ -26,12 +26,12 @@ struct Report {
 
 #[derive(Serialize)]
 struct Requested<'a> {
-    /// The operators that were asked.
+    /// The operators that got the request.
     jobs: &'a [&'static str],
     asked: &'static str,
 }
 
-/// Sets a token that was not there before. With a limit it waits for the operator's answer, and what is well is what that says.
+/// Sets a new token. With a timeout, waits for the operator's answer, which decides the result.
 pub(super) async fn sync(
     jobs: &[Box<dyn Examined>],
     one: &One,
@@ -85,7 +85,7 @@ pub(super) async fn sync(
     Ok(is_well)
 }
 
-/// Has something done that needs no answer.
+/// Requests an action that the operator does not acknowledge.
 pub(super) async fn run(
     jobs: &[Box<dyn Examined>],
     one: &One,
@@ -142,7 +142,7 @@ async fn annotate<'a>(
     Ok(asked)
 }
 
-/// Waits until the operator has answered, and tells how the object stands then.
+/// Waits until the operator has answered. Returns the health of the object at that time.
 async fn acknowledged(
     cluster: &Cluster,
     one: &One,

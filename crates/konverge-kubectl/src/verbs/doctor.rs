@@ -1,4 +1,4 @@
-//! Whether all is well with the operators.
+//! The verb `doctor`: checks of the operators, and how they are printed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     text::{harmless, wrapped},
 };
 
-/// Where what is found begins, and where lines end.
+/// The column in which findings begin, and the width of a line.
 const INDENT: usize = 24;
 const WIDTH: usize = 120;
 

@@ -1,4 +1,4 @@
-//! How the objects stand that ask for something.
+//! The verb `status`: the health of the objects that have opted in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ struct Row {
 }
 
 impl Row {
-    /// As people write it: `deployment/web`.
+    /// The kind and the name, such as `deployment/web`.
     fn object(&self) -> String {
         format!("{}/{}", self.kind.to_ascii_lowercase(), self.name)
     }
@@ -56,11 +56,11 @@ struct Left {
     what: String,
 }
 
-/// Which objects are listed.
+/// The objects to list.
 pub(super) struct Place {
-    /// Of one namespace, or of all.
+    /// The namespace, or `None` for all.
     pub(super) namespace: Option<String>,
-    /// With these labels.
+    /// The selector of labels.
     pub(super) selector: Option<String>,
 }
 

@@ -13,10 +13,10 @@ use crate::{
     text::{age, harmless, when, wrapped},
 };
 
-/// The column in which what is said begins.
+/// The column in which sentences begin.
 const INDENT: usize = 14;
 
-/// Where lines end.
+/// The width of a line.
 const WIDTH: usize = 100;
 
 #[derive(Serialize)]
@@ -26,7 +26,7 @@ struct Page {
     namespace: String,
     name: String,
     jobs: Vec<Section>,
-    /// How it could ask for what it does not ask for.
+    /// How the object can opt in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     could: Vec<String>,
 }
@@ -39,7 +39,7 @@ struct Section {
     health: ObjectHealth,
     facts: Vec<Fact>,
     events: Vec<Said>,
-    /// Why there are no events.
+    /// Why the events could not be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     events_error: Option<String>,
     next: String,
