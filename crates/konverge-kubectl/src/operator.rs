@@ -168,7 +168,8 @@ fn unwatched<O: Operator>(job: &O, found: &Found<'_, O::Config>) -> Option<Findi
         let is_inside = config.namespace().is_none_or(|only| object.metadata.namespace.as_deref() == Some(only));
         is_inside && job.watches(config, kind)
     };
-    let all = objects.iter().flat_map(|Objects { kind, found }| found.iter().flatten().map(move |object| (kind, object)));
+    let all =
+        objects.iter().flat_map(|Objects { kind, found }| found.iter().flatten().map(move |object| (kind, object)));
     let unseen = all.filter(|(kind, object)| !operators.iter().any(|operator| sees(&operator.config, kind, object)));
     let unseen: Vec<_> = unseen.map(|(kind, object)| named(kind, object)).collect();
     if unseen.is_empty() {

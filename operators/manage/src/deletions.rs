@@ -134,7 +134,9 @@ impl Task {
             Err(error) => {
                 let why = self.deletions.stopped()?.to_string();
                 if told.as_ref() != Some(&why) {
-                    tracing::warn!("cannot write the ConfigMap {CONFIG_MAP}, with which deletions are approved: {error}");
+                    tracing::warn!(
+                        "cannot write the ConfigMap {CONFIG_MAP}, with which deletions are approved: {error}"
+                    );
                 }
                 Some(why)
             }

@@ -6,11 +6,7 @@
 mod lost;
 mod progress;
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use konverge_apply::error::class_of;
@@ -217,12 +213,7 @@ impl Search {
     }
 
     /// Reads the marks of a secret, and notes it if it is left. Returns `false` if this process does not know that yet of an object.
-    async fn examine(
-        &self,
-        location: &Location,
-        instance: &str,
-        progress: &mut Progress,
-    ) -> Result<bool, SearchError> {
+    async fn examine(&self, location: &Location, instance: &str, progress: &mut Progress) -> Result<bool, SearchError> {
         let path = location.to_string();
         let mut is_decided = true;
         let owners = self.store.owners(location).await?.into_iter();

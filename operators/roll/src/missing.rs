@@ -29,11 +29,7 @@ pub fn unfollowed(snapshot: &Snapshot) -> impl Iterator<Item = (&SourceName, &Us
 }
 
 /// Returns those of [`unfollowed`] without which new pods could not start. A source that may not be read counts as there: it holds nothing up for ever.
-pub async fn missing(
-    client: &Client,
-    snapshot: &Snapshot,
-    digester: &Digester,
-) -> Result<Vec<Unsatisfied>, ReadError> {
+pub async fn missing(client: &Client, snapshot: &Snapshot, digester: &Digester) -> Result<Vec<Unsatisfied>, ReadError> {
     let mut missing = Vec::new();
     for (name, usage) in unfollowed(snapshot) {
         let source = name.of(&snapshot.key.namespace);

@@ -418,14 +418,7 @@ mod tests {
     #[test]
     fn a_tag_is_made_only_to_compare_it() {
         assert_eq!(RecordState::of(None).own(|| panic!("nothing has a tag")), (None, true));
-        let record = Record {
-            tag: "t".to_owned(),
-            content: BTreeMap::new(),
-            rolled: None,
-            because: None,
-            also: Vec::new(),
-            failed: None,
-        };
+        let record = Record::of_content("t".to_owned(), BTreeMap::new(), None);
         let state = RecordState::of(Some(record.text()));
         assert_eq!(state.own(|| "t".to_owned()), (Some(record), true));
         assert_eq!(state.own(|| "u".to_owned()), (None, true), "a copy");

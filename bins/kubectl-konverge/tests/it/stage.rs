@@ -75,8 +75,7 @@ impl Stage {
     pub(crate) async fn deploy_with(&self, arguments: &[&str]) {
         self.deploy(2).await;
         let api = Api::<Deployment>::namespaced(self.plane.admin_client().await.unwrap(), &self.home);
-        let patch =
-            json!([{ "op": "replace", "path": "/spec/template/spec/containers/0/args", "value": arguments }]);
+        let patch = json!([{ "op": "replace", "path": "/spec/template/spec/containers/0/args", "value": arguments }]);
         let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).unwrap());
         api.patch(ACCOUNT, &PatchParams::default(), &patch).await.unwrap();
     }

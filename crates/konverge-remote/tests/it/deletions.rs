@@ -85,7 +85,10 @@ async fn many_deletions_at_once_wait_for_an_approval() {
         assert_eq!(told, 1, "an event for each object, and none for each look");
     }
     assert_eq!(items(&server), 20);
-    assert_eq!(deletions.stopped().map(|stopped| (stopped.requested, stopped.allowed, stopped.known)), Some((8, 5, 20)));
+    assert_eq!(
+        deletions.stopped().map(|stopped| (stopped.requested, stopped.allowed, stopped.known)),
+        Some((8, 5, 20))
+    );
     sleep(Duration::from_hours(1)).await;
     assert!(is_stopped(&delete(&remotes, &objects[0]).await), "time alone approves nothing");
 

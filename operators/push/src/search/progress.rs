@@ -170,7 +170,9 @@ mod tests {
         let (now, mut progress) = (Instant::now(), Progress::default());
         assert!(progress.is_due(now));
         progress.begin([folder("a/")], now);
-        for (after, expected) in [(Duration::ZERO, false), (SEARCH_INTERVAL - Duration::from_secs(1), false), (SEARCH_INTERVAL, true)] {
+        for (after, expected) in
+            [(Duration::ZERO, false), (SEARCH_INTERVAL - Duration::from_secs(1), false), (SEARCH_INTERVAL, true)]
+        {
             assert_eq!(progress.is_due(now + after), expected, "{after:?}");
         }
         progress.restart();

@@ -183,8 +183,7 @@ fn record_of(value: &str) -> String {
     let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
         panic!("{:?}", view.plan.verdict().cloned())
     };
-    Record { tag: digester().tag(view.uid()), content, rolled: None, because: None, also: Vec::new(), failed: None }
-        .text()
+    Record::of_content(digester().tag(view.uid()), content, None).text()
 }
 
 #[test]

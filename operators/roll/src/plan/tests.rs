@@ -20,14 +20,7 @@ fn now(sources: &[(&str, &str, Option<&str>, Need)]) -> BTreeMap<String, Current
 
 fn record(sources: &[(&str, &str, Option<&str>)]) -> Record {
     let content = sources.iter().map(|(name, selection, content)| ((*name).to_owned(), entry(selection, *content)));
-    Record {
-        tag: TAG.to_owned(),
-        content: content.collect(),
-        rolled: None,
-        because: None,
-        also: Vec::new(),
-        failed: None,
-    }
+    Record::of_content(TAG.to_owned(), content.collect(), None)
 }
 
 fn decided(record: Option<&Record>, is_stamped: bool, now: &BTreeMap<String, CurrentEntry>) -> Verdict {
@@ -250,13 +243,13 @@ proptest! {
                     Verdict::Note(content) => {
                         prop_assert!((!differs || restarted) && look == 0);
                         is_noted = true;
-                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None, also: Vec::new(), failed: None });
+                        kept = Some(Record::of_content(TAG.to_owned(), content, None));
                     }
                     Verdict::Roll { content, .. } => {
                         prop_assert!(look == 0 && (differs || restarted));
                         for source in 0..2 { pods[source] = there[source].or(pods[source]); }
                         (is_noted, is_stamped) = (true, true);
-                        kept = Some(Record { tag: TAG.to_owned(), content, rolled: None, because: None, also: Vec::new(), failed: None });
+                        kept = Some(Record::of_content(TAG.to_owned(), content, None));
                     }
                 }
                 restarted &= pods != there;

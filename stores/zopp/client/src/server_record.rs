@@ -41,7 +41,11 @@ pub struct ServerRecord {
 impl ServerRecord {
     /// Returns how many pins there are.
     pub fn len(&self) -> usize {
-        self.workspaces.len() + self.principals.len() + self.environments.len() + self.accepted.len() + self.revoked.len()
+        self.workspaces.len()
+            + self.principals.len()
+            + self.environments.len()
+            + self.accepted.len()
+            + self.revoked.len()
     }
 
     /// Whether there are no pins.

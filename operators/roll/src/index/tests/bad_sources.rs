@@ -19,14 +19,7 @@ fn with_two_sources(record: bool) -> Index {
         let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
             panic!("{:?}", view.plan.verdict().cloned())
         };
-        let record = Record {
-            tag: digester().tag(view.uid()),
-            content,
-            rolled: None,
-            because: None,
-            also: Vec::new(),
-            failed: None,
-        };
+        let record = Record::of_content(digester().tag(view.uid()), content, None);
         index.wrote(&key("web"), view.uid(), "2", record.text(), None);
     }
     index
@@ -56,14 +49,7 @@ fn a_source_that_runs_away_keeps_no_other_back() {
     assert_eq!((changed(&view(now())), &view(now()).plan.comparison.deferral), (strings(&["Secret/good"]), &deferral));
     // Its new record says nothing of a change of the other source.
     let Some(Verdict::Roll { content, .. }) = view(now()).plan.verdict().cloned() else { panic!() };
-    let record = Record {
-        tag: digester().tag("uid of web"),
-        content,
-        rolled: None,
-        because: None,
-        also: Vec::new(),
-        failed: None,
-    };
+    let record = Record::of_content(digester().tag("uid of web"), content, None);
     index.wrote(&key("web"), "uid of web", "3", record.text(), None);
     assert_eq!((changed(&view(now())), &view(now()).plan.comparison.deferral), (vec![], &deferral));
     assert_eq!(changed(&view(until)), ["Secret/bad"], "it is quiet");
@@ -90,14 +76,7 @@ fn a_source_that_may_not_be_read_keeps_no_other_back() {
                 panic!("{:?}", view().plan.verdict().cloned())
             };
             assert_eq!(content.keys().collect::<Vec<_>>(), ["Secret/good"]);
-            let record = Record {
-                tag: digester().tag("uid of web"),
-                content,
-                rolled: None,
-                because: None,
-                also: Vec::new(),
-                failed: None,
-            };
+            let record = Record::of_content(digester().tag("uid of web"), content, None);
             index.wrote(&key("web"), "uid of web", "3", record.text(), None);
         }
         assert_eq!(changed(&view()), [""; 0]);

@@ -10,14 +10,7 @@ fn what_we_wrote_is_not_undone_by_an_older_event() {
     let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
         panic!("{:?}", view.plan.verdict().cloned())
     };
-    let record = Record {
-        tag: digester().tag(view.uid()),
-        content,
-        rolled: None,
-        because: None,
-        also: Vec::new(),
-        failed: None,
-    };
+    let record = Record::of_content(digester().tag(view.uid()), content, None);
     index.wrote(&key("web"), view.uid(), "3", record.text(), None);
     assert_eq!(index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned(), Some(Verdict::Nothing));
     index.apply_workload(Shows::Event, WorkloadKind::Deployment, workload("web", 2, &all, &["db"]), now());
@@ -104,15 +97,7 @@ fn a_change_that_waits_is_not_settled_by_another_choice_of_keys() {
         spec(&index, 1, before, "");
         learn_pair(&index, "1", "x");
         let Verdict::Note(content) = verdict(&index) else { panic!("{before}") };
-        let record = Record {
-            tag: digester().tag("uid of web"),
-            content,
-            rolled: None,
-            because: None,
-            also: Vec::new(),
-            failed: None,
-        }
-        .text();
+        let record = Record::of_content(digester().tag("uid of web"), content, None).text();
         spec(&index, 2, before, &record);
         learn_pair(&index, "1", "x");
         spec(&index, 3, after, &record);

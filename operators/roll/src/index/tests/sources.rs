@@ -19,14 +19,7 @@ fn a_deleted_source_changes_nothing_until_it_is_back() {
     let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
         panic!("{:?}", view.plan.verdict().cloned())
     };
-    let record = Record {
-        tag: digester().tag(view.uid()),
-        content,
-        rolled: None,
-        because: None,
-        also: Vec::new(),
-        failed: None,
-    };
+    let record = Record::of_content(digester().tag(view.uid()), content, None);
     index.wrote(&key("web"), view.uid(), "2", record.text(), None);
     let verdict = || index.view(&key("web"), &digester(), now()).unwrap().plan.verdict().cloned().unwrap();
     index.forget_source(&secret("db"), now());

@@ -60,14 +60,7 @@ pub(super) fn note(index: &Index) -> Vec<String> {
         panic!("{:?}", view.plan.verdict().cloned())
     };
     let sources = content.keys().cloned().collect();
-    let record = Record {
-        tag: digester().tag(view.uid()),
-        content,
-        rolled: None,
-        because: None,
-        also: Vec::new(),
-        failed: None,
-    };
+    let record = Record::of_content(digester().tag(view.uid()), content, None);
     index.wrote(&key("web"), view.uid(), "9", record.text(), None);
     sources
 }

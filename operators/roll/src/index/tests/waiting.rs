@@ -96,14 +96,7 @@ fn r17_a_change_of_the_secret_that_nothing_in_vault_goes_with_counts_no_more() {
     let Some(Verdict::Note(content)) = view.plan.verdict().cloned() else {
         panic!("{:?}", view.plan.verdict().cloned())
     };
-    let record = Record {
-        tag: digester().tag(view.uid()),
-        content,
-        rolled: None,
-        because: None,
-        also: Vec::new(),
-        failed: None,
-    };
+    let record = Record::of_content(digester().tag(view.uid()), content, None);
     index.wrote(&key("web"), view.uid(), "9", record.text(), None);
     learn_vault(&index, 2);
     assert_eq!(seen(&index, 1120).1, Some(awaited(1000 + TIMEOUT)));
@@ -121,14 +114,7 @@ fn r17_after_the_deadline_it_rolls_and_once_more_when_the_secret_follows() {
     };
     assert_eq!(for_what, [VAULT]);
     assert_eq!(content.keys().collect::<Vec<_>>(), ["Late/db", VAULT]);
-    let record = Record {
-        tag: digester().tag(view.uid()),
-        content,
-        rolled: None,
-        because: None,
-        also: Vec::new(),
-        failed: None,
-    };
+    let record = Record::of_content(digester().tag(view.uid()), content, None);
     index.wrote(&key("web"), view.uid(), "9", record.text(), None);
     assert_eq!(seen(&index, end), (Some(Verdict::Nothing), None));
     learn(&index, "db", "2", "two");

@@ -127,7 +127,18 @@ const PYTHON: &[&str] = &["python-dotenv"];
 
 /// The right sides of lines that `import` refuses, because the readers disagree.
 const DISPUTED: [&str; 12] = [
-    "a\rb", "pa$word", "pa$5", "${V_A}", "\"a$b\"", "`a`", "'a'#b", "\"a\"#b", "'a'b", "'it'\\''s'", "\"a\" b", r#""it\'s""#,
+    "a\rb",
+    "pa$word",
+    "pa$5",
+    "${V_A}",
+    "\"a$b\"",
+    "`a`",
+    "'a'#b",
+    "\"a\"#b",
+    "'a'b",
+    "'it'\\''s'",
+    "\"a\" b",
+    r#""it\'s""#,
 ];
 
 #[test]

@@ -181,8 +181,7 @@ fn a_removed_principal_that_the_server_still_names_gets_no_key() {
         let phone = id_of(&bob, 0);
         keep_naming(&liar, phone.clone(), alter);
         liar.take_seen();
-        let stderr =
-            alice.fails(&format!("principal workspace-remove --principal {phone} --accept-recipients"), 1);
+        let stderr = alice.fails(&format!("principal workspace-remove --principal {phone} --accept-recipients"), 1);
         assert!(
             stderr.contains(&format!("principal {phone} was removed, but")) && stderr.contains("still names"),
             "{what}: {stderr}"
@@ -248,13 +247,19 @@ fn a_user_who_removed_itself_and_whom_the_server_still_names_gets_no_key() {
         liar.take_seen();
         let line = format!("workspace remove-member {email}");
         let stderr = alice.fails(&format!("{line} --accept-recipients"), 1);
-        let is_refused = stderr.contains(&format!("{email} is no member any more, but")) && stderr.contains("still names");
-        let is_refused_before = stderr.contains("nothing was changed") && stderr.contains("has a key of a principal that");
+        let is_refused =
+            stderr.contains(&format!("{email} is no member any more, but")) && stderr.contains("still names");
+        let is_refused_before =
+            stderr.contains("nothing was changed") && stderr.contains("has a key of a principal that");
         assert!(is_refused || is_refused_before, "{what}: {stderr}");
         assert!(!was_rotated(&liar), "{what}");
         liar.tell_the_truth(GET_STATE);
         let replaced = alice.json(&line);
-        assert_eq!((&replaced["keys_removed"], &replaced["new_keys"]["key"]["holders"]), (&0.into(), &1.into()), "{what}");
+        assert_eq!(
+            (&replaced["keys_removed"], &replaced["new_keys"]["key"]["holders"]),
+            (&0.into(), &1.into()),
+            "{what}"
+        );
         assert_eq!(alice.ok("secret get A"), "1\n");
         bob.fails("secret get A", 1);
         assert_eq!(removed["former_keys"], serde_json::json!(["acme"]));
