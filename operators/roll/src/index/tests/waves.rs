@@ -100,7 +100,7 @@ fn who_waits_for_its_turn_is_woken_by_whom_it_waits_for_when_that_stands_otherwi
     assert_eq!(shown_as("other", 2, "0", "x"), [""; 0], "it stands as it did");
     assert_eq!(shown_as("other", 3, "2", ""), ["late", "later"], "it is of a later wave by now");
     assert_eq!(turn("late"), WaveGate::After(key("first")));
-    index.needs_no_turn(&key("later"));
+    index.waits_for_nothing(&key("later"));
     assert_eq!(shown(index.forget(&key("first"))).0, ["late"]);
     assert_eq!(turn("late"), WaveGate::Now);
     assert_eq!(shown(index.forget(&key("other"))).0, [""; 0]);
