@@ -7,9 +7,6 @@ use std::{fmt, str::FromStr};
 
 use crate::Location;
 
-/// The rule that gives each namespace a folder of its own in the usual engine.
-pub const OWN_FOLDER: &str = "*=secret/data/{namespace}/*";
-
 /// The owner of the object, as far as rules need to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place<'a> {
@@ -250,7 +247,7 @@ mod tests {
     #[test]
     fn the_beginning_of_what_a_rule_allows() {
         for (rule, cluster, expected) in [
-            (OWN_FOLDER, None, Some("secret/data")),
+            ("*=secret/data/{namespace}/*", None, Some("secret/data")),
             ("team-a=secret/data/team-a/*", None, Some("secret/data/team-a")),
             ("team-a=secret/data/x", None, Some("secret/data")),
             ("*=clusters/{cluster}/secret/data/*", Some("one"), Some("clusters/one/secret/data")),

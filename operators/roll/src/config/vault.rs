@@ -4,11 +4,11 @@ use std::{fmt, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{
     Args,
-    builder::{ArgPredicate, PossibleValue, PossibleValuesParser, TypedValueParser},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use konverge_runtime::open_files;
 use konverge_vault::{
-    boundaries::{OWN_FOLDER, Rule},
+    boundaries::Rule,
     environment::{AuthMethod, Flags},
 };
 
@@ -48,22 +48,11 @@ pub struct VaultFlags {
     /// How often Vault is asked for each secret, where the object does not say
     #[arg(long, env = "ROLLOUT_VAULT_INTERVAL", default_value = "60s", value_parser = above_zero, value_name = "TIME")]
     pub vault_interval: Duration,
-    /// Which namespaces' objects may name which secrets; may be repeated [default: no restriction with --vault-url, as with the original; secret/data/{namespace}/* with
-    /// --vault-addr or --vault-auth-method, which the original lacks]
+    /// Which namespaces' objects may name which secrets; may be repeated [default: no restriction]
     ///
     /// The path is that in Vault's API, such as secret/data/{namespace}/*, where {namespace} and {name} are those of the object and * is one
     /// segment, at the end one or more. The namespace may be * for all.
-    #[arg(
-        long,
-        env = "ROLLOUT_ALLOW_PATH",
-        value_delimiter = ',',
-        default_value_ifs([
-            ("vault_auth_method", ArgPredicate::IsPresent, Some(OWN_FOLDER)),
-            ("vault_url", ArgPredicate::IsPresent, None),
-            ("vault_addr", ArgPredicate::IsPresent, Some(OWN_FOLDER)),
-        ]),
-        value_name = "NAMESPACE=PATH"
-    )]
+    #[arg(long, env = "ROLLOUT_ALLOW_PATH", value_delimiter = ',', value_name = "NAMESPACE=PATH")]
     pub allow_path: Vec<Rule>,
     /// As with the original: roll a workload once when a `VaultSyncStatus` is first seen whose `timeStamp` is no time
     #[arg(long, env = "ROLLOUT_RESTART_ON_FIRST_SEEN")]
@@ -228,22 +217,6 @@ mod tests {
         assert_eq!(method(&jwt), (AuthMethod::Jwt, "oidc".to_owned()));
         assert!(Config::try_parse_from(["x", "--vault-auth-method=magic"]).is_err());
         assert!(Config::try_parse_from(["x", "--vault-interval=0s"]).is_err());
-    }
-
-    #[test]
-    fn a_start_that_the_original_could_not_make_confines_each_namespace() {
-        let (of_original, native) = ("--vault-url=https://vault/v1/", "--vault-addr=https://vault");
-        for (arguments, expected) in [
-            (&[][..], &[][..]),
-            (&[of_original], &[]),
-            (&[of_original, native], &[]),
-            (&[of_original, "--vault-auth-method=kubernetes"], &[OWN_FOLDER]),
-            (&[native], &[OWN_FOLDER]),
-            (&[native, "--allow-path=a=b"], &["a=b"]),
-        ] {
-            let rules = parse(arguments).allow_path;
-            assert_eq!(rules.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{arguments:?}");
-        }
     }
 
     #[test]
