@@ -106,11 +106,12 @@ impl Search {
 
     /// Continues the search, or begins one. After an error, the next attempt continues where this one ended.
     async fn attempt(&self, progress: &mut Progress) -> Result<(), SearchError> {
-        progress.attempt();
+        progress.attempt(Instant::now());
         self.list_lost(progress).await?;
         let Some(instance) = self.store.instance().await? else { return Ok(()) };
         if progress.is_due(Instant::now()) {
-            progress.begin(self.top_folders().await?, Instant::now());
+            let folders = self.top_folders(progress).await?;
+            progress.begin(folders, Instant::now());
         }
         let looked = self.look_at_all(instance, progress).await;
         while let Some((uid, orphan)) = progress.found.pop_first() {
@@ -190,19 +191,21 @@ impl Search {
 
     /// The folders to search, which end in a slash unless they are empty: those of the rules, and all of the engines that objects use or used if
     /// a rule names no folder or there is none.
-    async fn top_folders(&self) -> Result<Vec<Place>, VaultError> {
+    async fn top_folders(&self, progress: &mut Progress) -> Result<Vec<Place>, SearchError> {
         let mut tops = BTreeSet::new();
         let mut is_everywhere = self.policy.allow_path.is_empty();
         let of_rules = self.policy.allow_path.iter().filter_map(|rule| rule.beginning(self.policy.cluster()));
         let usual = is_everywhere.then(|| format!("{}{USUAL_ENGINE}", self.policy.prefix()));
         for beginning in of_rules.chain(usual) {
-            match self.store.locate_folder(&beginning).await? {
-                Some(location) => {
+            match self.store.locate_folder(&beginning).await.map_err(SearchError::from) {
+                Ok(Some(location)) => {
                     let folder = location.folder();
                     let slash = if folder.is_empty() { "" } else { "/" };
                     tops.insert((location.mount().clone(), format!("{folder}{slash}")));
                 }
-                None => is_everywhere = true,
+                Ok(None) => is_everywhere = true,
+                Err(error) if error.is_final() => progress.refuse(&error),
+                Err(error) => return Err(error),
             }
         }
         if is_everywhere {

@@ -42,8 +42,11 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Begins an attempt. It looks at postponed places last, so that one whose request always fails holds up no other.
-    pub(super) fn attempt(&mut self) {
+    pub(super) fn attempt(&mut self, now: Instant) {
         self.attempts = self.attempts.saturating_add(1);
+        if self.is_due(now) {
+            self.refused = None;
+        }
         self.postponed.append(&mut self.left);
         std::mem::swap(&mut self.left, &mut self.postponed);
     }
@@ -55,13 +58,10 @@ impl Progress {
 
     /// Begins a search of these places.
     pub(super) fn begin(&mut self, places: impl IntoIterator<Item = Place>, now: Instant) {
-        *self = Self {
-            begun: Some(now),
-            left: places.into_iter().collect(),
-            found: std::mem::take(&mut self.found),
-            attempts: 1,
-            ..Self::default()
-        };
+        self.begun = Some(now);
+        self.left = places.into_iter().collect();
+        self.postponed.clear();
+        self.attempts = 1;
     }
 
     /// Has the next attempt begin a new search.
@@ -121,7 +121,7 @@ mod tests {
 
     /// Finishes all places of one attempt but these. Returns the places in the order in which it looked at them.
     fn attempt(progress: &mut Progress, postponed: &[Place], fails: bool) -> Vec<Place> {
-        progress.attempt();
+        progress.attempt(Instant::now());
         let mut looked = Vec::new();
         while let Some(place) = progress.next() {
             looked.push(place.clone());
@@ -177,5 +177,20 @@ mod tests {
         }
         progress.restart();
         assert!(progress.is_due(now));
+    }
+
+    #[test]
+    fn a_refusal_is_told_until_the_next_search_begins() {
+        let (now, mut progress) = (Instant::now(), Progress::default());
+        progress.begin([folder("a/")], now);
+        progress.refuse(&std::fmt::Error);
+        progress.attempt(now);
+        assert!(progress.refused.is_some(), "the same search continues");
+        progress.restart();
+        progress.attempt(now);
+        assert_eq!(progress.refused, None);
+        progress.refuse(&std::fmt::Error);
+        progress.begin([], now);
+        assert!(progress.refused.is_some(), "it is one of this attempt");
     }
 }
