@@ -1,5 +1,7 @@
 //! The statements about a Secret, for its owner: the object, the cause and the next step; never a value.
 
+use std::collections::BTreeSet;
+
 use konverge_apply::{ApplyError, Severity, Statement};
 use konverge_core::{
     error::{Classify, ErrorClass},
@@ -45,7 +47,8 @@ pub fn not_allowed(namespace: &str, name: &EnvironmentName) -> Statement {
         reasons::NOT_ALLOWED,
         format!(
             "namespace {namespace} may not read {name}. The data stays as it is; the operator's administrator can \
-             permit it with --allow '{namespace}={name}'"
+             permit it with --allow {}",
+            word(&format!("{namespace}={name}"))
         ),
     )
 }
@@ -89,7 +92,9 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
             reasons::PERMISSION_DENIED,
             format!(
                 "grant it with: zopp permission env-set -w {} -p {} -e {} --principal {principal} --role read",
-                environment.workspace, environment.project, environment.environment
+                word(&environment.workspace),
+                word(&environment.project),
+                word(&environment.environment)
             ),
         ),
         FetchError::NotFound { .. } => (
@@ -105,7 +110,7 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
             format!(
                 "ask a member of the workspace for its fingerprint (zopp workspace fingerprint -w {}); only if it is the new one, give \
                  it to the operator with --workspace-fingerprint",
-                environment.workspace
+                word(&environment.workspace)
             ),
         ),
         FetchError::ForgedKey { environment, .. } => (
@@ -113,14 +118,15 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
             format!(
                 "give the operator the fingerprint of a member of the workspace (zopp workspace fingerprint -w {}) with \
                  --workspace-fingerprint",
-                environment.workspace
+                word(&environment.workspace)
             ),
         ),
         FetchError::Unpinned { workspace, offered, .. } => (
             reasons::WORKSPACE_KEY_UNKNOWN,
             format!(
-                "compare the key with that of a member (zopp workspace fingerprint -w {workspace}); only if it is the same, {}. \
+                "compare the key with that of a member (zopp workspace fingerprint -w {}); only if it is the same, {}. \
                  --trust-first-key trusts the server",
+                word(workspace),
                 how_to_pin(workspace, *offered)
             ),
         ),
@@ -129,9 +135,9 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
             format!(
                 "a member sees what differs with zopp environment protect {} -w {} -p {}, and accepts it with --accept-changes; if the \
                  server was restored from a backup on purpose, {}",
-                environment.environment,
-                environment.workspace,
-                environment.project,
+                word(&environment.environment),
+                word(&environment.workspace),
+                word(&environment.project),
                 how_to_accept(environment)
             ),
         ),
@@ -208,20 +214,49 @@ pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
 /// Returns the warning about a trusted first key of a workspace.
 pub fn first_key(workspace: &str, fingerprint: Fingerprint) -> String {
     format!(
-        "the key {fingerprint} of workspace {workspace:?} is trusted because it is, or follows from, the first that the server gave. Compare it with that of a \
-         member (zopp workspace fingerprint -w {workspace}), and {}",
+        "the key {fingerprint} of workspace {workspace:?} is trusted because it is, or follows from, the first that the server gave. {}",
+        how_to_compare(workspace, fingerprint)
+    )
+}
+
+/// Returns the same warning for a reader of these Secrets, who cannot tell whether the operator wrote their records.
+pub fn recorded_first_key(workspace: &str, fingerprint: Fingerprint, secrets: &BTreeSet<String>) -> String {
+    format!(
+        "by the record on Secret {}, which is not verified here, the operator trusts the key {fingerprint} of workspace {workspace:?} because it \
+         is, or follows from, the first that the server gave. {}",
+        few(secrets),
+        how_to_compare(workspace, fingerprint)
+    )
+}
+
+/// Returns the steps that confirm and pin a key.
+fn how_to_compare(workspace: &str, fingerprint: Fingerprint) -> String {
+    format!(
+        "Compare it with that of a member (zopp workspace fingerprint -w {}), and {}",
+        word(workspace),
         how_to_pin(workspace, fingerprint)
     )
 }
 
 /// Returns the step that pins a key.
 fn how_to_pin(workspace: &str, fingerprint: Fingerprint) -> String {
-    format!("start the operator with --workspace-fingerprint '{workspace}={fingerprint}'")
+    format!("start the operator with --workspace-fingerprint {}", word(&format!("{workspace}={fingerprint}")))
 }
 
 /// Returns the step that accepts an older state.
 fn how_to_accept(environment: &EnvironmentName) -> String {
-    format!("start the operator with --accept-older '{environment}=WORD', where WORD is a new word such as the date")
+    let accepted = word(&format!("{environment}=WORD"));
+    format!("start the operator with --accept-older {accepted}, where WORD is a new word such as the date")
+}
+
+/// Quotes a word of a command line, which a person may copy into a shell. Tenants and servers choose the names in it. A control character is
+/// escaped, since a terminal may act on it although it is quoted.
+fn word(text: &str) -> String {
+    let escape = |letter: char| {
+        if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
+    };
+    let text: String = text.chars().map(escape).collect();
+    shlex::try_quote(&text).unwrap_or_default().into_owned()
 }
 
 /// Returns the statement that another client keeps reverting the operator's writes.
@@ -244,6 +279,11 @@ fn quoted(keys: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use konverge_zopp_client::{CallError, ManifestFault, trust::PinMismatch};
+    use tonic::Status;
+
     use super::*;
 
     #[test]
@@ -261,6 +301,57 @@ mod tests {
             assert!(reasons::REASONS.iter().any(|entry| entry.reason == statement.reason), "{problem:?}");
             assert!(statement.text.contains('.'), "{problem:?}");
             assert!(statement.is_problem() && !statement.is_passing);
+        }
+    }
+
+    #[test]
+    fn a_word_reaches_the_command_whatever_a_tenant_calls_a_thing() {
+        for name in ["acme", "a b", "x; id", "x' ; id; '", "$(id)", "`id`", "\"", "a\\b", "!!", "^a^b", "", "é"] {
+            let line = format!("printf %s {}", word(name));
+            let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), name, "{line}");
+        }
+        // A terminal acts on these before a shell reads the quotes.
+        let escaped = word("x\u{3}\nid\n\u{1b}[201~");
+        assert!(!escaped.chars().any(char::is_control), "{escaped:?}");
+    }
+
+    #[test]
+    fn every_command_for_a_person_quotes_the_names() {
+        let (name, source) = ("x; id", || CallError::Refused {
+            rpc: "Read",
+            server: "zopp".into(),
+            status: Box::new(Status::permission_denied("")),
+        });
+        let environment = || EnvironmentName::new(name, name, name);
+        let fingerprint = Fingerprint::of_principal(b"a", b"");
+        let mismatch = PinMismatch { what: String::new(), pinned: fingerprint, offered: fingerprint };
+        let failed = |error| fetch_failed("p", &error).text;
+        let show = "zopp workspace fingerprint -w 'x; id'";
+        let pin = &*format!("--workspace-fingerprint 'x; id={fingerprint}'");
+        let accept = "--accept-older 'x; id/x; id/x; id=WORD'";
+        let went_back = Problem::WentBack { applied: 4, stated: 2 };
+        for (text, commands) in [
+            (not_allowed(name, &environment()).text, vec!["--allow 'x; id=x; id/x; id/x; id'"]),
+            (
+                failed(FetchError::PermissionDenied { environment: environment(), source: source() }),
+                vec!["zopp permission env-set -w 'x; id' -p 'x; id' -e 'x; id' --principal p"],
+            ),
+            (failed(FetchError::OtherKey { environment: environment(), source: mismatch.clone() }), vec![show]),
+            (failed(FetchError::ForgedKey { environment: environment(), source: mismatch.into() }), vec![show]),
+            (
+                failed(FetchError::Unpinned { environment: environment(), workspace: name.into(), offered: fingerprint }),
+                vec![show, pin],
+            ),
+            (
+                failed(FetchError::NotCurrent { environment: environment(), source: ManifestFault::Missing }),
+                vec!["zopp environment protect 'x; id' -w 'x; id' -p 'x; id'", accept],
+            ),
+            (super::problem(&environment(), &went_back).text, vec![accept]),
+            (first_key(name, fingerprint), vec![show, pin]),
+            (recorded_first_key(name, fingerprint, &["team-a/s".to_owned()].into()), vec![show, pin]),
+        ] {
+            assert!(commands.iter().all(|command| text.contains(command)), "{commands:?} in {text}");
         }
     }
 }

@@ -139,14 +139,21 @@ impl Operator for Pull {
     }
 }
 
-/// Returns a note about each workspace whose first key is trusted, from the records on the Secrets.
+/// Returns a note about each workspace whose first key is trusted, from the records on the Secrets. Any editor of a Secret can write such a record,
+/// so the note names the Secret.
 fn believed_keys<'a>(bound: impl Iterator<Item = &'a ObjectMeta>) -> Vec<Finding> {
-    let records = bound.filter_map(|metadata| read_unverified(metadata.annotations.as_ref()?.get(RECORD)?));
-    let texts: BTreeSet<_> = records
-        .filter(|record| record.key.is_first_use)
-        .map(|record| messages::first_key(&record.environment.workspace, record.key.fingerprint))
-        .collect();
-    texts.into_iter().map(|text| Finding::note("workspace key", text, None)).collect()
+    let mut secrets: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for metadata in bound {
+        let record = metadata.annotations.as_ref().and_then(|annotations| read_unverified(annotations.get(RECORD)?));
+        if let Some(record) = record.filter(|record| record.key.is_first_use) {
+            let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+            let secret = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
+            let key = (record.environment.workspace, record.key.fingerprint);
+            secrets.entry(key).or_default().insert(secret);
+        }
+    }
+    let texts = secrets.iter().map(|((workspace, key), secrets)| messages::recorded_first_key(workspace, *key, secrets));
+    texts.map(|text| Finding::note("workspace key", text, None)).collect()
 }
 
 /// Returns a finding for each unpinned key that the operator refuses, from its events about these Secrets. Ignores events older than the operator's
@@ -210,9 +217,27 @@ fn keys(metadata: &ObjectMeta) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use konverge_kubectl::Verdict;
     use serde_json::json;
 
     use super::*;
+    use crate::record::tests::{key, record};
+
+    #[test]
+    fn a_record_that_anybody_may_have_written_is_not_called_the_operators() {
+        let mut believed = record("production", "e1", 4, None);
+        believed.key.is_first_use = true;
+        let metadata: Vec<ObjectMeta> = [("team-a", "x"), ("team-b", "y")]
+            .map(|(namespace, name)| {
+                let annotations = json!({ RECORD: key(9).seal(&believed) });
+                serde_json::from_value(json!({ "namespace": namespace, "name": name, "annotations": annotations })).unwrap()
+            })
+            .into();
+        let found = believed_keys(metadata.iter());
+        assert_eq!(found.iter().map(|finding| finding.verdict).collect::<Vec<_>>(), [Verdict::Note], "{found:?}");
+        let text = &found[0].text;
+        assert!(text.contains("by the record on Secret team-a/x, team-b/y, which is not verified here"), "{text}");
+    }
 
     #[test]
     fn what_a_secret_tells_of_itself() {

@@ -106,8 +106,7 @@ fn read(text: &str) -> Option<Record> {
             root: fingerprint("firstKey")?,
             fingerprint: fingerprint("key")?,
             generation: record["generation"].as_u64()?.try_into().ok()?,
-            // Records of versions without this field do not say how the key was first trusted.
-            is_first_use: record["firstUse"].as_bool().unwrap_or(true),
+            is_first_use: record["firstUse"].as_bool()?,
         },
     })
 }

@@ -47,6 +47,17 @@ fn decide(
     observed: &Observed<'_>,
     confirmed: bool,
 ) -> (Outcome, Vec<Problem>) {
+    let remembered = Remembered { version: None, is_recorded: true, is_confirmed: confirmed };
+    decide_with(remembered, version, upstream, failed, observed)
+}
+
+fn decide_with(
+    remembered: Remembered,
+    version: i64,
+    upstream: &[(&str, &str)],
+    failed: &[&str],
+    observed: &Observed<'_>,
+) -> (Outcome, Vec<Problem>) {
     let upstream = Snapshot {
         environment_id: ENVIRONMENT.to_owned(),
         version,
@@ -57,7 +68,6 @@ fn decide(
         values: values(upstream),
         failed: failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect(),
     };
-    let remembered = Remembered { version: None, is_recorded: true, is_confirmed: confirmed };
     let plan = plan(&upstream, observed, &digest_key(), remembered);
     let outcome = match plan.action {
         Action::Nothing => Outcome::Nothing,
@@ -139,6 +149,47 @@ fn a_version_that_goes_back_is_refused_for_the_same_environment_only() {
 
     let recreated = Verified { environment_id: "environment-0".into(), ..before };
     assert_eq!(decide(1, &[("A", "0")], &[], &Observed::Unchanged(&recreated), false).0, apply(&[("A", "0")]));
+}
+
+#[test]
+fn a_version_that_another_secret_has_held_counts_as_one_that_this_secret_has_held() {
+    let (new, held) = (contents(&[], &[]), contents(&[("A", "5")], &["A"]));
+    let before = verified(5, &[("A", "5")]);
+    for (name, newest, stated, observed, expected) in [
+        ("no Secret has held any", None, 4, Observed::Read(&new, None), Ok(apply(&[("A", "5")]))),
+        ("an older one", Some(3), 4, Observed::Read(&new, None), Ok(apply(&[("A", "5")]))),
+        ("the same", Some(4), 4, Observed::Read(&new, None), Ok(apply(&[("A", "5")]))),
+        ("a newer one", Some(5), 4, Observed::Read(&new, None), Err(5)),
+        ("a newer one, after a restart", Some(5), 4, Observed::Read(&held, None), Err(5)),
+        ("a newer one, though nothing differs", Some(6), 5, Observed::Unchanged(&before), Err(6)),
+        ("a newer one than this process has seen", Some(7), 6, Observed::Read(&held, Some(&before)), Err(7)),
+        ("an older one than this process has seen", Some(3), 4, Observed::Read(&held, Some(&before)), Err(5)),
+    ] {
+        let remembered = Remembered { version: newest, is_recorded: true, is_confirmed: false };
+        let (outcome, problems) = decide_with(remembered, stated, &[("A", "5")], &[], &observed);
+        let expected = match expected {
+            Ok(outcome) => (outcome, vec![]),
+            Err(applied) => (Outcome::Keep, vec![Problem::WentBack { applied, stated }]),
+        };
+        assert_eq!((outcome, problems), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_secret_without_its_record_is_written_although_nothing_differs() {
+    let (held, empty) = (contents(&[("A", "1")], &["A"]), contents(&[], &[]));
+    let locked = Contents { immutable: true, ..contents(&[("A", "1")], &["A"]) };
+    let before = verified(3, &[("A", "1")]);
+    for (name, upstream, observed, expected) in [
+        ("read", &[("A", "1")][..], Observed::Read(&held, None), apply(&[("A", "1")])),
+        ("known", &[("A", "1")], Observed::Unchanged(&before), apply(&[("A", "1")])),
+        ("immutable, whose annotations are not", &[("A", "1")], Observed::Read(&locked, None), apply(&[("A", "1")])),
+        ("without keys", &[], Observed::Read(&empty, None), apply(&[])),
+        ("not confirmed to be empty", &[], Observed::Read(&held, None), Outcome::ConfirmEmpty),
+    ] {
+        let (outcome, problems) = decide_with(Remembered::default(), 4, upstream, &[], &observed);
+        assert_eq!((outcome, problems), (expected, vec![]), "{name}");
+    }
 }
 
 #[test]

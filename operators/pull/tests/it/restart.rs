@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use konverge_kubectl::{Cluster, Examined, Finding, Verdict};
-use konverge_pull::plugin::Pull;
+use konverge_pull::{annotations::RECORD, plugin::Pull, record::read_unverified};
 use konverge_zopp_client::Fingerprint;
 use serde_json::json;
 
@@ -103,6 +103,39 @@ async fn a_restarted_operator_refuses_another_workspace_key() {
     world.stays("backend", &[&operator]).await;
     world.holds("backend", &[("A", "1")]).await;
     world.holds("a-new-one", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_operator_refuses_the_key_that_a_rotation_replaced() {
+    let (world, scene, operator) = protected().await;
+    world.bind("a-first", &scene).await;
+    world.holds("a-first", &[("A", "2")]).await;
+    let former = world.record("a-first").await.unwrap();
+    let former_key = read_unverified(&former).unwrap().key;
+
+    world.server.rotate_key();
+    scene.set("A", "3");
+    for name in ["a-first", "backend"] {
+        world.holds(name, &[("A", "3")]).await;
+        let key = read_unverified(&world.record(name).await.unwrap()).unwrap().key;
+        assert_ne!(key.fingerprint, former_key.fingerprint);
+        assert_eq!((former_key.generation, key.generation), (1, 2));
+        assert_eq!((key.root, former_key.root), (former_key.fingerprint, former_key.fingerprint));
+    }
+    operator.stop().await;
+
+    // The record that is read first is a genuine one of the former key, which an editor of the Secret can put back.
+    world.merge("a-first", "editor", json!({ "metadata": { "annotations": { RECORD: former } } })).await;
+    world.server.bring_back_former_key();
+    scene.set("A", "by a removed member");
+    let operator = world.restarted(&[]).await;
+    for name in ["a-first", "backend"] {
+        world.told(name, "WorkspaceKeyChanged").await;
+    }
+    world.stays("backend", &[&operator]).await;
+    for name in ["a-first", "backend"] {
+        world.holds(name, &[("A", "3")]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,10 +16,11 @@ use konverge_core::SecretValue;
 use konverge_zopp_client::{
     Client, ClientConfig, ConfigFile, Connection, EnvironmentName, Identity, Profile, config_file::Principal,
 };
-use konverge_zopp_crypto::{Dek, Kek, Manifest, Protection, SigningSeed, X25519Private, X25519Public};
+use konverge_zopp_crypto::{Dek, Manifest, Protection, SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::{
     Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, ListSecretsRequest, ResyncRequired, Secret,
     SecretChangeEvent, SecretList, WatchSecretsRequest, WatchSecretsResponse, WorkspaceKeys,
+    identity::identity_server::IdentityServer,
     secrets::{
         EncryptedSecret, ReadEnvironmentRequest, ReadEnvironmentResponse, SealedManifest,
         secrets_server::{Secrets, SecretsServer},
@@ -35,6 +36,10 @@ use tokio_stream::wrappers::{BroadcastStream, TcpListenerStream};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
+use self::workspace_key::Generations;
+
+mod workspace_key;
+
 const WORKSPACE_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 const PRINCIPAL_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8058";
 
@@ -48,7 +53,7 @@ pub(crate) struct Scripted {
 
 struct State {
     environments: Mutex<HashMap<String, Arc<Scene>>>,
-    kek: Mutex<Arc<Kek>>,
+    generations: Mutex<Generations>,
     recipient: X25519Public,
 }
 
@@ -87,7 +92,7 @@ impl Scripted {
         let (seed, exchange) = (SigningSeed::generate().unwrap(), X25519Private::generate().unwrap());
         let state = Arc::new(State {
             environments: Mutex::default(),
-            kek: Mutex::new(Arc::new(Kek::generate().unwrap())),
+            generations: Mutex::new(Generations::new()),
             recipient: exchange.public(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -95,6 +100,7 @@ impl Scripted {
         let serving = tonic::transport::Server::builder()
             .add_service(ZoppServiceServer::new(Service(Arc::clone(&state))))
             .add_service(SecretsServer::new(Service(Arc::clone(&state))))
+            .add_service(IdentityServer::new(Service(Arc::clone(&state))))
             .serve_with_incoming(TcpListenerStream::new(listener))
             .map(|ended| ended.unwrap());
         let (address, principal) = (format!("http://{address}"), principal(&seed, &exchange));
@@ -145,13 +151,23 @@ impl Scripted {
 
     /// Hands out a workspace key of its own from now on, wrapped as the real one was, and wraps everything by it.
     pub(crate) fn forge_key(&self) {
-        *self.state.kek.lock().unwrap() = Arc::new(Kek::generate().unwrap());
+        *self.state.generations() = Generations::new();
+    }
+
+    /// Replaces the workspace key as an administrator does, with a link from the former key.
+    pub(crate) fn rotate_key(&self) {
+        self.state.generations().rotate();
+    }
+
+    /// Hands out the workspace key of before the last rotation from now on, as if it had not been replaced.
+    pub(crate) fn bring_back_former_key(&self) {
+        self.state.generations().go_back();
     }
 }
 
 impl State {
-    fn kek(&self) -> Arc<Kek> {
-        Arc::clone(&self.kek.lock().unwrap())
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        self.generations.lock().unwrap()
     }
 }
 
@@ -356,7 +372,7 @@ impl ZoppService for Service {
         let request = request.into_inner();
         let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
         let script = scene.script();
-        let wrapped = script.dek.wrap(&self.0.kek(), &scene.name).unwrap();
+        let wrapped = script.dek.wrap(self.0.generations().kek(), &scene.name).unwrap();
         Ok(Response::new(Environment {
             id: script.id.clone(),
             name: scene.name.environment.clone(),
@@ -367,12 +383,14 @@ impl ZoppService for Service {
     }
 
     async fn get_workspace_keys(&self, _: Request<GetWorkspaceKeysRequest>) -> Result<Response<WorkspaceKeys>, Status> {
-        let wrapped = self.0.kek().wrap_for(&self.0.recipient, WORKSPACE_ID).unwrap();
+        let generations = self.0.generations();
+        let wrapped = generations.kek().wrap_for(&self.0.recipient, WORKSPACE_ID).unwrap();
         Ok(Response::new(WorkspaceKeys {
             workspace_id: WORKSPACE_ID.into(),
             ephemeral_pub: wrapped.ephemeral_public.to_bytes().to_vec(),
             kek_wrapped: wrapped.sealed.ciphertext,
             kek_nonce: wrapped.sealed.nonce.to_vec(),
+            generation: generations.number(),
             ..WorkspaceKeys::default()
         }))
     }
@@ -444,7 +462,7 @@ impl Secrets for Service {
         };
         let manifest = manifest.seal(&script.dek, &scene.name).unwrap();
         let given = sealed.into_iter().filter(|secret| !script.kept_back.contains(&secret.key));
-        let wrapped = script.dek.wrap(&self.0.kek(), &scene.name).unwrap();
+        let wrapped = script.dek.wrap(self.0.generations().kek(), &scene.name).unwrap();
         Ok(Response::new(ReadEnvironmentResponse {
             dek_wrapped: wrapped.ciphertext,
             dek_nonce: wrapped.nonce.to_vec(),

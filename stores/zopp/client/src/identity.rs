@@ -92,9 +92,9 @@ pub enum CredentialsError {
 
 impl Identity {
     /// From the six `ZOPP_*` variables if `ZOPP_PRINCIPAL_ID` is set, else the current principal of the file, which by
-    /// default is `~/.zopp/config.json`.
+    /// default is `~/.zopp/config.json`. An empty variable counts as unset.
     pub fn load(file: Option<&Path>) -> Result<Self, CredentialsError> {
-        if let Some(identity) = Self::from_environment(|variable| std::env::var(variable).ok())? {
+        if let Some(identity) = Self::from_environment(variable)? {
             return Ok(identity);
         }
         match file {
@@ -105,7 +105,7 @@ impl Identity {
 
     /// Whether [`Identity::load`] takes the principal from the environment.
     pub fn is_in_environment() -> bool {
-        std::env::var_os(PRINCIPAL_ID).is_some()
+        given(variable, PRINCIPAL_ID).is_some()
     }
 
     /// From a configuration file: the principal named, or else the current one.
@@ -135,12 +135,12 @@ impl Identity {
         Self::from_principal(principal, |field| format!("{}: principals[{index}].{field}", file.display()))
     }
 
-    /// From the six variables as `lookup` gives them; `None` if `ZOPP_PRINCIPAL_ID` is not set.
+    /// From the six variables as `lookup` gives them; `None` if `ZOPP_PRINCIPAL_ID` is not set, or empty.
     pub fn from_environment(lookup: impl Fn(&'static str) -> Option<String>) -> Result<Option<Self>, CredentialsError> {
-        let Some(id) = lookup(PRINCIPAL_ID) else {
+        let Some(id) = given(&lookup, PRINCIPAL_ID) else {
             return Ok(None);
         };
-        let required = |variable| lookup(variable).ok_or(CredentialsError::MissingVariable { variable });
+        let required = |variable| given(&lookup, variable).ok_or(CredentialsError::MissingVariable { variable });
         let principal = Principal {
             id,
             name: required(PRINCIPAL_NAME)?,
@@ -239,6 +239,15 @@ impl Identity {
     pub(crate) fn principal_id_metadata(&self) -> MetadataValue<Ascii> {
         self.id_metadata.clone()
     }
+}
+
+fn variable(name: &'static str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Returns the value of a variable. A script or a chart that writes `ZOPP_PRINCIPAL_ID=` sets nothing, so an empty value is none.
+fn given(lookup: impl Fn(&'static str) -> Option<String>, name: &'static str) -> Option<String> {
+    lookup(name).filter(|value| !value.is_empty())
 }
 
 fn is_hex_of(text: &str, bytes: [u8; 32]) -> bool {

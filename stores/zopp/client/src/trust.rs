@@ -449,6 +449,9 @@ fn merge(
 }
 
 #[cfg(test)]
+mod recall_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

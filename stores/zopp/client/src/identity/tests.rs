@@ -42,12 +42,15 @@ fn six_variables_make_an_identity() {
 #[test]
 fn without_the_id_the_variables_do_not_count() {
     assert!(variables(PRINCIPAL_ID, None).unwrap().is_none());
+    assert!(variables(PRINCIPAL_ID, Some("")).unwrap().is_none(), "an empty variable counts as unset");
 }
 
 #[test]
 fn each_variable_is_needed_and_named() {
     for variable in [PRINCIPAL_NAME, PRIVATE_KEY, PUBLIC_KEY, X25519_PRIVATE_KEY, X25519_PUBLIC_KEY] {
-        assert!(refused(variables(variable, None)).contains(variable));
+        for value in [None, Some("")] {
+            assert!(refused(variables(variable, value)).contains(&format!("{PRINCIPAL_ID} is set but {variable} is not")));
+        }
     }
 }
 
