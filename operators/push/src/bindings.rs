@@ -362,12 +362,11 @@ impl Bindings {
         let inner = self.lock();
         match inner.bindings.get(key) {
             None if inner.listed.contains(&key.kind) => MarkedContent::OfUnknownObject,
-            None => MarkedContent::Undecided,
             Some(binding) if binding.record.as_ref().is_some_and(|record| record.paths.contains_key(location)) => {
                 MarkedContent::Requested
             }
             Some(binding) if binding.verified.is_some() => MarkedContent::Left,
-            Some(_) => MarkedContent::Undecided,
+            None | Some(_) => MarkedContent::Undecided,
         }
     }
 
