@@ -188,7 +188,7 @@ pub async fn user(store: &Store, command: &UserCommand, out: &mut impl Write) ->
     writeln!(
         out,
         "User {email} removed, with {} principals; {} invites revoked\nThe user's devices may know the keys of the user's workspaces. An \
-         admin of each replaces them: zopp workspace remove-member {email}",
+         admin of each replaces them: zopp workspace remove-member {email} -w <workspace>",
         removed.principal_ids.len(),
         removed.invites
     )

@@ -43,6 +43,9 @@ take back what the user read: change the values that matter. Your own address ma
 the keys stay. For a user who is gone already (zopp user remove, zopp-server user remove), the
 command replaces the keys, and this device gives none to the devices of that user any more.";
 
+const REPLACE_ANYWAY: &str =
+    "If the user was removed already, replace the keys, and look at the recipients: zopp workspace rotate-key.";
+
 const GRANT_EXAMPLES: &str = "\
 Example:
   zopp workspace grant-principal-access -w acme --principal 0190…57 --fingerprint 1c0f-…-77ab
@@ -337,7 +340,11 @@ async fn remove_member(
             (RemoveMemberResponse::default(), text, "is no member any more")
         }
         answer => {
-            let answer = answer.map_err(failed(what, need))?;
+            let answer = answer.map_err(|error| {
+                let is_unknown = error.code() == Code::NotFound;
+                let failure = failed(what, need)(error);
+                if is_unknown { failure.next(REPLACE_ANYWAY) } else { failure }
+            })?;
             let RemoveMemberResponse { keys_removed, invites_revoked } = &answer;
             let text = format!(
                 "User {email} removed from workspace '{workspace}'\nKeys removed:    {keys_removed}\nInvites revoked: \
