@@ -4,7 +4,7 @@
 //! them until a person [approves](DeletionGuard::approve) them or enough requests are withdrawn. Pure: the caller passes the time.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     time::{Duration, Instant},
 };
@@ -40,12 +40,20 @@ impl Default for DeletionBudget {
 }
 
 /// Counts the deletions of items that are identified by `I`.
+///
+/// No method walks all items, so a mass of deletions is counted in a time that grows with their number and not with its square.
 #[derive(Debug)]
 pub struct DeletionGuard<I> {
     /// `None` allows everything.
     budget: Option<DeletionBudget>,
     within: Duration,
     requests: BTreeMap<I, Request>,
+    /// The items that were deleted without an approval, the earliest first.
+    done: BTreeSet<(Instant, I)>,
+    /// The number of deletions that wait without an approval.
+    waiting: usize,
+    /// When an earlier process had stopped deletions, as far as that still counts.
+    stopped_earlier: Option<Instant>,
 }
 
 /// A requested deletion.
@@ -58,11 +66,15 @@ enum Request {
     Done(Instant),
 }
 
+const WAITING: Request = Request::Waiting { is_approved: false };
+
 /// More deletions are requested than the budget allows, so none is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped {
     /// The number of deletions that were requested or done within the time.
     pub requested: usize,
+    /// The number of these that wait for an approval.
+    pub waiting: usize,
     /// The number that the budget allows.
     pub allowed: usize,
     /// The number of known items.
@@ -71,40 +83,58 @@ pub struct Stopped {
 
 impl fmt::Display for Stopped {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requested, allowed, known } = self;
+        let Self { requested, waiting: _, allowed, known } = self;
         write!(out, "{requested} deletions are requested, and {allowed} of {known} are allowed without approval")
     }
 }
 
 impl std::error::Error for Stopped {}
 
-impl<I: Ord> DeletionGuard<I> {
+impl<I: Ord + Clone> DeletionGuard<I> {
     /// Creates a guard with this budget for each span of `within`. Without a budget, it allows everything.
     pub fn new(budget: Option<DeletionBudget>, within: Duration) -> Self {
-        Self { budget, within, requests: BTreeMap::new() }
+        let (requests, done) = (BTreeMap::new(), BTreeSet::new());
+        Self { budget, within, requests, done, waiting: 0, stopped_earlier: None }
+    }
+
+    /// Whether everything is allowed.
+    pub fn allows_everything(&self) -> bool {
+        self.budget.is_none()
+    }
+
+    /// Records that an earlier process had stopped deletions. What that process had deleted is unknown, so for one span everything that is
+    /// requested needs an approval.
+    pub fn stopped_earlier(&mut self, now: Instant) {
+        self.stopped_earlier = Some(now);
     }
 
     /// Records a request to delete an item, due or not. A repeated request counts once.
     pub fn request(&mut self, item: I) {
-        let request = self.requests.entry(item).or_insert(Request::Waiting { is_approved: false });
-        if matches!(request, Request::Done(_)) {
-            *request = Request::Waiting { is_approved: false };
+        if !matches!(self.requests.get(&item), Some(Request::Waiting { .. })) {
+            self.set(item, Some(WAITING));
         }
     }
 
     /// Withdraws the request to delete the item.
     pub fn withdraw(&mut self, item: &I) {
         if matches!(self.requests.get(item), Some(Request::Waiting { .. })) {
-            self.requests.remove(item);
+            self.set(item.clone(), None);
+        }
+    }
+
+    /// Withdraws the requests to delete items that are not to be kept.
+    pub fn withdraw_unless(&mut self, keep: impl Fn(&I) -> bool) {
+        let is_void = |(item, request): &(&I, &Request)| matches!(request, Request::Waiting { .. }) && !keep(item);
+        let void: Vec<I> = self.requests.iter().filter(is_void).map(|(item, _)| item.clone()).collect();
+        for item in &void {
+            self.withdraw(item);
         }
     }
 
     /// Records the deletion of the item.
     pub fn done(&mut self, item: I, now: Instant) {
-        match self.requests.get(&item) {
-            Some(Request::Waiting { is_approved: true }) => drop(self.requests.remove(&item)),
-            _ => drop(self.requests.insert(item, Request::Done(now))),
-        }
+        let is_approved = self.requests.get(&item) == Some(&Request::Waiting { is_approved: true });
+        self.set(item, (!is_approved).then_some(Request::Done(now)));
     }
 
     /// Checks that the item may be deleted now, out of `known` items including it.
@@ -122,15 +152,18 @@ impl<I: Ord> DeletionGuard<I> {
     /// Returns the reason why deletions wait for an approval, or `None` if none waits.
     pub fn stopped(&mut self, known: usize, now: Instant) -> Option<Stopped> {
         let within = self.within;
-        self.requests.retain(|_, request| match request {
-            Request::Done(when) => now.saturating_duration_since(*when) < within,
-            Request::Waiting { .. } => true,
-        });
-        let counts = |request: &&Request| **request != Request::Waiting { is_approved: true };
-        let requested = self.requests.values().filter(counts).count();
-        let is_waiting = |request: &Request| *request == Request::Waiting { is_approved: false };
+        let is_over = |then: Instant| now.saturating_duration_since(then) >= within;
+        while self.done.first().is_some_and(|(when, _)| is_over(*when))
+            && let Some((_, item)) = self.done.pop_first()
+        {
+            self.requests.remove(&item);
+        }
+        self.stopped_earlier = self.stopped_earlier.filter(|when| !is_over(*when));
         let allowed = self.budget?.allowed(known);
-        (requested > allowed && self.requests.values().any(is_waiting)).then_some(Stopped { requested, allowed, known })
+        let waiting = self.waiting;
+        let least = if self.stopped_earlier.is_some() { allowed.saturating_add(1) } else { 0 };
+        let requested = self.done.len().saturating_add(waiting).max(least);
+        (requested > allowed && waiting > 0).then_some(Stopped { requested, waiting, allowed, known })
     }
 
     /// Approves all requested deletions and returns their number. Later requests need another approval.
@@ -139,7 +172,26 @@ impl<I: Ord> DeletionGuard<I> {
         for request in self.requests.values_mut() {
             *request = Request::Waiting { is_approved: true };
         }
+        self.done.clear();
+        self.waiting = 0;
+        self.stopped_earlier = None;
         self.requests.len()
+    }
+
+    /// Replaces what is known of the item, and keeps the counts.
+    fn set(&mut self, item: I, request: Option<Request>) {
+        if let Some(Request::Done(when)) = request {
+            self.done.insert((when, item.clone()));
+        }
+        self.waiting += usize::from(request == Some(WAITING));
+        let before = match request {
+            Some(request) => self.requests.insert(item.clone(), request),
+            None => self.requests.remove(&item),
+        };
+        self.waiting -= usize::from(before == Some(WAITING));
+        if let Some(Request::Done(when)) = before.filter(|before| Some(*before) != request) {
+            self.done.remove(&(when, item));
+        }
     }
 }
 
@@ -175,7 +227,7 @@ mod tests {
         guard.request(4);
         assert_eq!(guard.stopped(20, now), None, "a repeated request counts once");
         guard.request(5);
-        let stopped = Stopped { requested: 6, allowed: 5, known: 20 };
+        let stopped = Stopped { requested: 6, waiting: 6, allowed: 5, known: 20 };
         assert_eq!(guard.check(&0, 20, now), Err(stopped));
         assert_eq!(guard.stopped(20, now + 10 * WITHIN), Some(stopped), "time alone approves nothing");
         guard.withdraw(&3);
@@ -209,6 +261,64 @@ mod tests {
         assert_eq!(guard.check(&10, 20, now), Ok(()), "what was approved does not count");
         guard.request(15);
         assert!(guard.check(&10, 20, now).is_err());
+    }
+
+    #[test]
+    fn only_what_waits_counts_as_waiting_and_a_settled_deletion_stops_nothing() {
+        let (mut guard, now) = (guard(), Instant::now());
+        request(&mut guard, 0..3);
+        for item in 0..3 {
+            guard.done(item, now);
+        }
+        request(&mut guard, 3..6);
+        let stopped = Stopped { requested: 6, waiting: 3, allowed: 5, known: 20 };
+        assert_eq!(guard.stopped(20, now), Some(stopped));
+        guard.withdraw_unless(|item| *item == 3);
+        assert_eq!(guard.stopped(20, now), None, "one waits, and three are done");
+        request(&mut guard, 4..7);
+        assert_eq!(guard.stopped(20, now).map(|stopped| (stopped.requested, stopped.waiting)), Some((7, 4)));
+        guard.request(0);
+        assert_eq!(guard.stopped(20, now).map(|stopped| (stopped.requested, stopped.waiting)), Some((7, 5)));
+        guard.done(0, now + WITHIN);
+        assert_eq!(guard.stopped(20, now + WITHIN), None, "the others are over");
+    }
+
+    #[test]
+    fn what_an_earlier_process_has_stopped_stays_so_until_an_approval_or_for_one_span() {
+        let now = Instant::now();
+        for (is_approved, later, is_stopped) in [
+            (false, Duration::ZERO, true),
+            (false, WITHIN - Duration::from_secs(1), true),
+            (false, WITHIN, false),
+            (true, Duration::ZERO, false),
+        ] {
+            let mut guard = guard();
+            guard.stopped_earlier(now);
+            assert_eq!(guard.stopped(20, now), None, "nothing waits");
+            guard.request(0);
+            if is_approved {
+                guard.approve();
+                guard.request(1);
+            }
+            let stopped = Stopped { requested: 6, waiting: 1, allowed: 5, known: 20 };
+            let expected = is_stopped.then_some(stopped);
+            assert_eq!(guard.stopped(20, now + later), expected, "{is_approved} {later:?}");
+        }
+    }
+
+    #[test]
+    fn a_mass_of_deletions_is_checked_in_a_moment() {
+        const MANY: u32 = 100_000;
+        let (mut guard, now) = (guard(), Instant::now());
+        request(&mut guard, 0..MANY);
+        for item in 0..MANY {
+            assert!(guard.check(&item, 20, now).is_err());
+        }
+        guard.approve();
+        for item in 0..MANY {
+            guard.done(item, now);
+        }
+        assert!(now.elapsed() < Duration::from_secs(20), "{:?}", now.elapsed());
     }
 
     #[test]

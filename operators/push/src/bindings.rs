@@ -67,6 +67,8 @@ struct Inner {
     listed: BTreeSet<Kind>,
     /// Counts the objects by the reason of their state.
     reasons: ReasonGauge,
+    /// How many paths all objects have.
+    paths: usize,
 }
 
 /// Another object with keys at a location, and its content there.
@@ -118,6 +120,14 @@ pub struct OngoingRead<'a> {
     location: &'a str,
 }
 
+impl Heritage {
+    /// Whether other objects get all that was written there.
+    pub(crate) fn is_complete(&self, written: &Written) -> bool {
+        let mut keys = written.keys.iter().flatten().chain(&written.pending).peekable();
+        self.whole.is_some() || keys.peek().is_some() && keys.all(|name| self.keys.contains_key(name))
+    }
+}
+
 impl Drop for OngoingRead<'_> {
     fn drop(&mut self) {
         self.bindings.lock().reading.remove(self.location);
@@ -138,6 +148,7 @@ impl Bindings {
             return inner.apply_waiting(object);
         }
         let key = object.key.clone();
+        let before = inner.paths_of(&key);
         let known = inner.bindings.get_mut(&key);
         let reason = known.as_ref().and_then(|known| known.announced.reason);
         let work = if let Some(binding) = known.filter(|known| known.uid == object.uid) {
@@ -149,6 +160,7 @@ impl Bindings {
             inner.bindings.insert(key.clone(), binding);
             true
         };
+        inner.recount(&key, before);
         inner.index(&key);
         work
     }
@@ -339,8 +351,31 @@ impl Bindings {
 
     /// Returns the number of recorded paths of all objects.
     pub(crate) fn paths(&self) -> usize {
+        self.lock().paths
+    }
+
+    /// Returns the uids of all objects.
+    pub(crate) fn uids(&self) -> HashSet<String> {
+        self.lock().bindings.values().map(|binding| binding.uid.clone()).collect()
+    }
+
+    /// Returns the kinds of which a complete list was seen.
+    pub(crate) fn listed(&self) -> BTreeSet<Kind> {
+        self.lock().listed.clone()
+    }
+
+    /// Returns what the objects of these kinds no longer request: for each object its record with those paths, and the policy of deletion that counts.
+    pub(crate) fn left(&self, kinds: &BTreeSet<Kind>) -> Vec<Record> {
         let inner = self.lock();
-        inner.bindings.values().filter_map(|binding| binding.record.as_ref()).map(|record| record.paths.len()).sum()
+        let of_kinds = inner.bindings.iter().filter(|(key, _)| kinds.contains(&key.kind));
+        of_kinds.filter_map(|(_, binding)| binding.left()).collect()
+    }
+
+    /// Whether the object no longer requests the location, which it still has.
+    pub(crate) fn is_leaving(&self, key: &ObjectRef, location: &str) -> bool {
+        let inner = self.lock();
+        let record = inner.bindings.get(key).and_then(|binding| binding.record.as_ref());
+        record.and_then(|record| record.paths.get(location)).is_some_and(|written| written.unwanted.is_some())
     }
 
     /// Returns the engines of all paths recorded since the process started.
@@ -410,12 +445,14 @@ impl Bindings {
     /// Updates the binding, whatever the object requests by now, unless it is another object.
     pub fn on_object(&self, key: &ObjectRef, uid: &str, update: impl FnOnce(&mut Binding)) {
         let mut inner = self.lock();
+        let paths = inner.paths_of(key);
         let Inner { bindings, reasons, .. } = &mut *inner;
         if let Some(now) = bindings.get_mut(key).filter(|now| now.uid == uid) {
             let before = now.announced.reason;
             update(now);
             reasons.moved(before, now.announced.reason);
         }
+        inner.recount(key, paths);
     }
 
     /// Returns whether the object still has the same request.
@@ -515,6 +552,16 @@ impl Bindings {
 }
 
 impl Inner {
+    fn paths_of(&self, key: &ObjectRef) -> usize {
+        let record = self.bindings.get(key).and_then(|binding| binding.record.as_ref());
+        record.map_or(0, |record| record.paths.len())
+    }
+
+    /// The object had this number of paths before a change.
+    fn recount(&mut self, key: &ObjectRef, before: usize) {
+        self.paths = (self.paths + self.paths_of(key)).saturating_sub(before);
+    }
+
     /// Whether the object has the name of another one that is still to be cleared. That other one may also be there again, out of a backup.
     fn must_wait(&mut self, object: &WatchedObject) -> bool {
         let is_back = self.bindings.get(&object.key).is_some_and(|former| former.uid == object.uid);
@@ -537,12 +584,14 @@ impl Inner {
 
     /// Forgets an object. The one that waited for it takes its place.
     fn forget(&mut self, key: &ObjectRef) -> Option<Vec<ObjectRef>> {
+        let before = self.paths_of(key);
         let binding = self.bindings.remove(key)?;
         self.reasons.moved(binding.announced.reason, None);
         let successor = self.escaped.remove(key).flatten().map(|successor| (key.clone(), successor));
         let mut waiting = self.claims.release_unless(key, |_| false);
         waiting.extend(successor.as_ref().map(|(key, _)| key.clone()));
         self.bindings.extend(successor);
+        self.recount(key, before);
         self.index(key);
         Some(waiting)
     }

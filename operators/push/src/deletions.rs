@@ -1,6 +1,7 @@
 //! The guard of the operator's deletions: one mistake, such as a chart without its annotations, must not empty Vault.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -12,7 +13,9 @@ use konverge_core::deletion_guard::{DeletionBudget, DeletionGuard, Stopped};
 use tokio::sync::Notify;
 
 use crate::{
-    bindings::{Bindings, Heritage},
+    bindings::Bindings,
+    messages,
+    object::Kind,
     record::{Record, Written},
 };
 
@@ -23,9 +26,12 @@ const WITHIN: Duration = Duration::from_mins(5);
 type Item = (String, String);
 
 /// Counts the deletions of all objects and orphans, and stops them if there are too many. Clones share the counts.
+///
+/// The counts are in memory, and what they count is on the objects and in the list of orphans. So a new process deletes nothing before it has
+/// [read](Self::begin) all of that.
 #[derive(Clone)]
 pub struct Deletions {
-    guard: Arc<Mutex<DeletionGuard<Item>>>,
+    state: Arc<Mutex<State>>,
     bindings: Arc<Bindings>,
     /// The number of paths in the list of orphans.
     orphaned: Arc<AtomicUsize>,
@@ -34,12 +40,32 @@ pub struct Deletions {
     told: Arc<Notify>,
 }
 
+struct State {
+    guard: DeletionGuard<Item>,
+    /// Whether the objects and the list of orphans were read.
+    has_begun: bool,
+    /// The kinds whose objects are counted.
+    counted: BTreeSet<Kind>,
+}
+
+/// Why a path is not deleted now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Held {
+    /// The operator has just begun to lead, and has not counted the deletions yet.
+    #[error("nothing is deleted before the operator has read all objects and its list of orphans")]
+    Uncounted,
+    /// More deletions are requested than the operator does without approval.
+    #[error("{}", messages::stopped(.0))]
+    Stopped(Stopped),
+}
+
 impl Deletions {
     /// Creates the guard. Without a budget, it allows all deletions. Notifies `told` when it stops deletions.
     pub fn new(budget: Option<DeletionBudget>, grace: Duration, bindings: Arc<Bindings>, told: Arc<Notify>) -> Self {
         let guard = DeletionGuard::new(budget, grace.max(WITHIN));
+        let state = State { guard, has_begun: budget.is_none(), counted: BTreeSet::new() };
         Self {
-            guard: Arc::new(Mutex::new(guard)),
+            state: Arc::new(Mutex::new(state)),
             bindings,
             orphaned: Arc::default(),
             was_stopped: Arc::default(),
@@ -47,50 +73,76 @@ impl Deletions {
         }
     }
 
-    /// Requests the deletion of the recorded paths that the object no longer requests, and withdraws that for the others.
-    pub(crate) fn follow(&self, record: &Record) {
-        let mut guard = self.lock();
-        for (path, written) in &record.paths {
-            let item = (record.uid.clone(), path.clone());
-            if written.unwanted.is_some() && is_deletion(record, written) {
-                guard.request(item);
-            } else {
-                guard.withdraw(&item);
+    /// The list of orphans and all objects are known, so deletions can be counted. `stopped_earlier` tells that the list says that deletions are
+    /// stopped.
+    pub(crate) fn begin(&self, stopped_earlier: bool) {
+        let mut state = self.lock();
+        if !state.has_begun {
+            state.has_begun = true;
+            if stopped_earlier {
+                state.guard.stopped_earlier(Instant::now());
             }
         }
+        state.count(&self.bindings);
     }
 
-    /// Requests the deletion of the paths of a deleted object.
-    pub(crate) fn leave(&self, record: &Record) {
-        let mut guard = self.lock();
-        for (path, _) in record.paths.iter().filter(|(_, written)| is_deletion(record, written)) {
-            guard.request((record.uid.clone(), path.clone()));
+    /// Whether the deletions are counted.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.lock().has_begun
+    }
+
+    /// Counts the paths of a record that the object no longer requests. A path that it requests again, or that another object gets, is no deletion.
+    pub(crate) fn follow(&self, record: &Record, is_inherited: impl Fn(&str, &Written) -> bool) {
+        let is_requested: Vec<_> = record
+            .paths
+            .iter()
+            .map(|(path, written)| {
+                let is_deleted = written.unwanted.is_some() && is_deletion(record, written);
+                (path, is_deleted && !is_inherited(path, written))
+            })
+            .collect();
+        let mut state = self.lock();
+        for (path, is_requested) in is_requested {
+            state.request((record.uid.clone(), path.clone()), is_requested);
         }
     }
 
-    /// Checks that one path may be deleted now.
+    /// Counts a path of an object that is gone, unless another object gets it.
+    pub(crate) fn leave(&self, record: &Record, (path, written): (&str, &Written), is_inherited: bool) {
+        let is_requested = is_deletion(record, written) && !is_inherited;
+        self.lock().request((record.uid.clone(), path.to_owned()), is_requested);
+    }
+
+    /// Withdraws the requests of objects that are neither among these nor in the list of orphans: nobody would settle them.
+    pub(crate) fn forget_unless(&self, known: impl Fn(&str) -> bool) {
+        self.lock().guard.withdraw_unless(|(uid, _)| known(uid));
+    }
+
+    /// Whether a path of an object of this kind may be deleted now. What is left of an object that is gone has no kind.
     ///
     /// # Errors
     ///
-    /// Returns an error if more deletions are requested than the budget allows.
-    pub(crate) fn check(&self, uid: &str, path: &str) -> Result<(), Stopped> {
+    /// Returns an error if more deletions are requested than the budget allows, or if that is not known yet.
+    pub(crate) fn check(&self, kind: Option<Kind>, uid: &str, path: &str) -> Result<(), Held> {
         let known = self.known();
-        let checked = self.lock().check(&(uid.to_owned(), path.to_owned()), known, Instant::now());
+        let checked = {
+            let mut state = self.lock();
+            state.count(&self.bindings);
+            if !state.has_begun || kind.is_some_and(|kind| !state.is_counted(kind)) {
+                return Err(Held::Uncounted);
+            }
+            state.guard.check(&(uid.to_owned(), path.to_owned()), known, Instant::now())
+        };
         if checked.is_err() && !self.was_stopped.swap(true, Ordering::Relaxed) {
             self.told.notify_one();
         }
-        checked
-    }
-
-    /// Like [`check`](Self::check), but for all paths of a record.
-    pub(crate) fn check_all(&self, record: &Record) -> Result<(), Stopped> {
-        record.paths.keys().try_for_each(|path| self.check(&record.uid, path))
+        checked.map_err(Held::Stopped)
     }
 
     /// Records that the path was deleted, or handed over to another object.
     pub(crate) fn settle(&self, uid: &str, path: &str, is_deleted: bool) {
         let item = (uid.to_owned(), path.to_owned());
-        let mut guard = self.lock();
+        let guard = &mut self.lock().guard;
         if is_deleted { guard.done(item, Instant::now()) } else { guard.withdraw(&item) }
     }
 
@@ -102,7 +154,7 @@ impl Deletions {
     /// Returns the reason why deletions wait for an approval, or `None` if none waits.
     pub fn stopped(&self) -> Option<Stopped> {
         let known = self.known();
-        self.lock().stopped(known, Instant::now())
+        self.lock().guard.stopped(known, Instant::now())
     }
 
     /// Sets whether the list of orphans shows that deletions are stopped.
@@ -112,15 +164,42 @@ impl Deletions {
 
     /// Approves all requested deletions and returns their number.
     pub(crate) fn approve(&self) -> usize {
-        self.lock().approve()
+        self.lock().guard.approve()
     }
 
     fn known(&self) -> usize {
         self.bindings.paths().saturating_add(self.orphaned.load(Ordering::Relaxed))
     }
 
-    fn lock(&self) -> MutexGuard<'_, DeletionGuard<Item>> {
-        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn request(&mut self, item: Item, is_requested: bool) {
+        if is_requested { self.guard.request(item) } else { self.guard.withdraw(&item) }
+    }
+
+    /// Counts what the objects of each kind have left, as soon as all objects of the kind are known.
+    fn count(&mut self, bindings: &Bindings) {
+        if !self.has_begun || self.guard.allows_everything() {
+            return;
+        }
+        let new: BTreeSet<Kind> = bindings.listed().difference(&self.counted).copied().collect();
+        if new.is_empty() {
+            return;
+        }
+        for record in bindings.left(&new) {
+            for (path, _) in record.paths.iter().filter(|(_, written)| is_deletion(&record, written)) {
+                self.guard.request((record.uid.clone(), path.clone()));
+            }
+        }
+        self.counted.extend(new);
+    }
+
+    fn is_counted(&self, kind: Kind) -> bool {
+        self.guard.allows_everything() || self.counted.contains(&kind)
     }
 }
 
@@ -130,10 +209,5 @@ fn is_deletion(record: &Record, written: &Written) -> bool {
     has_content && record.deletion.in_vault().is_some()
 }
 
-impl Heritage {
-    /// Returns `true` if another object takes over the whole path.
-    pub(crate) fn is_complete(&self, written: &Written) -> bool {
-        let mut keys = written.keys.iter().flatten().chain(&written.pending).peekable();
-        self.whole.is_some() || keys.peek().is_some() && keys.all(|name| self.keys.contains_key(name))
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -3,16 +3,15 @@
 use std::{fmt, time::Duration};
 
 use konverge_apply::{Severity, Statement, error::class_of, ledger::CLUSTER_NAMESPACE};
-use konverge_core::{
-    deletion_guard::Stopped,
-    error::{Classify, ErrorClass, in_one_line},
-};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_vault::VaultError;
 
-use crate::{journal::JournalError, ledger::LedgerError, messages, orphans::OrphansError, reasons, store::ClearError};
+use crate::{
+    deletions::Held, journal::JournalError, ledger::LedgerError, orphans::OrphansError, reasons, store::ClearError,
+};
 
-/// The delay before an object checks again whether its deletions are approved.
-const APPROVAL: Duration = Duration::from_secs(30);
+/// The pause before an object asks again whether its deletions are approved.
+pub(crate) const APPROVAL: Duration = Duration::from_secs(30);
 
 /// A failed run.
 #[derive(Debug, thiserror::Error)]
@@ -45,9 +44,9 @@ pub enum PushError {
         /// How long that was tried.
         limit: Duration,
     },
-    /// More deletions were requested than are allowed without approval.
-    #[error("{}", messages::stopped(.0))]
-    Stopped(#[from] Stopped),
+    /// The guard holds a deletion.
+    #[error(transparent)]
+    Held(#[from] Held),
     /// The run was cancelled.
     #[error("a run was given up: {0}")]
     GivenUp(String),
@@ -102,8 +101,10 @@ impl From<ClearError> for PushError {
 impl Classify for PushError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::LeadershipLost | Self::Slow { .. } | Self::GivenUp(_) => ErrorClass::Transient,
-            Self::Stopped(_) => ErrorClass::After(APPROVAL),
+            Self::LeadershipLost | Self::Slow { .. } | Self::GivenUp(_) | Self::Held(Held::Uncounted) => {
+                ErrorClass::Transient
+            }
+            Self::Held(Held::Stopped(_)) => ErrorClass::After(APPROVAL),
             Self::Read { source, .. } => class_of(source),
             Self::Orphans(OrphansError(source)) => class_of(source),
             Self::Journal(JournalError(source)) => class_of(source),
@@ -120,7 +121,7 @@ impl Classify for PushError {
             Self::LeadershipLost => "NotLeader",
             Self::Slow { .. } => "VaultTimeout",
             Self::GivenUp(_) => "GivenUp",
-            Self::Stopped(_) => reasons::DELETIONS_STOPPED,
+            Self::Held(_) => reasons::DELETIONS_STOPPED,
             Self::Ledger(error) => error.reason(),
             Self::Vault { source, .. } => source.reason(),
         }

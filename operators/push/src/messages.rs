@@ -319,7 +319,7 @@ pub(crate) fn cannot_search(refused: &str) -> String {
 pub fn released(how: &str, locations: &[String], error: &dyn std::error::Error, orphans: Option<&str>) -> Statement {
     let then = match orphans {
         Some(orphans) => format!(
-            "The operator clears them when Vault serves again; until then the ConfigMap {orphans} lists them. The last error: {}",
+            "The operator clears them as soon as it can; until then the ConfigMap {orphans} lists them. The last error: {}",
             in_one_line(error)
         ),
         None => {

@@ -225,7 +225,7 @@ impl Metrics {
 
     /// The deletions that wait for an approval. Set before each scrape.
     pub fn stopped(&self, stopped: Option<Stopped>) {
-        let waiting = stopped.map_or(0, |stopped| stopped.requested);
+        let waiting = stopped.map_or(0, |stopped| stopped.waiting);
         self.ours.stopped.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
 

@@ -1,7 +1,7 @@
 //! Orphans: the paths that had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can clear them.
 
 use std::{
-    collections::{BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -28,7 +28,7 @@ use tokio::{
 
 use crate::{
     annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED, SEARCH_REFUSED},
-    bindings::{Bindings, Share, key_of},
+    bindings::{Bindings, Heritage, Share, key_of},
     deletions::Deletions,
     ledger::FIELD_MANAGER,
     messages,
@@ -211,10 +211,16 @@ impl Orphans {
         Ok(self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default())
     }
 
-    /// Writes the reason for stopped deletions on the list, if any. Removes an approval, because it was for the deletions that waited.
-    async fn tell(&self, stopped: Option<&Stopped>) -> Result<Option<String>, OrphansError> {
+    /// Tells on the list why deletions are stopped, if they are.
+    async fn tell(&self, stopped: Option<&Stopped>) -> Result<(), OrphansError> {
         let why = stopped.map(Stopped::to_string);
-        self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why, APPROVE_DELETIONS: null } } })).await
+        self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } })).await.map(drop)
+    }
+
+    /// Takes an approval from the list, if the list still has this version. Returns the version after that.
+    async fn take_approval(&self, version: Option<String>) -> Result<Option<String>, OrphansError> {
+        let annotations = json!({ APPROVE_DELETIONS: null });
+        self.patch(&json!({ "metadata": { "resourceVersion": version, "annotations": annotations } })).await
     }
 
     /// Annotates the list with the reason why the search was refused, or removes the annotation. Writes only a change.
@@ -300,8 +306,9 @@ impl Clearing {
             if let Err(error) = self.clear().await {
                 tracing::warn!("{}", in_one_line(&error));
             }
-            // In memory, until there is something to do or a minute is over. An approval is looked for sooner.
-            let pause = if self.deletions.stopped().is_some() { APPROVED } else { EVERY };
+            // In memory, until there is something to do or a minute is over. Sooner if deletions wait for that.
+            let is_urgent = self.deletions.stopped().is_some() || !self.deletions.has_begun();
+            let pause = if is_urgent { APPROVED } else { EVERY };
             let _ = timeout(pause, self.changed(&are_listed)).await;
         }
     }
@@ -326,35 +333,45 @@ impl Clearing {
     /// Returns `true` if another object requests a path that is not handed over yet.
     fn has_heir(&self, orphan: &Orphan) -> bool {
         let is_new = |location: &Location| !self.cleared.contains(&(orphan.record.uid.clone(), location.to_string()));
-        let Some(key) = orphan.key() else { return false };
         orphan
             .record
             .locations()
-            .any(|(location, written)| is_new(&location) && self.heirs.inherit(&key, &location, written))
+            .any(|(location, written)| is_new(&location) && self.is_inherited(orphan, &location.to_string(), written))
     }
 
     /// Clears the orphans that can be cleared. Returns the number of the others.
     pub async fn clear(&mut self) -> Result<usize, OrphansError> {
-        let ConfigMap { data, metadata, .. } = self.orphans.list().await?;
+        let mut objects = self.heirs.bindings.uids();
+        let listed = self.orphans.list().await;
+        // An object that goes meanwhile is in the list by now.
+        objects.extend(self.heirs.bindings.uids());
+        let ConfigMap { data, metadata, .. } = match listed {
+            // It may not be read, as with the role of the original. Then there is none.
+            Err(error) if error.is_final() => {
+                self.count(&BTreeMap::new(), &objects, false);
+                return Err(error);
+            }
+            listed => listed?,
+        };
         let (known, mut version) = (data.unwrap_or_default(), metadata.resource_version);
         let annotations = metadata.annotations.unwrap_or_default();
         let (is_approved, told) = (annotations.contains_key(APPROVE_DELETIONS), annotations.get(DELETIONS_STOPPED));
-        let orphans: Vec<Orphan> = known.values().filter_map(|text| serde_json::from_str(text).ok()).collect();
-        for orphan in &orphans {
-            self.deletions.leave(&orphan.record);
-        }
-        self.deletions.orphaned(orphans.iter().map(|orphan| orphan.record.paths.len()).sum());
-        if is_approved {
+        self.count(&known, &objects, told.is_some());
+        self.cleared.retain(|(uid, _)| known.contains_key(uid));
+        if is_approved && self.deletions.has_begun() {
+            // Once it is gone, nobody counts it again. If it cannot be taken, the list has changed and is read again.
+            version = match self.orphans.take_approval(version).await {
+                Err(error) if error.is_conflict() => {
+                    self.orphans.added.notify_one();
+                    return Ok(known.len());
+                }
+                taken => taken?,
+            };
             let approved = self.deletions.approve();
             tracing::info!("{approved} deletions are approved");
         }
-        let stopped = self.deletions.stopped();
-        self.deletions.is_told(stopped.is_some());
-        if is_approved || told != stopped.as_ref().map(Stopped::to_string).as_ref() {
-            if let Some(stopped) = &stopped {
-                tracing::warn!("{}", messages::stopped(stopped));
-            }
-            version = self.orphans.tell(stopped.as_ref()).await?;
+        if self.deletions.has_begun() {
+            self.tell(told).await?;
         }
         let mut left = known.len();
         self.early.clear();
@@ -388,6 +405,43 @@ impl Clearing {
         Ok(left)
     }
 
+    /// Counts what is in the list, and forgets what was requested for objects that are neither there nor known.
+    fn count(&mut self, known: &BTreeMap<String, String>, objects: &HashSet<String>, was_stopped: bool) {
+        let mut paths = 0_usize;
+        for (uid, text) in known {
+            let Ok(orphan) = serde_json::from_str::<Orphan>(text) else { continue };
+            paths = paths.saturating_add(orphan.record.paths.len());
+            for (path, written) in &orphan.record.paths {
+                if !self.cleared.contains(&(uid.clone(), path.clone())) {
+                    self.deletions.leave(&orphan.record, (path, written), self.is_inherited(&orphan, path, written));
+                }
+            }
+        }
+        self.deletions.orphaned(paths);
+        self.deletions.forget_unless(|uid| objects.contains(uid) || known.contains_key(uid));
+        if self.is_complete {
+            self.deletions.begin(was_stopped);
+        }
+    }
+
+    /// Tells on the list whether deletions are stopped, if it says something else.
+    async fn tell(&self, told: Option<&String>) -> Result<(), OrphansError> {
+        let stopped = self.deletions.stopped();
+        self.deletions.is_told(stopped.is_some());
+        if told == stopped.as_ref().map(Stopped::to_string).as_ref() {
+            return Ok(());
+        }
+        if let Some(stopped) = &stopped {
+            tracing::warn!("{}", messages::stopped(stopped));
+        }
+        self.orphans.tell(stopped.as_ref()).await
+    }
+
+    /// Whether another object gets the path.
+    fn is_inherited(&self, orphan: &Orphan, path: &str, written: &Written) -> bool {
+        orphan.key().is_some_and(|key| self.heirs.heritage(&key, path, written).is_complete(written))
+    }
+
     async fn clear_one(&mut self, uid: &str, orphan: &Orphan) -> bool {
         let Some(key) = orphan.key() else { return false };
         let owner = match self.heirs.store.owner(&key, &orphan.record.uid).await {
@@ -405,15 +459,15 @@ impl Clearing {
             if self.cleared.contains(&done) {
                 continue;
             }
-            let has_heir = self.heirs.inherit(&key, &location, written);
-            if !has_heir && (!is_due || self.deletions.check(uid, &done.1).is_err()) {
+            let heritage = Some(self.heirs.heritage(&key, &done.1, written)).filter(|it| it.is_complete(written));
+            if heritage.is_none() && (!is_due || self.deletions.check(None, uid, &done.1).is_err()) {
                 is_over = false;
                 continue;
             }
             let unfinished = Unfinished::Unknown;
             let what = "what was left behind";
-            let path = GonePath { key: &key, owner: &owner, location: &location, written, unfinished, what };
-            match self.heirs.clear(&path, deletion).await {
+            let path = GonePath { key: &key, owner: &owner, location: &location, written, unfinished, heritage, what };
+            match self.heirs.clear(path, deletion).await {
                 Ok(cleared) => self.deletions.settle(uid, &done.1, cleared == Cleared::Deleted),
                 Err(error) => {
                     tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
@@ -434,6 +488,8 @@ pub(crate) struct GonePath<'a> {
     pub(crate) written: &'a Written,
     /// The content that an unfinished write would have made.
     pub(crate) unfinished: Unfinished<'a>,
+    /// The objects that get all of the path. Without it, those that request it by then get theirs, and the rest is deleted.
+    pub(crate) heritage: Option<Heritage>,
     /// The content, for the log.
     pub(crate) what: &'static str,
 }
@@ -453,27 +509,22 @@ impl Heirs {
         Self { store, bindings, queue }
     }
 
-    /// Returns `true` if other objects request all content that was written for the object at this path.
-    fn inherit(&self, key: &ObjectRef, location: &Location, written: &Written) -> bool {
-        let claimant = gone(key);
-        self.bindings.heirs(&claimant, &location.to_string(), written).is_complete(written)
+    /// Returns which other objects request what was written for the object at this path.
+    fn heritage(&self, key: &ObjectRef, path: &str, written: &Written) -> Heritage {
+        self.bindings.heirs(&gone(key), path, written)
     }
 
-    /// Clears the path. Until then no object can claim it, not even one of the same name. Then wakes the objects that waited for it.
-    pub(crate) async fn clear(
-        &self,
-        path_of: &GonePath<'_>,
-        deletion: Option<Deletion>,
-    ) -> Result<Cleared, ClearError> {
-        let GonePath { key, owner, location, written, unfinished, what } = path_of;
+    /// Clears the path. No object takes it over meanwhile, not even one with the same name. Then wakes the objects that waited for it.
+    pub(crate) async fn clear(&self, path_of: GonePath<'_>, deletion: Option<Deletion>) -> Result<Cleared, ClearError> {
+        let GonePath { key, owner, location, written, unfinished, heritage, what } = path_of;
         let Some(location) = &self.store.recorded(location).await? else { return Ok(Cleared::Nothing) };
         let claimant = gone(key);
         let path = location.to_string();
-        let heritage = self.bindings.heirs(&claimant, &path, written);
+        let heritage = heritage.unwrap_or_else(|| self.heritage(key, &path, written));
         let heirs = self.store.heirs(&heritage).await?;
         let heir = self.bindings.claim(&claimant, &path, Share::of(written)).err();
         let mut claimed = vec![path.clone()];
-        let mut own = (*written).clone();
+        let mut own = written.clone();
         for name in written.keys.iter().flatten().chain(&written.pending) {
             let share = key_of(&path, name);
             if self.bindings.claim(&claimant, &share, Share::Whole).is_err() {
@@ -485,7 +536,7 @@ impl Heirs {
         // If an heir has the path, only the mark tells which content is not the heir's.
         let (claim, unfinished) = match heir {
             Some(_) => (Claim::Intended, Unfinished::Unknown),
-            None => (Claim::recorded(&own), *unfinished),
+            None => (Claim::recorded(&own), unfinished),
         };
         let cleanup = Cleanup { location, owner, written: &own, claim, unfinished, gone: true, heirs: &heirs };
         let cleared = self.store.clear(&cleanup, deletion).await;

@@ -21,12 +21,14 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::{
-    bindings::{Binding, Bindings, FailureCount, LOOK_AGAIN, ParsedSpec, Push, Verified, earlier, look_again},
+    bindings::{
+        Binding, Bindings, FailureCount, Heritage, LOOK_AGAIN, ParsedSpec, Push, Verified, earlier, look_again,
+    },
     config::PushOptions,
     content::Target,
-    deletions::Deletions,
+    deletions::{Deletions, Held},
     desired::Wanted,
-    error::{Doing, FailedRun, PushError},
+    error::{APPROVAL, Doing, FailedRun, PushError},
     journal::{Intention, Journal},
     messages,
     metrics::Metrics,
@@ -58,8 +60,8 @@ const NOTE_BY: Duration = Duration::from_secs(10);
 /// change within milliseconds.
 const OUTDATED_AGAIN: Duration = Duration::from_millis(250);
 
-/// The delay before the next check for an approval of deletions.
-const STOPPED_AGAIN: Duration = Duration::from_secs(30);
+/// The pause before the next look whether deletions are counted. They are as soon as all objects are listed.
+const COUNTED_AGAIN: Duration = Duration::from_secs(1);
 
 /// If fewer Secrets match a selector than before, a second list after this delay must confirm it, because one bad list must not delete
 /// data.
@@ -210,16 +212,14 @@ impl Pusher {
     }
 
     async fn reconcile_active(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Reported, PushError> {
-        let is_overdue =
-            |record: &Record| record.until_due(self.grace(push), Timestamp::now()).any(|rest| rest.is_zero());
-        let is_due = binding.verified.as_ref().is_none_or(|verified| verified.is_due(key, &push.spec))
-            || binding.record.as_ref().is_some_and(is_overdue);
+        let has_overdue = binding.record.as_ref().is_some_and(|record| self.has_overdue(key, push, record));
+        let is_due = binding.verified.as_ref().is_none_or(|verified| verified.is_due(key, &push.spec)) || has_overdue;
         let current = self.current(key, binding, push);
         if current.is_some_and(|verified| self.record_can_wait(key, verified)) && binding.unrecorded().is_some() {
             return Ok(Ok(Action::After(NOTE_LATER)));
         }
         if let Some(verified) = current
-            && !binding.record.as_ref().is_some_and(is_overdue)
+            && !has_overdue
             && (!is_due || verified.marked && self.passes_drift_check(key, binding, push).await?)
         {
             if let Some(record) = binding.unrecorded().filter(|_| binding.left_until().is_none()) {
@@ -237,6 +237,15 @@ impl Pusher {
         let is_right = outcome.as_ref().is_ok_and(|(_, is_right)| *is_right);
         self.metrics.attempted(key, is_right, started.elapsed());
         outcome.map(|(reported, _)| reported)
+    }
+
+    /// Whether the object no longer requests a path whose grace period is over, or that another object gets.
+    fn has_overdue(&self, key: &ObjectRef, push: &Push, record: &Record) -> bool {
+        let (now, grace) = (Timestamp::now(), self.grace(push));
+        record.paths.iter().any(|(path, written)| {
+            let rest = written.until_due(grace, now);
+            rest.is_some_and(|rest| rest.is_zero() || self.paths.heritage(key, path, written).is_some())
+        })
     }
 
     /// The last verification, if it is still about this spec and these Secrets.
@@ -497,9 +506,10 @@ impl Pusher {
         let SyncRun { key, prepared, .. } = run;
         let is_dropped = |location: &Location| !prepared.named.contains(&location.to_string());
         let recorded = outcome.record.locations().map(|(location, written)| (location, written.clone()));
-        let dropped: Vec<_> = recorded.filter(|(location, _)| is_dropped(location)).collect();
+        let mut dropped: Vec<_> = recorded.filter(|(location, _)| is_dropped(location)).collect();
+        // A request that has returned is no deletion any more.
+        self.count_deletions(key, &outcome.record);
         if dropped.is_empty() {
-            self.deletions.follow(&outcome.record);
             self.bindings.update_if_current(key, binding, |now| now.pending.fewer = None);
             return Ok(());
         }
@@ -512,26 +522,28 @@ impl Pusher {
             return Ok(());
         }
         let (now, grace) = (Timestamp::now(), self.grace(run.push));
+        for (location, written) in &mut dropped {
+            written.unwanted.get_or_insert(now);
+            outcome.record.paths.insert(location.to_string(), written.clone());
+        }
+        self.count_deletions(key, &outcome.record);
         let mut cleared_paths = ClearedPaths::default();
         let mut pending = BTreeMap::new();
-        for (location, mut written) in dropped {
+        let mut held = None;
+        for (location, written) in dropped {
             let text = location.to_string();
-            written.unwanted.get_or_insert(now);
-            if let Some(rest) = written.until_due(grace, now).filter(|rest| !rest.is_zero()) {
-                pending.insert(text.clone(), now.checked_add(rest).unwrap_or(Timestamp::MAX));
-                outcome.record.paths.insert(text, written);
-                continue;
+            let heritage = self.paths.heritage(key, &text, &written);
+            if heritage.is_none() {
+                if let Some(rest) = written.until_due(grace, now).filter(|rest| !rest.is_zero()) {
+                    pending.insert(text, now.checked_add(rest).unwrap_or(Timestamp::MAX));
+                    continue;
+                }
+                if let Err(now) = self.deletions.check(Some(key.kind), &binding.uid, &text) {
+                    held = Some(now);
+                    continue;
+                }
             }
-            outcome.record.paths.insert(text.clone(), written.clone());
-            self.deletions.follow(&outcome.record);
-            if !self.bindings.heirs(key, &text, &written).is_complete(&written)
-                && let Err(stopped) = self.deletions.check(&binding.uid, &text)
-            {
-                outcome.statements.push(messages::drop_stopped(&stopped));
-                outcome.look_soon(STOPPED_AGAIN);
-                break;
-            }
-            match self.clear_one(run, &location, &written, outcome.record.deletion).await {
+            match self.clear_one(run, &location, &written, (outcome.record.deletion, heritage)).await {
                 Ok(cleared) => {
                     self.deletions.settle(&binding.uid, &text, cleared == Cleared::Deleted);
                     self.paths.warn_sharers(key, &text, &written, cleared);
@@ -544,29 +556,43 @@ impl Pusher {
             }
         }
         outcome.statements.extend(cleared_paths.statements(messages::dropped));
-        self.deletions.follow(&outcome.record);
+        match held {
+            Some(Held::Stopped(stopped)) => {
+                outcome.statements.push(messages::drop_stopped(&stopped));
+                outcome.look_soon(APPROVAL);
+            }
+            Some(Held::Uncounted) => outcome.look_soon(COUNTED_AGAIN),
+            None => {}
+        }
         if let Some(first) = pending.values().min() {
             let paths: Vec<_> = pending.keys().cloned().collect();
             outcome.statements.push(messages::drop_pending(&paths, whole_second(*first)));
         }
         // A recorded path that leads nowhere was not written by this operator.
         let leading: BTreeSet<String> = outcome.record.locations().map(|(location, _)| location.to_string()).collect();
-        outcome.record.paths.retain(|text, _| leading.contains(text));
+        for (text, _) in outcome.record.paths.extract_if(.., |text, _| !leading.contains(text)) {
+            self.deletions.settle(&binding.uid, &text, false);
+        }
         Ok(())
     }
 
-    /// The grace period for content that an object no longer requests, in which the request can return.
+    /// Counts the paths of a record that are to be deleted.
+    fn count_deletions(&self, key: &ObjectRef, record: &Record) {
+        self.deletions.follow(record, |path, written| self.paths.heritage(key, path, written).is_some());
+    }
+
+    /// How long content stays that an object no longer requests, in case the request returns.
     fn grace(&self, push: &Push) -> Duration {
         push.spec.grace.unwrap_or(self.policy.deletion_grace)
     }
 
-    /// Clears a location that the object no longer names, unless it leads to a named one.
+    /// Clears a location that the object no longer names, unless it leads to a named one. If other objects get all of it, only its mark changes.
     async fn clear_one(
         &self,
         run: &SyncRun<'_>,
         recorded: &Location,
         written: &Written,
-        deletion: DeletionPolicy,
+        (deletion, heritage): (DeletionPolicy, Option<Heritage>),
     ) -> Result<Cleared, ClearError> {
         let SyncRun { key, owner, prepared, .. } = run;
         let Some(location) = self.paths.store.recorded(recorded).await? else { return Ok(Cleared::Nothing) };
@@ -575,7 +601,10 @@ impl Pusher {
         }
         let claim = self.paths.claim(key, &location, written);
         let unfinished = Unfinished::Unknown;
-        let heirs = &self.paths.store.heirs(&self.bindings.heirs(key, &location.to_string(), written)).await?;
+        let heirs = &match heritage {
+            Some(heritage) => self.paths.store.heirs(&heritage).await?,
+            None => self.paths.heirs(key, &location, written).await?,
+        };
         let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false, heirs };
         self.paths.store.clear(&cleanup, deletion.in_vault()).await
     }

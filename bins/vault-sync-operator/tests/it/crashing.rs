@@ -13,7 +13,7 @@ use kube::{Client, api::ApiResource};
 use serde_json::Value;
 
 use crate::{
-    lives::{Life, Plain, Pushes},
+    lives::{Inheriting, Life, Plain, Pushes},
     stage::{Result, Stage, View},
 };
 
@@ -50,11 +50,12 @@ impl<L: Life> Scenario for Crashed<L> {
     }
 
     async fn prepare(&self, _: &ControlPlane, _: &str) -> Result<PathBuf> {
-        Ok(self.2.clone())
+        // The list of orphans is its own.
+        Ok(if L::FLAGS.is_empty() { self.2.clone() } else { self.1.another(|manifest| manifest).await.1 })
     }
 
     fn operator(&self, kubeconfig: &Path, namespace: &str) -> ProcessSpec {
-        self.1.operator(kubeconfig, namespace, self.1.server.address()).0
+        self.1.operator(kubeconfig, namespace, self.1.server.address()).0.args(L::FLAGS)
     }
 
     async fn change(&self, step: usize, client: &Client, namespace: &str) -> Result<()> {
@@ -85,4 +86,9 @@ async fn it_survives_a_crash_at_every_write_to_the_api_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_it_with_vault_pushes_by_label_and_into_a_shared_path() {
     Crashed::survives(Pushes, 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_it_while_content_waits_for_its_deletion_and_is_handed_over() {
+    Crashed::survives(Inheriting, 10).await;
 }

@@ -302,6 +302,51 @@ async fn an_object_that_takes_a_path_over_never_finds_it_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_a_living_object_leaves_goes_to_the_object_that_waits_for_it() {
+    let (view, _operator) = setting("left", grace("5m")).await;
+    let [whole, first, second] = ["whole", "first", "second"].map(|rest| view.path(rest));
+    let destroy = json!({ "vault-sync.io/deletion-policy": "destroy" });
+    view.secret("db", &[("n", "1")], None).await.unwrap();
+    view.secret("old", &[("n", "1")], Some(&whole)).await.unwrap();
+    view.annotate("Secret", "old", destroy.clone()).await.unwrap();
+    view.deployment("app", "db", &first).await.unwrap();
+    view.annotate("Deployment", "app", destroy.clone()).await.unwrap();
+    let [first, second] = [first, second].map(|folder| format!("{folder}/db"));
+    until_synced(&view, "Secret", "old", &whole).await;
+    until_synced(&view, "Deployment", "app", &first).await;
+    let reader = Reader::start(&view, &[&whole, &first]);
+
+    // The heirs come before the objects leave the paths.
+    view.secret("new", &[("n", "1")], Some(&whole)).await.unwrap();
+    view.deployment("heir", "db", &view.path("first")).await.unwrap();
+    for (kind, name) in [("Secret", "new"), ("Deployment", "heir")] {
+        until("it waits", async || Ok(state(&view, kind, name).await? == "OwnedByAnother")).await;
+    }
+    view.annotate("Secret", "old", json!({ "vault-sync.io/path": null })).await.unwrap();
+    view.annotate("Deployment", "app", json!({ "vault-sync.io/path": view.path("second") })).await.unwrap();
+    until_synced(&view, "Secret", "new", &whole).await;
+    until_synced(&view, "Deployment", "heir", &first).await;
+    until_synced(&view, "Deployment", "app", &second).await;
+    until("the object that requests nothing is let go", async || Ok(view.record("Secret", "old").await?.is_none()))
+        .await;
+
+    // The heirs of these come when the objects have left the paths.
+    for (kind, name) in [("Secret", "new"), ("Deployment", "heir")] {
+        view.annotate(kind, name, destroy.clone()).await.unwrap();
+        view.annotate(kind, name, json!({ "vault-sync.io/path": null })).await.unwrap();
+        until("it waits", async || Ok(state(&view, kind, name).await? == "DeletionPending")).await;
+    }
+    view.secret("last", &[("n", "1")], Some(&whole)).await.unwrap();
+    view.deployment("last", "db", &view.path("first")).await.unwrap();
+    until_synced(&view, "Secret", "last", &whole).await;
+    until_synced(&view, "Deployment", "last", &first).await;
+    assert_eq!(reader.stop().await, 0);
+    for path in [&whole, &first] {
+        assert_eq!(view.versions(path).await.unwrap(), (1, true), "{path}: nothing was written anew");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_is_deleted_and_made_again_keeps_its_content() {
     let (view, _operator) = setting("forced", grace("5m")).await;
     let [path, soft] = ["db", "app/db"].map(|rest| view.path(rest));
@@ -360,9 +405,12 @@ async fn too_many_deletions_wait_for_an_approval() {
     let view = stage.view(&namespace).await;
     // Its list of orphans has the approval, so it is its own.
     let (home, kubeconfig) = stage.another(|manifest| manifest).await;
-    let (spec, health, metrics) = stage.operator(&kubeconfig, &namespace, stage.server.address());
-    let spec = spec.args(["-deletion-grace=3s", "-allow-deletes=false", "-enable-metrics-auth=false"]);
-    let _operator = Process::start(stage.plane.run_directory(), spec).unwrap();
+    let start = || {
+        let (spec, health, metrics) = stage.operator(&kubeconfig, &namespace, stage.server.address());
+        let spec = spec.args(["-deletion-grace=3s", "-allow-deletes=false", "-enable-metrics-auth=false"]);
+        (Process::start(stage.plane.run_directory(), spec).unwrap(), health, metrics)
+    };
+    let (mut operator, health, metrics) = start();
     let names: Vec<_> = (0..7).map(|number| format!("db-{number}")).collect();
     for name in &names {
         view.secret(name, &[("n", "1")], Some(&view.path(name))).await.unwrap();
@@ -402,7 +450,21 @@ async fn too_many_deletions_wait_for_an_approval() {
         Ok(events.items.iter().any(|event| event.reason.as_deref() == Some("DeletionsStopped")))
     })
     .await;
-    // When one request returns, six are left, which is still too many.
+    // A restart forgets none of them, and begins no new budget.
+    operator.terminate(Duration::from_secs(20)).await.unwrap();
+    let (_operator, health, _) = start();
+    until("it is stopped again", async || {
+        Ok(http_get(&health, "/readyz?verbose").await.is_ok_and(|(_, ready)| ready.contains("deletions are requested")))
+    })
+    .await;
+    // Time has to pass: what goes wrong goes wrong within moments.
+    sleep(Duration::from_secs(3)).await;
+    for name in &names {
+        assert!(view.holds(&view.path(name), "n", "1").await.unwrap(), "{name} after a restart");
+    }
+    let ready = http_get(&health, "/readyz?verbose").await.unwrap().1;
+    assert!(ready.contains("7 deletions are requested"), "{ready}");
+    // One that returns leaves six. That is still too many.
     view.annotate("Secret", &names[6], json!({ "vault-sync.io/path": view.path(&names[6]) })).await.unwrap();
     until_synced(&view, "Secret", &names[6], &view.path(&names[6])).await;
     assert!(view.holds(&view.path(&names[2]), "n", "1").await.unwrap());
@@ -424,6 +486,64 @@ async fn too_many_deletions_wait_for_an_approval() {
         Ok(!list.annotations().keys().any(|key| key.starts_with("vault-sync.io/")))
     })
     .await;
+}
+
+/// Without room or permission for the list of orphans, a deleted object has nothing but the guard.
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_deleted_objects_leave_their_content_behind_if_they_cannot_be_listed() {
+    let stage = Stage::shared().await;
+    for is_full in [true, false] {
+        let namespace = stage.plane.namespace("unlisted").await.unwrap();
+        let view = stage.view(&namespace).await;
+        // As with the role of the original.
+        let (home, kubeconfig) = stage
+            .another(|manifest| {
+                if is_full { manifest } else { manifest.replace("resources: [configmaps]", "resources: [nothing]") }
+            })
+            .await;
+        if is_full {
+            let full = json!({ "metadata": { "name": "vault-sync-operator-orphans" }, "data": { "full": "x".repeat(1024 * 1024 - 50) } });
+            let lists = Api::<ConfigMap>::namespaced(view.client.clone(), &home);
+            lists.create(&PostParams::default(), &serde_json::from_value(full).unwrap()).await.unwrap();
+        }
+        let (spec, ..) = stage.operator(&kubeconfig, &namespace, stage.server.address());
+        let spec = spec.args(["-deletion-grace=5m", "-allow-deletes=false"]);
+        let spec = spec.args(["-finalizer-deadline=12s", "-terminating-namespace-deadline=3s"]);
+        let _operator = Process::start(stage.plane.run_directory(), spec).unwrap();
+        let names: Vec<_> = (0..7).map(|number| format!("db-{number}")).collect();
+        for name in &names {
+            view.secret(name, &[("n", "1")], Some(&view.path(name))).await.unwrap();
+        }
+        for name in &names {
+            until_synced(&view, "Secret", name, &view.path(name)).await;
+        }
+        for name in &names {
+            view.delete("Secret", name).await.unwrap();
+        }
+        for name in &names {
+            until("it is let go", async || view.is_gone("Secret", name).await).await;
+        }
+        let mut left = Vec::new();
+        for name in &names {
+            if view.holds(&view.path(name), "n", "1").await.unwrap() {
+                left.push(name);
+            }
+        }
+        // Those that came before it was known to be too many are gone.
+        assert!(left.len() >= 2, "full: {is_full}, left: {left:?}");
+        for name in left {
+            until("an event names what is left", async || {
+                let events =
+                    Api::<Event>::namespaced(view.client.clone(), &namespace).list(&ListParams::default()).await?;
+                Ok(events.items.iter().any(|event| {
+                    event.reason.as_deref() == Some("ReleasedWithOrphans")
+                        && event.regarding.as_ref().and_then(|object| object.name.as_ref()) == Some(name)
+                        && event.note.as_ref().is_some_and(|note| note.contains("deletions are requested"))
+                }))
+            })
+            .await;
+        }
+    }
 }
 
 /// Another prefix would make every path obsolete at once.

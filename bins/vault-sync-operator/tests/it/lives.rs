@@ -4,7 +4,7 @@ use konverge_testkit_stores::VaultServer;
 use serde_json::Value;
 
 use crate::{
-    forms, life, pushes,
+    forms, inheriting, life, pushes,
     stage::{Result, View},
 };
 
@@ -14,6 +14,8 @@ pub(crate) trait Life: Copy + Sync {
     const NAME: &str;
     /// How many steps there are.
     const STEPS: usize;
+    /// More flags for the operator. With some, it has an installation of its own.
+    const FLAGS: &[&str] = &[];
     /// Takes a step.
     fn change(self, view: &View, step: usize) -> impl Future<Output = Result<()>> + Send;
     /// Whether the operator has done what that asks for.
@@ -82,5 +84,27 @@ impl Life for Pushes {
 
     async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
         pushes::vault_state(server, view).await
+    }
+}
+
+/// Requests and objects that go, with a grace period and the guard of deletions, and an heir.
+#[derive(Clone, Copy)]
+pub(crate) struct Inheriting;
+
+impl Life for Inheriting {
+    const NAME: &str = "inheriting";
+    const STEPS: usize = inheriting::STEPS;
+    const FLAGS: &[&str] = inheriting::FLAGS;
+
+    async fn change(self, view: &View, step: usize) -> Result<()> {
+        inheriting::change(view, step).await
+    }
+
+    async fn is_converged(self, view: &View, step: usize) -> Result<bool> {
+        inheriting::is_converged(view, step).await
+    }
+
+    async fn left(self, server: &VaultServer, view: &View) -> Result<Value> {
+        inheriting::vault_state(server, view).await
     }
 }

@@ -13,6 +13,7 @@ mod forms;
 mod front;
 mod grace;
 mod hanging;
+mod inheriting;
 mod intending;
 mod large;
 mod leading;

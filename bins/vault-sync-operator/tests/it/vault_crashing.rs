@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     front::{self, FrontAction, FrontRequest},
-    lives::{Forms, Life, Plain, Pushes},
+    lives::{Forms, Inheriting, Life, Plain, Pushes},
     stage::{Result, Stage, View},
 };
 
@@ -43,7 +43,7 @@ struct Ended {
     befallen: bool,
 }
 
-async fn live(stage: &'static Stage, life: impl Life, fault: Option<(Fault, usize)>) -> Result<Ended> {
+async fn live<L: Life>(stage: &'static Stage, life: L, fault: Option<(Fault, usize)>) -> Result<Ended> {
     let namespace = stage.plane.namespace("vault-crash").await?;
     let view = stage.view(&namespace).await;
     let (writes, befallen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(fault.is_none())));
@@ -71,7 +71,10 @@ async fn live(stage: &'static Stage, life: impl Life, fault: Option<(Fault, usiz
         std::future::ready(action).boxed()
     };
     let vault = front::serve(&stage.server, Box::new(decide)).await?;
-    let (spec, ..) = stage.operator(stage.kubeconfig(), &namespace, &vault);
+    // The list of orphans is its own.
+    let own = if L::FLAGS.is_empty() { None } else { Some(stage.another(|manifest| manifest).await.1) };
+    let (spec, ..) = stage.operator(own.as_deref().unwrap_or(stage.kubeconfig()), &namespace, &vault);
+    let spec = spec.args(L::FLAGS);
     *process.lock().unwrap() = Some(Process::start(stage.plane.run_directory(), spec)?);
     let outcome = steps(life, &view).await;
     drop(process.lock().unwrap().take());
@@ -144,4 +147,10 @@ async fn it_survives_it_with_vault_pushes_by_label_and_into_a_shared_path() {
     // Three paths written and marked; two of them written again; one deleted and unmarked when its Secret lost the label, one with its
     // object; and one unmarked and written without the key that was ours.
     survives(Pushes, &[Fault::KillBefore, Fault::KillAfter, Fault::ReplyLost], 3 * 2 + 2 + 2 + 2 + 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_survives_it_while_content_waits_for_its_deletion_and_is_handed_over() {
+    // Three paths written and marked; one handed over by its mark, and created in vain by its heir; three deleted and unmarked.
+    survives(Inheriting, &[Fault::KillAfter, Fault::ReplyLost], 3 * 2 + 2 + 3 * 2).await;
 }

@@ -198,6 +198,22 @@ impl Binding {
         self.record.as_ref().is_some_and(|record| !record.paths.is_empty())
     }
 
+    /// Returns the record with the paths that the object no longer requests, and the policy of their deletion. `None` if it has none.
+    pub(super) fn left(&self) -> Option<Record> {
+        let mut record = self.record.clone()?;
+        let (is_over, said) = match &self.spec {
+            ParsedSpec::Nothing { deletion, .. } => (true, *deletion),
+            ParsedSpec::Invalid(_, deletion) => (false, *deletion),
+            ParsedSpec::Push(push) => (false, push.spec.deletion),
+        };
+        record.deletion = said.unwrap_or(record.deletion);
+        if is_over || self.deleting.is_some() {
+            record.leave(Timestamp::now());
+        }
+        record.paths.retain(|_, written| written.unwanted.is_some());
+        (!record.paths.is_empty()).then_some(record)
+    }
+
     /// Applies the state that a watch shows. Returns whether there is something to do.
     pub(super) fn apply(&mut self, object: WatchedObject) -> bool {
         let has_new_spec = self.spec != object.spec;

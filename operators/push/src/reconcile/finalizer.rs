@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt, core::DynamicObject};
 use tokio::time::timeout;
 
 use super::{
-    Pusher,
+    COUNTED_AGAIN, Pusher,
     paths::{ClearedPaths, Locations},
     secret_reader::Targets,
 };
@@ -20,6 +20,7 @@ use crate::{
     annotations::{PATH, STATUS},
     bindings::{Binding, LOOK_AGAIN, ParsedSpec},
     content::Target,
+    deletions::Held,
     error::{Doing, PushError},
     journal::Intention,
     messages,
@@ -64,22 +65,25 @@ impl Finalizer<'_> {
             None => self.record_of_original().await,
         };
         let (record, cleared) = match recorded {
-            Ok(record) => match self.put_off(&record).await? {
-                PutOff::Until(next) => return Ok(next),
-                PutOff::Remembered(statement) => (record, Ok(vec![statement])),
-                PutOff::No => {
-                    let cleared = self.clear_all(&record).await;
-                    (record, cleared)
-                }
-            },
+            Ok(record) => {
+                let record = self.hand_over(record).await?;
+                let cleared = match self.put_off(&record).await {
+                    Ok(PutOff::Until(next)) => return Ok(next),
+                    Ok(PutOff::Remembered(statement)) => Ok(vec![statement]),
+                    Ok(PutOff::No) => self.clear_all(&record).await,
+                    Err(error) => Err(error),
+                };
+                (record, cleared)
+            }
             // Without an answer of Vault, the location of the path is unknown.
             Err(error) => (binding.new_record(Timestamp::now()), Err(error)),
         };
         let statements = match cleared.map_err(|error| error.when(Doing::Clear)) {
             Ok(statements) => statements,
-            Err(error @ (PushError::Vault { .. } | PushError::Read { .. } | PushError::Slow { .. }))
-                if self.is_overdue().await =>
-            {
+            Err(
+                error
+                @ (PushError::Vault { .. } | PushError::Read { .. } | PushError::Slow { .. } | PushError::Held(_)),
+            ) if self.is_overdue().await => {
                 vec![self.leave_behind(&record, &error).await?]
             }
             Err(error) => return Err(error),
@@ -106,17 +110,20 @@ impl Finalizer<'_> {
         let mut record = record.clone();
         record.leave(now);
         let grace = self.grace();
-        pusher.deletions.follow(&record);
-        // The period of a deleted object begins now, because its successor cannot come before.
+        pusher.count_deletions(key, &Record { deletion: self.deletion(&record), ..record.clone() });
+        // Of a deleted object the period begins now, because its successor does not come before.
         let rest = match binding.deleting {
             Some(_) => grace,
             None => record.until_due(grace, now).max().unwrap_or_default(),
         };
         if rest.is_zero() {
-            match pusher.deletions.check_all(&record) {
+            match self.check_all(&record) {
                 Ok(()) => return Ok(PutOff::No),
-                Err(stopped) if binding.deleting.is_none() => return Err(stopped.into()),
-                // The orphan waits for the approval. The object does not.
+                Err(Held::Uncounted) if binding.deleting.is_none() => {
+                    return Ok(PutOff::Until(Action::After(COUNTED_AGAIN)));
+                }
+                Err(held) if binding.deleting.is_none() => return Err(held.into()),
+                // The orphan waits, and nothing waits for the orphan.
                 Err(_) => {}
             }
         }
@@ -132,12 +139,54 @@ impl Finalizer<'_> {
             !written.written && !written.left && written.version != Some(0) || !written.pending.is_empty()
         };
         if record.paths.values().any(is_unclear) || !self.remember(&record, Some(due)).await? {
+            // Without a place in the list, the object itself waits for the approval, until its deadline.
+            self.check_all(&record)?;
             return Ok(PutOff::No);
         }
         Ok(PutOff::Remembered(messages::deletion_awaits_heir(&paths, whole_second(due))))
     }
 
-    /// Returns the grace period for paths that the object no longer requests.
+    /// Whether all paths of a record may be deleted now that no other object gets.
+    fn check_all(&self, record: &Record) -> Result<(), Held> {
+        let Self { pusher, key, .. } = self;
+        let mut deleted =
+            record.paths.iter().filter(|(path, written)| pusher.paths.heritage(key, path, written).is_none());
+        deleted.try_for_each(|(path, _)| pusher.deletions.check(Some(key.kind), &record.uid, path))
+    }
+
+    /// Hands the paths of an object that stays over to the objects that request them. Returns the record of the other paths. The list of orphans hands
+    /// over what a deleted object leaves.
+    async fn hand_over(&self, mut record: Record) -> Result<Record, PushError> {
+        let Self { pusher, key, binding } = self;
+        if binding.deleting.is_some() {
+            return Ok(record);
+        }
+        for (recorded, written) in record.clone().locations() {
+            let text = recorded.to_string();
+            let Some(heritage) = pusher.paths.heritage(key, &text, written) else { continue };
+            if let Some(location) = self.within_limit(&recorded, pusher.paths.store.recorded(&recorded)).await?? {
+                let owner = &pusher.paths.owner(key, &binding.uid).await?;
+                let heirs = &pusher.paths.store.heirs(&heritage).await.map_err(PushError::unidentified)?;
+                let claim = pusher.paths.claim(key, &location, written);
+                let unfinished = Unfinished::Unknown;
+                let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false, heirs };
+                let deletion = self.deletion(&record).in_vault();
+                self.within_limit(&location, pusher.paths.store.clear(&cleanup, deletion)).await??;
+            }
+            record.paths.remove(&text);
+            pusher.deletions.settle(&binding.uid, &text, false);
+            // A watch may show the object again before its record is written.
+            pusher.bindings.on_object(key, &binding.uid, |now| {
+                if let Some(record) = &mut now.record {
+                    record.paths.remove(&text);
+                }
+            });
+            pusher.paths.release(key, &text, written);
+        }
+        Ok(record)
+    }
+
+    /// How long the paths stay that the object does not request, in case the request returns.
     fn grace(&self) -> Duration {
         let policy = &self.pusher.policy;
         let stated = match &self.binding.spec {
@@ -240,7 +289,7 @@ impl Finalizer<'_> {
         let Self { pusher, key, .. } = self;
         let claim = pusher.paths.claim(key, location, written);
         let unfinished = content.map_or(Unfinished::Unknown, Unfinished::Made);
-        let heirs = &pusher.paths.heirs(key, location, written).await?;
+        let heirs = &pusher.paths.heirs(key, location, written).await.map_err(PushError::unidentified)?;
         let cleanup = Cleanup { location, owner, written, claim, unfinished, gone: false, heirs };
         let cleared = self.within_limit(location, self.pusher.paths.store.clear(&cleanup, deletion)).await??;
         let text = location.to_string();
@@ -276,7 +325,7 @@ impl Finalizer<'_> {
             for (location, written) in record.locations() {
                 let Some(location) = store.recorded(&location).await? else { continue };
                 let (claim, unfinished) = (Claim::Intended, Unfinished::Unknown);
-                let heirs = &store.heirs(&self.pusher.bindings.heirs(self.key, &location.to_string(), written)).await?;
+                let heirs = &self.pusher.paths.heirs(self.key, &location, written).await?;
                 let cleanup = Cleanup { location: &location, owner, written, claim, unfinished, gone: false, heirs };
                 store.clear(&cleanup, None).await?;
             }
@@ -305,7 +354,7 @@ impl Finalizer<'_> {
         binding.deleting.is_some() && deadline.is_over(&self.pusher.client, &key.namespace, waited).await
     }
 
-    /// Remembers the paths that are left behind, so that the operator clears them when Vault serves again.
+    /// Remembers the paths that are left behind, so that the operator clears them when it can.
     async fn leave_behind(&self, record: &Record, error: &PushError) -> Result<Statement, PushError> {
         let Self { key, binding, .. } = self;
         let (paths, remembered) = match &binding.spec {
@@ -315,7 +364,11 @@ impl Finalizer<'_> {
             }
             _ => (record.paths.keys().cloned().collect(), self.remember(record, None).await?),
         };
-        tracing::warn!(object = %key, paths = ?paths, "content of the object stays in Vault, because clearing it failed: {}", in_one_line(error));
+        tracing::warn!(object = %key, paths = ?paths, "content of the object stays in Vault: {}", in_one_line(error));
+        if !remembered && matches!(error, PushError::Held(_)) {
+            // Nobody will delete them. They count as if they were deleted, so that the rest of a mass is held as before.
+            paths.iter().for_each(|path| self.pusher.deletions.settle(&binding.uid, path, true));
+        }
         let is_gone = self.pusher.bindings.has_escaped(key, &binding.uid);
         let how = if is_gone {
             "the API server deleted the object despite its finalizer"
@@ -389,8 +442,9 @@ async fn clear_intended(pusher: &Pusher, key: &ObjectRef, intention: &Intention)
     for (location, written) in record.locations() {
         let path = location.to_string();
         let unfinished = intention.unfinished(&path);
-        let gone = GonePath { key, owner: &owner, location: &location, written, unfinished, what: "what was begun" };
-        if let Err(error) = pusher.heirs.clear(&gone, deletion).await {
+        let (heritage, what) = (None, "what was begun");
+        let gone = GonePath { key, owner: &owner, location: &location, written, unfinished, heritage, what };
+        if let Err(error) = pusher.heirs.clear(gone, deletion).await {
             tracing::debug!(object = %key, path = %location, "what was begun is not cleared yet: {}", in_one_line(&error));
             return Err(error.into());
         }

@@ -233,6 +233,7 @@ impl PathWriter<'_> {
         let claim = |name: &str| self.paths.bindings.claim(self.run.key, &key_of(&path.text, name), Share::Whole);
         let (name, holder) = path.content.keys().find_map(|name| claim(name).err().map(|holder| (name, holder)))?;
         self.paths.metrics.ours.conflicts.inc();
+        self.paths.tell_of_heir(holder.clone(), &path.text);
         Some(messages::claimed_key(&path.text, name, &holder.to_string()))
     }
 

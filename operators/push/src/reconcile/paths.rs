@@ -11,7 +11,7 @@ use konverge_runtime::{Priority, Queue};
 use konverge_vault::{Location, Owner, Ownership, Secret, VaultError};
 
 use crate::{
-    bindings::{Bindings, Push, Share, key_of},
+    bindings::{Bindings, Heritage, Push, Share, key_of},
     config::PushOptions,
     content::digest,
     error::PushError,
@@ -133,7 +133,15 @@ impl Paths {
         let share = if push.spec.update == UpdatePolicy::Merge { Share::Keys } else { Share::Whole };
         let holder = self.bindings.claim(key, &text, share).err()?;
         self.metrics.ours.conflicts.inc();
+        self.tell_of_heir(holder.clone(), &text);
         Some(messages::claimed(&text, &holder))
+    }
+
+    /// Wakes the holder of a location, or of keys of it, that another object has just requested. If the holder no longer requests it, it hands it over.
+    pub(super) fn tell_of_heir(&self, holder: ObjectRef, location: &str) {
+        if self.bindings.is_leaving(&holder, location) {
+            self.wake([holder]);
+        }
     }
 
     /// Returns how much the record of a location proves. It counts where the object may write and no other has the location. Elsewhere only
@@ -151,9 +159,13 @@ impl Paths {
         key: &ObjectRef,
         location: &Location,
         written: &Written,
-    ) -> Result<HeirOwners, PushError> {
-        let heritage = self.bindings.heirs(key, &location.to_string(), written);
-        self.store.heirs(&heritage).await.map_err(PushError::unidentified)
+    ) -> Result<HeirOwners, kube::Error> {
+        self.store.heirs(&self.bindings.heirs(key, &location.to_string(), written)).await
+    }
+
+    /// Returns the objects that get all of a location if this one leaves it. `None` if something would be left.
+    pub(super) fn heritage(&self, key: &ObjectRef, location: &str, written: &Written) -> Option<Heritage> {
+        Some(self.bindings.heirs(key, location, written)).filter(|heritage| heritage.is_complete(written))
     }
 
     /// Gives up a location, with the object's keys there, and wakes the objects that waited for it.

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_core::deletion_guard::DeletionBudget;
 use konverge_push::{
+    annotations::APPROVE_DELETIONS,
     bindings::{Bindings, Share},
     deletions::Deletions,
     journal::Journal,
@@ -19,12 +21,13 @@ use konverge_runtime::{
     Queue,
     lease::{Elector, LeaseOptions},
 };
+use konverge_testkit::{client_for, fault_proxy::Plan};
 use konverge_vault::{Found, VaultError};
 use kube::{
-    Api,
+    Api, Client,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{World, until};
 
@@ -37,22 +40,34 @@ struct Stage {
     clearing: Clearing,
     counts: Metrics,
     queue: Queue<ObjectRef>,
+    deletions: Deletions,
 }
 
 impl Stage {
     async fn new() -> Self {
         let world = World::new().await;
+        let client = world.client.clone();
+        Self::with(world, client, None).await
+    }
+
+    /// One that reaches the list of orphans by this client, and deletes no more than this without an approval.
+    async fn with(world: World, client: Client, budget: Option<DeletionBudget>) -> Self {
         let metrics = konverge_runtime::Metrics::new("test", "1");
         let counts = metrics.register(Metrics::new);
         let identity = identity(world.client.clone(), Some("one".to_owned()), || true);
         let store = Store::new(world.vault.clone(), counts.clone(), identity, None);
         let bindings = Arc::new(Bindings::default());
-        let orphans = Orphans::new(world.client.clone(), &world.home);
+        let orphans = Orphans::new(client, &world.home);
         let queue = Queue::new("push", metrics.queues());
-        let deletions = Deletions::new(None, Duration::ZERO, Arc::clone(&bindings), Arc::default());
+        let deletions = Deletions::new(budget, Duration::ZERO, Arc::clone(&bindings), Arc::default());
         let (list, heirs, work) = (orphans.clone(), Arc::clone(&bindings), queue.clone());
-        let clearing = Clearing::new(list, store.clone(), heirs, work, counts.clone(), deletions);
-        Self { world, store, bindings, orphans, clearing, counts, queue }
+        let clearing = Clearing::new(list, store.clone(), heirs, work, counts.clone(), deletions.clone());
+        Self { world, store, bindings, orphans, clearing, counts, queue, deletions }
+    }
+
+    /// One in which each deletion needs an approval.
+    async fn strict(world: World, client: Client) -> Self {
+        Self::with(world, client, Some(DeletionBudget { percent: 0, at_least: 0 })).await
     }
 
     fn key(&self, name: &str) -> ObjectRef {
@@ -157,6 +172,78 @@ async fn what_was_cleared_is_not_cleared_again_though_the_list_has_it_still() {
     stage.world.write(&path, &[("by", "hand")]).await;
     assert!(stage.clearing.clear().await.is_err());
     stage.world.holds(&path, &[("by", "hand")]).await;
+}
+
+/// Changes the list of orphans, as a person does.
+async fn change(world: &World, change: Value) {
+    let lists = Api::<ConfigMap>::namespaced(world.client.clone(), &world.home);
+    lists.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+}
+
+/// Approves the deletions that wait.
+async fn approve(world: &World) {
+    change(world, json!({ "metadata": { "annotations": { APPROVE_DELETIONS: "true" } } })).await;
+}
+
+#[tokio::test]
+async fn what_a_person_takes_from_the_list_stops_no_deletion_any_more() {
+    let world = World::new().await;
+    let client = world.client.clone();
+    let mut stage = Stage::strict(world, client).await;
+    let path = format!("old/{}/db", stage.world.namespace);
+    stage.world.write(&path, &[("k", "v")]).await;
+    stage.left("1", &path).await;
+    assert_eq!(stage.clearing.clear().await.unwrap(), 1);
+    assert!(stage.deletions.stopped().is_some());
+    // A person looks after it.
+    change(&stage.world, json!({ "data": { "1": null } })).await;
+    assert_eq!(stage.clearing.clear().await.unwrap(), 0);
+    assert_eq!(stage.deletions.stopped(), None, "nobody requests it");
+    stage.world.holds(&path, &[("k", "v")]).await;
+}
+
+#[tokio::test]
+async fn what_is_cleared_stops_no_deletion_though_the_list_has_it_still() {
+    let world = World::new().await;
+    let client = world.client.clone();
+    let mut stage = Stage::strict(world, client).await;
+    let path = format!("old/{}/db", stage.world.namespace);
+    stage.world.write(&path, &[("k", "v")]).await;
+    stage.left("1", &path).await;
+    assert_eq!(stage.clearing.clear().await.unwrap(), 1);
+    approve(&stage.world).await;
+    change(&stage.world, json!({ "immutable": true })).await;
+    // It has changed the list itself by then, so it reads the list again before it takes the orphan from it.
+    assert_eq!(stage.clearing.clear().await.unwrap(), 1);
+    assert_eq!(stage.world.read(&path).await, None);
+    assert!(stage.clearing.clear().await.is_err(), "the list can't be changed");
+    assert_eq!(stage.deletions.stopped(), None, "it is done");
+}
+
+#[tokio::test]
+async fn an_approval_that_comes_while_the_list_is_written_counts() {
+    let world = World::new().await;
+    let proxy = world.proxy().await;
+    let client = client_for(proxy.kubeconfig()).await.unwrap();
+    let mut stage = Stage::strict(world, client).await;
+    let path = format!("old/{}/db", stage.world.namespace);
+    stage.world.write(&path, &[("k", "v")]).await;
+    stage.left("1", &path).await;
+    let slow = "rules: [{ when: { verbs: [patch], resources: [configmaps], times: 1 }, then: { delay: 3s } }]";
+    proxy.set(Plan::parse(slow).unwrap()).unwrap();
+    // It tells that deletions are stopped.
+    let approve = async {
+        until("it is about to tell", async || if proxy.fired() == [1] { Ok(()) } else { Err("not yet") }).await;
+        approve(&stage.world).await;
+    };
+    let (left, ()) = tokio::join!(stage.clearing.clear(), approve);
+    assert_eq!(left.unwrap(), 1);
+    until("the approval counts", async || match stage.clearing.clear().await.unwrap() {
+        0 => Ok(()),
+        left => Err(left),
+    })
+    .await;
+    assert_eq!(stage.world.read(&path).await, None);
 }
 
 #[tokio::test]

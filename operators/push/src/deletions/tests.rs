@@ -1,0 +1,126 @@
+use std::{collections::HashSet, sync::Arc};
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::{
+    bindings::{ParsedSpec, WatchedObject},
+    object::ObjectRef,
+    spec::DeletionPolicy,
+};
+
+fn key(kind: Kind, name: &str) -> ObjectRef {
+    ObjectRef { kind, namespace: "shop".to_owned(), name: name.to_owned() }
+}
+
+/// An object that requests nothing any more. Its record has a path.
+fn leaving(key: &ObjectRef, deletion: Option<DeletionPolicy>) -> (WatchedObject, Record) {
+    let mut record = Record::new(&format!("uid-{}", key.name), Timestamp::UNIX_EPOCH);
+    record.paths.insert(format!("secret/data/{}", key.name), Written { written: true, ..Written::default() });
+    let object = WatchedObject {
+        key: key.clone(),
+        uid: record.uid.clone(),
+        version: "1".to_owned(),
+        spec: ParsedSpec::Nothing { deletion, grace: None },
+        deleting: None,
+        finalizer: true,
+        generation: None,
+        record: Some(record.text()),
+    };
+    (object, record)
+}
+
+fn deletions(bindings: &Arc<Bindings>) -> Deletions {
+    Deletions::new(Some(DeletionBudget::default()), Duration::ZERO, Arc::clone(bindings), Arc::default())
+}
+
+fn check(deletions: &Deletions, kind: Kind, record: &Record) -> Result<(), Held> {
+    record.paths.keys().try_for_each(|path| deletions.check(Some(kind), &record.uid, path))
+}
+
+fn waiting(deletions: &Deletions) -> Option<usize> {
+    deletions.stopped().map(|stopped| stopped.waiting)
+}
+
+/// Seven objects of each kind have left their paths before this process began.
+fn left(bindings: &Bindings, kinds: &[Kind]) -> Vec<(Kind, Record)> {
+    let mut records = Vec::new();
+    for &kind in kinds {
+        for number in 0..7 {
+            let (object, record) = leaving(&key(kind, &format!("{}-{number}", kind.plural())), None);
+            bindings.apply(object);
+            records.push((kind, record));
+        }
+    }
+    records
+}
+
+#[test]
+fn a_process_that_has_just_begun_counts_what_was_left_before_it_deletes_anything() {
+    let bindings = Arc::new(Bindings::default());
+    let deletions = deletions(&bindings);
+    let records = left(&bindings, &[Kind::Secret, Kind::VaultPush]);
+    bindings.missing(Kind::Secret, &HashSet::new());
+    let checked = |of: Kind| {
+        let checked =
+            records.iter().filter(|(kind, _)| *kind == of).map(|(kind, record)| check(&deletions, *kind, record));
+        checked.collect::<Vec<_>>()
+    };
+    assert_eq!(checked(Kind::Secret), [Err(Held::Uncounted); 7], "the list of orphans is not read");
+    deletions.begin(false);
+    let stopped = Stopped { requested: 7, waiting: 7, allowed: 5, known: 14 };
+    assert_eq!(checked(Kind::Secret), [Err(Held::Stopped(stopped)); 7]);
+    assert_eq!(checked(Kind::VaultPush), [Err(Held::Uncounted); 7], "not all of them are known");
+    bindings.missing(Kind::VaultPush, &HashSet::new());
+    let stopped = Stopped { requested: 14, waiting: 14, ..stopped };
+    assert_eq!(checked(Kind::VaultPush), [Err(Held::Stopped(stopped)); 7], "the first counts all of its kind");
+}
+
+#[test]
+fn what_was_stopped_before_a_restart_stays_stopped() {
+    for was_stopped in [false, true] {
+        let bindings = Arc::new(Bindings::default());
+        let deletions = deletions(&bindings);
+        let (object, record) = leaving(&key(Kind::Secret, "db"), None);
+        bindings.apply(object);
+        bindings.missing(Kind::Secret, &HashSet::new());
+        deletions.begin(was_stopped);
+        assert_eq!(check(&deletions, Kind::Secret, &record).is_err(), was_stopped);
+        assert_eq!(deletions.approve(), 1);
+        assert_eq!(check(&deletions, Kind::Secret, &record), Ok(()), "it is approved");
+    }
+}
+
+#[test]
+fn what_is_kept_handed_over_requested_again_or_unknown_is_no_deletion() {
+    let bindings = Arc::new(Bindings::default());
+    let deletions = deletions(&bindings);
+    let records = left(&bindings, &[Kind::Secret]);
+    bindings.missing(Kind::Secret, &HashSet::new());
+    for number in 0..7 {
+        bindings.apply(leaving(&key(Kind::Deployment, &number.to_string()), Some(DeletionPolicy::Keep)).0);
+    }
+    bindings.missing(Kind::Deployment, &HashSet::new());
+    deletions.begin(false);
+    assert_eq!(waiting(&deletions), Some(7), "those that are kept do not count");
+    let mut gone = records[0].1.clone();
+    gone.leave(Timestamp::UNIX_EPOCH);
+    deletions.follow(&gone, |_, _| true);
+    assert_eq!(waiting(&deletions), Some(6), "another object gets its path");
+    deletions.follow(&gone, |_, _| false);
+    assert_eq!(waiting(&deletions), Some(7), "it does not after all");
+    deletions.follow(&records[0].1, |_, _| false);
+    assert_eq!(waiting(&deletions), Some(6), "it requests its path again");
+    deletions.forget_unless(|uid| uid != records[1].1.uid);
+    assert_eq!(waiting(&deletions), None, "one is gone");
+}
+
+#[test]
+fn without_a_budget_nothing_waits_to_be_counted() {
+    let bindings = Arc::new(Bindings::default());
+    let deletions = Deletions::new(None, Duration::ZERO, Arc::clone(&bindings), Arc::default());
+    for (kind, record) in left(&bindings, &[Kind::Secret]) {
+        assert_eq!(check(&deletions, kind, &record), Ok(()));
+    }
+    assert!(deletions.has_begun());
+}
