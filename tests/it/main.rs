@@ -5,6 +5,7 @@ mod demo;
 mod demo_on_named_cluster;
 mod deploy;
 mod first_key;
+mod open_starts;
 mod outages;
 mod path;
 mod proxies;

@@ -20,6 +20,7 @@
     reason = "a page of words is made once; what that allocates is nothing beside a request"
 )]
 
+mod approval;
 mod arguments;
 mod checks;
 mod cluster;
@@ -41,6 +42,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{Command, CommandFactory};
 use konverge_version::variables;
 
+pub use approval::Approval;
 pub use cluster::Cluster;
 pub use events::with_reason as events_with_reason;
 pub use failure::Failure;

@@ -22,8 +22,9 @@ pub(crate) type Doomed = (String, Option<String>);
 /// The guard of deletions on the server. All collections with the same [`Settings::deletions`](crate::Settings::deletions) share it. Clones share
 /// the counts.
 ///
-/// It counts objects, and not items: an object with several items is one decision of a user. An object counts from the time at which the cluster shows
-/// that it is being deleted until five minutes after its end. The default guard allows everything.
+/// It counts objects, and not items: an object with several items is one decision of a user. An object counts for five minutes from the time at which
+/// the cluster shows that it is being deleted, while its deletion waits for an approval, and until five minutes after its end. The default guard
+/// allows everything.
 #[derive(Clone, Debug)]
 pub struct Deletions(Arc<Mutex<State>>);
 
@@ -31,8 +32,10 @@ pub struct Deletions(Arc<Mutex<State>>);
 struct State {
     guard: DeletionGuard<Doomed>,
     next_step: &'static str,
-    /// The uid of each object.
-    objects: BTreeMap<Subject, String>,
+    /// The uid of each object, and whether it is being deleted.
+    objects: BTreeMap<Subject, (String, bool)>,
+    /// The objects that are being deleted, by uid, and since when that is known. They may wait for something else for long.
+    announced: BTreeMap<String, Instant>,
     /// The deletions that were refused and wait.
     held: BTreeSet<Doomed>,
     /// The deletions that were begun.
@@ -60,6 +63,7 @@ impl Deletions {
             guard: DeletionGuard::new(budget, WITHIN),
             next_step,
             objects: BTreeMap::new(),
+            announced: BTreeMap::new(),
             held: BTreeSet::new(),
             deleted: BTreeSet::new(),
         })))
@@ -68,6 +72,7 @@ impl Deletions {
     /// Returns why deletions wait for an approval, if some do.
     pub fn stopped(&self) -> Option<Stopped> {
         let mut state = lock(&self.0);
+        state.expire(now());
         let known = state.objects.len();
         state.guard.stopped(known, now()).filter(|_| !state.held.is_empty())
     }
@@ -80,15 +85,17 @@ impl Deletions {
     /// Records what a watch shows of an object.
     pub(crate) fn follow(&self, subject: &Subject, interest: Option<&Interest>) {
         let mut state = lock(&self.0);
-        let before = match interest {
-            Some(interest) => state.objects.insert(subject.clone(), interest.uid.clone()),
+        let shown = interest.map(|interest| (interest.uid.clone(), interest.is_deleting && interest.is_recorded));
+        let before = match shown.clone() {
+            Some(object) => state.objects.insert(subject.clone(), object),
             None => state.objects.remove(subject),
         };
-        if let Some(uid) = before.filter(|uid| interest.is_none_or(|interest| interest.uid != *uid)) {
-            state.end(uid);
+        if let Some((uid, true)) = shown.clone().filter(|_| before != shown) {
+            state.guard.request((uid.clone(), None));
+            state.announced.insert(uid, now());
         }
-        if let Some(interest) = interest.filter(|interest| interest.is_deleting && interest.is_recorded) {
-            state.guard.request((interest.uid.clone(), None));
+        if let Some((uid, _)) = before.filter(|(uid, _)| interest.is_none_or(|interest| interest.uid != *uid)) {
+            state.end(uid);
         }
     }
 
@@ -99,6 +106,7 @@ impl Deletions {
             // What was begun is finished.
             return Ok(());
         }
+        state.expire(now());
         let known = state.objects.len();
         state.guard.request(doomed.clone());
         match state.guard.check(doomed, known, now()) {
@@ -135,7 +143,20 @@ impl State {
         for part in parts {
             self.settle(&part);
         }
+        self.announced.remove(&uid);
         self.settle(&(uid, None));
+    }
+
+    /// Stops counting objects whose deletion has waited for something else since long ago.
+    fn expire(&mut self, now: Instant) {
+        let is_old = |since: Instant| now.saturating_duration_since(since) >= WITHIN;
+        let old = self.announced.iter().filter(|(_, since)| is_old(**since)).map(|(uid, _)| (uid.clone(), None));
+        for doomed in old.collect::<Vec<Doomed>>() {
+            self.announced.remove(&doomed.0);
+            if !self.held.contains(&doomed) && !self.deleted.contains(&doomed) {
+                self.guard.withdraw(&doomed);
+            }
+        }
     }
 
     /// Records that nothing is left to delete.

@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const APPROVED: Duration = Duration::from_secs(5);
 
 /// The end of the sentence about deletions that are stopped.
-const NEXT_STEP: &str = ", so openZro keeps everything. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; \
+const NEXT_STEP: &str = ", so the operator deletes nothing more in openZro. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; \
     if not, annotate the objects with konverge.dev/deletion=orphan, so that openZro keeps their items, and create them again";
 
 /// Tells that deletions are stopped, and takes approvals.

@@ -19,18 +19,22 @@ use konverge::{
     runtime::object::Scope,
 };
 use konverge_kubectl::{
-    Cluster, Conversion, Detail, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, Leftover,
+    Approval, Cluster, Conversion, Detail, Difference, Fact, Failure, Finding, Found, Installed, Job, Kind, Leftover,
     ObjectHealth, Operator, Permission, RequestedAction, events_with_reason, in_sync,
 };
 use serde_json::Value;
 
 use crate::{
-    annotations::{ADOPT, DELETION},
+    annotations::{ADOPT, APPROVE_DELETIONS, DELETION, DELETIONS_STOPPED},
     api::{v1, v1alpha1},
     config::{Config, PROGRAM},
+    deletions::CONFIG_MAP,
     metrics::Metrics,
     program, reasons,
 };
+
+/// Where the operator tells that it has stopped deletions.
+const APPROVAL: Approval = Approval { config_map: CONFIG_MAP, stopped: DELETIONS_STOPPED, approve: APPROVE_DELETIONS };
 
 /// Manage, for the plugin.
 pub struct Manage;
@@ -118,6 +122,10 @@ impl Job for Manage {
     async fn left_behind(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
         events_with_reason(cluster, PROGRAM, reasons::LEFT_BEHIND, namespace).await
     }
+
+    async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
+        APPROVAL.approve(cluster).await
+    }
 }
 
 #[async_trait]
@@ -168,8 +176,10 @@ impl Operator for Manage {
         findings
     }
 
-    async fn check_objects(&self, _: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
-        in_sync(self, found.objects)
+    async fn check_objects(&self, cluster: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
+        let mut findings = in_sync(self, found.objects);
+        findings.extend(APPROVAL.findings(cluster, "annotate the objects with konverge.dev/deletion=orphan").await);
+        findings
     }
 }
 

@@ -106,7 +106,7 @@ impl Job for Push {
     }
 
     async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
-        doctor::approve(cluster).await
+        doctor::APPROVAL.approve(cluster).await
     }
 
     fn is_acknowledged(&self, object: &DynamicObject, token: &str) -> bool {

@@ -10,7 +10,7 @@ use konverge_openzro_testing::Double;
 use konverge_testkit::{ControlPlane, InstalledOperator, Options, client_for, eventually};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde_json::{Value, json};
@@ -182,6 +182,38 @@ fn fields(name: &str, description: &str, rest: &Value) -> Value {
     let mut fields = json!({ "name": name, "description": description });
     fields.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     fields
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_that_manage_has_stopped_go_on_when_a_person_approves_them() {
+    let stage = Stage::set().await;
+    let _operator = stage.start().await;
+    let resource = resource("v1alpha1", "Group");
+    let names: Vec<_> = (0..8).map(|number| format!("g-{number}")).collect();
+    for name in &names {
+        stage.create(&resource, name, json!({ "name": name })).await;
+    }
+    for name in &names {
+        stage.until(&format!("group/{name}"), "Reconciled").await;
+    }
+    stage.run("approve").await.ends(0).says(&["no operator has stopped deletions"]);
+    // One mistake: a release without its objects.
+    let api = stage.api(&resource);
+    api.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    ends(1, "WRONG deletions", async || stage.run("doctor").await).await;
+    stage.run("doctor").await.says(&["konverge.dev/deletion=orphan", "kubectl konverge approve"]);
+    let left = api.list(&ListParams::default()).await.unwrap().items;
+    assert!(left.len() >= 3, "{left:?}");
+    for object in &left {
+        stage.until(&format!("group/{}", object.name_any()), "DeletionsStopped").await;
+        assert!(stage.names().await.contains(&format!("Groups {}", object.name_any())));
+    }
+    stage.run("approve --as nobody").await.ends(2).says(&["configmaps"]);
+    stage.run("approve").await.ends(0).says(&["manage: approved: ", "allowed without approval"]);
+    let gone = async || api.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(());
+    assert!(eventually(SOON, gone).await.is_ok());
+    assert_eq!(stage.names().await, BTreeSet::from(["Groups All".to_owned()]));
+    ends(0, "no operator has stopped deletions", async || stage.run("approve").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

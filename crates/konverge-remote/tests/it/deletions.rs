@@ -139,6 +139,31 @@ async fn a_restart_lets_no_deletion_go() {
     assert_eq!(items(&server), 20);
 }
 
+/// Such as those whose items are in use.
+#[tokio::test(start_paused = true)]
+async fn objects_that_wait_for_something_else_count_for_five_minutes() {
+    let server = Shared::default();
+    let (remotes, deletions) = guarded(&server);
+    let objects = objects(&remotes, 20).await;
+    for object in &objects[..6] {
+        show(&remotes, object, true);
+    }
+    sleep(Duration::from_mins(5)).await;
+    for object in &objects[..6] {
+        // The watch shows another change of the object.
+        show(&remotes, object, true);
+    }
+    show(&remotes, &objects[6], true);
+    assert_eq!(delete(&remotes, &objects[6]).await, Finalized::Done);
+    // They are counted when their turn comes.
+    let mut outcomes = Vec::new();
+    for object in &objects[..6] {
+        outcomes.push(is_stopped(&delete(&remotes, object).await));
+    }
+    assert_eq!(outcomes, [false, false, false, false, true, true]);
+    assert_eq!((items(&server), deletions.stopped().is_some()), (15, true));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_object_that_keeps_its_item_goes_and_is_no_deletion() {
     let server = Shared::default();

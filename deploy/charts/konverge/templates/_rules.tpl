@@ -271,6 +271,13 @@
   resourceNames: ["openzro-operator-webhook-certificates"]
   verbs: ["get","list","watch","patch"]
 {{- end }}
+- apiGroups: [""]
+  resources: ["configmaps"]
+  verbs: ["create"]
+- apiGroups: [""]
+  resources: ["configmaps"]
+  resourceNames: ["openzro-operator-deletions"]
+  verbs: ["get","patch"]
 - apiGroups: ["coordination.k8s.io"]
   resources: ["leases"]
   verbs: ["get","create","patch"]

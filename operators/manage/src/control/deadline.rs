@@ -131,3 +131,25 @@ async fn publish<K: Object>(context: &Context<K>, namespace: &str, note: String)
         tracing::warn!(namespace, "cannot publish the event about items that stay in openZro: {error}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_openzro_from_a_deletion_decides_how_long_a_namespace_waits() {
+        let pending = |reason: &'static str| Ok(Cleanup::pending(OUTAGE, Reason::new(reason), "m"));
+        let away = || Err(Error::unavailable("openzro", "OpenZroUnreachable", "m"));
+        let mins = Duration::from_mins;
+        for (outcome, deadline, expected) in [
+            (Ok(Cleanup::Done), mins(1), None),
+            (pending(reasons::IN_USE), mins(1), Some(mins(1))),
+            (pending(reasons::DELETIONS_STOPPED), mins(1), Some(mins(15))),
+            (pending(reasons::DELETIONS_STOPPED), mins(60), Some(mins(60))),
+            (away(), mins(1), Some(mins(5))),
+            (Err(Error::permanent(reasons::INVALID_SPEC, "m")), mins(1), Some(mins(1))),
+        ] {
+            assert_eq!(wait(&outcome, deadline).map(|wait| wait.limit), expected, "{outcome:?}");
+        }
+    }
+}

@@ -270,6 +270,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_router_of_another_namespace_needs_a_rule() {
+        let rules = ["*={namespace}/*", "shop=platform/edge"].map(|rule| rule.parse().unwrap());
+        let settings = Settings {
+            namespace: "openzro".to_owned(),
+            accounts: [("tenant".to_owned(), String::new())].into(),
+            rules: Some(rules.into()),
+            ..Settings::default()
+        };
+        for (namespace, router, expected) in [
+            ("shop", ("shop", "any"), None),
+            ("shop", ("platform", "edge"), None),
+            ("shop", ("platform", "core"), Some("NotAllowed")),
+            ("team", ("platform", "edge"), Some("NotAllowed")),
+            ("openzro", ("platform", "core"), None),
+            ("shop", ("tenant", "edge"), Some("InvalidSpec")),
+        ] {
+            let reference = json!({ "namespace": router.0, "name": router.1 });
+            let spec = json!({ "networkRouterRef": reference, "serviceRef": { "name": "web" } });
+            let mut resource = NetworkResource::new("web", serde_json::from_value(spec).unwrap());
+            resource.metadata.namespace = Some(namespace.to_owned());
+            let refused = check_router(&resource, &settings).err();
+            assert_eq!(refused.as_ref().map(Error::reason), expected, "{namespace} {router:?}");
+            assert!(refused.is_none_or(|error| error.to_string().starts_with("spec.networkRouterRef: ")));
+        }
+        assert!(check_router(&NetworkResource::default(), &Settings::default()).is_ok());
+    }
+
+    #[test]
     fn a_service_needs_a_cluster_ip() {
         let of = |spec: Value| {
             let service: Service = serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap();

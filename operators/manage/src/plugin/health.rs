@@ -155,6 +155,11 @@ mod tests {
                 with(vec![condition("Reconciling", "True", "InUse", 2)]),
                 ("Deleting", Grade::Waiting),
             ),
+            (
+                json!({ "deletionTimestamp": "2026-11-23T10:00:00Z" }),
+                with(vec![condition("Reconciling", "True", "DeletionsStopped", 2)]),
+                ("DeletionsStopped", Grade::Wrong),
+            ),
         ] {
             let found = health(&object(metadata.clone(), status.clone()));
             assert_eq!((found.state.as_str(), found.grade), expected, "{metadata} {status}");

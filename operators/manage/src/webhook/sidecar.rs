@@ -262,13 +262,13 @@ fn apply_profile(
     }
     let labels = (!spec.extra_dns_labels.is_empty()).then(|| spec.extra_dns_labels.join(","));
     let secret = json!({ "name": SetupKey::secret_name(key_name), "key": SetupKey::SECRET_KEY });
-    let container = Container::new(settings, settings.url(namespace), &secret, labels.as_deref()).in_pod(pod);
+    let container = Container::new(settings, settings.url(namespace), &secret, labels.as_deref());
     let container = match &spec.container_override {
         Some(change) => container.overridden(change),
         None => Ok(container),
     };
     let container = match container {
-        Ok(container) => container,
+        Ok(container) => container.in_pod(pod),
         Err(error) => return unserved(error.to_string()),
     };
     if let Err(why) = neighbours.check_confinement(namespace, &container) {

@@ -164,6 +164,7 @@ async fn w29_pods_get_their_sidecars_and_only_those_that_ask_for_one_can_be_refu
         place.api::<Pod>().create(&dry_run, &from_value(hardened.clone()).unwrap()).await.ok()
     });
     assert_eq!(names(&admitted.await.unwrap()), ["web"], "the pod runs without what would have it refused");
+    restricted_overrides(&place, &hardened).await;
     enforce(Value::Null).await;
 
     protected_group(&place).await;
@@ -172,6 +173,24 @@ async fn w29_pods_get_their_sidecars_and_only_those_that_ask_for_one_can_be_refu
     // Without the operator, annotated pods wait, and others do not.
     assert!(place.create_pod("c", annotation()).await.unwrap_err().contains("mpod-v1.openzro.io"));
     assert_eq!(names(&place.create_pod("c", json!({})).await.unwrap()), ["web"]);
+}
+
+/// Under Pod Security `restricted`, a profile without the capability has to meet the rest of the standard.
+async fn restricted_overrides(place: &Place, hardened: &Value) {
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let profiles = place.api::<SidecarProfile>();
+    let overridden = async |security_context: Value| {
+        let change = json!({ "spec": { "containerOverride": { "securityContext": security_context } } });
+        profiles.patch("p", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    };
+    let create = async || place.api::<Pod>().create(&dry_run, &from_value(hardened.clone()).unwrap()).await;
+    overridden(json!({ "capabilities": { "add": [], "drop": ["ALL"] } })).await;
+    let refused = eventually(LIMIT, async || create().await.err()).await.unwrap().to_string();
+    assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+    assert!(refused.contains("allowPrivilegeEscalation != false (container \"openzro\""), "{refused}");
+    overridden(json!({ "allowPrivilegeEscalation": false })).await;
+    let served = eventually(LIMIT, async || create().await.ok().filter(|pod| names(pod) == ["openzro", "web"]));
+    assert!(served.await.is_ok(), "{:?}", create().await);
 }
 
 async fn protected_group(place: &Place) {

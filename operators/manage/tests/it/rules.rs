@@ -9,16 +9,18 @@ use konverge::{
     Status,
     kube::{
         Api, ResourceExt,
-        api::{DeleteParams, ListParams, Patch, PatchParams},
+        api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     },
 };
 use konverge_manage::api::{
     v1::{
-        OZGroup, OZGroupSpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec, OZSetupKey, OZSetupKeySpec,
+        OZGroup, OZGroupSpec, OZPolicy, OZPolicySpec, OZResource, OZResourceSpec, OZRoutingPeer, OZRoutingPeerSpec,
+        OZSetupKey, OZSetupKeySpec,
     },
-    v1alpha1::{Group, GroupSpec, SetupKey, SetupKeySpec},
+    v1alpha1::{Group, GroupSpec, NetworkResource, NetworkResourceSpec, SetupKey, SetupKeySpec},
 };
 use konverge_openzro::Collection;
+use konverge_testkit::DenyingPolicy;
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
@@ -87,6 +89,64 @@ async fn a_namespace_uses_no_name_without_a_rule_and_nothing_is_written() {
     assert_eq!((made.len(), &made[0].raw()["usage_limit"]), (1, &json!(100)));
     let expires = made[0].raw()["expires"].as_str().unwrap_or_default().to_owned();
     assert!(!expires.starts_with("0001"), "the key never expires: {expires}");
+}
+
+/// What an object refers to is not in its namespace, so that a rule has to permit it, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn references_need_a_rule_and_nothing_is_written_without_one() {
+    let stage = Stage::set().await;
+    let namespace = stage.namespace.clone();
+    stage.by_hand(&Collection::Groups, json!({ "name": "prod-ops" })).await;
+    let network = json!({ "name": format!("{namespace}/net"), "description": "" });
+    let network = stage.by_hand(&Collection::Networks, network).await;
+    let policies = Api::<OZPolicy>::all(stage.client.clone());
+    for name in ["admins", &namespace] {
+        let spec = json!({ "name": name, "sourceGroups": ["All"] });
+        stage.create(&policies, &OZPolicy::new(name, serde_json::from_value::<OZPolicySpec>(spec).unwrap())).await;
+    }
+    let rules = "--allow=*={namespace},*={namespace}/*";
+    let arguments = [rules, "--allow-automatic-policy-creation", "--namespaced-networks", "--cluster-name=prod"];
+    let operator = stage.start(&arguments).await;
+    stage.says(&policies, "admins", "Reconciling", "Incomplete").await;
+
+    let resources = stage.api::<OZResource>();
+    let resource = |name: &str, more: Value| {
+        let mut spec = json!({ "name": name, "networkID": network, "address": "10.9.0.1", "groups": [format!("{namespace}/db")],
+            "tcpPorts": [5432] });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        OZResource::new(name, serde_json::from_value::<OZResourceSpec>(spec).unwrap())
+    };
+    let sources = json!({ "policyName": "new", "policySourceGroups": ["prod-ops"] });
+    for (name, more, field) in [
+        ("policy", json!({ "policyName": "admins" }), "spec.policyName"),
+        ("sources", sources, "spec.policySourceGroups"),
+    ] {
+        stage.create(&resources, &resource(name, more)).await;
+        let refused = message(&stage.says(&resources, name, "Stalled", "NotAllowed").await.status.unwrap().standard);
+        assert!(refused.starts_with(field), "{refused}");
+    }
+    let services = stage.api::<NetworkResource>();
+    let spec =
+        json!({ "networkRouterRef": { "name": "edge", "namespace": "platform" }, "serviceRef": { "name": "web" } });
+    let service = NetworkResource::new("web", serde_json::from_value::<NetworkResourceSpec>(spec).unwrap());
+    stage.create(&services, &service).await;
+    let refused = message(&stage.says(&services, "web", "Stalled", "NotAllowed").await.status.unwrap().standard);
+    assert!(refused.starts_with("spec.networkRouterRef"), "{refused}");
+    let peers = stage.api::<OZRoutingPeer>();
+    stage.create(&peers, &peer("router", json!({ "groups": ["prod-ops"], "exemptFromAdmission": false }))).await;
+    let refused = message(&stage.says(&peers, "router", "Stalled", "NotAllowed").await.status.unwrap().standard);
+    assert!(refused.starts_with("spec.groups"), "{refused}");
+    stage.settled(&operator).await;
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+    assert!(stage.api::<OZGroup>().list(&ListParams::default()).await.unwrap().items.is_empty());
+
+    // Names that a rule permits are served.
+    stage.create(&stage.api(), &group("own", &format!("{namespace}/own"))).await;
+    stage.create(&resources, &resource("own", json!({ "policyName": namespace }))).await;
+    stage.says(&resources, "own", "Ready", "Reconciled").await;
+    let own = json!({ "spec": { "groups": [format!("{namespace}/own")] } });
+    stage.patch(&peers, "router", own).await;
+    stage.says(&peers, "router", "Reconciling", "WaitingForPods").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,6 +233,34 @@ async fn a_deleted_secret_of_a_setup_key_is_back_at_once_and_a_foreign_one_is_le
     assert_eq!(stage.writes(), writes, "{:#?}", stage.calls());
     let kept = secrets.get("setup-key-theirs").await.unwrap().data.unwrap();
     assert_eq!(kept["setup-key"].0, b"theirs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_the_api_server_refuses_makes_no_key_in_openzro() {
+    let stage = Stage::set().await;
+    let operator = stage.start(&[]).await;
+    let denied = DenyingPolicy::create(&stage.client, &stage.namespace, "secrets", "setup-key-k").await.unwrap();
+    let (keys, secrets) = (stage.api::<SetupKey>(), stage.api::<Secret>());
+    // The API server heeds a policy a moment after it was made.
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("setup-key-k".to_owned());
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    stage.until("the policy is heeded", async || secrets.create(&dry_run, &secret).await.is_err()).await;
+    stage.create(&keys, &key("k", json!({ "name": "k", "ephemeral": false }))).await;
+    let refused = async || {
+        let conditions = keys.get("k").await.unwrap().status.unwrap_or_default().standard.conditions;
+        conditions.get("Stalled").is_some_and(|stalled| stalled.message.contains("not this one"))
+    };
+    stage.until("the object says who refuses its Secret", refused).await;
+    stage.settled(&operator).await;
+    assert_eq!(stage.writes(), 0, "{:#?}", stage.calls());
+    assert!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().is_empty());
+
+    denied.lift().await.unwrap();
+    let again = json!({ "metadata": { "annotations": { "konverge.dev/reconcile-at": "1" } } });
+    stage.patch(&keys, "k", again).await;
+    stage.says(&keys, "k", "Ready", "Reconciled").await;
+    assert_eq!(stage.dashboard.list(&Collection::SetupKeys).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

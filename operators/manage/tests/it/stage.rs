@@ -89,6 +89,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Its metrics, as text.
+    pub(crate) fn scrape(&self) -> String {
+        self.metrics.encode().unwrap()
+    }
+
     /// Stops it and waits until it has ended.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
@@ -197,6 +202,11 @@ impl Stage {
     /// Applies a manifest.
     pub(crate) async fn apply(&self, manifest: &str) {
         self.plane.apply(manifest).await.unwrap();
+    }
+
+    /// The objects of a kind in the namespace of the operator.
+    pub(crate) fn at_home<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.home)
     }
 
     /// The personal access token of a role.

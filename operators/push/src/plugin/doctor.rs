@@ -6,14 +6,13 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
 };
 use konverge_core::{error::in_one_line, names::few};
-use konverge_kubectl::{Cluster, Detail, Failure, Finding, Installation, Installed, Kind, Objects, named};
+use konverge_kubectl::{Approval, Cluster, Detail, Failure, Finding, Installation, Installed, Kind, Objects, named};
 use konverge_vault::Health;
 use kube::{
     Api, ResourceExt,
-    api::{ApiResource, ListParams, Patch, PatchParams},
+    api::{ApiResource, ListParams},
     core::DynamicObject,
 };
-use serde_json::json;
 
 use super::vault;
 use crate::{
@@ -22,6 +21,10 @@ use crate::{
     object::has_finalizer,
     orphans::{CONFIG_MAP, is_early, left_sentence},
 };
+
+/// Where the operator tells that it has stopped deletions.
+pub(super) const APPROVAL: Approval =
+    Approval { config_map: CONFIG_MAP, stopped: DELETIONS_STOPPED, approve: APPROVE_DELETIONS };
 
 /// Checks the flags of the operator that decide who may write where.
 pub(super) fn settings(operator: &Installed<Config>) -> Vec<Finding> {
@@ -106,46 +109,26 @@ pub(super) async fn left_behind(cluster: &Cluster, namespace: Option<&str>) -> R
     Ok(texts.filter_map(|(_, text)| left_sentence(text, namespace)).collect())
 }
 
-/// Approves the deletions that the operators have stopped. Returns the reasons for the stops.
-pub(super) async fn approve(cluster: &Cluster) -> Result<Vec<String>, Failure> {
-    let mut approved = Vec::new();
-    for list in lists(cluster).await? {
-        let Some(why) = list.annotations().get(DELETIONS_STOPPED) else { continue };
-        let namespace = list.namespace().unwrap_or_default();
-        let api = Api::<ConfigMap>::namespaced(cluster.client.clone(), &namespace);
-        let patch = json!({ "metadata": { "annotations": { APPROVE_DELETIONS: "true" } } });
-        let patched = api.patch(CONFIG_MAP, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        patched.map_err(|error| Failure::of(&format!("patch configmap {CONFIG_MAP} in {namespace}"), &error))?;
-        approved.push(why.clone());
-    }
-    Ok(approved)
-}
-
-/// Checks for paths that were left behind in Vault, for deletions that wait for an approval, and for a search that is refused.
+/// Checks for paths that were left behind in Vault, for a search that is refused, and for deletions that wait for an approval.
 pub(super) async fn orphans(cluster: &Cluster) -> Vec<Finding> {
-    match lists(cluster).await {
-        Ok(lists) => listed(&lists, Timestamp::now()),
-        Err(failure) => vec![Finding::unknown("orphans", &failure)],
-    }
+    let lists = match lists(cluster).await {
+        Ok(lists) => lists,
+        Err(failure) => return vec![Finding::unknown("orphans", &failure)],
+    };
+    let mut findings = listed(&lists, Timestamp::now());
+    findings.extend(APPROVAL.findings(cluster, "restore the requests").await);
+    findings
 }
 
 fn listed(lists: &[ConfigMap], now: Timestamp) -> Vec<Finding> {
-    let annotated = |name| lists.iter().filter_map(move |list| list.annotations().get(name));
-    let stopped = annotated(DELETIONS_STOPPED).map(|why| {
-        Finding::wrong(
-            "deletions",
-            format!("stopped: {why}"),
-            "restore the requests, or, if the deletions are meant: kubectl konverge approve",
-        )
-    });
-    let refused = annotated(SEARCH_REFUSED).map(|why| {
+    let refused = lists.iter().filter_map(|list| list.annotations().get(SEARCH_REFUSED)).map(|why| {
         Finding::wrong(
             "search",
             format!("content in Vault that no object requests stays unnoticed: {why}"),
             "give the operator the policy of docs/reference/vault-policies.md",
         )
     });
-    [left(lists, now)].into_iter().chain(stopped).chain(refused).collect()
+    [left(lists, now)].into_iter().chain(refused).collect()
 }
 
 fn left(lists: &[ConfigMap], now: Timestamp) -> Finding {
@@ -199,6 +182,8 @@ fn serves(health: &Health) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -202,6 +202,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn policies_and_source_groups_need_a_rule() {
+        let policy = |name: &str| Arc::new(OZPolicy::new(name, OZPolicySpec::default()));
+        for (namespace, name, policies, sources, expected) in [
+            ("shop", "shop", vec!["shop"], vec![], Ok(0)),
+            ("shop", "admins", vec!["admins"], vec![], Err("spec.policyName")),
+            ("shop", "admins", vec!["admins"], vec!["shop/web"], Err("spec.policyName")),
+            ("shop", "web", vec![], vec!["shop/web"], Ok(1)),
+            ("shop", "web", vec![], vec!["shop/web", "prod-ops"], Err("spec.policySourceGroups")),
+            ("shop", "web", vec![], vec!["All"], Err("spec.policySourceGroups")),
+            ("openzro", "admins", vec!["admins"], vec![], Ok(0)),
+            ("openzro", "web", vec![], vec!["All"], Ok(1)),
+        ] {
+            let rules = ["*={namespace}", "*={namespace}/*"].map(|rule| rule.parse().unwrap());
+            let settings = Settings {
+                creates_policies: true,
+                namespace: "openzro".to_owned(),
+                rules: Some(rules.into()),
+                ..Settings::default()
+            };
+            let spec =
+                json!({ "name": "db", "address": "10.0.0.1", "policyName": name, "policySourceGroups": sources });
+            let mut resource = OZResource::new("db", serde_json::from_value(spec).unwrap());
+            resource.metadata.namespace = Some(namespace.to_owned());
+            let policies: Vec<_> = policies.into_iter().map(policy).collect();
+            match (plan(&resource, &policies, &settings), expected) {
+                (Ok(planned), Ok(count)) => assert_eq!(planned.len(), count, "{namespace} {name}"),
+                (Err(error), Err(field)) => {
+                    assert_eq!(error.reason(), "NotAllowed", "{namespace} {name}");
+                    assert!(error.to_string().starts_with(&format!("{field}: namespace shop may not use")), "{error}");
+                }
+                (other, _) => panic!("{namespace} {name} {sources:?}: {:?}", other.map(|planned| planned.len())),
+            }
+        }
+    }
+
     #[tokio::test]
     async fn a_policy_that_the_cache_has_not_seen_is_left_alone() {
         let spec = json!({ "name": "db", "address": "10.0.0.1", "policyName": "web", "policySourceGroups": ["All"] });

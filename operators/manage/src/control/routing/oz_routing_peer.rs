@@ -326,8 +326,9 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
             secret: (&place.name, &place.key),
             pod_settings: &pod_settings,
         };
-        // Before the first write: an invalid spec makes nothing.
+        // Before the first write: an invalid spec makes nothing, and neither does one that no rule permits.
         let routes = valid_routes(&peer.spec)?;
+        further_groups(&peer, &context.watched::<OZGroup>()?.list(), &self.settings)?;
         let pods = workload::desired(&context, &workload, &self.settings).await?;
 
         let network = self.network(&peer, &context).await?;
@@ -419,6 +420,21 @@ impl OzRoutingPeerReconciler {
     }
 }
 
+/// Returns the display names of the groups of the spec. `local` are the `OZGroup`s of the cluster.
+fn further_groups(
+    peer: &OZRoutingPeer,
+    local: &[Arc<OZGroup>],
+    settings: &Settings,
+) -> Result<BTreeSet<String>, Error> {
+    let namespace = peer.namespace().unwrap_or_default();
+    let names: BTreeSet<String> =
+        peer.spec.groups.iter().map(|name| references::display_name(name, &namespace, local)).collect();
+    for name in &names {
+        settings.check_group(&peer.metadata, "spec.groups", name)?;
+    }
+    Ok(names)
+}
+
 /// The content of the setup key of the peers, which join their own group and those of the spec.
 async fn desired_key(
     peer: &OZRoutingPeer,
@@ -427,15 +443,10 @@ async fn desired_key(
     groups: &Remotes<Groups>,
     settings: &Settings,
 ) -> Result<DesiredSetupKey, Error> {
-    let namespace = peer.namespace().unwrap_or_default();
-    let names: BTreeSet<String> =
-        peer.spec.groups.iter().map(|name| references::display_name(name, &namespace, local)).collect();
-    for name in &names {
-        settings.check_group(&peer.metadata, "spec.groups", name)?;
-    }
-    let more = groups.resolve(&scope(peer, settings), &names.into_iter().collect::<Vec<_>>()).await?;
+    let names: Vec<_> = further_groups(peer, local, settings)?.into_iter().collect();
+    let more = groups.resolve(&scope(peer, settings), &names).await?;
     let more = more.iter().map(|group| group.id().to_owned());
-    let (expires_in, usage_limit) = settings.key_limits(&namespace, None, None);
+    let (expires_in, usage_limit) = settings.key_limits(&peer.namespace().unwrap_or_default(), None, None);
     Ok(DesiredSetupKey {
         name: network_name(peer, settings),
         is_reusable: true,
@@ -644,6 +655,37 @@ mod tests {
         peer.metadata.namespace = Some(namespace.to_owned());
         peer.metadata.uid = Some(format!("{namespace}-{name}"));
         Arc::new(peer)
+    }
+
+    #[test]
+    fn further_groups_need_a_rule_by_whatever_name() {
+        let settings = Settings {
+            rules: Some(vec!["*={namespace}/*".parse().unwrap()]),
+            namespace: "o".to_owned(),
+            ..Settings::default()
+        };
+        let local = |namespace: &str, name: &str, display: &str| {
+            let mut group = OZGroup::new(name, OZGroupSpec { name: display.to_owned() });
+            group.metadata.namespace = Some(namespace.to_owned());
+            Arc::new(group)
+        };
+        let objects =
+            [local("shop", "ops", "prod-ops"), local("shop", "web", "shop/web"), local("team", "db", "shop/db")];
+        for (namespace, groups, expected) in [
+            ("shop", vec![], Some(0)),
+            ("shop", vec!["shop/web", "web"], Some(1)),
+            ("shop", vec!["prod-ops"], None),
+            ("shop", vec!["shop/web", "ops"], None),
+            ("shop", vec!["db"], None),
+            ("o", vec!["prod-ops"], Some(1)),
+        ] {
+            let spec = serde_json::from_value(json!({ "groups": groups })).unwrap();
+            let mut peer = OZRoutingPeer::new("r", spec);
+            peer.metadata.namespace = Some(namespace.to_owned());
+            let found = further_groups(&peer, &objects, &settings);
+            assert_eq!(found.as_ref().ok().map(BTreeSet::len), expected, "{namespace} {groups:?}");
+            assert!(found.err().is_none_or(|error| error.to_string().starts_with("spec.groups: ")));
+        }
     }
 
     #[test]

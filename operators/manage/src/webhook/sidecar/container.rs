@@ -28,11 +28,12 @@ impl Container {
     }
 
     /// Runs the sidecar as root if the pod has another user, because the kernel grants the capabilities of a container to root
-    /// alone.
+    /// alone. A sidecar without the capability, or with a user of its own, keeps its user.
     pub(super) fn in_pod(mut self, pod: &Value) -> Self {
-        let of_pod = &pod["spec"]["securityContext"];
-        let has_user = of_pod["runAsUser"].as_i64().is_some_and(|user| user != 0);
-        if has_user || of_pod["runAsNonRoot"] == true {
+        let (of_pod, own) = (&pod["spec"]["securityContext"], &self.0["securityContext"]);
+        let has_user = of_pod["runAsUser"].as_i64().is_some_and(|user| user != 0) || of_pod["runAsNonRoot"] == true;
+        let is_decided = !own["runAsUser"].is_null() || !own["runAsNonRoot"].is_null();
+        if has_user && !is_decided && self.has_net_admin() {
             self.0["securityContext"]["runAsUser"] = json!(0);
             self.0["securityContext"]["runAsNonRoot"] = json!(false);
         }

@@ -134,6 +134,29 @@ fn where_pod_security_refuses_the_capability_there_is_no_sidecar_with_it() {
     assert!(injection.pod.is_some() && injection.unserved.is_none(), "{injection:?}");
 }
 
+/// Pod Security `restricted` refuses root, and without the capability nothing needs it.
+#[test]
+fn a_sidecar_without_the_capability_keeps_the_user_of_its_pod() {
+    let key = object("SetupKey", "k", json!({ "name": "K" }));
+    let hardened = json!({ "runAsUser": 1000, "runAsNonRoot": true });
+    let null = || Value::Null;
+    for (change, expected) in [
+        (json!({}), (json!(0), json!(false))),
+        (json!({ "capabilities": { "add": null, "drop": ["ALL"] } }), (null(), null())),
+        (json!({ "capabilities": { "add": ["NET_RAW"] } }), (null(), null())),
+        (json!({ "runAsUser": 5 }), (json!(5), null())),
+        (json!({ "runAsNonRoot": true, "runAsUser": 7 }), (json!(7), json!(true))),
+    ] {
+        let mut pod = pod(json!({}));
+        pod["spec"]["securityContext"] = hardened.clone();
+        let after = injected(&pod, &[key.clone(), profile(json!({ "securityContext": change }))]);
+        let containers = ["containers", "initContainers"].map(|list| after["spec"][list].as_array().cloned());
+        let sidecar = containers.into_iter().flatten().flatten().find(|container| container["name"] == "openzro");
+        let security = &sidecar.unwrap()["securityContext"];
+        assert_eq!((security["runAsUser"].clone(), security["runAsNonRoot"].clone()), expected, "{change}");
+    }
+}
+
 /// The pod with its sidecar; the test fails if it gets none.
 fn injected(pod: &Value, objects: &[Value]) -> Value {
     let injection = decide(pod, objects);
