@@ -28,10 +28,14 @@ struct Stopped {
 }
 
 impl Approval {
-    /// Approves the deletions that the operators of all installations have stopped. Returns why they had.
-    pub async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
+    /// Approves the deletions that the operator in this namespace has stopped, or the only one in the cluster. Returns why it had.
+    ///
+    /// # Errors
+    ///
+    /// A failed request, or several operators that have stopped when no namespace is named: one of them may have stopped for good reason.
+    pub async fn approve(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
         let mut approved = Vec::new();
-        for Stopped { namespace, why } in self.stopped(cluster).await? {
+        for Stopped { namespace, why } in only(self.stopped(cluster, namespace).await?)? {
             let api = Api::<ConfigMap>::namespaced(cluster.client.clone(), &namespace);
             let patch = Patch::Merge(json!({ "metadata": { "annotations": { self.approve: "true" } } }));
             let act = format!("patch configmap {} in {namespace}", self.config_map);
@@ -47,14 +51,17 @@ impl Approval {
             let step = format!("{instead}, or, if the deletions are meant: kubectl konverge approve");
             Finding::wrong("deletions", format!("stopped: {}", stopped.why), step)
         };
-        match self.stopped(cluster).await {
+        match self.stopped(cluster, None).await {
             Ok(stopped) => stopped.into_iter().map(finding).collect(),
             Err(failure) => vec![Finding::unknown("deletions", &failure)],
         }
     }
 
-    async fn stopped(&self, cluster: &Cluster) -> Result<Vec<Stopped>, Failure> {
-        let api = Api::<ConfigMap>::all(cluster.client.clone());
+    async fn stopped(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Stopped>, Failure> {
+        let api: Api<ConfigMap> = match namespace {
+            Some(namespace) => Api::namespaced(cluster.client.clone(), namespace),
+            None => Api::all(cluster.client.clone()),
+        };
         let parameters = ListParams::default().fields(&format!("metadata.name={}", self.config_map));
         let lists = request("list config maps".to_owned(), async { api.list(&parameters).await }).await?;
         let stopped = lists.items.into_iter().filter_map(|list| {
@@ -62,5 +69,33 @@ impl Approval {
             Some(Stopped { namespace: list.namespace()?, why })
         });
         Ok(stopped.collect())
+    }
+}
+
+/// Refuses to choose among operators of several namespaces.
+fn only(stopped: Vec<Stopped>) -> Result<Vec<Stopped>, Failure> {
+    if stopped.len() < 2 {
+        return Ok(stopped);
+    }
+    let each = stopped.iter().map(|Stopped { namespace, why }| format!("{namespace}: {why}"));
+    let each = each.collect::<Vec<_>>().join("; ");
+    Err(Failure::Usage(format!("operators in several namespaces have stopped deletions, name one with -n: {each}")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_operators_one_has_to_be_named() {
+        let stopped = |namespaces: &[&str]| {
+            let of = |namespace: &&str| Stopped { namespace: (*namespace).to_owned(), why: "9 deletions".to_owned() };
+            namespaces.iter().map(of).collect::<Vec<_>>()
+        };
+        assert!(only(Vec::new()).unwrap().is_empty());
+        assert_eq!(only(stopped(&["a"])).unwrap().len(), 1);
+        let refused = only(stopped(&["a", "b"])).err().unwrap().to_string();
+        assert!(refused.contains("a: 9 deletions; b: 9 deletions") && refused.contains("-n"), "{refused}");
     }
 }

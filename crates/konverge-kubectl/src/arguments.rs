@@ -123,7 +123,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         delete: bool,
     },
-    /// Approve the deletions that operators have stopped because there are too many; doctor shows them
+    /// Approve the deletions that an operator has stopped because there are too many; doctor shows them. -n names the operator's namespace
     Approve,
     /// Check that operators run, have their permissions, and have everything in sync
     Doctor,

@@ -84,10 +84,10 @@ pub trait Job: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Approves the deletions that the operator has stopped because there are too many. Returns a sentence about each approval; empty if none was
-    /// stopped.
-    async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
-        let _ = cluster;
+    /// Approves the deletions that the operator in a namespace has stopped because there are too many. Returns a sentence about each approval; empty
+    /// if none was stopped. Fails if no namespace is named and operators in several have stopped.
+    async fn approve(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
+        let _ = (cluster, namespace);
         Ok(Vec::new())
     }
 }

@@ -69,7 +69,7 @@ pub(crate) async fn run(jobs: &[Box<dyn Examined>], arguments: Arguments) -> Res
         }
         Verb::Convert(object) => convert::run(jobs, &one(&object)?, &cluster().await?, output).await,
         Verb::Leftovers { ids, delete } => leftovers::run(jobs, &cluster().await?, &ids, delete, output).await,
-        Verb::Approve => approve::run(jobs, &cluster().await?, output).await,
+        Verb::Approve => approve::run(jobs, &cluster().await?, connection.namespace.as_deref(), output).await,
         Verb::Doctor => doctor::run(jobs, &cluster().await?, connection.namespace.as_deref(), output).await,
     }
 }

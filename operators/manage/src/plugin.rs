@@ -123,8 +123,8 @@ impl Job for Manage {
         events_with_reason(cluster, PROGRAM, reasons::LEFT_BEHIND, namespace).await
     }
 
-    async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
-        APPROVAL.approve(cluster).await
+    async fn approve(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
+        APPROVAL.approve(cluster, namespace).await
     }
 }
 

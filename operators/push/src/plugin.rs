@@ -105,8 +105,8 @@ impl Job for Push {
         doctor::left_behind(cluster, namespace).await
     }
 
-    async fn approve(&self, cluster: &Cluster) -> Result<Vec<String>, Failure> {
-        doctor::APPROVAL.approve(cluster).await
+    async fn approve(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
+        doctor::APPROVAL.approve(cluster, namespace).await
     }
 
     fn is_acknowledged(&self, object: &DynamicObject, token: &str) -> bool {

@@ -148,8 +148,13 @@ impl World<'_> {
 
     /// `kubectl konverge <line>` in the person's namespace.
     pub(crate) async fn run(&self, line: &str) -> Ran {
+        self.run_in(&self.namespace, line).await
+    }
+
+    /// Runs the plugin in another namespace.
+    pub(crate) async fn run_in(&self, namespace: &str, line: &str) -> Ran {
         let mut command = self.plugin();
-        command.args(["-n", &self.namespace]).args(line.split(' '));
+        command.args(["-n", namespace]).args(line.split(' '));
         ran(&mut command).await
     }
 

@@ -11,11 +11,16 @@ struct Report {
     approved: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// Approves the stopped deletions of all jobs.
-pub(super) async fn run(jobs: &[Box<dyn Examined>], cluster: &Cluster, form: Form) -> Result<bool, Failure> {
+/// Approves the stopped deletions of all jobs, in one namespace of operators if `namespace` names it.
+pub(super) async fn run(
+    jobs: &[Box<dyn Examined>],
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    form: Form,
+) -> Result<bool, Failure> {
     let mut report = Report { approved: BTreeMap::new() };
     for job in jobs {
-        let approved = job.approve(cluster).await?;
+        let approved = job.approve(cluster, namespace).await?;
         if !approved.is_empty() {
             report.approved.insert(job.name(), approved);
         }
