@@ -38,6 +38,7 @@ pub mod config;
 pub mod control;
 pub mod deletions;
 pub mod expose;
+pub mod left_behind;
 pub mod metrics;
 pub mod plugin;
 pub mod program;

@@ -22,6 +22,7 @@ use crate::{
     control,
     deletions::Approvals,
     expose::{self, gateway::controllers as gateway},
+    left_behind::Recorder,
     metrics::Metrics,
     remote::{Groups, Networks, Policies, Records, Resources, Routers, SetupKeys},
     webhook::{self, Callers},
@@ -138,7 +139,7 @@ pub fn operator(config: &Config, account: Option<Account>, metrics: Metrics) -> 
         settings: remote.clone().with(|settings| settings.settle = NETWORKS_COUNT),
     };
     let of = Collecting { account, settings: remote };
-    let operator = operator.part(approvals);
+    let operator = operator.part(approvals).part(Recorder::new(collections.clone()));
     let operator = of.with(operator, &collections.groups, Groups::new);
     let operator = of.with(operator, &collections.policies, Policies::new);
     let operator = of.with(operator, &collections.setup_keys, SetupKeys::new);

@@ -140,6 +140,23 @@ async fn leftovers_are_told(stage: &Stage, world: &World<'_>) {
     events.patch("devs.1", &PatchParams::apply("test"), &Patch::Apply(&event)).await.unwrap();
     let item = format!("left behind, manage: left behind group devs (g1) (of {}/OZGroup/devs)", world.namespace);
     world.run("status").await.ends(0).says(&[&left, &item]);
+    // The operator's list has the same item, and one whose event the cluster has forgotten.
+    let entry = |name: &str, item: &str| {
+        let object = format!("OZGroup/{name}");
+        json!({ "since": "2026-01-01T00:00:00Z", "namespace": world.namespace, "object": object, "item": item })
+            .to_string()
+    };
+    let entries =
+        json!({ "1": entry("devs", "left behind group devs (g1)"), "2": entry("ops", "left behind group ops (g2)") });
+    let list = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "openzro-operator-deletions" }, "data": entries,
+    });
+    orphans.patch("openzro-operator-deletions", &PatchParams::apply("test"), &Patch::Apply(&list)).await.unwrap();
+    let ops = format!("left behind, manage: left behind group ops (g2) (of {}/OZGroup/ops)", world.namespace);
+    let told = world.run("status").await.ends(0);
+    told.says(&[&item, &ops]);
+    assert_eq!(told.out.matches("group devs").count(), 1, "{}", told.out);
+    orphans.delete("openzro-operator-deletions", &DeleteParams::default()).await.unwrap();
     orphans.delete("vault-sync-operator-orphans", &DeleteParams::default()).await.unwrap();
     doctor(world).await.ends(0);
 }

@@ -20,9 +20,10 @@ use konverge::{
         api::{ObjectMeta, PostParams},
     },
     prelude::{Cleanup, Context, Error, Reason},
+    remote::Subject,
 };
 
-use crate::{config::PROGRAM, reasons, settings::Settings};
+use crate::{config::PROGRAM, left_behind, reasons, settings::Settings};
 
 /// The time that a namespace waits for a server that does not answer. The server may be back soon and delete its items.
 const OUTAGE: Duration = Duration::from_mins(5);
@@ -96,9 +97,25 @@ where
     );
     tracing::warn!("{note}");
     if !context.applier().is_dry_run() {
+        record(context, settings, &namespace, &note).await;
         publish(context, &namespace, note).await;
     }
     Ok(Cleanup::Done)
+}
+
+/// Adds the item to the list of what is left behind. A failure stops nothing, because the log and the event say the same.
+async fn record<K>(context: &Context<K>, settings: &Settings, namespace: &str, note: &str)
+where
+    K: Object + Resource<DynamicType = ()>,
+{
+    let subject = Subject {
+        kind: K::kind(&()).into_owned(),
+        namespace: Some(namespace.to_owned()),
+        name: context.object().name_any(),
+    };
+    if let Err(error) = left_behind::record(context.client(), &settings.namespace, &subject, note).await {
+        tracing::warn!(namespace, "the list of what is left behind is not written: {error}");
+    }
 }
 
 /// Publishes the event about the namespace itself, because a namespace that is being deleted accepts no new events.

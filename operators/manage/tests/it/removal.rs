@@ -1,5 +1,10 @@
 //! The deletion of an object removes neither the content that people put into its items nor the items that the object leaves behind.
 
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use konverge::kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
 use konverge_manage::api::{
     v1::{OZGroup, OZRoutingPeer, OZRoutingPeerSpec},
     v1alpha1::{Group, GroupSpec, NetworkRouter, NetworkRouterSpec, SetupKey},
@@ -55,6 +60,67 @@ async fn a_peer_that_joined_after_the_last_list_keeps_the_group() {
     stage.told("made", "LeftBehind").await;
     assert!(stage.on_server(&Collection::Groups).await.contains_key("made"), "{:#?}", stage.calls());
     assert!(stage.front.journal().iter().all(|seen| seen.method != "DELETE"), "{:#?}", stage.calls());
+}
+
+/// The cluster forgets the events about these groups within an hour, and keeps the list.
+#[tokio::test(flavor = "multi_thread")]
+async fn items_that_are_left_behind_are_listed_in_the_cluster() {
+    let stage = Stage::set().await;
+    let _operator = stage.start(&["--terminating-namespace-deadline=1"]).await;
+    let groups = stage.api::<Group>();
+    for name in ["joined", "used"] {
+        stage.create(&groups, &Group::new(name, GroupSpec { name: name.to_owned() })).await;
+    }
+    let mut ids = Vec::new();
+    for name in ["joined", "used"] {
+        ids.extend(stage.says(&groups, name, "Ready", "Reconciled").await.status.unwrap().group_id);
+    }
+    shows_a_peer(&stage, &ids[0]).await;
+    stage.delete(&groups, "joined").await;
+    stage.gone(&groups, "joined").await;
+    stage
+        .until("the group with a peer is listed", async || {
+            listed(&stage).await.contains("left behind the group joined")
+        })
+        .await;
+
+    let rule = json!({ "name": "r", "enabled": true, "action": "accept", "protocol": "all", "sources": [ids[1]],
+        "destinations": [ids[1]], "bidirectional": true });
+    stage.by_hand(&Collection::Policies, json!({ "name": "by hand", "enabled": true, "rules": [rule] })).await;
+    let namespaces = Api::<Namespace>::all(stage.client.clone());
+    namespaces.delete(&stage.namespace, &DeleteParams::default()).await.unwrap();
+    stage.delete(&groups, "used").await;
+    stage.gone(&groups, "used").await;
+    let of_used = format!("Group {}/used is released after ", stage.namespace);
+    assert!(
+        listed(&stage).await.contains(&of_used),
+        "it is listed before the finalizer goes: {}",
+        listed(&stage).await
+    );
+}
+
+/// Has openZro show a peer in a group.
+async fn shows_a_peer(stage: &Stage, id: &str) {
+    let groups = stage.on_server(&Collection::Groups).await;
+    let mut shown = groups.into_values().find(|group| group["id"] == id).unwrap();
+    shown["peers"] = json!([{ "id": "peer1", "name": "laptop" }]);
+    shown["peers_count"] = json!(1);
+    let path = format!("/groups/{id}");
+    stage.front.plan(move |seen| {
+        let is_asked = seen.method == "GET" && seen.path.ends_with(&path);
+        let headers = vec![("content-type", "application/json".to_owned())];
+        is_asked.then(|| Fault::Answer { status: 200, headers, body: shown.to_string() })
+    });
+}
+
+/// The entries about objects of the namespace.
+async fn listed(stage: &Stage) -> String {
+    let lists = Api::<ConfigMap>::all(stage.client.clone());
+    let parameters = ListParams::default().fields("metadata.name=openzro-operator-deletions");
+    let lists = lists.list(&parameters).await.unwrap().items;
+    let entries = lists.into_iter().flat_map(|list| list.data.unwrap_or_default().into_values());
+    let of_namespace = format!("\"namespace\":\"{}\"", stage.namespace);
+    entries.filter(|entry| entry.contains(&of_namespace)).collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
