@@ -125,9 +125,10 @@ pub struct TrustFlags {
         value_name = "WORKSPACE=FINGERPRINT"
     )]
     pub workspace_fingerprints: Vec<(String, Fingerprint)>,
-    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it, also with --trust-first-key
-    #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS")]
-    pub require_signed_keys: bool,
+    /// Refuse a workspace key that is not pinned unless a principal that the credentials file knows signed it, also with --trust-first-key, and a replaced
+    /// one unless an administrator made it [default: true where the file names the administrators of the workspace]
+    #[arg(long, env = "ZOPP_REQUIRE_SIGNED_KEYS", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    pub require_signed_keys: Option<bool>,
     /// Trust the first key of a workspace that the server gives, if neither the settings, the credentials file nor the cluster has a pin [default:
     /// true for zopp-operator, false for konverge run]
     #[arg(long, env = "ZOPP_TRUST_FIRST_KEY", num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
@@ -251,7 +252,8 @@ impl fmt::Display for Config {
         write!(f, "generation={generation} ")?;
         write!(f, "workspace-fingerprint={} ", if pins.is_empty() { "none".to_owned() } else { pins.join(",") })?;
         write!(f, "trust-first-key={} ", trust_first_key.unwrap_or_default())?;
-        write!(f, "require-signed-keys={require_signed_keys} require-manifest={require_manifest} ")?;
+        let signed = require_signed_keys.map_or("auto".to_owned(), |required| required.to_string());
+        write!(f, "require-signed-keys={signed} require-manifest={require_manifest} ")?;
         let older: Vec<String> = accept_older.iter().map(|(name, word)| format!("{name}={word}")).collect();
         write!(f, "accept-older={} ", if older.is_empty() { "none".to_owned() } else { older.join(",") })?;
         write!(f, "poll-interval={}s ", poll_interval.as_secs_f64())?;
@@ -349,10 +351,16 @@ mod tests {
     #[test]
     fn signed_keys_are_required_by_flag_or_variable() {
         let required = |config: &Config| config.client(Trust::default()).require_signed_keys;
-        let config = parse(&["--require-signed-keys"]).unwrap();
-        assert!(required(&config) && config.to_string().contains(" require-signed-keys=true "));
-        assert!(!required(&parse(&[]).unwrap()));
-        for (value, expected) in [("true", true), ("false", false)] {
+        for (line, expected, shown) in [
+            (&[][..], None, "auto"),
+            (&["--require-signed-keys"], Some(true), "true"),
+            (&["--require-signed-keys=false"], Some(false), "false"),
+        ] {
+            let config = parse(line).unwrap();
+            assert_eq!(required(&config), expected, "{line:?}");
+            assert!(config.to_string().contains(&format!(" require-signed-keys={shown} ")), "{config}");
+        }
+        for (value, expected) in [("true", Some(true)), ("false", Some(false)), ("", None)] {
             let variables = [("ZOPP_REQUIRE_SIGNED_KEYS".to_owned(), value.to_owned())].into();
             assert_eq!(required(&Config::of_container(&[], &variables).unwrap()), expected, "{value:?}");
         }

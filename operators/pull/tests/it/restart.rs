@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use konverge_kubectl::{Cluster, Examined, Finding, Verdict};
 use konverge_pull::{annotations::RECORD, plugin::Pull, record::read_unverified};
-use konverge_zopp_client::Fingerprint;
+use konverge_zopp_client::{Fingerprint, Trust};
+use konverge_zopp_crypto::SigningSeed;
 use serde_json::json;
 
 use crate::{
@@ -105,6 +106,40 @@ async fn a_restarted_operator_refuses_another_workspace_key() {
     world.holds("a-new-one", &[]).await;
 }
 
+/// The file names the administrators of the first key for ever, because an operator does not write it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_follows_new_keys_of_administrators_and_no_others() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    let [alice, bob] = [(); 2].map(|()| SigningSeed::generate().unwrap());
+    let file = world.server.file(&[&alice]);
+    let start = async || {
+        let zopp = world.server.client_with(|config| config.trust = Trust::new(file.clone()));
+        world.operator_of(zopp, control_plane().await.kubeconfig(), &[]).await
+    };
+    scene.set("A", "1");
+    world.bind("backend", &scene).await;
+    let mut operator = start().await;
+    world.holds("backend", &[("A", "1")]).await;
+    for (value, maker, administrators) in
+        [("2", &alice, &[&alice, &bob][..]), ("3", &bob, &[&alice, &bob]), ("4", &alice, &[&alice])]
+    {
+        operator.stop().await;
+        world.server.rotate_key(maker, administrators);
+        scene.set("A", value);
+        operator = start().await;
+        world.holds("backend", &[("A", value)]).await;
+    }
+    operator.stop().await;
+    // The last key was made to leave Bob out.
+    world.server.rotate_key(&bob, &[&bob]);
+    scene.set("A", "5");
+    let operator = start().await;
+    world.told_of("backend", "WorkspaceKeyChanged", "not among the administrators").await;
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "4")]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_operator_refuses_the_key_that_a_rotation_replaced() {
     let (world, scene, operator) = protected().await;
@@ -113,7 +148,8 @@ async fn a_restarted_operator_refuses_the_key_that_a_rotation_replaced() {
     let former = world.record("a-first").await.unwrap();
     let former_key = read_unverified(&former).unwrap().key;
 
-    world.server.rotate_key();
+    let administrator = SigningSeed::generate().unwrap();
+    world.server.rotate_key(&administrator, &[&administrator]);
     scene.set("A", "3");
     for name in ["a-first", "backend"] {
         world.holds(name, &[("A", "3")]).await;

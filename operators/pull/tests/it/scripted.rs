@@ -14,7 +14,8 @@ use std::{
 use futures::{FutureExt, Stream, StreamExt, stream::BoxStream};
 use konverge_core::SecretValue;
 use konverge_zopp_client::{
-    Client, ClientConfig, ConfigFile, Connection, EnvironmentName, Identity, Profile, config_file::Principal,
+    Client, ClientConfig, ConfigFile, Connection, EnvironmentName, Fingerprint, Identity, Profile, ServerRecord,
+    config_file::Principal,
 };
 use konverge_zopp_crypto::{Dek, Manifest, Protection, SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::{
@@ -36,7 +37,7 @@ use tokio_stream::wrappers::{BroadcastStream, TcpListenerStream};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
-use self::workspace_key::Generations;
+use self::workspace_key::{Generations, fingerprints};
 
 mod workspace_key;
 
@@ -154,14 +155,22 @@ impl Scripted {
         *self.state.generations() = Generations::new();
     }
 
-    /// Replaces the workspace key as an administrator does, with a link from the former key.
-    pub(crate) fn rotate_key(&self) {
-        self.state.generations().rotate();
+    /// Replaces the workspace key as a client with this seed does. `administrators` are those of the new key.
+    pub(crate) fn rotate_key(&self, maker: &SigningSeed, administrators: &[&SigningSeed]) {
+        self.state.generations().rotate(maker, administrators);
     }
 
     /// Hands out the workspace key of before the last rotation from now on, as if it had not been replaced.
     pub(crate) fn bring_back_former_key(&self) {
         self.state.generations().go_back();
+    }
+
+    /// Returns the record of the server in the credentials file of a service: the key of the workspace, and its administrators.
+    pub(crate) fn file(&self, administrators: &[&SigningSeed]) -> ServerRecord {
+        let mut record = ServerRecord::default();
+        record.workspaces.insert("acme".into(), Fingerprint::of_workspace(WORKSPACE_ID, self.state.generations().kek()));
+        record.administrators.insert("acme".into(), fingerprints(administrators));
+        record
     }
 }
 

@@ -157,7 +157,7 @@ impl Refusal for KeyAccessError {
 
     fn unvouched(&self) -> Option<&str> {
         match self {
-            Self::Unvouched { workspace } => Some(workspace),
+            Self::Unvouched { workspace } | Self::Chain { workspace, .. } => Some(workspace),
             _ => None,
         }
     }

@@ -26,9 +26,11 @@ pub struct ServerArguments {
     /// used only on request [default: as remembered, else v2]
     #[arg(long, global = true, value_name = "v1|v2", env = "ZOPP_GENERATION", value_parser = generation)]
     pub generation: Option<Profile>,
-    /// Refuse a workspace key that is not pinned unless a principal that this device knows signed it; else the first key is believed
-    #[arg(long, global = true, env = "ZOPP_REQUIRE_SIGNED_KEYS", value_parser = clap::builder::FalseyValueParser::new())]
-    pub require_signed_keys: bool,
+    /// Refuse a workspace key that is not pinned unless a principal that this device knows signed it, and a replaced one unless an administrator made it
+    /// [default: true where the configuration names the administrators of the workspace]
+    #[arg(long, global = true, env = "ZOPP_REQUIRE_SIGNED_KEYS", num_args = 0..=1, default_missing_value = "true", require_equals = true,
+          value_name = "BOOL", value_parser = clap::builder::FalseyValueParser::new())]
+    pub require_signed_keys: Option<bool>,
     /// Refuse a configuration file that other users of this machine can read or write, instead of a warning
     #[arg(long, global = true, env = "ZOPP_STRICT", value_parser = clap::builder::FalseyValueParser::new())]
     pub strict: bool,

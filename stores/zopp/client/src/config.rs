@@ -29,9 +29,9 @@ pub struct ClientConfig {
     pub keepalive_timeout: Duration,
     /// The server's generation. `None` is what is remembered of the server, else the second; [`Profile::V1`] must be requested.
     pub profile: Option<Profile>,
-    /// Whether a workspace's key that is not pinned must be signed by this principal or by one whose keys are pinned. Otherwise the first key is
-    /// believed.
-    pub require_signed_keys: bool,
+    /// Whether a workspace's key must be signed: one that is not pinned by this principal or by one whose keys are pinned, and one that replaces the pinned
+    /// key by an administrator of that key. `None`: where the record of the server names the administrators of the workspace.
+    pub require_signed_keys: Option<bool>,
     /// Whether the first key of a workspace is trusted and pinned, if it has no pin and no known principal signed it.
     pub trust_first_key: bool,
     /// Whether an environment without a manifest is refused. Otherwise it is refused only if one was seen before.
@@ -52,7 +52,7 @@ impl ClientConfig {
             keepalive_interval: Duration::from_secs(10),
             keepalive_timeout: Duration::from_secs(5),
             profile: None,
-            require_signed_keys: false,
+            require_signed_keys: None,
             trust_first_key: true,
             require_manifest: false,
             trust: Trust::default(),

@@ -58,7 +58,7 @@ struct Shared {
     server: Arc<str>,
     call_timeout: Duration,
     profile_override: Option<Profile>,
-    require_signed_keys: bool,
+    require_signed_keys: Option<bool>,
     trust_first_key: bool,
     require_manifest: bool,
     trust: Trust,
@@ -123,9 +123,9 @@ impl Connection {
         &self.shared.trust
     }
 
-    /// Whether a key that nobody known signed is refused.
-    pub(crate) fn requires_signed_keys(&self) -> bool {
-        self.shared.require_signed_keys
+    /// Whether a key of this workspace that nobody known signed is refused: as configured, else where the administrators are known.
+    pub(crate) fn requires_signed_keys(&self, workspace: &str) -> bool {
+        self.shared.require_signed_keys.unwrap_or_else(|| self.shared.trust.first_administrators(workspace).is_some())
     }
 
     /// Whether the first key of a workspace is trusted.

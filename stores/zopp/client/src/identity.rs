@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use konverge_zopp_crypto::{KeyError, SigningSeed, X25519Private, at_rest::SEALED_PREFIX};
+use konverge_zopp_crypto::{Fingerprint, KeyError, SigningSeed, X25519Private, at_rest::SEALED_PREFIX};
 use tonic::metadata::{Ascii, MetadataValue};
 use zeroize::Zeroizing;
 
@@ -224,6 +224,12 @@ impl Identity {
     /// The e-mail address of the user it belongs to; `None` for a service principal.
     pub fn email(&self) -> Option<&str> {
         self.email.as_deref()
+    }
+
+    /// Returns the fingerprint of its public keys.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let exchange = self.exchange_key.as_ref().map(|private| private.public().to_bytes().to_vec());
+        Fingerprint::of_principal(&self.signing_seed.public().to_bytes(), &exchange.unwrap_or_default())
     }
 
     /// Returns the seed by which it signs requests.

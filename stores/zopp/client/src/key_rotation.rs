@@ -44,6 +44,8 @@ pub struct Recipient {
     pub exchange_key: Vec<u8>,
     /// Whether its keys are known.
     pub status: RecipientStatus,
+    /// Whether it may replace the key, as the server says.
+    pub is_administrator: bool,
 }
 
 /// Whether the keys of a recipient are known. A lying server could name a key of its own.
@@ -149,6 +151,22 @@ impl KeyRotation {
         staying
     }
 
+    /// Returns `true` if the server tells which recipients are administrators. An earlier server does not, and refuses a request with such a list.
+    pub fn has_administrators(&self) -> bool {
+        self.recipients.iter().any(|recipient| recipient.is_administrator)
+    }
+
+    /// Returns the administrators of the new key: this principal, and the recipients of whom the server says so.
+    fn administrators(&self, left_out: &BTreeSet<String>) -> BTreeSet<Fingerprint> {
+        let is_named = |recipient: &&Recipient| {
+            recipient.is_administrator
+                && recipient.status != RecipientStatus::Disabled
+                && !left_out.contains(&recipient.principal_id)
+        };
+        let named = self.recipients.iter().filter(is_named).map(|recipient| recipient.fingerprint);
+        named.chain([self.client.identity().fingerprint()]).collect()
+    }
+
     /// Replaces the key. All holders get the new one, except those in `left_out` and those that are disabled. The caller answers for the
     /// keys of all others.
     ///
@@ -159,12 +177,12 @@ impl KeyRotation {
         let new = Kek::generate().map_err(SealError::from)?;
         let generation = self.state.generation.saturating_add(1);
         let link = KeyLink::new(id, generation, &self.key.kek, &new)?;
-        let signature = link.sign(id, seed);
         let fingerprint = link.new;
+        let administrators = self.has_administrators().then(|| self.administrators(left_out));
         let mut request = proto::RotateWorkspaceKeyRequest {
             workspace_name: self.workspace.clone(),
             expected_generation: self.state.generation,
-            link: Some(to_wire(link, signature)),
+            link: Some(to_wire(link, administrators, id, seed)),
             ..Default::default()
         };
         for holder in &self.state.holders {
@@ -244,6 +262,7 @@ fn recipients(
         signing_key: holder.public_key.clone(),
         exchange_key: holder.x25519_public_key.clone(),
         status: status(holder),
+        is_administrator: holder.administrator,
     };
     state.holders.iter().map(recipient).collect()
 }

@@ -5,7 +5,7 @@ use konverge_zopp_crypto::{
 };
 use konverge_zopp_proto::{
     Environment, GetEnvironmentRequest, GetWorkspaceKeysRequest, WorkspaceKeys,
-    identity::{GetKeyChainRequest, GetKeySignatureRequest},
+    identity::{GetKeyChainRequest, GetKeySignatureRequest, KeyLink},
 };
 use tonic::Code;
 
@@ -107,7 +107,7 @@ impl Client {
             None if self.is_vouched_for(workspace, private, &keys).await? => {
                 trust.pin_workspace(workspace, key.fingerprint());
             }
-            None if self.connection().requires_signed_keys() => return Err(unvouched(workspace)),
+            None if self.connection().requires_signed_keys(workspace) => return Err(unvouched(workspace)),
             None if !self.connection().trusts_first_key() => {
                 return Err(KeyAccessError::Unpinned { workspace: workspace.to_owned(), offered: key.fingerprint() });
             }
@@ -121,6 +121,8 @@ impl Client {
 
     /// Pins the key if the chain of its generations leads to it from the pinned one. A chain that does not reach the pinned key is no error here:
     /// the key differs from the pinned one, as before.
+    ///
+    /// The administrators are known of the key that was pinned first. Where they count, the chain begins there and leads through the pinned key.
     async fn follow(&self, workspace: &str, pinned: Fingerprint, key: &WorkspaceKey) -> Result<(), KeyAccessError> {
         let request = GetKeyChainRequest { workspace_name: workspace.to_owned() };
         let chain = match self.get_key_chain(request).await {
@@ -128,18 +130,36 @@ impl Client {
             chain => chain?,
         };
         let fault = |source| KeyAccessError::Chain { workspace: workspace.to_owned(), source };
-        let Some(links) = key_chain::follow(key, &chain.links, pinned).map_err(fault)? else { return Ok(()) };
+        let trust = self.connection().trust();
+        let is_required = self.connection().requires_signed_keys(workspace);
+        let first = trust.first_administrators(workspace).filter(|_| is_required);
+        let start = first.as_ref().map_or(pinned, |(root, _)| *root);
+        let Some(links) = key_chain::follow(key, &chain.links, start).map_err(fault)? else { return Ok(()) };
+        if !links.iter().any(|link| link.former_fingerprint == pinned.to_bytes()) {
+            return Ok(());
+        }
+        let administrators = if let Some((_, administrators)) = first {
+            Some(key_chain::check_makers(&links, administrators).map_err(fault)?)
+        } else {
+            self.check_known_makers(workspace, &links, is_required)?;
+            None
+        };
+        trust.follow_workspace(workspace, pinned, key.fingerprint(), administrators);
+        Ok(())
+    }
+
+    /// Compares the makers of the links with the principals that are pinned, and pins those that are not, unless that is refused.
+    fn check_known_makers(&self, workspace: &str, links: &[&KeyLink], is_required: bool) -> Result<(), KeyAccessError> {
         let trust = self.connection().trust();
         for link in links {
             let offered = Fingerprint::of_principal(&link.signer_public_key, &link.signer_x25519_public_key);
             if link.signer_public_key != self.identity().signing_seed().public().to_bytes() {
-                if self.connection().requires_signed_keys() && trust.principal(&link.signer_id).is_none() {
+                if is_required && trust.principal(&link.signer_id).is_none() {
                     return Err(unvouched(workspace));
                 }
                 trust.check_principal(&link.signer_id, offered)?;
             }
         }
-        trust.follow_workspace(workspace, pinned, key.fingerprint());
         Ok(())
     }
 

@@ -1,6 +1,9 @@
 //! The record of one server in the configuration file: its pins, and the certificate to show to it.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use konverge_zopp_crypto::{Fingerprint, Profile};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -24,6 +27,9 @@ pub struct ServerRecord {
     /// Principal ID to the fingerprint of its public keys.
     #[serde(default, with = "fingerprints", skip_serializing_if = "BTreeMap::is_empty")]
     pub principals: BTreeMap<String, Fingerprint>,
+    /// Workspace name to the fingerprints of the principals that may replace its pinned key.
+    #[serde(default, with = "fingerprint_sets", skip_serializing_if = "BTreeMap::is_empty")]
+    pub administrators: BTreeMap<String, BTreeSet<Fingerprint>>,
     /// The newest manifest that was seen of each environment, by `workspace/project/environment`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environments: BTreeMap<String, ManifestPin>,
@@ -130,6 +136,30 @@ mod fingerprints {
         let texts = BTreeMap::<String, String>::deserialize(deserializer)?;
         let parse = |(name, text): (String, String)| Ok((name, text.parse().map_err(D::Error::custom)?));
         texts.into_iter().map(parse).collect()
+    }
+}
+
+/// Names to sets of fingerprints in their text form.
+mod fingerprint_sets {
+    use super::{BTreeMap, BTreeSet, Deserialize, Deserializer, Error, Fingerprint, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        sets: &BTreeMap<String, BTreeSet<Fingerprint>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let texts = |set: &BTreeSet<Fingerprint>| set.iter().map(Fingerprint::to_string).collect::<Vec<_>>();
+        serializer.collect_map(sets.iter().map(|(name, set)| (name, texts(set))))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, BTreeSet<Fingerprint>>, D::Error> {
+        let sets = BTreeMap::<String, Vec<String>>::deserialize(deserializer)?;
+        let parse = |(name, texts): (String, Vec<String>)| {
+            let set = texts.iter().map(|text| text.parse().map_err(D::Error::custom));
+            Ok((name, set.collect::<Result<_, _>>()?))
+        };
+        sets.into_iter().map(parse).collect()
     }
 }
 

@@ -57,6 +57,8 @@ struct State {
     generations: BTreeMap<String, u32>,
     /// The workspaces whose first key was trusted and has not been confirmed since.
     first_uses: BTreeSet<String>,
+    /// Workspace name to the principals that may replace the key that was pinned first.
+    root_administrators: BTreeMap<String, BTreeSet<Fingerprint>>,
 }
 
 /// The key of a workspace, as a program remembers it beside the configuration file.
@@ -86,6 +88,8 @@ pub struct Learnt {
     pub principals: BTreeMap<String, Pin>,
     /// Manifests of environments.
     pub environments: BTreeMap<String, LearntManifest>,
+    /// Principals that may replace the keys of workspaces that were followed.
+    pub(crate) administrators: BTreeMap<String, BTreeSet<Fingerprint>>,
     /// Principals that got a key.
     pub(crate) accepted: BTreeMap<String, AcceptedPrincipal>,
     /// Principals that this device revoked or readmitted, in the order of the changes.
@@ -124,8 +128,8 @@ pub enum Basis {
 impl Trust {
     /// Holds the server to the record.
     pub fn new(record: ServerRecord) -> Self {
-        let roots = record.workspaces.clone();
-        Self(Arc::new(Mutex::new(State { record, roots, ..State::default() })))
+        let (roots, root_administrators) = (record.workspaces.clone(), record.administrators.clone());
+        Self(Arc::new(Mutex::new(State { record, roots, root_administrators, ..State::default() })))
     }
 
     /// Holds the server to what the configuration file remembers of it, which by default is `~/.zopp/config.json`: the file from which
@@ -198,7 +202,7 @@ impl Trust {
     /// Pins the key of a workspace that this device made, or that a person vouched for. Returns the fingerprint that was pinned before, if
     /// it is another one.
     pub fn pin_workspace(&self, name: &str, fingerprint: Fingerprint) -> Option<Fingerprint> {
-        let State { record, learnt, roots, generations, first_uses } = &mut *self.state();
+        let State { record, learnt, roots, generations, first_uses, .. } = &mut *self.state();
         first_uses.remove(name);
         roots.insert(name.to_owned(), fingerprint);
         generations.remove(name);
@@ -265,8 +269,14 @@ impl Trust {
         revoked.any(|(revoked, revocation)| revoked == id || revocation.has_key(public_keys))
     }
 
-    /// Pins the key that replaced the pinned one.
-    pub(crate) fn follow_workspace(&self, name: &str, former: Fingerprint, new: Fingerprint) {
+    /// Pins the key that replaced the pinned one, with its administrators where they are known.
+    pub(crate) fn follow_workspace(
+        &self,
+        name: &str,
+        former: Fingerprint,
+        new: Fingerprint,
+        administrators: Option<BTreeSet<Fingerprint>>,
+    ) {
         let State { record, learnt, .. } = &mut *self.state();
         // A pin that was not saved yet keeps its reason.
         let basis = match learnt.workspaces.get(name) {
@@ -276,6 +286,16 @@ impl Trust {
         };
         learnt.workspaces.insert(name.to_owned(), Pin { fingerprint: new, basis });
         record.workspaces.insert(name.to_owned(), new);
+        if let Some(administrators) = administrators {
+            learnt.administrators.insert(name.to_owned(), administrators.clone());
+            record.administrators.insert(name.to_owned(), administrators);
+        }
+    }
+
+    /// Returns the key of a workspace that was pinned first, and the principals that may replace it. Returns `None` if the record does not name them.
+    pub(crate) fn first_administrators(&self, name: &str) -> Option<(Fingerprint, BTreeSet<Fingerprint>)> {
+        let state = self.state();
+        Some((*state.roots.get(name)?, state.root_administrators.get(name)?.clone()))
     }
 
     /// Records that a key of this generation was accepted.
@@ -375,10 +395,18 @@ impl Learnt {
     pub fn merge_into(self, record: &mut ServerRecord) -> Result<(), PinMismatch> {
         record.generation = self.generation.or(record.generation);
         record.client_certificate = self.client_certificate.or(record.client_certificate.take());
+        let followed: BTreeMap<_, _> =
+            self.workspaces.iter().map(|(name, pin)| (name.clone(), pin.fingerprint)).collect();
         let workspaces = merge(&mut record.workspaces, self.workspaces, |name| format!("workspace '{name}'"));
         let principals = merge(&mut record.principals, self.principals, |id| format!("principal {id}"));
         for (name, learnt) in self.environments {
             remember(&mut record.environments, name, learnt);
+        }
+        for (name, administrators) in self.administrators {
+            // The list belongs to the key that was followed, and not to another one that was kept.
+            if record.workspaces.get(&name) == followed.get(&name) {
+                record.administrators.insert(name, administrators);
+            }
         }
         for (id, accepted) in self.accepted {
             record.accepted.entry(id).or_insert(accepted);
@@ -497,15 +525,16 @@ mod tests {
         let mut record = ServerRecord::default();
         record.workspaces.insert("acme".to_owned(), fingerprint(1));
         let (slow, quick) = (Trust::new(record.clone()), Trust::new(record.clone()));
-        slow.follow_workspace("acme", fingerprint(1), fingerprint(2));
+        slow.follow_workspace("acme", fingerprint(1), fingerprint(2), Some([fingerprint(7)].into()));
         for (former, new) in [(1, 2), (2, 3)] {
-            quick.follow_workspace("acme", fingerprint(former), fingerprint(new));
+            quick.follow_workspace("acme", fingerprint(former), fingerprint(new), Some([fingerprint(8)].into()));
         }
         assert_eq!(quick.workspace("acme"), Some(fingerprint(3)));
         quick.take_learnt().unwrap().merge_into(&mut record).unwrap();
         assert_eq!(record.workspaces["acme"], fingerprint(3), "several steps at once");
         slow.take_learnt().unwrap().merge_into(&mut record).unwrap();
         assert_eq!(record.workspaces["acme"], fingerprint(3), "not back to generation 2");
+        assert_eq!(record.administrators["acme"], [fingerprint(8)].into(), "those of the kept key");
     }
 
     #[test]

@@ -28,8 +28,8 @@
 //!   clients compare and pin [`fingerprint`]s.
 //!
 //! # Reading order
-//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`wrap_signature`] → [`key_link`] → [`manifest`] → [`invite`] → [`export`] →
-//! [`at_rest`] → [`fingerprint`].
+//! [`keys`] → [`signature`] → [`envelope`] → [`hierarchy`] → [`wrap_signature`] → [`key_link`] → [`key_administrators`] → [`manifest`] →
+//! [`invite`] → [`export`] → [`at_rest`] → [`fingerprint`].
 
 pub mod at_rest;
 pub mod envelope;
@@ -37,6 +37,7 @@ pub mod export;
 pub mod fingerprint;
 pub mod hierarchy;
 pub mod invite;
+pub mod key_administrators;
 pub mod key_link;
 pub mod keys;
 pub mod manifest;
@@ -46,6 +47,7 @@ pub mod wrap_signature;
 pub use envelope::{OpenError, SealError, Sealed};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use hierarchy::{EnvironmentName, WrappedKek};
+pub use key_administrators::KeyAdministrators;
 pub use key_link::{KeyLink, LinkError};
 pub use keys::{
     Dek, EntropyError, InviteSecret, Kek, KeyError, SigningPublic, SigningSeed, X25519Private, X25519Public,

@@ -1,6 +1,9 @@
 //! The workspace key of the scripted server, with the chain of its generations.
 
-use konverge_zopp_crypto::{Kek, KeyLink, SigningSeed};
+use std::collections::BTreeSet;
+
+use konverge_zopp_client::Fingerprint;
+use konverge_zopp_crypto::{Kek, KeyAdministrators, KeyLink, SigningSeed};
 use konverge_zopp_proto::identity::{self, identity_server::Identity};
 use tonic::{Request, Response, Status};
 
@@ -10,16 +13,11 @@ use super::{Service, WORKSPACE_ID};
 pub(super) struct Generations {
     keks: Vec<Kek>,
     links: Vec<identity::KeyLink>,
-    administrator: SigningSeed,
 }
 
 impl Generations {
     pub(super) fn new() -> Self {
-        Self {
-            keks: vec![Kek::generate().unwrap()],
-            links: Vec::new(),
-            administrator: SigningSeed::generate().unwrap(),
-        }
+        Self { keks: vec![Kek::generate().unwrap()], links: Vec::new() }
     }
 
     /// Returns the current key.
@@ -32,21 +30,24 @@ impl Generations {
         u32::try_from(self.keks.len()).unwrap()
     }
 
-    /// Replaces the key as an administrator does.
-    pub(super) fn rotate(&mut self) {
+    /// Replaces the key as a client with the seed of `maker` does. `administrators` are those of the new key.
+    pub(super) fn rotate(&mut self, maker: &SigningSeed, administrators: &[&SigningSeed]) {
         let new = Kek::generate().unwrap();
         let link = KeyLink::new(WORKSPACE_ID, self.number() + 1, self.kek(), &new).unwrap();
+        let list = KeyAdministrators { key: link.new, administrators: fingerprints(administrators) };
         self.links.insert(
             0,
             identity::KeyLink {
                 generation: link.generation,
                 former_fingerprint: link.former.to_bytes().to_vec(),
                 fingerprint: link.new.to_bytes().to_vec(),
-                signature: link.sign(WORKSPACE_ID, &self.administrator).to_vec(),
+                signature: link.sign(WORKSPACE_ID, maker).to_vec(),
                 former_nonce: link.sealed.nonce.to_vec(),
                 former_sealed: link.sealed.ciphertext,
                 signer_id: "01890a5d-ac96-774b-bcce-b302099a8059".into(),
-                signer_public_key: self.administrator.public().to_bytes().to_vec(),
+                signer_public_key: maker.public().to_bytes().to_vec(),
+                administrators_signature: list.sign(maker).to_vec(),
+                administrators: list.administrators.iter().map(|print| print.to_bytes().to_vec()).collect(),
                 ..identity::KeyLink::default()
             },
         );
@@ -58,6 +59,11 @@ impl Generations {
         self.keks.pop();
         self.links.remove(0);
     }
+}
+
+/// Returns the fingerprints of principals that have no X25519 key.
+pub(super) fn fingerprints(seeds: &[&SigningSeed]) -> BTreeSet<Fingerprint> {
+    seeds.iter().map(|seed| Fingerprint::of_principal(&seed.public().to_bytes(), &[])).collect()
 }
 
 macro_rules! identity_with_chain_alone {

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use super::workspace::rotate::{DisableKeysArguments, RekeyArguments};
 use crate::{context::Context, output::Outcome, scope::WorkspaceArguments};
 
+mod administrators;
 mod create;
 mod disable;
 mod local;

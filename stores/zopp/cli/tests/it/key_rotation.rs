@@ -1,7 +1,8 @@
 //! New keys of a workspace: who gets them, who follows, and which server is refused with what it makes up.
 
 use konverge_zopp_client::{
-    Client, ClientConfig, Connection, EnvironmentName, EnvironmentReader, FetchError, Identity,
+    Client, ClientConfig, Connection, EnvironmentName, EnvironmentReader, FetchError, Identity, ServerRecord, Trust,
+    trust::WorkspaceMemory,
 };
 use konverge_zopp_crypto::{Kek, KeyLink, SigningSeed};
 use konverge_zopp_proto::{
@@ -398,7 +399,7 @@ fn keys_that_nobody_known_signed_are_refused_where_signatures_are_required() {
     // The same as the operator asks: what it writes into Kubernetes stays as it is.
     forget(&robot);
     let fetched = tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let config = ClientConfig { require_signed_keys: true, ..ClientConfig::new(liar.url()) };
+        let config = ClientConfig { require_signed_keys: Some(true), ..ClientConfig::new(liar.url()) };
         let identity = Identity::from_file(&robot.config_file(), None).unwrap();
         let client = Client::new(Connection::new(&config).unwrap(), identity);
         EnvironmentReader::new(client, EnvironmentName::new("acme", "backend", "dev")).fetch().await
@@ -462,16 +463,198 @@ fn a_read_only_configuration_checks_pins_and_does_not_save_them() {
     fs::set_permissions(file.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Bob as in [`bob`], but an administrator.
+fn bob_as_administrator(world: &World, liar: &LyingServer) -> Home {
+    let bob = bob(world, liar);
+    set_role(world, "admin");
+    bob
+}
+
+fn set_role(world: &World, role: &str) {
+    world.alice.ok(&format!("permission user-set --email bob@example.com --role {role}"));
+}
+
+fn of_principal(home: &Home) -> String {
+    home.ok("principal fingerprint").trim().to_owned()
+}
+
+/// The fingerprints of the administrators that the file of a service names.
+fn administrators(robot: &Home, liar: &LyingServer) -> Vec<String> {
+    let list = config(robot)["servers"][liar.url()]["administrators"]["acme"].clone();
+    serde_json::from_value(list).unwrap_or_default()
+}
+
+fn sorted<const N: usize>(mut prints: [&str; N]) -> [&str; N] {
+    prints.sort_unstable();
+    prints
+}
+
+/// What an operator reads that has the file `content` and remembers that `former` was replaced by `known` as generation 4.
+fn fetch_after_restart(
+    robot: &Home,
+    liar: &LyingServer,
+    content: &serde_json::Value,
+    known: &str,
+) -> Result<konverge_zopp_client::Snapshot, FetchError> {
+    let server = content["servers"][liar.url()].clone();
+    let record: ServerRecord = serde_json::from_value(server).unwrap();
+    let (root, fingerprint) = (record.workspaces["acme"], known.parse().unwrap());
+    let trust = Trust::new(record);
+    trust.recall_workspace("acme", WorkspaceMemory { root, fingerprint, generation: 4, is_first_use: false });
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let config = ClientConfig { trust, ..ClientConfig::new(liar.url()) };
+        let identity = Identity::from_file(&robot.config_file(), None).unwrap();
+        let client = Client::new(Connection::new(&config).unwrap(), identity);
+        EnvironmentReader::new(client, EnvironmentName::new("acme", "backend", "dev")).fetch().await
+    })
+}
+
 #[test]
-fn a_service_follows_the_one_who_made_it_where_signatures_are_required() {
+fn a_service_follows_the_administrators_and_refuses_one_who_was_removed() {
     let (world, liar) = lying_world();
-    let (alice, bob) = (&world.alice, bob(&world, &liar));
-    alice.ok("permission user-set --email bob@example.com --role admin");
+    let (alice, bob) = (&world.alice, bob_as_administrator(&world, &liar));
     alice.ok("secret set A 1");
+    let [of_alice, of_bob] = [alice, &bob].map(of_principal);
+    // Nobody but the server says that this is Bob, so the file does not name him.
     let (_, robot) = reading_robot(&world, &liar);
-    alice.ok("workspace rotate-key --accept-recipients");
+    assert_eq!(administrators(&robot, &liar), [of_alice.as_str()]);
+    let as_made = config(&robot);
+
+    let shown = alice.run(&format!("workspace rotate-key --fingerprint {of_bob}")).stderr;
+    assert!(shown.contains(&format!("{of_bob}, administrator)")), "{shown}");
     assert_eq!(robot.ok("--require-signed-keys secret get A"), "1\n");
+    assert_eq!(administrators(&robot, &liar), sorted([&of_alice, &of_bob]), "those of the link");
     bob.ok("workspace rotate-key --accept-recipients");
+    assert_eq!(robot.ok("secret get A"), "1\n", "by the administrator that the link named");
+    set_role(&world, "write");
+    alice.ok("workspace rotate-key");
+    assert_eq!(robot.ok("secret get A"), "1\n");
+    assert_eq!(administrators(&robot, &liar), [of_alice], "he is no administrator any more");
+    robot.write(".zopp/config.json", as_made.to_string());
+    assert_eq!(robot.ok("secret get A"), "1\n", "all three replacements at once");
+    let (before, known) = (config(&robot), pinned(&robot, &liar));
+    assert!(fetch_after_restart(&robot, &liar, &as_made, &known).is_ok());
+
+    // The server lets him replace the key all the same.
+    set_role(&world, "admin");
+    bob.ok("workspace rotate-key --accept-recipients");
+    for flags in ["", "--require-signed-keys "] {
+        let stderr = robot.fails(&format!("{flags}secret get A"), 1);
+        assert!(stderr.contains("made generation 5") && stderr.contains("not among the administrators"), "{stderr}");
+        assert!(stderr.contains("workspace fingerprint -w acme --pin <fingerprint>"), "{stderr}");
+        assert_eq!(config(&robot), before);
+    }
+    // An operator knows the newest key by the cluster, and the administrators only by its file, which still is the first one.
+    let refused = || {
+        let fetched = fetch_after_restart(&robot, &liar, &as_made, &known);
+        assert!(matches!(fetched, Err(FetchError::ForgedKey { .. })), "{:?}", fetched.map(|_| ()));
+    };
+    refused();
+    // The server keeps back the list without him.
+    liar.lie(GET_CHAIN, |_: GetKeyChainRequest, answer: Result<GetKeyChainResponse, Status>| {
+        let mut answer = answer?;
+        let link = answer.links.iter_mut().find(|link| link.generation == 4).unwrap();
+        (link.administrators, link.administrators_signature) = (Vec::new(), Vec::new());
+        Ok(answer)
+    });
+    refused();
+    robot.write(".zopp/config.json", as_made.to_string());
+    let stderr = robot.fails("secret get A", 1);
+    assert!(stderr.contains("no administrators of generation 4"), "{stderr}");
+}
+
+#[test]
+fn an_administrator_whom_nobody_known_named_is_refused() {
+    let (world, liar) = lying_world();
+    let (alice, bob) = (&world.alice, bob_as_administrator(&world, &liar));
+    alice.ok("secret set A 1");
+    let [of_alice, of_bob] = [alice, &bob].map(of_principal);
+    let (_, robot) = reading_robot(&world, &liar);
+    let file = robot.path("told.json");
+    let told = alice.run(&format!("principal create told --service --credentials-file {}", file.display())).stderr;
+    assert!(told.contains(&format!("(fingerprint {of_alice})")), "{told}");
+    assert!(told.contains("does not know the administrator phone") && told.contains(&of_bob), "{told}");
+
+    bob.ok("workspace rotate-key --accept-recipients");
+    let as_made = config(&robot);
+    let stderr = robot.fails("secret get A", 1);
+    assert!(stderr.contains("made generation 2") && stderr.contains(&of_bob), "{stderr}");
+    assert_eq!(config(&robot), as_made);
+    assert_eq!(robot.ok("--require-signed-keys=false secret get A"), "1\n", "the choice of the user");
+    assert_eq!(administrators(&robot, &liar), [of_alice.as_str()], "his link names nobody");
+    robot.write(".zopp/config.json", as_made.to_string());
+    let key = fingerprint(&bob);
+    robot.ok(&format!("workspace fingerprint --pin {key}"));
+    assert_eq!(robot.ok("secret get A"), "1\n");
+    alice.ok(&format!("workspace rotate-key --fingerprint {of_bob}"));
+    bob.ok("workspace rotate-key --accept-recipients");
+    assert_eq!(robot.ok("secret get A"), "1\n", "Alice has named him");
+}
+
+#[test]
+fn an_administrator_that_a_server_makes_up_is_not_believed() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    alice.ok("secret set A 1");
+    let stranger = SigningSeed::generate().unwrap();
+    let public_key = stranger.public().to_bytes().to_vec();
+    liar.lie(GET_STATE, move |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        assert!(answer.holders[0].administrator, "Alice is one");
+        let made_up = KeyHolder {
+            principal_id: "0190a5d0-ac96-774b-bcce-b302099a8057".into(),
+            principal_name: "tablet".into(),
+            public_key: public_key.clone(),
+            x25519_public_key: Vec::new(),
+            ..answer.holders[0].clone()
+        };
+        answer.holders.push(made_up);
+        Ok(answer)
+    });
+    let (_, robot) = reading_robot(&world, &liar);
+    assert_eq!(administrators(&robot, &liar), [of_principal(alice)]);
+    liar.tell_the_truth(GET_STATE);
+    alice.ok("workspace rotate-key");
+    assert_eq!(robot.ok("secret get A"), "1\n");
+}
+
+#[test]
+fn a_file_without_administrators_works_as_before() {
+    let (world, liar) = lying_world();
+    let (alice, bob) = (&world.alice, bob_as_administrator(&world, &liar));
+    alice.ok("secret set A 1");
+    // An earlier server does not tell who may replace the key.
+    liar.lie(GET_STATE, |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        answer.holders.iter_mut().for_each(|holder| holder.administrator = false);
+        Ok(answer)
+    });
+    let file = world.alice.path("robot.json");
+    let created = alice.run(&format!("principal create robot --service --credentials-file {}", file.display()));
+    assert!(created.stderr.contains("names no administrators of workspace 'acme'"), "{}", created.stderr);
+    let mut robot = world.other_home();
+    robot.write(".zopp/config.json", std::fs::read_to_string(&file).unwrap());
+    robot.set("ZOPP_SERVER", &liar.url());
+    let id = config(&robot)["principals"][0]["id"].as_str().unwrap().to_owned();
+    alice.ok(&format!("permission set --principal {id} --role read"));
+    assert_eq!(administrators(&robot, &liar), [""; 0]);
+
+    let as_made = config(&robot);
+    // It also refuses requests with fields that it does not know, because it verifies the signature over those that it knows.
+    liar.lie(ROTATE, |request: RotateWorkspaceKeyRequest, answer: Result<RotateWorkspaceKeyResponse, Status>| {
+        let link = request.link.unwrap();
+        assert!(link.administrators.is_empty() && link.administrators_signature.is_empty());
+        answer
+    });
+    let rotated = bob.run("workspace rotate-key --accept-recipients");
+    assert!(rotated.code == 0 && rotated.stderr.contains("comes without them"), "{}", rotated.stderr);
     let stderr = robot.fails("--require-signed-keys secret get A", 1);
     assert!(stderr.contains("--require-signed-keys demands"), "{stderr}");
+    assert_eq!(robot.ok("secret get A"), "1\n");
+    assert_eq!(administrators(&robot, &liar), [""; 0]);
+    // With the flag, the service follows the principal that made it.
+    alice.ok("workspace rotate-key --accept-recipients");
+    assert_eq!(robot.ok("--require-signed-keys secret get A"), "1\n");
+    robot.write(".zopp/config.json", as_made.to_string());
+    robot.fails("--require-signed-keys secret get A", 1);
 }

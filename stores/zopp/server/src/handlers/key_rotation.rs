@@ -1,6 +1,8 @@
 //! Replacing the key of a workspace: the calls of Konverge's own.
 
-use konverge_zopp_crypto::{Fingerprint, KeyLink, Sealed, SigningPublic};
+use std::collections::BTreeSet;
+
+use konverge_zopp_crypto::{Fingerprint, KeyAdministrators, KeyLink, Sealed, SigningPublic};
 use konverge_zopp_proto::identity as proto;
 use tonic::Status;
 
@@ -18,19 +20,27 @@ use crate::{
 /// A workspace whose key was replaced so often has a chain that is no longer worth following.
 const MOST_GENERATIONS: u32 = 1000;
 
+/// A link that names more principals is refused. Each reader of the chain gets all of them.
+const MAX_ADMINISTRATORS: usize = 1000;
+
 /// The holders of a workspace's key and the environments whose keys it wraps.
 pub(crate) async fn state(
     call: &mut Call,
     message: proto::GetKeyStateRequest,
 ) -> Result<proto::GetKeyStateResponse, Status> {
     let place = admin(call, &message.workspace_name).await?;
-    let workspace_id = place.workspace.id;
+    let workspace_id = place.workspace.id.clone();
     call.about(&workspace_id, None);
-    let KeyState { generation, holders, environments } = current(call, &workspace_id).await?;
+    let KeyState { generation, holders: rows, environments } = current(call, &workspace_id).await?;
+    let mut holders = Vec::with_capacity(rows.len());
+    for row in rows {
+        let administrator = is_administrator(call, &row, &place).await?;
+        holders.push(proto::KeyHolder { administrator, ..holder(row) });
+    }
     Ok(proto::GetKeyStateResponse {
         workspace_id,
         generation,
-        holders: holders.into_iter().map(holder).collect(),
+        holders,
         environments: environments.into_iter().map(environment).collect(),
     })
 }
@@ -119,18 +129,20 @@ async fn admin(call: &mut Call, name: &str) -> Result<Place, Status> {
     Ok(place)
 }
 
+/// Returns `true` if a holder of the key may replace it: a device of a person who is an admin of the workspace.
+async fn is_administrator(call: &Call, holder: &KeyHolderRow, place: &Place) -> Result<bool, Status> {
+    let Some(user_id) = &holder.user_id else { return Ok(false) };
+    let grants = call.state.store.grants(&holder.id, Some(user_id), &place.scope).await.map_err(from_store)?;
+    Ok(grants.allow(Role::Admin))
+}
+
 async fn current(call: &Call, workspace_id: &str) -> Result<KeyState, Status> {
     let state = call.state.store.key_state(workspace_id).await.map_err(from_store)?;
     state.ok_or_else(|| Status::not_found("workspace not found or access denied"))
 }
 
-/// The link, if its signature is by the caller. Nobody would follow another one.
+/// The link, if its signatures are by the caller. Nobody would follow another one.
 fn link(call: &Call, link: proto::KeyLink, workspace_id: &str, generation: u32) -> Result<KeyLinkRow, Status> {
-    let fingerprint = |what: &str, bytes: &[u8]| {
-        let length = Fingerprint::LENGTH;
-        Fingerprint::from_slice(bytes)
-            .ok_or_else(|| Status::invalid_argument(format!("{what} must be {length} bytes long")))
-    };
     let nonce = validate::nonce("former_nonce", &link.former_nonce)?;
     let former_sealed = validate::wrapped_key("former_sealed", &link.former_sealed)?;
     let signed = KeyLink {
@@ -149,11 +161,11 @@ fn link(call: &Call, link: proto::KeyLink, workspace_id: &str, generation: u32) 
         return Err(Status::invalid_argument("the new key must be another one than the former"));
     }
     let caller = &call.caller.principal;
-    let is_right = SigningPublic::from_slice(&caller.public_key)
-        .is_ok_and(|key| signed.verify(workspace_id, &key, &link.signature).is_ok());
-    if !is_right {
-        return Err(Status::invalid_argument("the signature of the link is not by the caller over this link"));
-    }
+    let public_key = SigningPublic::from_slice(&caller.public_key)
+        .ok()
+        .filter(|key| signed.verify(workspace_id, key, &link.signature).is_ok())
+        .ok_or_else(|| Status::invalid_argument("the signature of the link is not by the caller over this link"))?;
+    let administrators = administrators(&link, signed.new, &public_key)?;
     Ok(KeyLinkRow {
         generation,
         former_fingerprint: link.former_fingerprint,
@@ -166,7 +178,31 @@ fn link(call: &Call, link: proto::KeyLink, workspace_id: &str, generation: u32) 
         signer_public_key: caller.public_key.clone(),
         signer_x25519_public_key: caller.x25519_public_key.clone().unwrap_or_default(),
         created_at: clock::now(),
+        administrators_signature: administrators.is_some().then_some(link.administrators_signature),
+        administrators,
     })
+}
+
+/// The administrators that a link names, if the signer signed them. `None` if an earlier client made the link, which names none.
+fn administrators(link: &proto::KeyLink, key: Fingerprint, signer: &SigningPublic) -> Result<Option<Vec<u8>>, Status> {
+    if link.administrators.is_empty() && link.administrators_signature.is_empty() {
+        return Ok(None);
+    }
+    if link.administrators.len() > MAX_ADMINISTRATORS {
+        return Err(Status::invalid_argument(format!("a link names at most {MAX_ADMINISTRATORS} administrators")));
+    }
+    let prints = link.administrators.iter().map(|bytes| fingerprint("administrators", bytes));
+    let list = KeyAdministrators { key, administrators: prints.collect::<Result<BTreeSet<_>, _>>()? };
+    list.verify(signer, &link.administrators_signature).map_err(|_| {
+        Status::invalid_argument("the signature of the administrators is not by the caller over them and the new key")
+    })?;
+    Ok(Some(list.administrators.into_iter().flat_map(Fingerprint::to_bytes).collect()))
+}
+
+fn fingerprint(what: &str, bytes: &[u8]) -> Result<Fingerprint, Status> {
+    let length = Fingerprint::LENGTH;
+    Fingerprint::from_slice(bytes)
+        .ok_or_else(|| Status::invalid_argument(format!("{what} must be {length} bytes long")))
 }
 
 fn link_answer(row: KeyLinkRow) -> proto::KeyLink {
@@ -183,6 +219,13 @@ fn link_answer(row: KeyLinkRow) -> proto::KeyLink {
         signer_public_key: row.signer_public_key,
         signer_x25519_public_key: row.signer_x25519_public_key,
         created_at: row.created_at,
+        administrators: row
+            .administrators
+            .unwrap_or_default()
+            .chunks(Fingerprint::LENGTH)
+            .map(<[u8]>::to_vec)
+            .collect(),
+        administrators_signature: row.administrators_signature.unwrap_or_default(),
     }
 }
 
@@ -199,6 +242,7 @@ fn holder(row: KeyHolderRow) -> proto::KeyHolder {
         kek_wrapped: row.kek_wrapped,
         kek_nonce: row.kek_nonce,
         signature: row.signature.unwrap_or_default(),
+        administrator: false,
     }
 }
 

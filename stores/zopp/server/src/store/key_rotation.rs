@@ -19,6 +19,8 @@ pub struct KeyHolderRow {
     pub name: String,
     /// Of its user; `None` for a service.
     pub email: Option<String>,
+    /// Its user; `None` for a service.
+    pub user_id: Option<String>,
     /// Since when it is disabled.
     pub disabled_at: Option<i64>,
     /// Ed25519.
@@ -41,6 +43,7 @@ from_row!(KeyHolderRow {
     id,
     name,
     email,
+    user_id,
     disabled_at,
     public_key,
     x25519_public_key,
@@ -106,6 +109,10 @@ pub struct KeyLinkRow {
     pub signer_x25519_public_key: Vec<u8>,
     /// Unix seconds.
     pub created_at: i64,
+    /// Fingerprints, 20 bytes each, of the principals that may replace the new key. `None` if an earlier client made the link.
+    pub administrators: Option<Vec<u8>>,
+    /// By the signer, over the administrators and the new key.
+    pub administrators_signature: Option<Vec<u8>>,
 }
 
 from_row!(KeyLinkRow {
@@ -120,6 +127,8 @@ from_row!(KeyLinkRow {
     signer_public_key,
     signer_x25519_public_key,
     created_at,
+    administrators,
+    administrators_signature,
 });
 
 /// A new key of a workspace.
@@ -159,7 +168,7 @@ impl Store {
         let mut transaction = self.read().await?;
         let Some(generation) = generation(&mut transaction, workspace_id).await? else { return Ok(None) };
         let holders = sql::query_as(
-            "SELECT p.id, p.name, u.email, p.disabled_at, p.public_key, p.x25519_public_key, k.ephemeral_pub, k.kek_wrapped, \
+            "SELECT p.id, p.name, u.email, p.user_id, p.disabled_at, p.public_key, p.x25519_public_key, k.ephemeral_pub, k.kek_wrapped, \
              k.kek_nonce, k.signature, k.signer_id FROM workspace_principals k JOIN principals p ON p.id = k.principal_id \
              LEFT JOIN users u ON u.id = p.user_id WHERE k.workspace_id = ? ORDER BY p.id",
         );
@@ -181,8 +190,8 @@ impl Store {
     pub async fn key_chain(&self, workspace_id: &str) -> Result<Vec<KeyLinkRow>, StoreError> {
         let rows = sql::query_as(
             "SELECT generation, former_fingerprint, fingerprint, former_nonce, former_sealed, signature, signer_id, signer_name, \
-             signer_public_key, signer_x25519_public_key, created_at FROM workspace_key_links WHERE workspace_id = ? \
-             ORDER BY generation DESC",
+             signer_public_key, signer_x25519_public_key, created_at, administrators, administrators_signature \
+             FROM workspace_key_links WHERE workspace_id = ? ORDER BY generation DESC",
         );
         Ok(rows.bind(workspace_id).fetch_all(&self.readers).await?)
     }
@@ -292,8 +301,8 @@ async fn generation(connection: &mut Connection, workspace_id: &str) -> Result<O
 async fn insert_link(connection: &mut Connection, workspace_id: &str, link: &KeyLinkRow) -> Result<(), StoreError> {
     sql::query(
         "INSERT INTO workspace_key_links (workspace_id, generation, former_fingerprint, fingerprint, former_nonce, former_sealed, \
-         signature, signer_id, signer_name, signer_public_key, signer_x25519_public_key, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         signature, signer_id, signer_name, signer_public_key, signer_x25519_public_key, created_at, \
+         administrators, administrators_signature) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(workspace_id)
     .bind(i64::from(link.generation))
@@ -307,6 +316,8 @@ async fn insert_link(connection: &mut Connection, workspace_id: &str, link: &Key
     .bind(&link.signer_public_key)
     .bind(&link.signer_x25519_public_key)
     .bind(link.created_at)
+    .bind(&link.administrators)
+    .bind(&link.administrators_signature)
     .execute(connection)
     .await?;
     Ok(())

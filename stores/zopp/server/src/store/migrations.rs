@@ -8,7 +8,7 @@ use sqlx::{
 
 use super::sql::postgres_schema;
 
-const STEPS: [(i64, &str, &str); 12] = [
+const STEPS: [(i64, &str, &str); 13] = [
     (1, "initial", include_str!("migrations/0001_initial.sql")),
     (2, "signatures", include_str!("migrations/0002_signatures.sql")),
     (3, "identity", include_str!("migrations/0003_identity.sql")),
@@ -21,6 +21,7 @@ const STEPS: [(i64, &str, &str); 12] = [
     (10, "secret_history", include_str!("migrations/0010_secret_history.sql")),
     (11, "audit_indexes", include_str!("migrations/0011_audit_indexes.sql")),
     (12, "invite_reads", include_str!("migrations/0012_invite_reads.sql")),
+    (13, "key_administrators", include_str!("migrations/0013_key_administrators.sql")),
 ];
 
 pub(super) fn sqlite() -> Migrator {

@@ -1,6 +1,8 @@
 //! The people who may replace the key of a workspace, and the replacements that the server refuses.
 
-use konverge_zopp_crypto::{Kek, KeyLink, SigningSeed, X25519Public};
+use std::collections::BTreeMap;
+
+use konverge_zopp_crypto::{Fingerprint, Kek, KeyAdministrators, KeyLink, SigningSeed, X25519Public};
 use konverge_zopp_proto::{
     Role,
     identity::{
@@ -25,10 +27,26 @@ async fn rotate(
     Ok(world.identity().rotate_workspace_key(person.sign_own("RotateWorkspaceKey", request)).await?.into_inner())
 }
 
-async fn generations(world: &World, person: &Person) -> Result<usize, Status> {
+async fn links(world: &World, person: &Person) -> Result<Vec<WireLink>, Status> {
     let request = GetKeyChainRequest { workspace_name: "acme".into() };
     let chain = world.identity().get_key_chain(person.sign_own("GetKeyChain", request)).await?;
-    Ok(chain.into_inner().links.len())
+    Ok(chain.into_inner().links)
+}
+
+async fn generations(world: &World, person: &Person) -> Result<usize, Status> {
+    Ok(links(world, person).await?.len())
+}
+
+fn print(number: usize) -> Fingerprint {
+    Fingerprint::of_principal(&number.to_le_bytes(), &[])
+}
+
+/// Has the link name so many administrators, as a client of this version does.
+fn name_administrators(link: &mut WireLink, count: usize, seed: &SigningSeed) {
+    let key = Fingerprint::from_slice(&link.fingerprint).unwrap();
+    let list = KeyAdministrators { key, administrators: (0..count).map(print).collect() };
+    link.administrators_signature = list.sign(seed).to_vec();
+    link.administrators = list.administrators.iter().map(|print| print.to_bytes().to_vec()).collect();
 }
 
 /// A new key for all holders. The server cannot tell of which key the link and the wraps are.
@@ -146,6 +164,51 @@ async fn a_link_or_a_wrap_that_others_would_refuse_is_not_kept() {
             altered(&|request| request.wraps.retain(|wrap| wrap.principal_id != own)),
             Code::InvalidArgument,
         ),
+        (
+            "with administrators that another principal signed",
+            altered(&|request| link(request, &|link| name_administrators(link, 2, &other))),
+            Code::InvalidArgument,
+        ),
+        (
+            "with administrators that nobody signed",
+            altered(&|request| link(request, &|link| link.administrators = vec![vec![1; 20]])),
+            Code::InvalidArgument,
+        ),
+        (
+            "with other administrators than the signed ones",
+            altered(&|request| {
+                link(request, &|link| {
+                    name_administrators(link, 2, &owner.seed);
+                    link.administrators.pop();
+                });
+            }),
+            Code::InvalidArgument,
+        ),
+        (
+            "without the administrators that were signed",
+            altered(&|request| {
+                link(request, &|link| {
+                    name_administrators(link, 2, &owner.seed);
+                    link.administrators.clear();
+                });
+            }),
+            Code::InvalidArgument,
+        ),
+        (
+            "with a short fingerprint of an administrator",
+            altered(&|request| {
+                link(request, &|link| {
+                    name_administrators(link, 1, &owner.seed);
+                    link.administrators[0].pop();
+                });
+            }),
+            Code::InvalidArgument,
+        ),
+        (
+            "with too many administrators",
+            altered(&|request| link(request, &|link| name_administrators(link, 1001, &owner.seed))),
+            Code::InvalidArgument,
+        ),
         ("without an environment", altered(&|request| request.environments.clear()), Code::Aborted),
         (
             "without the service",
@@ -157,4 +220,60 @@ async fn a_link_or_a_wrap_that_others_would_refuse_is_not_kept() {
     }
     assert_eq!(state(&world, &owner).await.unwrap(), known);
     rotate(&world, &owner, right()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_key_state_tells_which_holders_are_administrators() {
+    let world = World::start().await;
+    let mut owner = world.owner().await;
+    let admin = world.member(&owner, "admin@example.com", Some("admin")).await;
+    let limited = admin.add_device("admin@example.com", "limited").await.unwrap();
+    let lost = admin.add_device("admin@example.com", "lost").await.unwrap();
+    for device in [&limited, &lost] {
+        owner.grant_access(&device.principal_id).await.unwrap();
+    }
+    owner.grant(&limited.principal_id, Role::Write).await.unwrap();
+    admin.disable(&world, &lost.principal_id).await.unwrap();
+    let writer = world.member(&owner, "writer@example.com", Some("write")).await;
+    let service = world.service(&mut owner).await;
+    owner.grant(&service.principal_id, Role::Admin).await.unwrap();
+    let told: BTreeMap<_, _> = state(&world, &owner)
+        .await
+        .unwrap()
+        .holders
+        .into_iter()
+        .map(|holder| (holder.principal_id, holder.administrator))
+        .collect();
+    assert_eq!(told.len(), 6);
+    for (what, caller, expected) in [
+        ("the owner", &owner, true),
+        ("an admin", &admin, true),
+        ("a device of an admin under a ceiling", &limited, false),
+        ("a disabled device of an admin", &lost, false),
+        ("a writer", &writer, false),
+        ("a service with the role", &service, false),
+    ] {
+        assert_eq!(told[&caller.principal_id], expected, "{what}");
+        assert_eq!(state(&world, caller).await.is_ok(), expected, "{what} may prepare a rotation");
+    }
+}
+
+#[tokio::test]
+async fn the_administrators_of_a_key_are_kept_as_signed() {
+    for count in [0, 2, 1000] {
+        let world = World::start().await;
+        let owner = world.owner().await;
+        let known = state(&world, &owner).await.unwrap();
+        let mut request = rotation(&known, &owner.seed);
+        let link = request.link.as_mut().unwrap();
+        if count > 0 {
+            name_administrators(link, count, &owner.seed);
+        }
+        let sent = link.clone();
+        rotate(&world, &owner, request).await.unwrap();
+        let kept = links(&world, &owner).await.unwrap().remove(0);
+        assert_eq!((kept.administrators.len(), &kept.administrators), (count, &sent.administrators));
+        assert_eq!(kept.administrators_signature, sent.administrators_signature, "{count}");
+        assert_eq!(kept.administrators_signature.is_empty(), count == 0, "an earlier client signs none");
+    }
 }

@@ -11,7 +11,7 @@ use konverge_zopp_crypto::{SigningSeed, X25519Private, X25519Public};
 use konverge_zopp_proto::Empty;
 use serde::Serialize;
 
-use super::{pending, register};
+use super::{administrators, pending, register};
 use crate::{
     commands::{
         device::{generate_keys, new_principal, refuse_duplicate},
@@ -32,7 +32,8 @@ Examples:
 
 The credentials file holds that one principal with its private keys, in the form of
 ~/.zopp/config.json and readable by you only: what the operator takes as --credentials.
-With --credentials-only the keys are nowhere else.";
+With --credentials-only the keys are nowhere else. The file names the administrators of the
+workspace that this device knows: the service follows a new key only if one of them made it.";
 
 /// `zopp principal create`
 #[derive(Debug, Args)]
@@ -137,8 +138,12 @@ async fn create_service(
     place: Place,
 ) -> Outcome {
     let keys = (&new.seed, &new.exchange);
-    let (id, known) = register::service(context, client, &new.name, keys, &workspace).await?;
+    let (id, mut known) = register::service(context, client, &new.name, keys, &workspace).await?;
     context.trust()?.pin_principal(&id, new.fingerprint());
+    if let Place::DeviceAndFile(_) | Place::File(_) = &place {
+        let administrators = administrators::known(client, &workspace).await;
+        known.administrators.extend(administrators.map(|known| (workspace.clone(), known)));
+    }
     let address = context.address()?;
 
     let principal = || new_principal(id.clone(), new.name.clone(), &new.seed, &new.exchange);
@@ -146,7 +151,7 @@ async fn create_service(
         let only = ConfigFile {
             principals: vec![principal()],
             current_principal: Some(new.name.clone()),
-            // The service believes the key that it was given here, and no other.
+            // The service believes the key that it was given here, and those by which administrators replace it.
             servers: [(address.clone(), known.clone())].into(),
             ..ConfigFile::default()
         };

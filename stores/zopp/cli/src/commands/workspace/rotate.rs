@@ -28,7 +28,8 @@ Examples:
   zopp workspace rotate-key -w acme --resume        after an interruption
 
 All who hold the workspace's key get the new one, which you sign, and each environment gets a new
-key. Other devices follow by themselves from the key that they pinned. Open invites carry the
+key. You also sign who of them are administrators: services follow the next key only if one of them
+makes it. Other devices follow by themselves from the key that they pinned. Open invites carry the
 former key and are revoked. Disabled principals get no key.
 
 A lying server can name a public key of its own for a member. So the command shows the recipients,
@@ -366,6 +367,12 @@ async fn rotate(
             Err(RotationError::Contended) => continue,
             rotated => rotated.map_err(failed(what.clone(), need()))?,
         };
+        if !rotation.has_administrators() {
+            eprintln!(
+                "Warning: the server does not tell which recipients are administrators, so the new key comes without them. Services whose credentials \
+                 files name administrators refuse it"
+            );
+        }
         let left_out = left_out.len();
         let holders = recipients.len() - left_out;
         let fingerprint = fingerprint.to_string();
@@ -489,14 +496,15 @@ fn unknown<'r>(
 
 /// Describes a recipient so that a person can compare it.
 fn describe(recipient: &Recipient) -> String {
-    let Recipient { principal_id, name, email, fingerprint, status, .. } = recipient;
+    let Recipient { principal_id, name, email, fingerprint, status, is_administrator, .. } = recipient;
     let whose = email.as_deref().unwrap_or("service");
+    let role = if *is_administrator { ", administrator" } else { "" };
     let remark = match status {
         RecipientStatus::Changed => ", not the pinned one",
         RecipientStatus::Revoked => ", which this device disabled or removed",
         RecipientStatus::Known | RecipientStatus::Unknown | RecipientStatus::Disabled => "",
     };
-    format!("{name} ({whose}, ID {principal_id}, fingerprint {fingerprint}{remark})")
+    format!("{name} ({whose}, ID {principal_id}, fingerprint {fingerprint}{role}{remark})")
 }
 
 fn refusal(what: String, unknown: &[&Recipient], last: &str) -> Failure {
@@ -539,7 +547,8 @@ async fn rekey_one(client: &Client, name: &EnvironmentName) -> Result<(), WriteE
     writer.rotate_key().await.map(drop)
 }
 
-fn is_unknown(error: &RotationError) -> bool {
+/// Returns `true` if the server does not know how keys are replaced.
+pub(in crate::commands) fn is_unknown(error: &RotationError) -> bool {
     use konverge_zopp_client::keys::KeyAccessError;
     matches!(error, RotationError::Access(KeyAccessError::Call(call)) if call.is_unknown_call())
 }
@@ -552,6 +561,7 @@ mod tests {
     fn only_what_somebody_vouched_for_gets_a_key() {
         let print = |byte| Fingerprint::of_principal(&[byte], &[]);
         let recipient = |byte, status| Recipient {
+            is_administrator: false,
             principal_id: format!("p{byte}"),
             name: "phone".into(),
             email: None,
@@ -599,6 +609,7 @@ mod tests {
     #[test]
     fn only_what_was_accepted_before_a_removal_gets_a_key_after_it() {
         let recipient = |id: &str, byte: u8, status| Recipient {
+            is_administrator: false,
             principal_id: id.into(),
             name: "phone".into(),
             email: None,

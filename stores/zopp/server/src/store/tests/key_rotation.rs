@@ -34,6 +34,8 @@ pub(super) fn rotation(expected_generation: u32, holders: &[&str], environments:
             signer_public_key: vec![1; 32],
             signer_x25519_public_key: Vec::new(),
             created_at: 7,
+            administrators: Some(vec![6; 40]),
+            administrators_signature: Some(vec![6; 64]),
         },
         wraps: holders.iter().map(|id| ((*id).to_owned(), wrap(9))).collect(),
         left_out: Vec::new(),
