@@ -340,7 +340,11 @@ mod tests {
             (failed(FetchError::OtherKey { environment: environment(), source: mismatch.clone() }), vec![show]),
             (failed(FetchError::ForgedKey { environment: environment(), source: mismatch.into() }), vec![show]),
             (
-                failed(FetchError::Unpinned { environment: environment(), workspace: name.into(), offered: fingerprint }),
+                failed(FetchError::Unpinned {
+                    environment: environment(),
+                    workspace: name.into(),
+                    offered: fingerprint,
+                }),
                 vec![show, pin],
             ),
             (

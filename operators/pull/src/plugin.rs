@@ -152,7 +152,8 @@ fn believed_keys<'a>(bound: impl Iterator<Item = &'a ObjectMeta>) -> Vec<Finding
             secrets.entry(key).or_default().insert(secret);
         }
     }
-    let texts = secrets.iter().map(|((workspace, key), secrets)| messages::recorded_first_key(workspace, *key, secrets));
+    let texts =
+        secrets.iter().map(|((workspace, key), secrets)| messages::recorded_first_key(workspace, *key, secrets));
     texts.map(|text| Finding::note("workspace key", text, None)).collect()
 }
 
@@ -230,7 +231,8 @@ mod tests {
         let metadata: Vec<ObjectMeta> = [("team-a", "x"), ("team-b", "y")]
             .map(|(namespace, name)| {
                 let annotations = json!({ RECORD: key(9).seal(&believed) });
-                serde_json::from_value(json!({ "namespace": namespace, "name": name, "annotations": annotations })).unwrap()
+                serde_json::from_value(json!({ "namespace": namespace, "name": name, "annotations": annotations }))
+                    .unwrap()
             })
             .into();
         let found = believed_keys(metadata.iter());

@@ -168,7 +168,9 @@ impl Scripted {
     /// Returns the record of the server in the credentials file of a service: the key of the workspace, and its administrators.
     pub(crate) fn file(&self, administrators: &[&SigningSeed]) -> ServerRecord {
         let mut record = ServerRecord::default();
-        record.workspaces.insert("acme".into(), Fingerprint::of_workspace(WORKSPACE_ID, self.state.generations().kek()));
+        record
+            .workspaces
+            .insert("acme".into(), Fingerprint::of_workspace(WORKSPACE_ID, self.state.generations().kek()));
         record.administrators.insert("acme".into(), fingerprints(administrators));
         record
     }

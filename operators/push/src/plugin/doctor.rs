@@ -211,7 +211,10 @@ mod tests {
         let [left, finding] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!((left.next.as_deref(), finding.about), (None, "search"), "{findings:?}");
         assert!(finding.text.contains("the reason"), "{finding:?}");
-        assert!(finding.next.as_ref().is_some_and(|step| step.contains("docs/reference/vault-policies.md")), "{finding:?}");
+        assert!(
+            finding.next.as_ref().is_some_and(|step| step.contains("docs/reference/vault-policies.md")),
+            "{finding:?}"
+        );
     }
 
     #[test]

@@ -49,7 +49,9 @@ fn without_the_id_the_variables_do_not_count() {
 fn each_variable_is_needed_and_named() {
     for variable in [PRINCIPAL_NAME, PRIVATE_KEY, PUBLIC_KEY, X25519_PRIVATE_KEY, X25519_PUBLIC_KEY] {
         for value in [None, Some("")] {
-            assert!(refused(variables(variable, value)).contains(&format!("{PRINCIPAL_ID} is set but {variable} is not")));
+            assert!(
+                refused(variables(variable, value)).contains(&format!("{PRINCIPAL_ID} is set but {variable} is not"))
+            );
         }
     }
 }
