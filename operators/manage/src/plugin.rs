@@ -122,11 +122,8 @@ impl Job for Manage {
 
     async fn left_behind(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
         let events = events_with_reason(cluster, PROGRAM, reasons::LEFT_BEHIND, namespace).await;
-        let entries = match left_behind::entries(cluster, namespace).await {
-            Ok(entries) => entries,
-            // Most people who ask for their own objects may not read the operator's namespace.
-            Err(_) => return events,
-        };
+        // Most people who ask for their own objects may not read the operator's namespace.
+        let Ok(entries) = left_behind::entries(cluster, namespace).await else { return events };
         // An event can be about an item of a list that was full.
         let is_listed = |event: &String| entries.iter().any(|entry| event.starts_with(&entry.item));
         let others = events.unwrap_or_default().into_iter().filter(|event| !is_listed(event));
