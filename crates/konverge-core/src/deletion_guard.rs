@@ -288,7 +288,7 @@ mod tests {
         let now = Instant::now();
         for (is_approved, later, is_stopped) in [
             (false, Duration::ZERO, true),
-            (false, WITHIN - Duration::from_secs(1), true),
+            (false, WITHIN / 2, true),
             (false, WITHIN, false),
             (true, Duration::ZERO, false),
         ] {

@@ -28,7 +28,7 @@ type Item = (String, String);
 /// Counts the deletions of all objects and orphans, and stops them if there are too many. Clones share the counts.
 ///
 /// The counts are in memory, and what they count is on the objects and in the list of orphans. So a new process deletes nothing before it has
-/// [read](Self::begin) all of that.
+/// read all of that.
 #[derive(Clone)]
 pub struct Deletions {
     state: Arc<Mutex<State>>,

@@ -367,7 +367,9 @@ impl Finalizer<'_> {
         tracing::warn!(object = %key, paths = ?paths, "content of the object stays in Vault: {}", in_one_line(error));
         if !remembered && matches!(error, PushError::Held(_)) {
             // Nobody will delete them. They count as if they were deleted, so that the rest of a mass is held as before.
-            paths.iter().for_each(|path| self.pusher.deletions.settle(&binding.uid, path, true));
+            for path in &paths {
+                self.pusher.deletions.settle(&binding.uid, path, true);
+            }
         }
         let is_gone = self.pusher.bindings.has_escaped(key, &binding.uid);
         let how = if is_gone {

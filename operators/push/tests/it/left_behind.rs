@@ -47,11 +47,11 @@ impl Stage {
     async fn new() -> Self {
         let world = World::new().await;
         let client = world.client.clone();
-        Self::with(world, client, None).await
+        Self::with(world, client, None)
     }
 
     /// One that reaches the list of orphans by this client, and deletes no more than this without an approval.
-    async fn with(world: World, client: Client, budget: Option<DeletionBudget>) -> Self {
+    fn with(world: World, client: Client, budget: Option<DeletionBudget>) -> Self {
         let metrics = konverge_runtime::Metrics::new("test", "1");
         let counts = metrics.register(Metrics::new);
         let identity = identity(world.client.clone(), Some("one".to_owned()), || true);
@@ -66,8 +66,8 @@ impl Stage {
     }
 
     /// One in which each deletion needs an approval.
-    async fn strict(world: World, client: Client) -> Self {
-        Self::with(world, client, Some(DeletionBudget { percent: 0, at_least: 0 })).await
+    fn strict(world: World, client: Client) -> Self {
+        Self::with(world, client, Some(DeletionBudget { percent: 0, at_least: 0 }))
     }
 
     fn key(&self, name: &str) -> ObjectRef {
@@ -189,7 +189,7 @@ async fn approve(world: &World) {
 async fn what_a_person_takes_from_the_list_stops_no_deletion_any_more() {
     let world = World::new().await;
     let client = world.client.clone();
-    let mut stage = Stage::strict(world, client).await;
+    let mut stage = Stage::strict(world, client);
     let path = format!("old/{}/db", stage.world.namespace);
     stage.world.write(&path, &[("k", "v")]).await;
     stage.left("1", &path).await;
@@ -206,7 +206,7 @@ async fn what_a_person_takes_from_the_list_stops_no_deletion_any_more() {
 async fn what_is_cleared_stops_no_deletion_though_the_list_has_it_still() {
     let world = World::new().await;
     let client = world.client.clone();
-    let mut stage = Stage::strict(world, client).await;
+    let mut stage = Stage::strict(world, client);
     let path = format!("old/{}/db", stage.world.namespace);
     stage.world.write(&path, &[("k", "v")]).await;
     stage.left("1", &path).await;
@@ -225,7 +225,7 @@ async fn an_approval_that_comes_while_the_list_is_written_counts() {
     let world = World::new().await;
     let proxy = world.proxy().await;
     let client = client_for(proxy.kubeconfig()).await.unwrap();
-    let mut stage = Stage::strict(world, client).await;
+    let mut stage = Stage::strict(world, client);
     let path = format!("old/{}/db", stage.world.namespace);
     stage.world.write(&path, &[("k", "v")]).await;
     stage.left("1", &path).await;
