@@ -22,7 +22,9 @@ impl Start {
     /// Starts the program. Returns what it has logged when it serves its health, which is after its settings.
     async fn logged(&self, stage: &Stage, rules: &[&str]) -> String {
         let kubeconfig = format!("--kubeconfig={}", stage.control_plane.kubeconfig().display());
-        let spec = ProcessSpec::new(self.program, binary(self.program).unwrap());
+        // Processes of one name share a log.
+        let name = format!("{}-with-{}-rules", self.program, rules.len());
+        let spec = ProcessSpec::new(&name, binary(self.program).unwrap());
         let spec = spec.args([kubeconfig]).args(&self.arguments).args(rules);
         let process = Process::start(stage.control_plane.run_directory(), spec).unwrap();
         let log = async || Some(process.logged()).filter(|log| log.contains("serving health"));

@@ -8,6 +8,7 @@ use crate::record::Origin;
 
 /// Which item on the server an object stands for. Made by the author from the object alone, without a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[non_exhaustive]
 pub struct Binding {
     /// The part of the object, if it stands for several items of one collection; empty for the only one.

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Deletions within this time count together.
-const WITHIN: Duration = Duration::from_mins(5);
+const WITHIN: Duration = Duration::from_secs(300);
 
 /// The uid of an object that is being deleted, or with a key one part of an object that stays.
 pub(crate) type Doomed = (String, Option<String>);
@@ -40,6 +40,8 @@ struct State {
     held: BTreeSet<Doomed>,
     /// The deletions that were begun.
     deleted: BTreeSet<Doomed>,
+    /// The ends of deleted objects that still count.
+    ended: Vec<Instant>,
 }
 
 /// A deletion that waits for an approval.
@@ -66,6 +68,7 @@ impl Deletions {
             announced: BTreeMap::new(),
             held: BTreeSet::new(),
             deleted: BTreeSet::new(),
+            ended: Vec::new(),
         })))
     }
 
@@ -73,7 +76,7 @@ impl Deletions {
     pub fn stopped(&self) -> Option<Stopped> {
         let mut state = lock(&self.0);
         state.expire(now());
-        let known = state.objects.len();
+        let known = state.known();
         state.guard.stopped(known, now()).filter(|_| !state.held.is_empty())
     }
 
@@ -103,11 +106,11 @@ impl Deletions {
     pub(crate) fn check(&self, doomed: &Doomed) -> Result<(), Held> {
         let mut state = lock(&self.0);
         if state.deleted.contains(doomed) {
-            // What was begun is finished.
+            // A deletion that has begun ends, also if others have come since.
             return Ok(());
         }
         state.expire(now());
-        let known = state.objects.len();
+        let known = state.known();
         state.guard.request(doomed.clone());
         match state.guard.check(doomed, known, now()) {
             Ok(()) => {
@@ -137,8 +140,16 @@ impl Deletions {
 }
 
 impl State {
+    /// Returns the number of objects, with those that were deleted a moment ago.
+    fn known(&self) -> usize {
+        self.objects.len() + self.ended.len()
+    }
+
     /// Records that an object is gone.
     fn end(&mut self, uid: String) {
+        if self.deleted.contains(&(uid.clone(), None)) {
+            self.ended.push(now());
+        }
         let parts: BTreeSet<_> = self.held.iter().chain(&self.deleted).filter(|(of, _)| *of == uid).cloned().collect();
         for part in parts {
             self.settle(&part);
@@ -150,6 +161,7 @@ impl State {
     /// Stops counting objects whose deletion has waited for something else since long ago.
     fn expire(&mut self, now: Instant) {
         let is_old = |since: Instant| now.saturating_duration_since(since) >= WITHIN;
+        self.ended.retain(|ended| !is_old(*ended));
         let old = self.announced.iter().filter(|(_, since)| is_old(**since)).map(|(uid, _)| (uid.clone(), None));
         for doomed in old.collect::<Vec<Doomed>>() {
             self.announced.remove(&doomed.0);
@@ -170,7 +182,7 @@ impl State {
     }
 }
 
-/// The time, as tests may set it.
+/// Returns the time, which tests may set.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

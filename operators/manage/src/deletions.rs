@@ -64,7 +64,7 @@ impl Approvals {
     }
 }
 
-/// The whole sentence.
+/// Returns the message about deletions that are stopped.
 fn sentence(stopped: &Stopped) -> String {
     format!("{stopped}{NEXT_STEP}")
 }
@@ -127,7 +127,7 @@ impl Task {
         }
     }
 
-    /// Takes an approval, and tells what the deletions wait for. Returns what was told; before, it was `told`.
+    /// Takes an approval, and tells what the deletions wait for. Returns the cause that is on the `ConfigMap` now. `told` is the one before.
     async fn look(&self, told: Option<String>) -> Option<String> {
         match self.synchronize(told.is_none()).await {
             Ok(why) => why,

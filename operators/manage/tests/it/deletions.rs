@@ -93,7 +93,7 @@ async fn of_many_objects_that_are_deleted_at_once_openzro_keeps_the_items_until_
         stage.told(name, "DeletionsStopped").await;
     }
     let why = stopped(&stage).await.unwrap();
-    assert!(why.contains("and 5 of "), "{why}");
+    assert!(why.contains("and 5 of 20 are allowed"), "{why}");
     assert_ne!(waiting(&operator), "openzro_deletions_stopped 0");
     assert!(checks.ready().passed && checks.ready().text.contains("kubectl konverge approve"));
     let home = stage.at_home::<ConfigMap>().get(CONFIG_MAP).await.unwrap().namespace().unwrap();
