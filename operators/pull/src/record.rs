@@ -6,7 +6,7 @@
 
 use konverge_core::digest::DigestKey;
 use konverge_zopp_client::{
-    EnvironmentName, Fingerprint, Identity, server_record::ManifestPin, trust::WorkspaceMemory,
+    DeriveError, EnvironmentName, Fingerprint, Identity, server_record::ManifestPin, trust::WorkspaceMemory,
 };
 use serde_json::{Value, json};
 
@@ -51,8 +51,11 @@ pub struct RecordKey(DigestKey);
 
 impl RecordKey {
     /// Derives the key from the private key of the operator's principal.
-    pub fn of(identity: &Identity) -> Self {
-        Self(DigestKey::new(*identity.signing_seed().derive(PURPOSE)))
+    ///
+    /// # Errors
+    /// [`DeriveError::Expand`], which does not happen.
+    pub fn of(identity: &Identity) -> Result<Self, DeriveError> {
+        Ok(Self(DigestKey::new(*identity.signing_seed().derive(PURPOSE)?)))
     }
 
     /// Writes a record as text. Equal records have equal texts.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use konverge_jobs::{Base, ProgramError, Settings, run_program};
 use konverge_runtime::{Controller, Informers, Manager, Queue, checks::Probe, watch::WatchOptions};
 use konverge_zopp_client::{
-    Client, ConfigError, Connection, CredentialsError, Identity, Trust,
+    Client, ConfigError, Connection, CredentialsError, DeriveError, Identity, Trust,
     config::{canonical_address, is_unprotected},
 };
 use kube::core::PartialObjectMeta;
@@ -40,6 +40,9 @@ pub enum StartError {
     /// There are no usable credentials.
     #[error("cannot use the zopp credentials: {0}")]
     Credentials(#[from] CredentialsError),
+    /// The key of the operator's records could not be derived.
+    #[error("cannot derive the key of the records on Secrets: {0}")]
+    RecordKey(#[from] DeriveError),
     /// The server's address or certificate is unusable.
     #[error(transparent)]
     Server(#[from] ConfigError),
@@ -91,7 +94,7 @@ pub async fn assemble(config: Config, zopp: Client) -> Result<Manager, StartErro
     let wake = wake(&bindings, queue.clone());
     let accepted = config.trust.accept_older.into_iter().collect();
     let zopp_trust = zopp.connection().trust().clone();
-    let memory = Arc::new(Memory::new(RecordKey::of(zopp.identity()), zopp_trust.clone(), accepted));
+    let memory = Arc::new(Memory::new(RecordKey::of(zopp.identity())?, zopp_trust.clone(), accepted));
     let hubs = Arc::new(Hubs::new(zopp, config.poll_interval, wake, counts.clone(), Arc::clone(&memory)));
     let trust = zopp_trust.clone();
     manager.checks().warning("workspace-keys", move || {

@@ -152,7 +152,7 @@ impl Body<'_> {
     }
 }
 
-/// The result of a login or a renewal.
+/// The result of a login or a renewal. Vault always sends the token and its lifetime. Without them, the answer is not Vault's.
 #[derive(Deserialize)]
 pub(crate) struct Granted<'a> {
     #[serde(borrow)]
@@ -162,9 +162,8 @@ pub(crate) struct Granted<'a> {
 #[derive(Deserialize)]
 pub(crate) struct Auth<'a> {
     /// Beneath the answer's body, which is wiped.
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub(crate) client_token: &'a str,
-    #[serde(default)]
     pub(crate) lease_duration: u64,
     #[serde(default)]
     pub(crate) renewable: bool,
@@ -188,7 +187,7 @@ pub(crate) struct LookedUp {
 
 #[derive(Deserialize)]
 pub(crate) struct TokenState {
-    #[serde(default)]
+    /// In seconds; zero for a token that does not expire. Vault always sends it.
     ttl: u64,
     /// Null for a token that does not expire.
     #[serde(default)]

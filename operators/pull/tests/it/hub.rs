@@ -42,7 +42,8 @@ impl World {
             woken.fetch_add(1, Ordering::SeqCst);
         });
         let mut registry = Registry::default();
-        let memory = Memory::new(RecordKey::of(client.identity()), client.connection().trust().clone(), [].into());
+        let memory =
+            Memory::new(RecordKey::of(client.identity()).unwrap(), client.connection().trust().clone(), [].into());
         memory.load();
         let hubs = Hubs::new(client, poll_interval, wake, Metrics::new(&mut registry), Arc::new(memory));
         Self { scene, _server: server, hubs, wakes, registry: Mutex::new(registry) }

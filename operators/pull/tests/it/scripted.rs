@@ -402,7 +402,6 @@ impl ZoppService for Service {
             kek_wrapped: wrapped.sealed.ciphertext,
             kek_nonce: wrapped.sealed.nonce.to_vec(),
             generation: generations.number(),
-            ..WorkspaceKeys::default()
         }))
     }
 

@@ -1,7 +1,7 @@
 //! A server that answers as it is told, for what a real Vault shows only on bad days.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -25,14 +25,26 @@ type Answer = (u16, Vec<(&'static str, String)>, &'static str);
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
+    /// Answers to calls with the token itself, by route.
+    of_tokens: Arc<Mutex<BTreeMap<&'static str, Answer>>>,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Script {
-    /// Answers to come, in order; logins are answered by themselves. After the last one it is the last for ever.
+    /// Answers to come, in order; looks at the token are answered by themselves. After the last one it is the last for ever.
     pub(crate) fn then(&self, status: u16, headers: &[(&'static str, &str)], body: &'static str) {
         let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.answers.lock().unwrap().push_back((status, headers, body));
+    }
+
+    /// Answers everything with this from now on, but for the routes of the token itself.
+    pub(crate) fn answers_all(&self, body: &'static str) {
+        *self.answers.lock().unwrap() = [(200, Vec::new(), body)].into();
+    }
+
+    /// The answer from now on to a route of the token itself, such as `auth/token/lookup-self`.
+    pub(crate) fn of_token(&self, route: &'static str, status: u16, body: &'static str) {
+        self.of_tokens.lock().unwrap().insert(route, (status, Vec::new(), body));
     }
 
     pub(crate) fn requests(&self) -> Vec<String> {
@@ -46,13 +58,15 @@ impl Script {
 }
 
 async fn answer(State(script): State<Script>, request: Request) -> Response {
-    if request.uri().path() == "/v1/auth/token/lookup-self" {
+    let route = request.uri().path().trim_start_matches("/v1/").to_owned();
+    let scripted = script.of_tokens.lock().unwrap().get(&*route).cloned();
+    if scripted.is_none() && route == "auth/token/lookup-self" {
         return r#"{"data":{"ttl":0,"expire_time":null,"renewable":false}}"#.into_response();
     }
     let namespace = request.headers().get("x-vault-namespace").map(|name| format!(" in {}", name.to_str().unwrap()));
     let asked = format!("{} {}{}", request.method(), request.uri(), namespace.unwrap_or_default());
     script.requests.lock().unwrap().push(asked);
-    let (status, headers, body) = script.next();
+    let (status, headers, body) = scripted.unwrap_or_else(|| script.next());
     let headers: HeaderMap = headers
         .into_iter()
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(&value).unwrap()))
@@ -71,11 +85,11 @@ pub(crate) async fn serve(script: &Script) -> (String, Vault) {
     (address, Vault::new(&config))
 }
 
-fn location() -> Location {
+pub(crate) fn location() -> Location {
     Mount::new("kv", KvVersion::Two).location(&SecretPath::parse("kv/data/a").unwrap()).unwrap()
 }
 
-const LIVE: &str = r#"{"data":{"data":{"a":"1"},"metadata":{"version":1,"created_time":"x"}}}"#;
+pub(crate) const LIVE: &str = r#"{"data":{"data":{"a":"1"},"metadata":{"version":1,"created_time":"x"}}}"#;
 
 #[tokio::test]
 async fn a_server_that_has_not_caught_up_is_asked_again() {
@@ -147,8 +161,18 @@ async fn what_is_not_vaults_answer_is_never_taken_for_nothing() {
     }
 }
 
+/// Every login that asks for a token.
+fn logins() -> [Login; 4] {
+    [
+        Login::Certificate { mount: "cert".to_owned(), role: None },
+        Login::AppRole { mount: "approle".to_owned(), role_id: credential("id"), secret_id: None },
+        Login::Jwt { mount: "jwt".to_owned(), role: None, token: credential("jwt") },
+        Login::Kubernetes { mount: "kubernetes".to_owned(), role: "role".to_owned(), token: credential("jwt") },
+    ]
+}
+
 /// Answers of gateways, login pages and other programs in Vault's place.
-const FOREIGN: [(u16, &str); 16] = [
+pub(crate) const FOREIGN: [(u16, &str); 16] = [
     (404, "<html>not found</html>"),
     (404, ""),
     (404, r#"{"errors":["not found"]}"#),
@@ -190,9 +214,10 @@ async fn whatever_is_not_vaults_own_answer_is_an_outage_for_every_call() {
         is_outage("delete", vault.delete(&location(), Expected::Any, Deletion::Soft).await.err());
         is_outage("annotate", vault.annotate(&location(), &annotations).await.err());
         is_outage("destroy", vault.destroy(&location(), &[1]).await.err());
-        let login = Login::Certificate { mount: "cert".to_owned(), role: None };
-        let error = Vault::new(&VaultConfig::new(&address, login).unwrap()).log_in().await.err();
-        is_outage("log in", error);
+        for login in logins() {
+            let error = Vault::new(&VaultConfig::new(&address, login).unwrap()).log_in().await.err();
+            is_outage("log in", error);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod double;
+mod foreign;
 mod kv;
 mod logins;
 mod outages;

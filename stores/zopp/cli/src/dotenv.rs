@@ -54,14 +54,6 @@ pub enum FormatError {
     },
 }
 
-impl FormatError {
-    /// Returns the key that cannot be written.
-    pub fn key(&self) -> &str {
-        let (Self::Key { key } | Self::Ambiguous { key, .. } | Self::NotText { key }) = self;
-        key
-    }
-}
-
 /// Writes one assignment per value, in the given order, without a newline at the end.
 ///
 /// # Errors

@@ -13,7 +13,8 @@ use crate::failure::Failure;
 /// The passphrase from scripts. Without it, the command asks for the passphrase.
 pub const VARIABLE: &str = "ZOPP_KEY_PASSPHRASE";
 
-/// The minimum number of guesses for a chosen passphrase, as a power of ten. A guess takes 64 MiB and about 0.1 s.
+/// The minimum number of guesses for a chosen passphrase, as a power of ten. A guess takes 64 MiB and about a quarter of a
+/// second ([`konverge_zopp_crypto::export`]).
 const MIN_GUESSES_LOG10: f64 = 15.0;
 
 /// The key of the only configuration file of this process.

@@ -68,7 +68,7 @@ pub use fetch_error::FetchError;
 pub use identity::{CredentialsError, Identity};
 pub use key_chain::ChainFault;
 pub use key_rotation::KeyRotation;
-pub use konverge_zopp_crypto::{EnvironmentName, Fingerprint, FingerprintError, Profile};
+pub use konverge_zopp_crypto::{EnvironmentName, Fingerprint, FingerprintError, Profile, export::DeriveError};
 pub use manifest::ManifestFault;
 pub use server_record::{ClientCertificate, ServerRecord};
 pub use trust::Trust;

@@ -150,7 +150,7 @@ impl Passphrase {
     /// [`DeriveError::Argon2`].
     pub fn export_keys(&self, secret: &CodeSecret) -> Result<ExportKeys, DeriveError> {
         // 32 bytes: the published programs refuse a salt of this length, so no server can make one of them derive the same keys.
-        let master = self.derive(&secret.hash(SALT_DOMAIN))?;
+        let master = self.derive(secret.hash(SALT_DOMAIN).as_slice())?;
         let proof = hex::encode(expand(&master, PROOF_INFO)?.as_slice());
         Ok(ExportKeys { proof, key: ExportKey { bytes: expand(&master, KEY_INFO)?, context: CONTEXT } })
     }
@@ -161,7 +161,7 @@ impl Passphrase {
     /// [`DeriveError::Argon2`].
     pub fn file_key(&self, salt: &[u8; SALT_LENGTH]) -> Result<FileKey, DeriveError> {
         // 32 bytes here, too, so no server can get this key from an import with the same passphrase.
-        let master = self.derive(&domain_hash(FILE_SALT_DOMAIN, salt))?;
+        let master = self.derive(domain_hash(FILE_SALT_DOMAIN, salt).as_slice())?;
         Ok(FileKey::new(expand(&master, FILE_INFO)?))
     }
 
@@ -236,7 +236,7 @@ impl CodeSecret {
         (verification, encryption)
     }
 
-    fn hash(&self, domain: &str) -> [u8; 2 * SALT_LENGTH] {
+    fn hash(&self, domain: &str) -> Zeroizing<[u8; 2 * SALT_LENGTH]> {
         domain_hash(domain, self.0.as_bytes())
     }
 }
@@ -271,12 +271,13 @@ impl ExportCode {
     }
 }
 
-fn domain_hash(domain: &str, bytes: &[u8]) -> [u8; 2 * SALT_LENGTH] {
+/// Returns the hash in a wiped array: that of a code secret is a salt which no device may send.
+fn domain_hash(domain: &str, bytes: &[u8]) -> Zeroizing<[u8; 2 * SALT_LENGTH]> {
     let mut hash = Sha256::new();
     hash.update((domain.len() as u64).to_le_bytes());
     hash.update(domain);
     hash.update(bytes);
-    hash.finalize().into()
+    Zeroizing::new(hash.finalize().into())
 }
 
 fn expand(master: &[u8; KEY_LENGTH], info: &[u8]) -> Result<Zeroizing<[u8; KEY_LENGTH]>, DeriveError> {
@@ -366,7 +367,7 @@ mod tests {
             keys.proof.clone(),
             words.published_proof(&verification).unwrap(),
             words.published_proof(&encryption).unwrap(),
-            hex::encode(words.derive(&secret.hash(MARK_DOMAIN)).unwrap().as_slice()),
+            hex::encode(words.derive(secret.hash(MARK_DOMAIN).as_slice()).unwrap().as_slice()),
         ];
         assert!(!seen.contains(&key));
         for known in &seen {
@@ -378,9 +379,9 @@ mod tests {
         }
         // Published programs refuse the salt of 32 bytes.
         let salt = secret.hash(SALT_DOMAIN);
-        assert_eq!(words.published_proof(&salt).err(), Some(DeriveError::SaltLength { found: 32 }));
+        assert_eq!(words.published_proof(salt.as_slice()).err(), Some(DeriveError::SaltLength { found: 32 }));
         assert_ne!(
-            words.derive(&salt).unwrap().as_slice(),
+            words.derive(salt.as_slice()).unwrap().as_slice(),
             keys.key.bytes.as_slice(),
             "expanded, and not taken as it is"
         );

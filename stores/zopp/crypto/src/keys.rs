@@ -25,6 +25,8 @@ use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use crate::export::DeriveError;
+
 /// Bytes in each private key, public key, KEK, DEK and invite secret.
 pub const KEY_LENGTH: usize = 32;
 
@@ -157,12 +159,14 @@ impl SigningSeed {
     }
 
     /// Derives a key for this purpose only, by HKDF-SHA256. The key reveals nothing about the seed.
-    #[expect(clippy::expect_used, clippy::missing_panics_doc, reason = "HKDF expands to so few bytes for any input")]
-    pub fn derive(&self, purpose: &str) -> Zeroizing<[u8; KEY_LENGTH]> {
+    ///
+    /// # Errors
+    /// [`DeriveError::Expand`], which does not happen.
+    pub fn derive(&self, purpose: &str) -> Result<Zeroizing<[u8; KEY_LENGTH]>, DeriveError> {
         let mut key = Zeroizing::new([0; KEY_LENGTH]);
-        let expanded = Hkdf::<Sha256>::new(None, self.expose()).expand(purpose.as_bytes(), key.as_mut());
-        expanded.expect("32 bytes are no more than HKDF-SHA256 can make");
-        key
+        let seed = Hkdf::<Sha256>::new(None, self.expose());
+        seed.expand(purpose.as_bytes(), key.as_mut_slice()).map_err(|_| DeriveError::Expand)?;
+        Ok(key)
     }
 }
 

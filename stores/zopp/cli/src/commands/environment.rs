@@ -156,20 +156,22 @@ struct AllowedHere {
 }
 
 pub(super) async fn execute(context: &Context, command: EnvironmentCommand) -> Outcome {
-    let client = context.client()?;
+    // Made in the arms, because a client needs the keys of this device, and "allow" does not.
+    let client = || context.client();
     match command {
         EnvironmentCommand::Allow { environment, off } => allow(&environment.resolve()?, !off),
         EnvironmentCommand::List(project) => {
+            let client = client()?;
             let (workspace, project) = project.resolve()?;
             list(&client, workspace, project).await
         }
         EnvironmentCommand::Create { environment, unprotected } => {
-            create(&client, environment.resolve()?, unprotected).await
+            create(&client()?, environment.resolve()?, unprotected).await
         }
-        EnvironmentCommand::Get(named) => get(&client, named.resolve()?).await,
-        EnvironmentCommand::Delete(named) => delete(&client, named.resolve()?).await,
-        EnvironmentCommand::RotateKey(named) => rotate_key(&client, named.resolve()?).await,
-        EnvironmentCommand::Protect(arguments) => protect::execute(&client, arguments).await,
+        EnvironmentCommand::Get(named) => get(&client()?, named.resolve()?).await,
+        EnvironmentCommand::Delete(named) => delete(&client()?, named.resolve()?).await,
+        EnvironmentCommand::RotateKey(named) => rotate_key(&client()?, named.resolve()?).await,
+        EnvironmentCommand::Protect(arguments) => protect::execute(&client()?, arguments).await,
     }
 }
 

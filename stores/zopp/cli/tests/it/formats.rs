@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{home::Home, world::World};
+use crate::{
+    home::{Home, as_root},
+    world::World,
+};
 
 #[test]
 fn yaml_and_tables_say_what_json_says() {
@@ -119,4 +122,10 @@ fn each_shell_gets_a_script_that_knows_the_verbs() {
     let checked = std::process::Command::new("bash").arg("-n").arg(script).status().unwrap();
     assert!(checked.success(), "bash can read its script");
     home.fails("completions tcsh", 2);
+    // A user who is in no list of users, as in a container, has no home directory.
+    let mut homeless = as_root("setpriv");
+    homeless.args(["--reuid=54321", "--clear-groups", "env", "-i"]).arg(home.program()).args(["completions", "bash"]);
+    let ended = homeless.current_dir("/").output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), home.ok("completions bash"));
 }

@@ -31,6 +31,10 @@ impl Home {
         Self { program, directory: Arc::new(tempfile::tempdir().unwrap()), variables: Vec::new() }
     }
 
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// The same home, in which another `zopp` is run.
     pub(crate) fn with_program(&self, program: &Path) -> Self {
         let (directory, variables) = (Arc::clone(&self.directory), self.variables.clone());
@@ -114,6 +118,14 @@ impl Home {
     pub(crate) fn fails(&self, line: &str, code: i32) -> String {
         self.run(line).failed(line, code)
     }
+}
+
+/// Returns the command of a program that needs root. A test that needs it fails where there is neither root nor a `sudo` without a password.
+pub(crate) fn as_root(program: &str) -> Command {
+    let (first, rest) = if rustix::process::geteuid().is_root() { ("env", &[][..]) } else { ("sudo", &["-n"][..]) };
+    let mut command = Command::new(first);
+    command.args(rest).arg(program);
+    command
 }
 
 impl Ended {

@@ -17,6 +17,17 @@ fn keys(home: &Home) -> Vec<String> {
 }
 
 #[test]
+fn a_change_of_this_device_alone_needs_no_passphrase() {
+    let mut world = World::new();
+    world.alice.set("ZOPP_KEY_PASSPHRASE", WORDS);
+    world.alice.ok("principal encrypt-keys");
+    world.alice.set("ZOPP_KEY_PASSPHRASE", "");
+    assert!(world.alice.fails("environment get dev", 2).contains("passphrase"), "it needs the keys");
+    let text = world.alice.ok("environment allow dev");
+    assert!(text.contains("run and export may use environment acme/backend/dev"), "{text}");
+}
+
+#[test]
 fn private_keys_are_encrypted_with_a_passphrase_on_request() {
     let mut world = World::new();
     world.alice.ok("secret set K v");

@@ -11,7 +11,7 @@ use konverge_zopp_proto::{
 use konverge_zopp_server::limits::Limits;
 use tonic::{Code, Status};
 
-use crate::harness::{Person, World, code, names};
+use crate::harness::{Person, World, code, names, upsert};
 
 fn secret(key: &str) -> EncryptedSecret {
     EncryptedSecret { key: key.into(), nonce: vec![6; 24], ciphertext: vec![7; 20] }
@@ -49,6 +49,22 @@ async fn read(world: &World, person: &Person, known_tag: Option<&str>) -> Result
 
 fn keys(answer: &ReadEnvironmentResponse) -> Vec<&str> {
     answer.secrets.iter().map(|secret| secret.key.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_key_that_may_hold_a_value_is_refused_and_not_repeated() {
+    let world = World::start().await;
+    let owner = world.owner().await;
+    for bad in ["KEY=hunter2", "hunter2\n", "hunter2\0", "hunter2\u{85}"] {
+        let one = world.client().upsert_secret(owner.sign("UpsertSecret", upsert(bad))).await.unwrap_err();
+        let many = set(&world, &owner, &["GOOD", bad]).await.unwrap_err();
+        for refusal in [one, many] {
+            assert_eq!(refusal.code(), Code::InvalidArgument, "{bad:?}: {refusal}");
+            assert!(!refusal.message().contains("hunter2"), "{refusal}");
+        }
+    }
+    let now = read(&world, &owner, None).await.unwrap();
+    assert_eq!((now.version, keys(&now).len()), (0, 0), "nothing was kept");
 }
 
 #[tokio::test]
