@@ -86,7 +86,7 @@ impl Stage {
         let credential = Credential::value(SecretValue::from(token.clone()));
         let dashboard = OpenZro::new(&OpenZroConfig::new(&url, credential).unwrap());
         let spec = ProcessSpec::new(format!("operator-{namespace}"), env!("CARGO_BIN_EXE_openzro-operator"))
-            .args(["--health-probe-bind-address=0", "--enable-webhooks=false", "--interval=1"])
+            .args(["--health-probe-bind-address=0", "--enable-webhooks=false", "--interval=1", "--allow-deletes"])
             .args(["--requests-per-second=200".to_owned(), format!("--cluster-name={namespace}")])
             .args([
                 "--openzro-management-url".to_owned(),

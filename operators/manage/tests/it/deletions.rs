@@ -20,6 +20,9 @@ use serde_json::json;
 
 use crate::stage::{Running, Stage};
 
+/// The tests of other files run without the guard.
+const GUARD: &str = "--allow-deletes=false";
+
 /// How many objects of twenty are deleted without approval.
 const ALLOWED: usize = 5;
 
@@ -71,7 +74,7 @@ async fn approve(stage: &Stage) {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_objects_that_are_deleted_at_once_openzro_keeps_the_items_until_approval() {
     let stage = Stage::set().await;
-    let (operator, checks) = stage.begin(&[]).await;
+    let (operator, checks) = stage.begin(&[GUARD]).await;
     let names = twenty(&stage).await;
     assert_eq!((stopped(&stage).await, &*waiting(&operator)), (None, "openzro_deletions_stopped 0"));
     let of_kind = ListParams::default();
@@ -105,7 +108,7 @@ async fn of_many_objects_that_are_deleted_at_once_openzro_keeps_the_items_until_
 
     // A restart lets none of them go, and leaves the approval to a person.
     operator.stop().await;
-    let operator = stage.start(&[]).await;
+    let operator = stage.start(&[GUARD]).await;
     stage.until("the operator says so again", async || waiting(&operator) != "openzro_deletions_stopped 0").await;
     stage.settled(&operator).await;
     assert_eq!((on_server(&stage).await, left(&stage).await), (kept, waits.clone()));
@@ -124,7 +127,7 @@ async fn of_many_objects_that_are_deleted_at_once_openzro_keeps_the_items_until_
 #[tokio::test(flavor = "multi_thread")]
 async fn deletions_that_a_person_takes_back_leave_the_items_in_openzro() {
     let stage = Stage::set().await;
-    let operator = stage.start(&[]).await;
+    let operator = stage.start(&[GUARD]).await;
     twenty(&stage).await;
     stage.api::<Group>().delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     stage.until("the operator tells that deletions are stopped", async || stopped(&stage).await.is_some()).await;
@@ -157,7 +160,7 @@ async fn without_the_guard_all_deletions_are_done() {
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_that_lose_their_parts_count_with_deleted_groups() {
     let stage = Stage::set().await;
-    let operator = stage.start(&[]).await;
+    let operator = stage.start(&[GUARD]).await;
     let (groups, policies) = (stage.api::<Group>(), Api::<OZPolicy>::all(stage.client.clone()));
     let spec = json!({ "name": "p", "sourceGroups": ["All"], "destinationGroups": ["All"], "ports": [443], "protocols": ["tcp", "udp"] });
     for number in 0..3 {
@@ -199,7 +202,7 @@ async fn policies_that_lose_their_parts_count_with_deleted_groups() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_namespace_with_many_objects_waits_for_the_approval() {
     let stage = Stage::set().await;
-    let operator = stage.start(&["--terminating-namespace-deadline=1"]).await;
+    let operator = stage.start(&[GUARD, "--terminating-namespace-deadline=1"]).await;
     let names = twenty(&stage).await;
     let namespaces = Api::<Namespace>::all(stage.client.clone());
     namespaces.delete(&stage.namespace, &DeleteParams::default()).await.unwrap();

@@ -115,7 +115,8 @@ impl Drop for Running {
 fn config(arguments: &[&str]) -> Config {
     let common = ["openzro-operator", "--health-probe-bind-address=0", "--interval=1", "--requests-per-second=200"];
     // The port of the webhooks is one, and tests run side by side.
-    Config::parse_from(common.iter().chain(&["--enable-webhooks=false"]).chain(arguments))
+    // A test deletes in minutes what takes months elsewhere.
+    Config::parse_from(common.iter().chain(&["--enable-webhooks=false", "--allow-deletes"]).chain(arguments))
 }
 
 /// The manifest of the operator for a namespace.
