@@ -17,7 +17,7 @@ const OPENZRO: &str = include_str!("../../deploy/openzro/crds.yaml");
 
 /// A TLS front of a server, and a proxy that connects to it.
 struct Route {
-    _front: TlsFront,
+    front: TlsFront,
     proxy: ConnectProxy,
     authority: PathBuf,
 }
@@ -28,7 +28,7 @@ impl Route {
         let proxy = ConnectProxy::start_before(&front.address().to_string()).await.unwrap();
         let authority = stage.control_plane.run_directory().path().join("front.pem");
         std::fs::write(&authority, front.authority()).unwrap();
-        Self { _front: front, proxy, authority }
+        Self { front, proxy, authority }
     }
 
     fn authority(&self) -> &str {
@@ -39,6 +39,26 @@ impl Route {
     fn proxies(&self) -> [String; 2] {
         [self.proxy.url(), self.proxy.socks_url()]
     }
+
+    /// The ways of a client to the server: through the proxy by either protocol, and past the proxy to a server that `NO_PROXY` names.
+    fn ways(&self) -> [Way; 3] {
+        let [http, socks] = self.proxies();
+        let direct = format!("https://{}", self.front.address());
+        [
+            Way { name: "http", address: address(), proxy: http.clone(), no_proxy: "", is_proxied: true },
+            Way { name: "socks", address: address(), proxy: socks, no_proxy: "", is_proxied: true },
+            Way { name: "direct", address: direct, proxy: http, no_proxy: "10.0.0.0/8,127.0.0.1", is_proxied: false },
+        ]
+    }
+}
+
+/// A way to the server.
+struct Way {
+    name: &'static str,
+    address: String,
+    proxy: String,
+    no_proxy: &'static str,
+    is_proxied: bool,
 }
 
 /// The address of the server as its clients have it.
@@ -85,6 +105,14 @@ async fn zopp_its_operator_and_its_sync_go_through_the_proxy() {
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1", "{}", String::from_utf8_lossy(&output.stderr));
         assert!(route.proxy.tunnels() > before, "{proxy}");
     }
+    // Without the proxy, no name leads to the server.
+    let before = route.proxy.tunnels();
+    let mut command = stage.user.command(["secret", "get", "A"]).unwrap();
+    let command = command.args(place).envs(variables(&route.proxy.url())).env("NO_PROXY", ELSEWHERE);
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("cannot be reached"), "{said}");
+    assert_eq!(route.proxy.tunnels(), before, "NO_PROXY names the server");
     let mut sync = tokio::process::Command::new(binary("zopp-k8s").unwrap());
     sync.args(["sync", "k8s", "--namespace", &namespace, "--secret", "synced", &kubeconfig]).args(place);
     sync.env("HOME", stage.user.home()).current_dir(stage.user.home()).envs(variables(&route.proxy.url()));
@@ -120,7 +148,8 @@ async fn push_goes_through_the_proxy_to_vault_and_to_kubernetes() {
     std::fs::write(&token, vault.root_token()).unwrap();
     let to_kubernetes = ConnectProxy::start().await.unwrap();
     let kubeconfig = kubeconfig(&stage, &to_kubernetes.url());
-    for (name, proxy) in ["http", "socks"].into_iter().zip(route.proxies()) {
+    for Way { name, address, proxy, no_proxy, is_proxied } in route.ways() {
+        let (vaults, kubernetes) = (route.proxy.tunnels(), to_kubernetes.tunnels());
         let namespace = stage.control_plane.namespace(name).await.unwrap();
         let path = format!("secret/data/{namespace}/a");
         let secret = json!({
@@ -131,21 +160,22 @@ async fn push_goes_through_the_proxy_to_vault_and_to_kubernetes() {
         stage.control_plane.apply(&secret.to_string()).await.unwrap();
         let arguments = [
             kubeconfig.clone(),
-            format!("--vault-addr={}", address()),
+            format!("--vault-addr={address}"),
             "--vault-auth-method=token".to_owned(),
             format!("--vault-token-file={}", token.display()),
             format!("--namespace={namespace}"),
             "--health-probe-bind-address=0".to_owned(),
             "--metrics-bind-address=0".to_owned(),
         ];
-        let variables = [("HTTPS_PROXY", &*proxy), ("VAULT_CACERT", route.authority())];
+        let variables = [("HTTPS_PROXY", &*proxy), ("NO_PROXY", no_proxy), ("VAULT_CACERT", route.authority())];
         let _operator = start(&stage, "vault-sync-operator", &arguments, &variables);
         until_true("the content is in Vault", async || {
             let answer = vault.request("GET", &path, &Value::Null).await;
             Ok(answer.is_ok_and(|answer| answer["data"]["data"]["k"] == name))
         })
         .await;
-        assert!(route.proxy.tunnels() > 0 && to_kubernetes.tunnels() > 0, "{proxy}");
+        assert_eq!(route.proxy.tunnels() > vaults, is_proxied, "{name}");
+        assert!(to_kubernetes.tunnels() > kubernetes, "{name}");
     }
 }
 
@@ -161,7 +191,8 @@ async fn manage_goes_through_the_proxy_to_openzro_and_to_kubernetes() {
     let kubeconfig = kubeconfig(&stage, &to_kubernetes.url());
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("openzro.io", "v1", "OZGroup"));
     let groups = Api::<DynamicObject>::namespaced_with(stage.client().clone(), "default", &resource);
-    for (name, proxy) in ["http", "socks"].into_iter().zip(route.proxies()) {
+    for Way { name, address, proxy, no_proxy, is_proxied } in route.ways() {
+        let (openzros, kubernetes) = (route.proxy.tunnels(), to_kubernetes.tunnels());
         let group = json!({
             "apiVersion": "openzro.io/v1", "kind": "OZGroup", "metadata": { "name": name, "namespace": "default" },
             "spec": { "name": format!("default/{name}") },
@@ -169,7 +200,7 @@ async fn manage_goes_through_the_proxy_to_openzro_and_to_kubernetes() {
         stage.control_plane.apply(&group.to_string()).await.unwrap();
         let arguments = [
             kubeconfig.clone(),
-            format!("--openzro-management-url={}", address()),
+            format!("--openzro-management-url={address}"),
             format!("--openzro-api-key-file={}", token.display()),
             format!("--openzro-ca-file={}", route.authority()),
             "--enable-webhooks=false".to_owned(),
@@ -177,13 +208,15 @@ async fn manage_goes_through_the_proxy_to_openzro_and_to_kubernetes() {
             "--health-probe-bind-address=0".to_owned(),
             "--metrics-bind-address=0".to_owned(),
         ];
-        let _operator = start(&stage, "openzro-operator", &arguments, &[("HTTPS_PROXY", &proxy)]);
+        let _operator =
+            start(&stage, "openzro-operator", &arguments, &[("HTTPS_PROXY", &proxy), ("NO_PROXY", no_proxy)]);
         until_true("the group is in openZro", async || {
             let group = groups.get(name).await?;
             let conditions = group.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
             Ok(conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
         })
         .await;
-        assert!(route.proxy.tunnels() > 0 && to_kubernetes.tunnels() > 0, "{proxy}");
+        assert_eq!(route.proxy.tunnels() > openzros, is_proxied, "{name}");
+        assert!(to_kubernetes.tunnels() > kubernetes, "{name}");
     }
 }

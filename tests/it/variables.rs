@@ -8,12 +8,22 @@ use konverge_e2e::binary;
 const LINES: [(&str, &[&str], &str); 8] = [
     ("zopp", &["whoami"], "zopp join"),
     ("zopp-server", &["serve", "--addr=nowhere"], "--addr"),
-    ("zopp-operator", &["--kubeconfig=/nowhere"], "/nowhere"),
+    ("zopp-operator", &["--kubeconfig=/nowhere"], "/nowhere/.zopp/config.json"),
     ("vault-sync-operator", &["-kubeconfig=/nowhere"], "/nowhere"),
     ("vault-rollout-operator", &["--kubeconfig=/nowhere"], "/nowhere"),
     ("openzro-operator", &["--kubeconfig=/nowhere"], "/nowhere"),
-    ("konverge", &["run", "--job=pull --kubeconfig=/nowhere", "--bind-address=0"], "/nowhere"),
+    ("konverge", &["run", "--job=pull --kubeconfig=/nowhere", "--bind-address=0"], "/nowhere/.zopp/config.json"),
     ("kubectl-konverge", &["status", "--kubeconfig=/nowhere"], "/nowhere"),
+];
+
+/// The credentials of pull. They are no flags, so no help names them, and without them it reads the file in the home directory.
+const CREDENTIALS: [&str; 6] = [
+    "ZOPP_PRINCIPAL_ID",
+    "ZOPP_PRINCIPAL_NAME",
+    "ZOPP_PRIVATE_KEY",
+    "ZOPP_PUBLIC_KEY",
+    "ZOPP_X25519_PRIVATE_KEY",
+    "ZOPP_X25519_PUBLIC_KEY",
 ];
 
 /// Returns the variables that the help of a program names.
@@ -31,8 +41,9 @@ fn an_empty_variable_sets_nothing_in_any_program() {
     for (program, line, expected) in LINES {
         let variables = variables(program, line.first());
         count += variables.len();
+        let variables = variables.iter().map(String::as_str).chain(CREDENTIALS);
         let mut command = Command::new(binary(program).unwrap());
-        command.args(line).env_clear().env("HOME", "/nowhere").envs(variables.iter().map(|name| (name, "")));
+        command.args(line).env_clear().env("HOME", "/nowhere").envs(variables.map(|name| (name, "")));
         let ended = command.output().unwrap();
         let said = [ended.stdout, ended.stderr].concat();
         let said = String::from_utf8_lossy(&said);
