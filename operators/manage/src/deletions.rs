@@ -16,7 +16,7 @@ use konverge::{
     prometheus_client::{metrics::gauge::Gauge, registry::Registry},
     remote::Deletions,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
@@ -28,9 +28,9 @@ use crate::{
 /// The name of the `ConfigMap`.
 pub const CONFIG_MAP: &str = "openzro-operator-deletions";
 
-/// The pause between two looks in memory whether deletions are stopped.
+/// The interval at which the memory is checked for stopped deletions.
 const LOOK: Duration = Duration::from_secs(1);
-/// The pause between two looks in the cluster whether deletions that wait are approved.
+/// The interval at which the cluster is checked for an approval of waiting deletions.
 const APPROVED: Duration = Duration::from_secs(5);
 
 /// The end of the sentence about deletions that are stopped.
@@ -91,7 +91,7 @@ impl Part for Approvals {
         setup.metrics.register(|registry| self.register(registry));
         let (deletions, gauge) = (self.deletions(), self.gauge.clone());
         setup.metrics.before_scrape(move || {
-            let waiting = deletions.stopped().map_or(0, |stopped| stopped.requested);
+            let waiting = deletions.stopped().map_or(0, |stopped| stopped.waiting);
             gauge.set(i64::try_from(waiting).unwrap_or(i64::MAX));
         });
         let deletions = self.deletions();
@@ -114,7 +114,7 @@ struct Task {
 }
 
 impl Task {
-    /// Looks for ever. While nothing is stopped, it looks in memory alone.
+    /// Checks for ever. While nothing is stopped, it checks only the memory.
     async fn run(self) {
         // An earlier process may have left something on the ConfigMap.
         let mut told = self.look(None).await;
@@ -161,7 +161,12 @@ impl Task {
             let metadata = ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
             self.api.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await?;
         }
-        let patch = json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why, APPROVE_DELETIONS: null } } });
+        let mut patch = json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } });
+        if is_approved {
+            // With the version that was read, because a later approval is for more deletions.
+            patch["metadata"]["annotations"][APPROVE_DELETIONS] = Value::Null;
+            patch["metadata"]["resourceVersion"] = json!(known.as_ref().and_then(ResourceExt::resource_version));
+        }
         let parameters = PatchParams { field_manager: Some(PROGRAM.to_owned()), ..PatchParams::default() };
         let patched = self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?;
         if let Some(stopped) = stopped.filter(|_| is_new || is_approved) {
