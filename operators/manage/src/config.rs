@@ -366,7 +366,8 @@ impl Config {
 
     /// Returns the namespaces whose objects may use privileged containers and the like; `None` for all.
     fn privileged(&self) -> Option<BTreeSet<String>> {
-        if self.allow_privileged_routing || self.is_started_as_original() {
+        let is_open = self.is_started_as_original() && self.privileged_namespaces.is_empty();
+        if self.allow_privileged_routing || is_open {
             return None;
         }
         Some(self.privileged_namespaces.iter().chain(&self.runtime_namespace).cloned().collect())
@@ -381,7 +382,7 @@ impl Config {
         );
         let privileged = self.privileged().is_none().then_some(
             "privileged containers, volumes, pod templates and images: the objects of every namespace may have the operator create them; \
-             --allow with --privileged-namespace, and without --allow-privileged-routing, limits this to some namespaces",
+             --privileged-namespace, without --allow-privileged-routing, limits this to some namespaces",
         );
         let adopted = self.delete_adopted.then_some(
             "--delete-adopted: groups and networks that others made are deleted with the object that adopted them",
@@ -547,6 +548,7 @@ mod tests {
     fn a_start_as_the_originals_confines_nobody_and_says_so_and_any_other_start_confines() {
         for (arguments, rules, privileged, open) in [
             (&["--openzro-api-key=k"][..], None, None, 2),
+            (&["--openzro-api-key=k", "--privileged-namespace=net"], None, Some(1), 1),
             (&["--openzro-api-key-file=/t"], Some(3), Some(0), 0),
             (&["--openzro-api-key=k", "--allow=a=b,c=d"], Some(2), Some(0), 0),
             (&["--openzro-api-key-file=/t", "--allow=*=*", "--allow-privileged-routing"], Some(1), None, 1),
