@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::error::class_of;
 use konverge_core::{
+    backoff::Backoff,
     deletion_guard::Stopped,
     error::{ErrorClass, in_one_line},
 };
@@ -45,6 +46,9 @@ pub const CONFIG_MAP: &str = "vault-sync-operator-orphans";
 
 /// The pause between two attempts to clear.
 const EVERY: Duration = Duration::from_mins(1);
+
+/// The delays after a failed read or write of the list, for example because the reply was lost.
+const RETRY_DELAYS: Backoff = Backoff { base: Duration::from_secs(5), factor: 2.0, cap: EVERY };
 
 /// The delay between two checks for an approval of waiting deletions.
 const APPROVED: Duration = Duration::from_secs(10);
@@ -301,14 +305,23 @@ impl Clearing {
             bindings.are_listed(&[*kind]) || !kind.is_original() && (health.is_missing() || begun.elapsed() >= EVERY)
         };
         let are_listed = || kinds.iter().all(is_known);
+        let mut failures = 0;
         loop {
             self.is_complete = are_listed();
-            if let Err(error) = self.clear().await {
-                tracing::warn!("{}", in_one_line(&error));
+            match self.clear().await {
+                Ok(_) => failures = 0,
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!("{}", in_one_line(&error));
+                }
             }
             // In memory, until there is something to do or a minute is over. Sooner if deletions wait for that.
             let is_urgent = self.deletions.stopped().is_some() || !self.deletions.has_begun();
-            let pause = if is_urgent { APPROVED } else { EVERY };
+            let pause = match failures {
+                0 if is_urgent => APPROVED,
+                0 => EVERY,
+                failures => RETRY_DELAYS.delay(failures, 1.0),
+            };
             let _ = timeout(pause, self.changed(&are_listed)).await;
         }
     }

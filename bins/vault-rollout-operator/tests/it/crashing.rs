@@ -122,7 +122,8 @@ impl Scenario for Followed {
         // Each run has a secret of its own.
         self.vault.write(namespace, "the same").await;
         if step == 0 {
-            view.workload("Deployment", "web", "none", json!({})).await?;
+            view.secret("unchanged", "1").await?;
+            view.workload("Deployment", "web", "unchanged", json!({})).await?;
             view.asks(VaultSyncStatus, "web", namespace).await?;
             let left = json!({ "metadata": {
                 "finalizers": ["kopf.zalando.org/KopfFinalizerMarker"],

@@ -47,7 +47,8 @@ async fn a11_a17_r4_the_originals_environment_is_enough() {
     let vault = Vault::start(VaultOptions::default()).await;
     vault.write("app", "1").await;
     let metadata = vault.server.request("GET", "secret/metadata/app", &Value::Null).await.unwrap();
-    view.workload("Deployment", "web", "none", json!({})).await.unwrap();
+    view.secret("unchanged", "1").await.unwrap();
+    view.workload("Deployment", "web", "unchanged", json!({})).await.unwrap();
     view.asks(VaultSyncStatus, "web", "app").await.unwrap();
     let left = json!({
         "metadata": {

@@ -30,8 +30,9 @@ impl World {
         let vault = Vault::start(VaultOptions { storage: VaultStorage::File, tls: true }).await;
         std::fs::write(authorities, vault.server.authority().unwrap()).unwrap();
         vault.write(PATH, "1").await;
+        view.secret("unchanged", "1").await.unwrap();
         for (kind, name) in ASKED {
-            view.workload("Deployment", name, "none", serde_json::json!({})).await.unwrap();
+            view.workload("Deployment", name, "unchanged", serde_json::json!({})).await.unwrap();
             view.asks(kind, name, PATH).await.unwrap();
         }
         let (spec, address) = vault.operator(stage.kubeconfig(), &view.namespace);

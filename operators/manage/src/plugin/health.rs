@@ -97,7 +97,9 @@ pub(super) fn facts(object: &DynamicObject) -> Vec<Fact> {
     }
     let fate = match annotations::deletion(object.annotations(), false, true) {
         DeletionPolicy::Orphan => "its items stay in openZro, by its annotation",
-        DeletionPolicy::DeleteAdopted => "its items are deleted by its annotation, and adopted ones where the operator's settings let it",
+        DeletionPolicy::DeleteAdopted => {
+            "its items are deleted by its annotation, and adopted ones where the operator's settings let it"
+        }
         _ => "items that were made for it are deleted, and adopted ones stay unless the operator has --delete-adopted",
     };
     facts.push(Fact::new("in the end", fate));
