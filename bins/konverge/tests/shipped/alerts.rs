@@ -29,6 +29,7 @@ const CROSSINGS: &[Crossing] = &[
     ("PushDeletionsFail", &[("konverge_push_vault_delete_errors_total{}", GROWS)]),
     ("PushOrphans", &[("konverge_push_orphans{}", RISES)]),
     ("PushDeletionsStopped", &[("konverge_push_deletions_stopped{}", RISES)]),
+    ("ManageDeletionsStopped", &[("openzro_deletions_stopped{}", RISES)]),
     ("PushDrift", &[("konverge_push_drift_total{}", GROWS)]),
     (
         "PushSlow",

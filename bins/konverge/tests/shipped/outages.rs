@@ -290,7 +290,7 @@ async fn a_zopp_server_that_is_away_fires_one_alert() {
 async fn pushed(control_plane: &ControlPlane, namespace: &str) -> (PushStage, String) {
     let mut push = PushStage::set(control_plane, namespace, VaultStorage::Memory, &[]).await.unwrap();
     apply_secret(control_plane, namespace, "before").await;
-    let mut deployment = annotated_deployment("web", "web", "secret/data/alerts/web");
+    let mut deployment = annotated_deployment("web", "web", &format!("secret/data/{namespace}/web"));
     deployment["metadata"]["namespace"] = namespace.into();
     control_plane.apply(&yaml(&deployment).unwrap()).await.unwrap();
     let is_synced = |text: &str| metric(text, "konverge_push_bindings", r#"reason="Synced""#) >= 1.0;
