@@ -29,7 +29,6 @@ const CROSSINGS: &[Crossing] = &[
     ("PushDeletionsFail", &[("konverge_push_vault_delete_errors_total{}", GROWS)]),
     ("PushOrphans", &[("konverge_push_orphans{}", RISES)]),
     ("PushDeletionsStopped", &[("konverge_push_deletions_stopped{}", RISES)]),
-    ("ManageDeletionsStopped", &[("openzro_deletions_stopped{}", RISES)]),
     ("PushDrift", &[("konverge_push_drift_total{}", GROWS)]),
     (
         "PushSlow",
@@ -46,6 +45,7 @@ const CROSSINGS: &[Crossing] = &[
     ("RollVaultFails", &[("konverge_roll_vault_failing{}", RISES)]),
     ("RollReadsFail", &[(r#"konverge_roll_failed_checks_total{reason="AccessDenied"}"#, GROWS)]),
     ("ManageTokenRefused", &[(r#"openzro_requests_total{method="GET",route="/groups",code="401"}"#, GROWS)]),
+    ("ManageDeletionsStopped", &[("openzro_deletions_stopped{}", RISES)]),
     ("ManagePaused", &[(r#"openzro_requests_paused{scope="shop"}"#, RISES)]),
     ("ManageRequestsFail", &[(r#"openzro_requests_total{method="GET",route="/groups",code="none"}"#, GROWS)]),
     ("ManageRateLimited", &[(r#"openzro_requests_total{method="GET",route="/groups",code="429"}"#, GROWS)]),
