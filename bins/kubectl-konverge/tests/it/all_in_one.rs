@@ -39,7 +39,8 @@ async fn each_job_of_one_process_is_found_with_its_own_settings() {
         ("push", "ok settings one rule says who may write where: *=secret/data/{namespace}/* "),
         (
             "roll",
-            "ok settings each workload at most once in 1m, at most 100 rollouts per minute, 25 concurrent rollouts ",
+            "ok settings each workload at most once in 1m, at most 100 rollouts per minute, 25 concurrent rollouts \
+             ok watches secrets, configmaps, deployments, statefulsets, daemonsets, cronjobs, rollouts ",
         ),
     ] {
         found.says(&[&format!(

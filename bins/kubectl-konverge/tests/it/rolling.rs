@@ -231,6 +231,8 @@ async fn r21_a_vault_rollout_tells_how_it_stands_and_a_workload_who_asks_for_it(
     write(VALUES[0]).await;
     let token = world.plane.run_directory().path().join("vault-token");
     std::fs::write(&token, vault.root_token()).unwrap();
+    world.secret("db", VALUES[0], json!({})).await;
+    world.config_map("app", "one").await;
     world.deployment("web", json!({})).await;
     let object = json!({
         "apiVersion": "konverge.dev/v1alpha1", "kind": "VaultRollout", "metadata": { "name": "all" },

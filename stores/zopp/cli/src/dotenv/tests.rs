@@ -116,7 +116,7 @@ fn what_readers_take_for_different_values_is_a_problem() {
     for text in ["A=1\nK=$A", "A=1\nK=\"x${A}\"", "A=1\nK=pa$word", "A=1\nK=pa$1", "A=1\nK=${X:-y}"] {
         check_problem(Dialect::Common, text, 2, "readers disagree on \"$\"");
     }
-    check_problem(Dialect::Common, "K=`date`", 1, "a value that begins with a backtick");
+    check_problem(Dialect::Common, "K=`date`", 1, "readers parse a value that begins with a backtick");
     check_problem(Dialect::Common, "K='it'\\''s'", 1, "text after the value");
     check_problem(Dialect::Common, "K=\"a\" b", 1, "text after the value");
     check_problem(Dialect::Common, "K=a\rb", 1, "readers disagree on a carriage return");

@@ -250,7 +250,7 @@ fn a_user_who_removed_itself_and_whom_the_server_still_names_gets_no_key() {
         let is_refused =
             stderr.contains(&format!("{email} is no member any more, but")) && stderr.contains("still names");
         let is_refused_before =
-            stderr.contains("nothing was changed") && stderr.contains("has a key of a principal that");
+            stderr.contains("nothing was changed") && stderr.contains("has a key of a leaving principal");
         assert!(is_refused || is_refused_before, "{what}: {stderr}");
         assert!(!was_rotated(&liar), "{what}");
         liar.tell_the_truth(GET_STATE);
