@@ -10,12 +10,10 @@
 
 use std::collections::BTreeSet;
 
-use ed25519_dalek::Signer;
-
 use crate::{
     fingerprint::Fingerprint,
     keys::{SigningPublic, SigningSeed},
-    signature::VerifyError,
+    signature::{VerifyError, sign_bytes, verify_strictly},
     wrap_signature::SIGNATURE_LENGTH,
 };
 
@@ -34,7 +32,7 @@ pub struct KeyAdministrators {
 impl KeyAdministrators {
     /// Signs the list in the name of the principal that made the key.
     pub fn sign(&self, seed: &SigningSeed) -> [u8; SIGNATURE_LENGTH] {
-        ed25519_dalek::SigningKey::from_bytes(seed.expose()).sign(&self.bytes()).to_bytes()
+        sign_bytes(seed, &self.bytes())
     }
 
     /// Verifies a signature, strictly: keys of low order prove nothing.
@@ -42,8 +40,7 @@ impl KeyAdministrators {
     /// # Errors
     /// [`VerifyError::BadSignature`] if the signature is not by this key over this list, or has another length.
     pub fn verify(&self, signer: &SigningPublic, signature: &[u8]) -> Result<(), VerifyError> {
-        let signature = ed25519_dalek::Signature::from_slice(signature).map_err(|_| VerifyError::BadSignature)?;
-        signer.0.verify_strict(&self.bytes(), &signature).map_err(|_| VerifyError::BadSignature)
+        verify_strictly(signer, &self.bytes(), signature)
     }
 
     /// All parts have a fixed length, so no two lists are the same bytes.

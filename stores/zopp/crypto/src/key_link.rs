@@ -8,13 +8,11 @@
 //! Somebody who was removed from the workspace still knows the former key. Together with a lying server, that person can make a link. Only
 //! the signature tells this link from one by a member, so clients compare the signer with the principals that they know.
 
-use ed25519_dalek::Signer;
-
 use crate::{
     envelope::{OpenError, SealError, Sealed, open, seal},
     fingerprint::Fingerprint,
     keys::{Kek, SigningPublic, SigningSeed},
-    signature::VerifyError,
+    signature::{VerifyError, sign_bytes, verify_strictly},
     wrap_signature::SIGNATURE_LENGTH,
 };
 
@@ -68,7 +66,7 @@ impl KeyLink {
 
     /// Signs the link in the name of the principal that replaced the key.
     pub fn sign(&self, workspace_id: &str, seed: &SigningSeed) -> [u8; SIGNATURE_LENGTH] {
-        ed25519_dalek::SigningKey::from_bytes(seed.expose()).sign(&self.bytes(workspace_id)).to_bytes()
+        sign_bytes(seed, &self.bytes(workspace_id))
     }
 
     /// Verifies a signature, strictly: keys of low order prove nothing.
@@ -76,8 +74,7 @@ impl KeyLink {
     /// # Errors
     /// [`VerifyError::BadSignature`] if the signature is not by this key over this link, or has another length.
     pub fn verify(&self, workspace_id: &str, signer: &SigningPublic, signature: &[u8]) -> Result<(), VerifyError> {
-        let signature = ed25519_dalek::Signature::from_slice(signature).map_err(|_| VerifyError::BadSignature)?;
-        signer.0.verify_strict(&self.bytes(workspace_id), &signature).map_err(|_| VerifyError::BadSignature)
+        verify_strictly(signer, &self.bytes(workspace_id), signature)
     }
 
     /// Returns the former key, opened with the new one.

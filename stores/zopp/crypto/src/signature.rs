@@ -177,7 +177,7 @@ pub fn verify_hashed(
 /// Proves, within a request that registers the public half of `seed`, that its sender holds the private one. The proof is for this
 /// call with this content, and so for each other key and name in it.
 pub fn prove_key(seed: &SigningSeed, method: &str, body: &[u8]) -> [u8; 64] {
-    ed25519_dalek::SigningKey::from_bytes(seed.expose()).sign(&proof_bytes(method, body)).to_bytes()
+    sign_bytes(seed, &proof_bytes(method, body))
 }
 
 /// Verifies what [`prove_key`] made, strictly: keys of low order prove nothing.
@@ -187,8 +187,18 @@ pub fn verify_key_proof(
     body: &[u8],
     proof: &[u8; 64],
 ) -> Result<(), VerifyError> {
-    let signature = ed25519_dalek::Signature::from_bytes(proof);
-    public.0.verify_strict(&proof_bytes(method, body), &signature).map_err(|_| VerifyError::BadSignature)
+    verify_strictly(public, &proof_bytes(method, body), proof)
+}
+
+/// Signs bytes whose context separates them from what other signatures are about.
+pub(crate) fn sign_bytes(seed: &SigningSeed, bytes: &[u8]) -> [u8; 64] {
+    ed25519_dalek::SigningKey::from_bytes(seed.expose()).sign(bytes).to_bytes()
+}
+
+/// Verifies what [`sign_bytes`] made, strictly: keys of low order prove nothing. A signature of another length is a bad one.
+pub(crate) fn verify_strictly(signer: &SigningPublic, bytes: &[u8], signature: &[u8]) -> Result<(), VerifyError> {
+    let signature = ed25519_dalek::Signature::from_slice(signature).map_err(|_| VerifyError::BadSignature)?;
+    signer.0.verify_strict(bytes, &signature).map_err(|_| VerifyError::BadSignature)
 }
 
 fn proof_bytes(method: &str, body: &[u8]) -> Vec<u8> {

@@ -3,12 +3,10 @@
 //! A wrap proves nothing by itself: everybody who knows the recipient's public key can make one, above all the server. The principal that
 //! makes a wrap therefore signs it. The signature covers the workspace, the recipient and every byte of the wrap.
 
-use ed25519_dalek::Signer;
-
 use crate::{
     hierarchy::WrappedKek,
     keys::{SigningPublic, SigningSeed, X25519Public},
-    signature::VerifyError,
+    signature::{VerifyError, sign_bytes, verify_strictly},
 };
 
 /// Metadata of a call that hands over a wrap: the hexadecimal signature. Stock servers ignore it.
@@ -38,7 +36,7 @@ pub struct WrapToSign<'a> {
 impl WrapToSign<'_> {
     /// Signs the wrap in the name of the principal that made it.
     pub fn sign(&self, seed: &SigningSeed) -> [u8; SIGNATURE_LENGTH] {
-        ed25519_dalek::SigningKey::from_bytes(seed.expose()).sign(&self.bytes()).to_bytes()
+        sign_bytes(seed, &self.bytes())
     }
 
     /// Verifies a signature, strictly: keys of low order prove nothing.
@@ -46,8 +44,7 @@ impl WrapToSign<'_> {
     /// # Errors
     /// [`VerifyError::BadSignature`] if the signature is not by this key over this wrap, or has another length.
     pub fn verify(&self, signer: &SigningPublic, signature: &[u8]) -> Result<(), VerifyError> {
-        let signature = ed25519_dalek::Signature::from_slice(signature).map_err(|_| VerifyError::BadSignature)?;
-        signer.0.verify_strict(&self.bytes(), &signature).map_err(|_| VerifyError::BadSignature)
+        verify_strictly(signer, &self.bytes(), signature)
     }
 
     fn bytes(&self) -> Vec<u8> {
