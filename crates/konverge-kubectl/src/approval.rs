@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -35,7 +35,8 @@ impl Approval {
     /// A failed request, or several operators that have stopped when no namespace is named: one of them may have stopped for good reason.
     pub async fn approve(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
         let mut approved = Vec::new();
-        for Stopped { namespace, why } in only(self.stopped(cluster, namespace).await?)? {
+        let lists = cluster.config_maps(self.config_map, namespace).await?;
+        for Stopped { namespace, why } in only(self.stopped(&lists).collect())? {
             let api = Api::<ConfigMap>::namespaced(cluster.client.clone(), &namespace);
             let patch = Patch::Merge(json!({ "metadata": { "annotations": { self.approve: "true" } } }));
             let act = format!("patch configmap {} in {namespace}", self.config_map);
@@ -45,30 +46,22 @@ impl Approval {
         Ok(approved)
     }
 
-    /// Returns a finding for each operator that has stopped deletions. `instead` is what a person does who did not mean them.
-    pub async fn findings(&self, cluster: &Cluster, instead: &str) -> Vec<Finding> {
+    /// Returns a finding for each operator that has stopped deletions, by the `ConfigMap`s of this name. `instead` is what a person does who did not
+    /// mean the deletions.
+    pub fn findings(&self, lists: &[ConfigMap], instead: &str) -> Vec<Finding> {
         let finding = |stopped: Stopped| {
             let step = format!("{instead}, or, if the deletions are meant: kubectl konverge approve");
             Finding::wrong("deletions", format!("stopped: {}", stopped.why), step)
         };
-        match self.stopped(cluster, None).await {
-            Ok(stopped) => stopped.into_iter().map(finding).collect(),
-            Err(failure) => vec![Finding::unknown("deletions", &failure)],
-        }
+        self.stopped(lists).map(finding).collect()
     }
 
-    async fn stopped(&self, cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Stopped>, Failure> {
-        let api: Api<ConfigMap> = match namespace {
-            Some(namespace) => Api::namespaced(cluster.client.clone(), namespace),
-            None => Api::all(cluster.client.clone()),
-        };
-        let parameters = ListParams::default().fields(&format!("metadata.name={}", self.config_map));
-        let lists = request("list config maps".to_owned(), async { api.list(&parameters).await }).await?;
-        let stopped = lists.items.into_iter().filter_map(|list| {
-            let why = list.annotations().get(self.stopped)?.clone();
+    fn stopped<'a>(&self, lists: &'a [ConfigMap]) -> impl Iterator<Item = Stopped> + use<'a> {
+        let stopped = self.stopped;
+        lists.iter().filter_map(move |list| {
+            let why = list.annotations().get(stopped)?.clone();
             Some(Stopped { namespace: list.namespace()?, why })
-        });
-        Ok(stopped.collect())
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use futures::{StreamExt, future::ready, stream::BoxStream};
+use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_core::error::in_one_line;
 use konverge_runtime::{client::DeadlineLayer, object::Scope};
 use kube::{
@@ -98,6 +99,16 @@ impl Cluster {
     /// All objects of a kind, page by page, each as much as the kind shows. A kind that the cluster does not know has none.
     pub async fn list(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>, Failure> {
         self.list_selected(kind, namespace, None).await
+    }
+
+    /// Lists the `ConfigMap`s with this name in one namespace or in all. Operators write there what the plugin shows.
+    pub async fn config_maps(&self, name: &str, namespace: Option<&str>) -> Result<Vec<ConfigMap>, Failure> {
+        let api: Api<ConfigMap> = match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        Ok(request("list config maps", async { api.list(&parameters).await }).await?.items)
     }
 
     /// Like [`list`](Self::list), but only objects whose labels match the selector.

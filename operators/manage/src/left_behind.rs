@@ -16,7 +16,7 @@ use konverge::{
     generate::Access,
     kube::{
         self, Api, Client,
-        api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams},
+        api::{ObjectMeta, Patch, PatchParams, PostParams},
     },
     remote::{LeftBehind, Subject},
 };
@@ -113,10 +113,8 @@ pub(crate) async fn record(client: &Client, home: &str, subject: &Subject, item:
 
 /// Returns the entries of all operators about objects of a namespace, or of all.
 pub(crate) async fn entries(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<Entry>, Failure> {
-    let api = Api::<ConfigMap>::all(cluster.client.clone());
-    let parameters = ListParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
-    let lists = api.list(&parameters).await.map_err(|error| Failure::of("list config maps", &error))?;
-    Ok(lists.items.iter().flat_map(|list| Entry::of(list, namespace)).collect())
+    let lists = cluster.config_maps(CONFIG_MAP, None).await?;
+    Ok(lists.iter().flat_map(|list| Entry::of(list, namespace)).collect())
 }
 
 /// Records the items that the collections leave.

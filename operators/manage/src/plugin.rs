@@ -185,7 +185,12 @@ impl Operator for Manage {
 
     async fn check_objects(&self, cluster: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
         let mut findings = in_sync(self, found.objects);
-        findings.extend(APPROVAL.findings(cluster, "annotate the objects with konverge.dev/deletion=orphan").await);
+        match cluster.config_maps(CONFIG_MAP, None).await {
+            Ok(lists) => {
+                findings.extend(APPROVAL.findings(&lists, "annotate the objects with konverge.dev/deletion=orphan"));
+            }
+            Err(failure) => findings.push(Finding::unknown("deletions", &failure)),
+        }
         findings
     }
 }

@@ -8,11 +8,7 @@ use k8s_openapi::api::{
 use konverge_core::{error::in_one_line, names::few};
 use konverge_kubectl::{Approval, Cluster, Detail, Failure, Finding, Installation, Installed, Kind, Objects, named};
 use konverge_vault::Health;
-use kube::{
-    Api, ResourceExt,
-    api::{ApiResource, ListParams},
-    core::DynamicObject,
-};
+use kube::{ResourceExt, api::ApiResource, core::DynamicObject};
 
 use super::vault;
 use crate::{
@@ -95,28 +91,21 @@ fn is_unserved(object: &DynamicObject) -> bool {
     object.annotations().contains_key(PATH) && (is_pod || object.owner_references().is_empty())
 }
 
-/// Returns the lists of orphans of all installations.
-async fn lists(cluster: &Cluster) -> Result<Vec<ConfigMap>, Failure> {
-    let api = Api::<ConfigMap>::all(cluster.client.clone());
-    let parameters = ListParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
-    Ok(api.list(&parameters).await.map_err(|error| Failure::of("list config maps", &error))?.items)
-}
-
 /// Returns the content that objects of this namespace, or of all, have left behind.
 pub(super) async fn left_behind(cluster: &Cluster, namespace: Option<&str>) -> Result<Vec<String>, Failure> {
-    let lists = lists(cluster).await?;
+    let lists = cluster.config_maps(CONFIG_MAP, None).await?;
     let texts = lists.iter().flat_map(|list| list.data.iter().flatten());
     Ok(texts.filter_map(|(_, text)| left_sentence(text, namespace)).collect())
 }
 
 /// Checks for paths that were left behind in Vault, for a search that is refused, and for deletions that wait for an approval.
 pub(super) async fn orphans(cluster: &Cluster) -> Vec<Finding> {
-    let lists = match lists(cluster).await {
+    let lists = match cluster.config_maps(CONFIG_MAP, None).await {
         Ok(lists) => lists,
         Err(failure) => return vec![Finding::unknown("orphans", &failure)],
     };
     let mut findings = listed(&lists, Timestamp::now());
-    findings.extend(APPROVAL.findings(cluster, "restore the requests").await);
+    findings.extend(APPROVAL.findings(&lists, "restore the requests"));
     findings
 }
 
