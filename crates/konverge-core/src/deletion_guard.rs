@@ -102,7 +102,7 @@ impl<I: Ord + Clone> DeletionGuard<I> {
         self.budget.is_none()
     }
 
-    /// Records that an earlier process had stopped deletions. What that process had deleted is unknown, so for one span everything that is
+    /// Records that an earlier process had stopped deletions. The deletions of that process are unknown, so for one span everything that is
     /// requested needs an approval.
     pub fn stopped_earlier(&mut self, now: Instant) {
         self.stopped_earlier = Some(now);

@@ -229,7 +229,7 @@ impl<R: Remote> Remotes<R> {
         Err(endless::<R>(binding))
     }
 
-    /// Undoes what the object stands for, as its policies say. A deletion that is one of too many waits with the reason `DeletionsStopped`; see
+    /// Deletes or releases the items of the object, as its policies say. A deletion that is one of too many waits with the reason `DeletionsStopped`; see
     /// [`Deletions`].
     pub async fn finalize(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
         self.undo(ledger, binding, &(ledger.uid().to_owned(), None)).await

@@ -24,7 +24,7 @@
 //!
 //! - The id in the status and the record each suffice when the other is lost. A record that was copied from another object counts for nothing.
 //!
-//! - Of deletions that come together, no more are done than a budget allows, until somebody approves the others: see [`Deletions`].
+//! - A budget limits deletions that come together. The others wait until a person approves them: see [`Deletions`].
 //!
 //! - A failed call, an empty list or a missing item never leads to a deletion. Before an item counts as gone, the server has said so twice:
 //!   in the list, and when asked for the item alone.

@@ -84,7 +84,7 @@ pub struct Sharer {
     pub held: ContentDigest,
 }
 
-/// What this process knows of content in Vault with the mark of an object.
+/// The relation of content in Vault to the object that its mark names, as far as this process knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MarkedContent {
     /// The record of the object has the location.

@@ -73,8 +73,8 @@ impl Deletions {
         }
     }
 
-    /// The list of orphans and all objects are known, so deletions can be counted. `stopped_earlier` tells that the list says that deletions are
-    /// stopped.
+    /// Begins to count deletions. Call it when the list of orphans and all objects are known. `stopped_earlier` is `true` if the list says that deletions
+    /// are stopped.
     pub(crate) fn begin(&self, stopped_earlier: bool) {
         let mut state = self.lock();
         if !state.has_begun {
@@ -86,7 +86,7 @@ impl Deletions {
         state.count(&self.bindings);
     }
 
-    /// Whether the deletions are counted.
+    /// Returns `true` if the deletions are counted.
     pub(crate) fn has_begun(&self) -> bool {
         self.lock().has_begun
     }
@@ -107,18 +107,18 @@ impl Deletions {
         }
     }
 
-    /// Counts a path of an object that is gone, unless another object gets it.
+    /// Counts a path of a deleted object, unless another object gets it.
     pub(crate) fn leave(&self, record: &Record, (path, written): (&str, &Written), is_inherited: bool) {
         let is_requested = is_deletion(record, written) && !is_inherited;
         self.lock().request((record.uid.clone(), path.to_owned()), is_requested);
     }
 
-    /// Withdraws the requests of objects that are neither among these nor in the list of orphans: nobody would settle them.
+    /// Withdraws the requests of the objects that are not `known`, because nothing settles these.
     pub(crate) fn forget_unless(&self, known: impl Fn(&str) -> bool) {
         self.lock().guard.withdraw_unless(|(uid, _)| known(uid));
     }
 
-    /// Whether a path of an object of this kind may be deleted now. What is left of an object that is gone has no kind.
+    /// Checks that a path of an object of this kind may be deleted now. The path of a deleted object has no kind.
     ///
     /// # Errors
     ///

@@ -215,7 +215,7 @@ impl Orphans {
         Ok(self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default())
     }
 
-    /// Tells on the list why deletions are stopped, if they are.
+    /// Annotates the list with the reason why deletions are stopped, or removes the annotation.
     async fn tell(&self, stopped: Option<&Stopped>) -> Result<(), OrphansError> {
         let why = stopped.map(Stopped::to_string);
         self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } })).await.map(drop)

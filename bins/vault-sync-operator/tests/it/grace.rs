@@ -529,7 +529,7 @@ async fn too_many_deleted_objects_leave_their_content_behind_if_they_cannot_be_l
                 left.push(name);
             }
         }
-        // Those that came before it was known to be too many are gone.
+        // The operator deleted the first ones before it knew that there are too many.
         assert!(left.len() >= 2, "full: {is_full}, left: {left:?}");
         for name in left {
             until("an event names what is left", async || {

@@ -1,4 +1,4 @@
-//! The guard of deletions: of many objects that are deleted at once, the server keeps the items until somebody approves.
+//! The guard of deletions. If many objects are deleted at once, the server keeps their items until a person approves.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ async fn many_deletions_at_once_wait_for_an_approval() {
         leave(&remotes, object);
     }
     assert_eq!(items(&server), 12);
-    // What was approved does not count any more.
+    // Approved deletions no longer count.
     for object in &objects[8..13] {
         show(&remotes, object, true);
         assert_eq!(delete(&remotes, object).await, Finalized::Done);
@@ -140,7 +140,7 @@ async fn a_restart_lets_no_deletion_go() {
     assert_eq!(items(&server), 20);
 }
 
-/// Such as those whose items are in use.
+/// For example, the items of such objects are in use.
 #[tokio::test(start_paused = true)]
 async fn objects_that_wait_for_something_else_count_for_five_minutes() {
     let server = Shared::default();

@@ -91,7 +91,7 @@ async fn a_namespace_uses_no_name_without_a_rule_and_nothing_is_written() {
     assert!(!expires.starts_with("0001"), "the key never expires: {expires}");
 }
 
-/// What an object refers to is not in its namespace, so that a rule has to permit it, too.
+/// A reference can lead out of the namespace of its object, so a rule must permit it, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn references_need_a_rule_and_nothing_is_written_without_one() {
     let stage = Stage::set().await;
