@@ -318,13 +318,13 @@ impl Index {
     pub fn apply_class(&self, class: SecretProviderClass) -> (Option<ClassRef>, Work) {
         let Some(key) = class.metadata.namespace.zip(class.metadata.name) else { return (None, Work::default()) };
         let secrets = class.secrets.into_iter().map(SourceName::secret).collect();
-        let work = self.lock().set_class(&key, secrets);
+        let work = self.lock().set_class(&key, Some(secrets));
         (Some(key), work)
     }
 
     /// A class is gone.
     pub fn forget_class(&self, key: &ClassRef) -> Work {
-        self.lock().set_class(key, BTreeSet::new())
+        self.lock().set_class(key, None)
     }
 
     /// A complete list of classes was seen: the classes that it does not contain are gone.
@@ -332,7 +332,7 @@ impl Index {
         let mut tables = self.lock();
         let mut work = Work::default();
         for class in tables.classes.missing_in(shown) {
-            work.add(tables.set_class(&class, BTreeSet::new()));
+            work.add(tables.set_class(&class, None));
         }
         work
     }

@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub pods: Pods,
     /// The sources that it uses, and those of its triggers.
     pub sources: BTreeMap<SourceName, Arc<SourceState>>,
+    /// The Secrets that the Secrets Store CSI driver makes when the pods start. `None` if one of the classes that they mount is not known.
+    pub made_by_driver: Option<BTreeSet<SourceName>>,
     /// The triggers whose requests count for it, with their specs.
     pub triggers: Vec<(TriggerRef, Arc<WatchedTrigger>, Arc<TriggerSpec>)>,
     /// Whether all triggers have been seen. Before, entries in records that belong to triggers stay.
@@ -63,9 +65,9 @@ impl Snapshot {
         &self.workload.observed
     }
 
-    /// Returns `true` if the Secrets Store CSI driver may make this source when the pods start. It makes some of the Secrets of pods that mount its volumes.
+    /// Returns `true` if the Secrets Store CSI driver makes this source when the pods start, as far as is known.
     pub fn may_be_made_by_driver(&self, name: &SourceName) -> bool {
-        name.kind == SourceKind::Secret && !self.observed().classes.is_empty()
+        name.kind == SourceKind::Secret && self.made_by_driver.as_ref().is_none_or(|made| made.contains(name))
     }
 
     /// Returns one source, if it is known.

@@ -21,7 +21,7 @@ pub type ClassRef = (String, String);
 /// The classes, and the workloads that mount them.
 #[derive(Default)]
 pub(super) struct Classes {
-    /// The Secrets of each class that has any.
+    /// The Secrets of each class.
     secrets: BTreeMap<ClassRef, BTreeSet<SourceName>>,
     /// The classes that a workload mounts. A class need not exist.
     mounted: ReverseIndex<WorkloadRef, ClassRef>,
@@ -38,15 +38,14 @@ impl Classes {
         self.mounted.remove(key);
     }
 
-    /// Sets the Secrets of a class. Returns the workloads that mount it, or none if nothing has changed.
-    pub(super) fn set_secrets(&mut self, class: &ClassRef, secrets: BTreeSet<SourceName>) -> Vec<WorkloadRef> {
-        if self.secrets.get(class).map_or(secrets.is_empty(), |known| *known == secrets) {
+    /// Sets the Secrets of a class, or removes the class. Returns the workloads that mount it, or none if nothing has changed.
+    pub(super) fn set_secrets(&mut self, class: &ClassRef, secrets: Option<BTreeSet<SourceName>>) -> Vec<WorkloadRef> {
+        if self.secrets.get(class) == secrets.as_ref() {
             return Vec::new();
         }
-        if secrets.is_empty() {
-            self.secrets.remove(class);
-        } else {
-            self.secrets.insert(class.clone(), secrets);
+        match secrets {
+            Some(secrets) => drop(self.secrets.insert(class.clone(), secrets)),
+            None => drop(self.secrets.remove(class)),
         }
         self.mounted.referrers(class).cloned().collect()
     }
@@ -54,6 +53,15 @@ impl Classes {
     /// Returns the classes that a complete list does not contain.
     pub(super) fn missing_in(&self, listed: &HashSet<ClassRef>) -> Vec<ClassRef> {
         self.secrets.keys().filter(|class| !listed.contains(*class)).cloned().collect()
+    }
+
+    /// Returns the Secrets that the driver makes for the pods of a workload. Returns `None` if one of the classes that they mount is not known.
+    pub(super) fn made_for(&self, namespace: &str, workload: &Observed) -> Option<BTreeSet<SourceName>> {
+        let mut made = BTreeSet::new();
+        for class in &workload.classes {
+            made.extend(self.secrets.get(&(namespace.to_owned(), class.clone()))?.iter().cloned());
+        }
+        Some(made)
     }
 
     #[cfg(test)]

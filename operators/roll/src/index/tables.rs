@@ -294,7 +294,8 @@ impl Tables {
     }
 
     /// Sets the Secrets that the driver makes for pods that mount a class.
-    pub(super) fn set_class(&mut self, class: &ClassRef, secrets: BTreeSet<SourceName>) -> Work {
+    /// `None`: the class is gone.
+    pub(super) fn set_class(&mut self, class: &ClassRef, secrets: Option<BTreeSet<SourceName>>) -> Work {
         let mut work = Work::default();
         for user in self.classes.set_secrets(class, secrets) {
             self.set_named(&user);
@@ -317,7 +318,8 @@ impl Tables {
         let source = |name: &SourceName| Some((name.clone(), Arc::clone(self.sources.get(&name.of(&key.namespace))?)));
         let sources = names.filter_map(source).collect();
         let all_triggers_listed = self.triggers.all_listed();
-        Some(Snapshot { key: key.clone(), workload, pods, sources, triggers, all_triggers_listed })
+        let made_by_driver = self.classes.made_for(&key.namespace, &workload.observed);
+        Some(Snapshot { key: key.clone(), workload, pods, sources, made_by_driver, triggers, all_triggers_listed })
     }
 
     /// Takes a snapshot of every workload of a trigger.

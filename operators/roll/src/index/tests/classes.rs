@@ -66,3 +66,27 @@ fn what_the_driver_makes_may_ask_for_its_users_and_leaves_no_trace_when_it_goes(
     let inner = index.lock();
     assert!(inner.sources.used_count() == 0 && !inner.sources.has_named() && inner.classes.is_empty());
 }
+
+#[test]
+fn each_secret_is_waited_for_that_no_mounted_class_makes() {
+    let index = index();
+    let mut web = workload("web", 1, &json!({ ON_CHANGE: "true" }), &["db", "other"]);
+    web.references.secret_provider_classes.insert("vault".to_owned());
+    drop(index.apply_workload(Shows::Event, WorkloadKind::Deployment, web, now()));
+    for name in ["db", "other"] {
+        index.reading(&secret(name));
+        index.learn(&secret(name), None, None, now());
+    }
+    let waited_for = || {
+        let view = index.view(&key("web"), &digester(), now()).unwrap();
+        let unsatisfied = view.plan.comparison.unsatisfied.iter();
+        unsatisfied.map(|missing| missing.source.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(waited_for(), [""; 0], "the class is not known, so it may make either");
+    drop(index.apply_class(class(&[])));
+    assert_eq!(waited_for(), ["Secret/db", "Secret/other"]);
+    drop(index.apply_class(class(&["db"])));
+    assert_eq!(waited_for(), ["Secret/other"]);
+    drop(index.forget_class(&("shop".to_owned(), "vault".to_owned())));
+    assert_eq!(waited_for(), [""; 0]);
+}
