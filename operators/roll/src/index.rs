@@ -179,6 +179,13 @@ impl Index {
         tables.workloads.with_uid(key, uid).filter(|_| is_lost)?.take_acknowledged()
     }
 
+    /// Returns `true` if this process began the last rollout of a workload and its outcome is not counted yet. It counts as counted by that.
+    pub fn take_awaited(&self, key: &WorkloadRef, uid: &str) -> bool {
+        let mut awaited = false;
+        self.update_workload(key, uid, |state| awaited = std::mem::take(&mut state.health.awaited));
+        awaited
+    }
+
     /// A workload has opted out: it waits for nothing, and no message about it holds.
     pub fn opt_out(&self, key: &WorkloadRef) {
         let mut tables = self.lock();

@@ -26,6 +26,21 @@ struct Reason {
     reason: &'static str,
 }
 
+/// What the counter of rollouts counts.
+#[derive(Debug, Clone, Copy)]
+pub enum RolloutResult {
+    /// The pod template was patched, so the rollout begins.
+    Patched,
+    /// The API server refused the patch.
+    Refused,
+    /// Another client changed the workload first, so the patch is tried again.
+    Outdated,
+    /// The pods were available for long enough.
+    Succeeded,
+    /// The pods did not become available in time.
+    Failed,
+}
+
 /// The operator's metrics. Clones count into the same ones.
 #[derive(Clone)]
 pub struct Metrics {
@@ -82,7 +97,8 @@ impl Metrics {
             checks: registry.add("checks", "Reads of Secrets and ConfigMaps, and of secrets in Vault"),
             failed_checks: registry.add("failed_checks", "Reads of Secrets and ConfigMaps that failed, by reason"),
             changes: registry.add("changes", "Reads that found other content than before"),
-            rollouts: registry.add("rollouts", "Patches of pod templates and failed rollouts, by kind and result"),
+            rollouts: registry
+                .add("rollouts", "Patches of pod templates, and outcomes of rollouts, by kind and result"),
             suppressed: registry.add("suppressed", "Rollouts that were delayed, by reason"),
             delay: registry.add_metric("delay_seconds", delay, Histogram::new(DELAY_BUCKETS)),
             levels: Levels::new(registry),
@@ -120,8 +136,15 @@ impl Metrics {
         self.failed_checks.get_or_create(&Reason { reason }).inc();
     }
 
-    /// A pod template was patched, or was not.
-    pub fn rolled(&self, kind: WorkloadKind, result: &'static str) {
+    /// A pod template was patched, or was not, or the rollout has ended.
+    pub fn rolled(&self, kind: WorkloadKind, result: RolloutResult) {
+        let result = match result {
+            RolloutResult::Patched => "patched",
+            RolloutResult::Refused => "refused",
+            RolloutResult::Outdated => "outdated",
+            RolloutResult::Succeeded => "succeeded",
+            RolloutResult::Failed => "failed",
+        };
         self.rollouts.get_or_create(&RolloutLabels { kind: kind.name(), result }).inc();
     }
 

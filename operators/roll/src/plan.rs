@@ -261,14 +261,15 @@ pub fn last_rollout(record: Option<&Record>, pods: Pods, now: Time, rollout_time
     let Some((record, rolled)) = record.and_then(|record| Some((record, record.rolled?))) else {
         return LastRollout::Over;
     };
-    let Pods { rollout, unready, available, succeeded } = pods;
+    let Pods { rollout, unready, available, succeeded, awaited } = pods;
     let has_failed = record.failed.is_some();
     match rollout.progress {
         _ if rollout.empty => LastRollout::Over,
-        Progress::Ready => {
-            let steady = available.map(|since| since.later(STEADY)).filter(|steady| has_failed && *steady > now);
-            steady.map_or(LastRollout::Over, |steady| LastRollout::Failed(Some(steady)))
-        }
+        Progress::Ready => match available.map(|since| since.later(STEADY)).filter(|steady| *steady > now) {
+            Some(steady) if has_failed => LastRollout::Failed(Some(steady)),
+            Some(steady) if awaited && !succeeded => LastRollout::UnderWay(Some(steady)),
+            _ => LastRollout::Over,
+        },
         _ if has_failed => LastRollout::Failed(None),
         // A later failure of its pods has another cause.
         _ if succeeded => LastRollout::Over,
@@ -286,6 +287,13 @@ pub fn last_rollout(record: Option<&Record>, pods: Pods, now: Time, rollout_time
             if end > now { LastRollout::UnderWay(Some(end)) } else { LastRollout::Failed(None) }
         }
     }
+}
+
+/// Returns `true` if the pods of the newest template have been available for long enough.
+pub fn has_succeeded(pods: Pods, now: Time) -> bool {
+    let Pods { rollout, available, succeeded, .. } = pods;
+    let is_steady = || rollout.progress == Progress::Ready && available.is_some_and(|since| now.since(since) >= STEADY);
+    !rollout.empty && (succeeded || is_steady())
 }
 
 /// Returns `true` if a workload was rolled for the current content of one of these sources, and has failed since.

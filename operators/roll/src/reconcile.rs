@@ -17,11 +17,12 @@ use crate::{
     digest::Digester,
     hold::Candidate,
     index::Shows,
+    metrics::RolloutResult,
     messages::{self, because, without},
     missing::{missing, unfollowed},
     object::{SourceName, WorkloadRef},
     parts::{CONTENDED, Parts, WORKLOAD},
-    plan::{Deferral, LastRollout, Verdict, View, last_rollout},
+    plan::{Deferral, LastRollout, Verdict, View, has_succeeded, last_rollout},
     reader::ReadError,
     reasons,
     record::{Entry, Record, UnacknowledgedRollout, late_secret_of},
@@ -141,6 +142,10 @@ impl Run<'_> {
         }
         if view.observed().deleting {
             parts.opt_out(key);
+        let pods = view.snapshot.pods;
+        if pods.awaited && has_succeeded(pods, *now) && parts.index.take_awaited(key, view.uid()) {
+            parts.metrics.rolled(key.kind, RolloutResult::Succeeded);
+        }
             return Ok(Some(Action::Done));
         }
         let spec = match view.spec() {
@@ -206,7 +211,8 @@ impl Run<'_> {
             Written::Done(version) => {
                 parts.index.wrote(key, view.uid(), &version, record, None);
                 if outcome.failed.is_some() {
-                    parts.metrics.rolled(key.kind, "failed");
+                    parts.index.take_awaited(key, view.uid());
+                    parts.metrics.rolled(key.kind, RolloutResult::Failed);
                 } else {
                     parts.announcer.announce(*key, key.reference(view.uid()), &messages::recovered());
                 }
@@ -349,7 +355,8 @@ impl Run<'_> {
                         UnacknowledgedRollout { version, stamp, why, changed, seen: view.plan.changed };
                     parts.index.set_unacknowledged(key, view.uid(), unacknowledged);
                 }
-                parts.metrics.rolled(key.kind, if other.is_ok() { "outdated" } else { "refused" });
+                let result = if other.is_ok() { RolloutResult::Outdated } else { RolloutResult::Refused };
+                parts.metrics.rolled(key.kind, result);
                 return Ok(if other? == Written::Outdated { None } else { Some(Action::Done) });
             }
         };
@@ -378,7 +385,7 @@ impl Run<'_> {
     /// Reports that it was rolled, why, and for which sources, of which the last changed when it was `seen` to.
     fn report_rollout(&self, changed: &[SourceName], why: &str, seen: Option<Time>) {
         let Self { parts, key, .. } = self;
-        parts.metrics.rolled(key.kind, "rolled");
+        parts.metrics.rolled(key.kind, RolloutResult::Patched);
         if let Some(seen) = seen {
             parts.metrics.delayed(Time::now().since(seen).as_secs_f64());
         }

@@ -54,6 +54,8 @@ pub struct Pods {
     pub available: Option<Time>,
     /// Whether the last rollout has succeeded before.
     pub succeeded: bool,
+    /// Whether this process began the last rollout, and its outcome is not counted yet.
+    pub awaited: bool,
 }
 
 /// The time after which pods count as available. A pod in a crash loop is available for a moment each time.
@@ -130,6 +132,8 @@ pub struct Health {
     pub available: Option<Time>,
     /// Whether they have been available for long enough since the template changed.
     pub succeeded: bool,
+    /// Whether this process changed the template, and the outcome of that is not counted yet.
+    pub awaited: bool,
     /// Since when it has been waiting to be rolled, and until when, if that is known.
     pub pending: Option<(Time, Option<Time>)>,
     /// Since when there has been no decision about it.
@@ -211,6 +215,8 @@ impl WorkloadState {
             self.record.set_unacknowledged(None);
         }
         if is_older(version, &self.observed.version) {
+            // The watch has shown more than the answer.
+            self.health.awaited |= rolled.is_some_and(|(stamp, _)| self.observed.stamp == Some(stamp));
             return;
         }
         let is_shown = self.observed.version == version;
@@ -220,6 +226,7 @@ impl WorkloadState {
         self.observed.stamp = Some(stamp);
         // The new pods have their own time to become ready.
         self.health.begin(now);
+        self.health.awaited = true;
         // Until the watch shows it, its pods look as they did before, and a later wave would not wait for it.
         if !is_shown {
             self.observed.rollout.progress = Progress::Running;
@@ -228,7 +235,9 @@ impl WorkloadState {
 
     /// Takes the rollout whose answer was lost, if it was done after all. A rollout that was not done is forgotten.
     pub(crate) fn take_acknowledged(&mut self) -> Option<UnacknowledgedRollout> {
-        self.record.take_acknowledged(&self.observed.version, self.observed.stamp.as_deref())
+        let acknowledged = self.record.take_acknowledged(&self.observed.version, self.observed.stamp.as_deref());
+        self.health.awaited |= acknowledged.is_some();
+        acknowledged
     }
 }
 
@@ -253,6 +262,7 @@ impl Health {
     /// Records that the template has changed, so that new pods get their own time to become available.
     fn begin(&mut self, now: Time) {
         (self.unready, self.available, self.succeeded, self.most) = (Some(now), None, false, (0, 0));
+        self.awaited = false;
     }
 
     /// Notes how the pods are `shown` now.

@@ -65,7 +65,10 @@ pub(crate) const JOBS: [Watched; 3] = [
         metrics: Metrics::Operator {
             register: |registry| {
                 let metrics = konverge_roll::metrics::Metrics::new(registry);
-                metrics.rolled(konverge_workload::WorkloadKind::Deployment, "rolled");
+                metrics.rolled(
+                    konverge_workload::WorkloadKind::Deployment,
+                    konverge_roll::metrics::RolloutResult::Patched,
+                );
                 metrics.held("reason");
                 metrics.unread("reason");
             },

@@ -20,7 +20,7 @@ async fn a_value_set_in_zopp_is_in_the_secret_then_in_vault_and_in_one_rollout()
     until("Vault has it", async || scene.is_pushed("two").await).await;
     until("the Deployment rolls", async || scene.is_stamped().await).await;
     running.settled(&["pull", "push", "roll"]).await;
-    let rolled = running.metric("roll", "konverge_roll_rollouts_total", "result=\"rolled\"").await;
+    let rolled = running.metric("roll", "konverge_roll_rollouts_total", "result=\"patched\"").await;
     assert!((rolled - 1.0).abs() < 0.5, "it rolls once: {rolled}");
     assert_eq!(scene.pushed().await.unwrap().unwrap().1, 2, "it is written once");
 

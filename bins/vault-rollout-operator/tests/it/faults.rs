@@ -165,9 +165,9 @@ async fn f02_a_rollout_whose_answer_was_lost_is_told_once() {
     let counted =
         async |result: &str| operator.metric("konverge_roll_rollouts_total", &format!("result=\"{result}\"")).await;
     let all = f64::from(2 * u32::try_from(OBJECTS).unwrap());
-    until("all are counted", async || Ok(counted("rolled").await > all - 0.5)).await;
+    until("all are counted", async || Ok(counted("patched").await > all - 0.5)).await;
     operator.settled().await;
-    assert!(counted("rolled").await < all + 0.5, "each once: {}", counted("rolled").await);
+    assert!(counted("patched").await < all + 0.5, "each once: {}", counted("patched").await);
     assert!(counted("refused").await > 2.5, "no answer was lost: {}", counted("refused").await);
     for number in 0..OBJECTS {
         let name = format!("web-{number}");

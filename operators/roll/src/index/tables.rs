@@ -309,7 +309,9 @@ impl Tables {
         let workload = Arc::clone(self.workloads.get(key)?);
         let owner = self.workloads.pod_owner(key, &workload);
         let Health { unready, available, succeeded, .. } = owner.health;
-        let pods = Pods { rollout: owner.observed.rollout, unready, available, succeeded };
+        // The pods of another workload may be those of the template before.
+        let awaited = workload.health.awaited && std::ptr::eq(&*workload, owner);
+        let pods = Pods { rollout: owner.observed.rollout, unready, available, succeeded, awaited };
         let requests = self.triggers.requests(key, &workload.observed);
         let triggers: Vec<_> =
             requests.map(|(trigger, shown, spec)| (trigger.clone(), Arc::clone(shown), Arc::clone(spec))).collect();

@@ -1,5 +1,6 @@
 mod bad_sources;
 mod classes;
+mod outcomes;
 mod records;
 mod reverted_records;
 mod sources;

@@ -75,6 +75,7 @@ fn a_rollout_succeeds_with_its_pods_and_fails_after_the_deadline_of_the_workload
         unready: unready.map(at),
         available: available.map(at),
         succeeded: false,
+        awaited: false,
     };
     let (none, own) = (Deadline::Elapsed(None), Deadline::OfController);
     let was_complete = Deadline::Elapsed(Some(60));
@@ -82,11 +83,14 @@ fn a_rollout_succeeds_with_its_pods_and_fails_after_the_deadline_of_the_workload
     let mut paused = pods(Running, none, Some(0), None);
     paused.rollout.paused = true;
     let succeeded = Pods { succeeded: true, ..pods(GivenUp, own, None, None) };
+    let awaited = Pods { awaited: true, ..pods(Ready, own, None, Some(1010)) };
     // It was rolled at 1000.
     for (what, pods, has_failed, now, expected) in [
         ("its controller waits", pods(Running, own, Some(1000), None), false, 9000, UnderWay(None)),
         ("its controller has given up", pods(GivenUp, own, Some(1000), None), false, 1060, Failed(None)),
         ("it is ready", pods(Ready, own, None, Some(1010)), false, 1010, Over),
+        ("it is ready, and its success is to be counted", awaited, false, 1010, UnderWay(Some(at(1025)))),
+        ("its success is counted now", awaited, false, 1025, Over),
         (
             "its pods have crashed since",
             pods(Unready, was_complete, Some(1005), None),
@@ -117,6 +121,17 @@ fn a_rollout_succeeds_with_its_pods_and_fails_after_the_deadline_of_the_workload
         let record = Record { rolled: Some(at(1000).wall()), failed, ..record(&[]) };
         assert_eq!(last_rollout(Some(&record), pods, at(now), timeout), expected, "{what}");
         assert_eq!(last_rollout(None, pods, at(now), timeout), Over, "{what}, and never rolled");
+    }
+    for (what, pods, now, expected) in [
+        ("available for a moment", awaited, 1024, false),
+        ("available for long enough", awaited, 1025, true),
+        ("under way", pods(Running, own, Some(1000), None), 9000, false),
+        ("given up", pods(GivenUp, own, Some(1000), None), 9000, false),
+        ("no controller", pods(Unknown, none, None, None), 9000, false),
+        ("available before they went away", succeeded, 9000, true),
+        ("no pods", Pods { rollout: Rollout { empty: true, ..Rollout::SETTLED }, ..awaited }, 9000, false),
+    ] {
+        assert_eq!(has_succeeded(pods, at(now)), expected, "{what}");
     }
     let off = pods(Running, none, Some(1000), None);
     let record = Record { rolled: Some(at(1000).wall()), ..record(&[]) };

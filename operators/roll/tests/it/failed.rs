@@ -1,5 +1,7 @@
 //! A rollout succeeds when its pods are available.
 
+use std::time::{Duration, Instant};
+
 use konverge_workload::WorkloadKind::{self, DaemonSet, Deployment, StatefulSet};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -81,6 +83,37 @@ async fn a_rollout_whose_pods_fail_is_told_and_holds_back_those_that_wait_for_th
     world.settled(&operator).await;
     assert_eq!(failures(&operator).await, (0.0, 0.0));
     assert_eq!(world.templates("let-go").await, 1, "it is paused");
+}
+
+#[tokio::test]
+async fn a_rollout_counts_as_succeeded_when_its_pods_have_been_available() {
+    let world = World::new().await;
+    world.secret("db", "1").await;
+    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+    let operator = world.operator(&NO_REST).await;
+    world.noted(Deployment, "web").await;
+    world.ready("web").await;
+    let count = async || {
+        let count =
+            async |result: &str| operator.metric("konverge_roll_rollouts_total", &format!("result=\"{result}\"")).await;
+        (count("patched").await, count("succeeded").await, count("failed").await)
+    };
+    world.hold_pods();
+    world.secret("db", "2").await;
+    world.rolled("web", 1).await;
+    world.settled(&operator).await;
+    assert_eq!(count().await, (1.0, 0.0, 0.0), "it is under way");
+    world.let_pods_go();
+    world.ready("web").await;
+    let ready = Instant::now();
+    until("its success is counted", async || match count().await {
+        (_, succeeded, _) if succeeded > 0.5 => Ok(()),
+        counts => Err(format!("{counts:?}")),
+    })
+    .await;
+    assert!(ready.elapsed() >= Duration::from_secs(13), "too soon: {:?}", ready.elapsed());
+    world.settled(&operator).await;
+    assert_eq!(count().await, (1.0, 1.0, 0.0), "once");
 }
 
 #[tokio::test]
