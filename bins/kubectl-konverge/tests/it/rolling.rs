@@ -416,6 +416,17 @@ async fn the_doctor_ends_with_1_for_a_failed_rollout_of_each_kind() {
         world.until(&format!("status {plural}/web"), "roll Noted").await;
     }
     world.secret("db", VALUES[1], json!({})).await;
+    let under_way = eventually(SOON, async || {
+        let deployments = world.workloads("Deployment", "deployments");
+        let generation = deployments.get("web").await.unwrap().metadata.generation;
+        let status = json!({ "observedGeneration": generation, "replicas": 1, "updatedReplicas": 1 });
+        let change = Patch::Merge(json!({ "status": status }));
+        deployments.patch_status("web", &PatchParams::default(), &change).await.unwrap();
+        let page = world.run("why deployments/web").await.out;
+        page.contains("its last restart was for the current content, and not all of its pods are available")
+            .then_some(())
+    });
+    assert!(under_way.await.is_ok(), "{}", world.run("why deployments/web").await.out);
     for (kind, plural) in kinds {
         let workloads = world.workloads(kind, plural);
         let failed = eventually(SOON, async || {
@@ -443,7 +454,7 @@ async fn the_doctor_ends_with_1_for_a_failed_rollout_of_each_kind() {
         let failed = failed.await;
         assert!(failed.is_ok(), "{kind}: {}", world.run(&format!("status {plural}/web")).await.out);
         let why = world.run(&format!("why {plural}/web")).await.ends(1);
-        why.says(&["RolloutFailed", "Secret/db changed", "do not become available"]);
+        why.says(&["RolloutFailed", "Secret/db changed", "now its last restart, for the current content, has failed"]);
         assert!(!why.out.contains("nothing to do"), "{}", why.out);
     }
     let doctor = world.run("doctor").await.ends(1);

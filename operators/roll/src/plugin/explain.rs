@@ -20,7 +20,7 @@ use crate::{
     hold::{BlockedBy, Candidate},
     messages::{self, because, second, template_elsewhere},
     object::{SourceKind, SourceName, WorkloadRef},
-    plan::{Verdict, View},
+    plan::{LastRollout, Verdict, View, last_rollout},
     record::Record,
     trigger::{TriggerRef, WatchedTrigger},
     uses::{self, Use},
@@ -123,13 +123,18 @@ fn now(view: &View, look: &Look) -> String {
     }
     match view.plan.verdict() {
         None => "not compared with what is recorded".to_owned(),
-        Some(Verdict::Nothing) => match look.triggers.iter().find(|(_, shown)| !is_ready(shown)) {
-            // The content of Vault is known from triggers, and not read here.
-            Some((trigger, _)) => {
-                format!("its pods are up to date as far as is known; {trigger} has no result yet, or waits: see above")
+        Some(Verdict::Nothing) => {
+            let record = view.plan.comparison.record.as_ref();
+            let last = last_rollout(record, view.snapshot.pods, look.now, look.config.pace.rollout_timeout);
+            match (unfinished(last), look.triggers.iter().find(|(_, shown)| !is_ready(shown))) {
+                (Some(unfinished), _) => unfinished.to_owned(),
+                // The content of Vault is known from triggers, and not read here.
+                (None, Some((trigger, _))) => format!(
+                    "its pods are up to date as far as is known; {trigger} has no result yet, or waits: see above"
+                ),
+                (None, None) => "its pods run with the current content".to_owned(),
             }
-            None => "its pods run with the current content".to_owned(),
-        },
+        }
         Some(Verdict::Note(_)) => {
             "the current content is still to be recorded as the baseline; nothing restarts".to_owned()
         }
@@ -137,6 +142,19 @@ fn now(view: &View, look: &Look) -> String {
             "it has no pods: the change is still to be recorded, and new pods read the current content".to_owned()
         }
         Some(Verdict::Roll { changed, .. }) => format!("{}: a restart is due", reason(view, changed)),
+    }
+}
+
+/// Returns what is known of a workload whose last rollout has not succeeded, although that was for the current content.
+fn unfinished(last: LastRollout) -> Option<&'static str> {
+    match last {
+        LastRollout::Over => None,
+        LastRollout::UnderWay(_) => {
+            Some("its last restart was for the current content, and not all of its pods are available")
+        }
+        LastRollout::Failed(_) => {
+            Some("its last restart, for the current content, has failed: its pods do not become available")
+        }
     }
 }
 
