@@ -504,7 +504,7 @@ impl Index {
     pub fn rollout(&self, key: &WorkloadRef) -> Option<(String, Timestamp, Progress)> {
         let tables = self.lock();
         let state = tables.workloads.get(key)?;
-        // The record may be of another object: at worst, a slot of the budget is taken for some time.
+        // Anybody who may write the workload can write that record, so the budget does not rely on it.
         let rolled = Record::of_any(state.record.shown.as_deref()?)?.rolled?;
         Some((state.observed.stamp.clone()?, rolled, state.observed.rollout.progress))
     }

@@ -101,7 +101,7 @@ impl Parts {
 
     /// The rollout of a workload is over, or does not concern the budget any more.
     fn end_rollout(&self, key: &WorkloadRef) {
-        let next = self.budget().done(key);
+        let next = self.budget().done(key, Time::now());
         self.queues.wake_next(next);
     }
 

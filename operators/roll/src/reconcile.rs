@@ -12,13 +12,12 @@ use kube::{Api, Client, core::NamespaceResourceScope};
 
 use crate::{
     annotations::{RESTARTED_AT, WorkloadSpec, ZOPP_RESTARTED_AT},
-    budget::Spent,
     config::Pace,
     digest::Digester,
     hold::Candidate,
     index::Shows,
-    metrics::RolloutResult,
     messages::{self, because, without},
+    metrics::RolloutResult,
     missing::{missing, unfollowed},
     object::{SourceName, WorkloadRef},
     parts::{CONTENDED, Parts, WORKLOAD},
@@ -111,6 +110,9 @@ impl Reconciler for Roller {
                 Ok(Some(action)) => return Ok(run.no_later_than(action, run.last_rollout().until())),
                 Ok(None) => run.look_again().await?,
                 Err(error) => {
+                    // It comes back after a pause, and no free slot is kept for it meanwhile.
+                    let next = parts.budget().leave(&request.key, now);
+                    parts.queues.wake_next(next);
                     run.report(vec![messages::failed(&error)]);
                     return Err(error);
                 }
@@ -140,12 +142,12 @@ impl Run<'_> {
         if let Some(UnacknowledgedRollout { why, changed, seen, .. }) = parts.index.take_acknowledged(key, view.uid()) {
             self.report_rollout(&changed, &why, seen);
         }
-        if view.observed().deleting {
-            parts.opt_out(key);
         let pods = view.snapshot.pods;
         if pods.awaited && has_succeeded(pods, *now) && parts.index.take_awaited(key, view.uid()) {
             parts.metrics.rolled(key.kind, RolloutResult::Succeeded);
         }
+        if view.observed().deleting {
+            parts.opt_out(key);
             return Ok(Some(Action::Done));
         }
         let spec = match view.spec() {
@@ -328,10 +330,14 @@ impl Run<'_> {
     ) -> Result<Option<Action>, RollError> {
         let Self { roller, parts, key, view, now, digester } = self;
         let stamp = digester.next_stamp(view.uid(), content, view.observed().stamp.as_deref());
-        if let Err(spent) = parts.budget().take(key, &stamp, *now) {
-            let Spent { until, .. } = spent;
-            self.block(messages::spent(&spent, &key.namespace, why), Some(until));
-            return Ok(Some(self.at(until)));
+        let (taken, next) = {
+            let mut budget = parts.budget();
+            (budget.take(key, &stamp, *now), budget.next(*now))
+        };
+        parts.queues.wake_next(next);
+        if let Err(spent) = taken {
+            self.block(messages::spent(&spent, &key.namespace, why), spent.not_before());
+            return Ok(Some(self.at(spent.until)));
         }
         if let Some(action) = self.wait_for_missing().await? {
             return Ok(Some(action));
@@ -347,7 +353,7 @@ impl Run<'_> {
             other => {
                 // Whether it was done after all is not known if the answer is not; then its place is kept until the watch tells.
                 if other.as_ref().err().is_none_or(WriteError::is_refused) {
-                    let next = parts.budget().give_back(key);
+                    let next = parts.budget().give_back(key, *now);
                     parts.queues.wake_next(next);
                 } else {
                     let (version, why, changed) = (view.observed().version.clone(), why.to_owned(), changed.to_vec());
@@ -368,7 +374,7 @@ impl Run<'_> {
 
     /// Gives its place in the budget back while its pods lack a reference that it is not rolled for. A change of one of them wakes it.
     async fn wait_for_missing(&self) -> Result<Option<Action>, RollError> {
-        let Self { roller, parts, key, view, digester, .. } = self;
+        let Self { roller, parts, key, view, now, digester } = self;
         let needed = unfollowed(&view.snapshot).map(|(name, _)| name.of(&key.namespace));
         // Before they are read, so that no change in between is missed.
         parts.index.wait_for_references(key, needed);
@@ -376,7 +382,7 @@ impl Run<'_> {
         if missing.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(None);
         }
-        let next = parts.budget().give_back(key);
+        let next = parts.budget().give_back(key, *now);
         parts.queues.wake_next(next);
         self.block(messages::unsatisfied(&missing?), None);
         Ok(Some(Action::Done))
@@ -489,7 +495,7 @@ impl Run<'_> {
 
     /// Releases the slot of the workload, and wakes the next one.
     fn release_slot(&self) {
-        let next = self.parts.budget().release_slot(self.key, self.view.observed().stamp.as_deref());
+        let next = self.parts.budget().release_slot(self.key, self.view.observed().stamp.as_deref(), self.now);
         self.parts.queues.wake_next(next);
     }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    annotations::{ON_CHANGE, Others},
+    annotations::{ON_CHANGE, Others, RECORD, STAMP},
     breaker,
     budget::{Budget, Limits},
     digest_key::Key,
@@ -27,11 +27,14 @@ use crate::{
 };
 
 fn standby() -> Arc<Parts> {
+    let timeout = SignedDuration::from_mins(10);
+    parts_with(Limits { per_minute: None, concurrent: Some(1), per_namespace: None, timeout })
+}
+
+fn parts_with(limits: Limits) -> Arc<Parts> {
     let metrics = Metrics::new("vault-rollout-operator", "0");
     let settings =
         breaker::Settings { changes: 0, within: SignedDuration::from_mins(1), quiet: SignedDuration::from_mins(1) };
-    let limits =
-        Limits { per_minute: None, concurrent: Some(1), per_namespace: None, timeout: SignedDuration::from_mins(10) };
     let events = EventSink::dry_run(pending::<()>()).0;
     Arc::new(Parts {
         index: Index::new(Others::default(), settings),
@@ -98,6 +101,37 @@ async fn triggers(parts: &Arc<Parts>, events: Vec<Event<Guarded<VaultRollout>>>)
     let settings = Settings { every: Duration::from_mins(1), restart_on_first_seen: false, allow_path: Vec::new() };
     let mut handler = Triggers { parts: Arc::clone(parts), settings: Arc::new(settings) };
     handle_events::<Guarded<VaultRollout>, _, _>(stream::iter(events), &mut handler).await;
+}
+
+#[tokio::test]
+async fn records_that_a_user_writes_again_and_again_use_up_no_budget_of_others() {
+    let (per_minute, concurrent, per_namespace) = (Some(100), Some(25), Some(20));
+    let parts = parts_with(Limits { per_minute, concurrent, per_namespace, timeout: SignedDuration::from_mins(10) });
+    let now = Time::now();
+    for number in 0..200 {
+        let rolled = now.later(SignedDuration::from_millis(-100 * number)).wall();
+        let record = json!({ "tag": "any", "content": {}, "rolled": rolled.to_string() }).to_string();
+        let object = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "w", "resourceVersion": number.to_string(),
+                "annotations": { RECORD: record },
+            },
+            "spec": { "template": { "metadata": { "annotations": { STAMP: "stamp" } }, "spec": { "containers": [] } } },
+            "status": { "observedGeneration": 1, "replicas": 1 },
+        });
+        deployments(&parts, vec![Event::Apply(Guarded(Ok(serde_json::from_value(object).unwrap())))]).await;
+    }
+    let key = |name: usize| WorkloadRef {
+        namespace: "shop".to_owned(),
+        kind: WorkloadKind::Deployment,
+        name: name.to_string(),
+    };
+    let begun = (0..100).filter(|name| {
+        let taken = parts.budget().take(&key(*name), "stamp", now).is_ok();
+        drop(parts.budget().done(&key(*name), now));
+        taken
+    });
+    assert_eq!(begun.count(), 79, "one of the 80 of its namespace");
 }
 
 #[tokio::test]
