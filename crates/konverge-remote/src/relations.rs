@@ -5,7 +5,7 @@ use std::{
     fmt, mem,
 };
 
-use konverge_core::{claims::Claims, reverse_index::ReverseIndex};
+use konverge_core::{allow::Pattern, claims::Claims, reverse_index::ReverseIndex};
 
 use crate::binding::Binding;
 
@@ -46,14 +46,25 @@ pub struct Interest {
     pub claims: BTreeSet<(String, String)>,
     /// The items that it refers to, as scope and name.
     pub references: BTreeSet<(String, String)>,
+    /// The names of items that the object may use; `None` for all. A claim to another item keeps no other object from it.
+    pub names: Option<Vec<Pattern>>,
 }
 
 impl Interest {
-    /// Claims the item of a binding.
+    /// Claims the item of a binding. Of an object with several bindings, either all or none limit the [names](Binding::names).
     #[must_use]
     pub fn claims(mut self, binding: &Binding) -> Self {
         self.claims.extend(binding.claims().map(|claim| (binding.scope.clone(), claim.to_owned())));
+        if let Some(names) = &binding.names {
+            self.names.get_or_insert_default().extend(names.iter().cloned());
+        }
         self
+    }
+
+    /// Returns `true` if the object may use an item of one of these names.
+    fn permits(&self, names: &[&str]) -> bool {
+        let Some(patterns) = &self.names else { return true };
+        patterns.iter().any(|pattern| names.iter().any(|name| pattern.matches(name)))
     }
 
     /// Refers to the item of this name. The object is woken when it appears, changes or goes, and the item is not deleted before the object is.
@@ -134,12 +145,14 @@ impl Relations {
         self.claims.things().chain(self.references.all_targets()).map(|(scope, _)| scope.clone()).collect()
     }
 
-    /// Returns the oldest object that claims one of these, by name or id, if it is older than `subject`.
+    /// Returns the oldest object that claims one of these, by name or id, and may use it, if it is older than `subject`. `name_of` returns the name
+    /// of the item with an id.
     pub(crate) fn older<'a>(
         &self,
         subject: &Subject,
         scope: &str,
         claims: impl IntoIterator<Item = &'a str>,
+        name_of: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<Subject> {
         let has_item =
             |subject: &Subject| self.holders.iter().any(|((of, _), holder)| of == scope && holder == subject);
@@ -147,8 +160,14 @@ impl Relations {
             let interest = self.interests.get(subject)?;
             Some((interest.created, !(interest.is_recorded || has_item(subject)), interest.uid.as_str()))
         };
-        let items = claims.into_iter().map(|claim| (scope.to_owned(), claim.to_owned()));
-        self.claims.preceding(subject, items, age).cloned()
+        let older = claims.into_iter().filter_map(|claim| {
+            let names: Vec<&str> = [claim].into_iter().chain(name_of(claim)).collect();
+            let is_permitted =
+                |other: &Subject| self.interests.get(other).is_some_and(|interest| interest.permits(&names));
+            let rank = |other: &Subject| age(other).filter(|_| other == subject || is_permitted(other));
+            self.claims.preceding(subject, [(scope.to_owned(), claim.to_owned())], rank)
+        });
+        older.min_by_key(|other| age(other)).cloned()
     }
 
     /// Returns the other objects that refer to the item and are not being deleted themselves.

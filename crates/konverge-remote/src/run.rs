@@ -77,7 +77,8 @@ impl<'a, R: Remote, L: Ledger> Run<'a, R, L> {
     ) -> Step<R::Item> {
         let binding = self.binding;
         let (older, users) = self.begun.collection.relations(|relations| {
-            let older = relations.older(&self.subject, &binding.scope, binding.claims());
+            let name_of = |id: &str| items.get(id).map(|item| R::name(item));
+            let older = relations.older(&self.subject, &binding.scope, binding.claims(), name_of);
             (older, relations.users(&self.subject, &binding.scope, &binding.name))
         });
         let older = older.map(|older| older.to_string());

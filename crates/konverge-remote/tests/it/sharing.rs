@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use konverge_core::error::Classify;
+use konverge_core::{allow::Pattern, error::Classify};
 use konverge_remote::{Adoption, Binding, DeletionPolicy, Failure, Finalized, Interest, Mark, Remotes, Subject};
 use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
 
@@ -168,6 +168,32 @@ async fn of_two_objects_that_want_one_item_the_older_keeps_it() {
     assert!(woken(&mut changes).contains("younger"));
     younger.reconcile(&remotes, &binding, &want("one", 2)).await.unwrap();
     assert_eq!(server.lock().items.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_may_not_use_an_item_keeps_no_other_from_it() {
+    let server = Shared::default();
+    let remotes: Marked = process(&server);
+    let id = server.make_foreign("team/db", None);
+    let names = |pattern: &str| Some(vec![Pattern::new(pattern)]);
+    let by_id = |binding: &mut Binding| binding.adoption = Adoption::ById(id.clone());
+    let by_name = Binding::new("team/web");
+    let adopting = Binding::new("team/x").with(by_id);
+    for (number, (binding, content)) in [(by_name, 1), (adopting, 2)].into_iter().enumerate() {
+        let refused = binding.clone().with(|binding| binding.names = names("other/*"));
+        let permitted = binding.with(|binding| binding.names = names("team/*"));
+        let older = object(["older-a", "older-b"][number], ["u-1", "u-2"][number]);
+        let younger = object(["younger-a", "younger-b"][number], ["u-3", "u-4"][number]);
+        older.declare(&remotes, 1, Interest::default().claims(&refused));
+        younger.declare(&remotes, 2, Interest::default().claims(&permitted));
+        let desired = want(&permitted.name, content);
+        younger.reconcile(&remotes, &permitted, &desired).await.unwrap();
+        // A claim that the rules permit counts.
+        older.declare(&remotes, 1, Interest::default().claims(&permitted));
+        let third = object(["third-a", "third-b"][number], ["u-5", "u-6"][number]);
+        third.declare(&remotes, 3, Interest::default().claims(&permitted));
+        assert_eq!(reason(third.reconcile(&remotes, &permitted, &desired).await), "Claimed");
+    }
 }
 
 #[tokio::test(start_paused = true)]
