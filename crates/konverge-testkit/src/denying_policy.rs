@@ -11,14 +11,16 @@ use crate::admission_policy::{AdmissionPolicy, Effect};
 pub struct DenyingPolicy(AdmissionPolicy);
 
 impl DenyingPolicy {
-    /// Makes the policy, which has the name of the namespace. `resource` is a resource of the core group, such as `configmaps`.
+    /// Makes the policy, which has the name of the namespace. `resource` is a resource of the core group, such as
+    /// `configmaps`, or one with its group, such as `deployments.apps`.
     ///
     /// # Errors
     ///
     /// Returns the client's error if the policy or its binding cannot be created.
     pub async fn create(client: &Client, namespace: &str, resource: &str, name: &str) -> Result<Self, kube::Error> {
+        let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
         let rule = json!({
-            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+            "apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"],
             "resources": [resource], "resourceNames": [name],
         });
         let spec = json!({"validations": [{"expression": "false", "message": "not this one"}]});
