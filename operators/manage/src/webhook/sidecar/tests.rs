@@ -78,6 +78,12 @@ fn what_changes_the_abilities_of_a_sidecar_is_for_the_namespaces_that_the_platfo
         json!({ "image": "other:1" }),
         json!({ "securityContext": { "privileged": true } }),
         json!({ "env": [from_secret] }),
+        json!({ "env": [{ "name": "OZ_MANAGEMENT_URL", "value": "https://elsewhere.example.com" }] }),
+        json!({ "env": [{ "name": "OZ_SETUP_KEY", "value": "another" }] }),
+        json!({ "env": [{ "name": "TZ", "value": "UTC" }, { "name": "NB_MANAGEMENT_URL", "value": "https://e.example.com" }] }),
+        json!({ "env": [{ "name": "HTTPS_PROXY", "value": "http://e.example.com" }] }),
+        json!({ "env": [{ "name": "LD_PRELOAD", "value": "/x.so" }] }),
+        json!({ "env": [{ "name": "OZ_HOSTNAME", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] }),
     ] {
         let objects = [key.clone(), profile(change.clone())];
         let refused = decide(None, &pod(json!({})), &objects);
@@ -86,7 +92,7 @@ fn what_changes_the_abilities_of_a_sidecar_is_for_the_namespaces_that_the_platfo
         assert!(decide(Some("other"), &pod(json!({})), &objects).pod.is_none(), "{change}");
         assert!(decide(Some(NAMESPACE), &pod(json!({})), &objects).pod.is_some(), "{change}");
     }
-    let harmless = profile(json!({ "env": [{ "name": "X", "value": "1" }] }));
+    let harmless = profile(json!({ "env": [{ "name": "OZ_LOG_LEVEL", "value": "debug" }] }));
     assert!(decide(None, &pod(json!({})), &[key, harmless]).pod.is_some());
 
     let secret = json!({ "name": "web-secret", "key": "token" });
