@@ -141,12 +141,13 @@ pub struct Config {
     /// How many requests per second the management server gets in the long run (ours)
     #[arg(long, env = "OPENZRO_REQUESTS_PER_SECOND", default_value = "20", value_name = "NUMBER")]
     pub requests_per_second: NonZeroU32,
-    /// Names of groups, networks and policies in openZro that a namespace may use, and of `NetworkRouter`s as namespace/name. May be repeated; * matches
-    /// anything, {namespace} the namespace of the object. The operator's own namespace may use all [default: names that begin with the namespace, as
-    /// in team-a/devs; everything with --openzro-api-key or its variable] (ours)
+    /// Names of groups, networks, network resources and policies in openZro that a namespace may use, and of `NetworkRouter`s as namespace/name. May
+    /// be repeated; * matches anything, {namespace} the namespace of the object. The operator's own namespace may use all [default: names that begin
+    /// with the namespace, as in team-a/devs; everything with --openzro-api-key or its variable] (ours)
     #[arg(long, env = "OPENZRO_ALLOW", value_delimiter = ',', value_name = "NAMESPACE=PATTERN")]
     pub allow: Vec<Rule>,
-    /// Let objects of all namespaces use privileged containers, volumes, pod templates, and images, security contexts and Secrets of sidecars (ours)
+    /// Let objects of all namespaces use privileged containers, volumes, pod templates, images, security contexts, variables and Secrets of sidecars,
+    /// and the exemption from admission checks (ours)
     #[arg(long, env = "OPENZRO_ALLOW_PRIVILEGED_ROUTING")]
     pub allow_privileged_routing: bool,
     /// Let objects of this namespace do what --allow-privileged-routing permits. May be repeated (ours)

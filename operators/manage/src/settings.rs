@@ -5,7 +5,11 @@ use std::{
     time::Duration,
 };
 
-use konverge::{kube::api::ObjectMeta, prelude::Error, remote::DeletionPolicy};
+use konverge::{
+    kube::api::ObjectMeta,
+    prelude::Error,
+    remote::{DeletionPolicy, Interest},
+};
 use konverge_core::allow::{Pattern, Rule};
 
 use crate::{annotations, control::short_digest, reasons};
@@ -115,6 +119,22 @@ impl Settings {
         self.check(namespace, field, "group", name)
     }
 
+    /// Returns `true` if an object may use a group of this name.
+    pub(crate) fn allows_group(&self, object: &ObjectMeta, name: &str) -> bool {
+        self.check_group(object, "", name).is_ok()
+    }
+
+    /// Returns the interest of an object in the groups of these names. A group that the object may not use does not wait for the object.
+    pub(crate) fn interest_in_groups<'a>(
+        &self,
+        object: &ObjectMeta,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Interest {
+        let scope = self.scope(object.namespace.as_deref());
+        let names = names.into_iter().filter(|name| self.allows_group(object, name));
+        names.fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
+    }
+
     /// Returns the names of groups that an object may use; `None` for all.
     pub(crate) fn group_names(&self, object: &ObjectMeta) -> Option<Vec<Pattern>> {
         let names = self.names(object.namespace.as_deref().unwrap_or_default())?;
@@ -125,6 +145,12 @@ impl Settings {
     /// container.
     pub(crate) fn may_be_privileged(&self, namespace: &str) -> bool {
         self.privileged.as_ref().is_none_or(|namespaces| namespaces.contains(namespace))
+    }
+
+    /// Returns `true` if the peers of a routing peer of the namespace are exempt from the admission checks of the account, unless its object says
+    /// otherwise. The exemption is a setting of the account.
+    pub(crate) fn exempts_from_admission(&self, namespace: &str) -> bool {
+        self.names(namespace).is_none() || self.may_be_privileged(namespace)
     }
 
     /// Returns the lifetime in seconds of a new setup key of a namespace, and the number of peers that it serves; 0 is no limit. The arguments are

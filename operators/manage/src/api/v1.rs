@@ -552,7 +552,7 @@ fn routing_peer() -> Value {
             "volumeMounts": volume_mounts(),
             "privileged": boolean("Whether the container is privileged."),
             "ephemeral": boolean("Whether openZro removes the peers of pods that are gone; false if absent."),
-            "exemptFromAdmission": boolean("Whether the account's admission checks leave the peers out; true if absent."),
+            "exemptFromAdmission": boolean("Whether the account's admission checks leave the peers out; true if absent, but false in a namespace to which rules apply and that may not set it."),
             "routes": filled_texts("Subnets that the peers route to."),
             "groups": filled_texts("Further groups of the peers: names of OZGroup objects, or display names."),
         }),

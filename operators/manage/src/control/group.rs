@@ -127,6 +127,8 @@ impl<K: GroupObject> Reconcile<K> for GroupReconciler {
                 && other.meta().deletion_timestamp.is_none()
                 && other.group_name() == binding.name
                 && self.settings.scope(other.meta().namespace.as_deref()) == binding.scope
+                // An object that may not use the group has no share in it.
+                && self.settings.allows_group(other.meta(), &binding.name)
         };
         let is_left_to_others = K::IS_SHARED && context.store().list().iter().any(shares);
         let binding =

@@ -34,12 +34,15 @@ pub struct NetworkResourceReconciler {
 /// The item, named by the uid of its object as in the original, which creates each itself.
 fn of_resource(resource: &NetworkResource, settings: &Settings) -> Binding {
     let adoption = annotations::adoption(resource.annotations(), Adoption::Never);
-    Binding::new(resource.metadata.uid.clone().unwrap_or_default()).with(|binding| {
+    let name = resource.metadata.uid.clone().unwrap_or_default();
+    Binding::new(name.clone()).with(|binding| {
         binding.scope = settings.scope(resource.metadata.namespace.as_deref());
         binding.id = resource.status.as_ref().and_then(|status| status.resource_id.clone());
         binding.id_is_proof = adoption == Adoption::Never;
         binding.adoption = adoption;
-        binding.names = settings.names(resource.metadata.namespace.as_deref().unwrap_or_default());
+        // No other object can have the uid, so it needs no rule.
+        let names = settings.names(resource.metadata.namespace.as_deref().unwrap_or_default());
+        binding.names = names.map(|names| names.into_iter().chain([Pattern::new(name)]).collect());
         binding.deletion = settings.deletion(&resource.metadata);
     })
 }
@@ -72,7 +75,7 @@ fn address(service: Option<&Service>, name: &str) -> Result<IpAddr, String> {
 }
 
 /// Refuses a router of another namespace that no rule permits, and one of another account.
-fn check_router(resource: &NetworkResource, settings: &Settings) -> Result<(), Error> {
+pub(super) fn check_router(resource: &NetworkResource, settings: &Settings) -> Result<(), Error> {
     let CrossNamespaceReference { name, namespace } = &resource.spec.network_router_ref;
     let own = resource.metadata.namespace.as_deref();
     if settings.scope(Some(namespace)) == settings.scope(own) {
@@ -250,9 +253,7 @@ pub fn network_resource(
             references::users(group, store.list(), |resource: &NetworkResource| &resource.spec.groups)
         })
         .remote(&collections.groups, move |resource: &NetworkResource| {
-            let scope = of_groups.scope(resource.metadata.namespace.as_deref());
-            let names = references::names(&resource.spec.groups);
-            names.fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
+            of_groups.interest_in_groups(&resource.metadata, references::names(&resource.spec.groups))
         })
         .remote(&collections.resources, move |resource: &NetworkResource| {
             Interest::default().claims(&of_resource(resource, &of_interest))

@@ -55,8 +55,10 @@ pub(super) async fn group_ids(
                 if let Some(group) = &group {
                     settings.check_group(&group.metadata, field, &group.spec.name)?;
                 }
-                let id = group.and_then(|group| group.status.as_ref()?.group_id.clone());
-                ids.insert(id.ok_or_else(|| waits(format!("waits for Group {namespace}/{name}, which is not in openZro yet; create it, or correct the reference")))?);
+                let id = group.and_then(|group| Some((group.status.as_ref()?.group_id.clone()?, group)));
+                let (id, group) = id.ok_or_else(|| waits(format!("waits for Group {namespace}/{name}, which is not in openZro yet; create it, or correct the reference")))?;
+                check_id(&group.metadata, field, &id, groups, settings).await?;
+                ids.insert(id);
             }
             None => {
                 let message = "a reference to a group needs exactly one of name, id and localRef";
@@ -66,6 +68,37 @@ pub(super) async fn group_ids(
     }
     ids.extend(groups.resolve(scope, &names).await?.iter().map(|group| group.id().to_owned()));
     Ok(ids)
+}
+
+/// Refuses a group, known by the id in a status, that the object may not use. Other clients may write statuses.
+pub(super) async fn check_id(
+    object: &ObjectMeta,
+    field: &str,
+    id: &str,
+    groups: &Remotes<Groups>,
+    settings: &Settings,
+) -> Result<(), Error> {
+    let namespace = object.namespace.as_deref();
+    if settings.names(namespace.unwrap_or_default()).is_none() {
+        return Ok(());
+    }
+    let found = groups.look_up(&settings.scope(namespace), id).await?;
+    found.map_or(Ok(()), |found| settings.check_group(object, field, Groups::name(&found)))
+}
+
+/// Like [`check_id`], but returns `None` for a group that the object may not use.
+pub(super) async fn permitted_id(
+    object: &ObjectMeta,
+    id: Option<String>,
+    groups: &Remotes<Groups>,
+    settings: &Settings,
+) -> Result<Option<String>, Error> {
+    let Some(id) = id else { return Ok(None) };
+    match check_id(object, "its group", &id, groups, settings).await {
+        Ok(()) => Ok(Some(id)),
+        Err(error) if error.reason() == reasons::NOT_ALLOWED => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn waits(message: String) -> Error {

@@ -101,17 +101,17 @@ async fn place(
     Ok((network, address))
 }
 
-/// Returns `true` if a resource may be in a network without a rule: the network of a routing peer of its namespace, or that of the operator's
-/// namespace for a Service of its own namespace.
+/// Returns `true` if a resource may be in a network without a rule: a Service of its own namespace in the network of the operator's namespace.
 fn may_be_in(resource: &OZResource, network: &str, peers: &[Arc<OZRoutingPeer>], settings: &Settings) -> bool {
-    let namespace = resource.metadata.namespace.as_deref();
-    let has_peer_in = |namespace: Option<&str>| {
-        let of = peers.iter().filter(|peer| peer.metadata.namespace.as_deref() == namespace);
-        of.filter_map(|peer| peer.status.as_ref()?.network_id.as_deref()).any(|id| id == network)
-    };
-    let services = format!(".{}.{}", namespace.unwrap_or_default(), settings.cluster_dns);
-    let is_service = resource.spec.address.strip_suffix(&services).is_some_and(|name| !name.contains(['.', '*']));
-    has_peer_in(namespace) || (is_service && has_peer_in(Some(&settings.namespace)))
+    let of_operator = peers.iter().filter(|peer| peer.metadata.namespace.as_deref() == Some(&settings.namespace));
+    let mut networks = of_operator.filter_map(|peer| peer.status.as_ref()?.network_id.as_deref());
+    is_own_service(resource, settings) && networks.any(|id| id == network)
+}
+
+/// Returns `true` if the address of a resource is that of a Service of its namespace.
+pub(super) fn is_own_service(resource: &OZResource, settings: &Settings) -> bool {
+    let services = format!(".{}.{}", resource.metadata.namespace.as_deref().unwrap_or_default(), settings.cluster_dns);
+    resource.spec.address.strip_suffix(&services).is_some_and(|name| !name.contains(['.', '*']))
 }
 
 fn desired(resource: &OZResource, network: String, address: String, groups: BTreeSet<String>) -> DesiredResource {
@@ -149,6 +149,9 @@ async fn check(
     collections: &Collections,
     settings: &Settings,
 ) -> Result<Checked, Error> {
+    // Names of resources are unique in the account.
+    let namespace = resource.namespace().unwrap_or_default();
+    settings.check(&namespace, "spec.name", "network resource", &resource.spec.name)?;
     let (network, address) = place(resource, &referenced.peers, &collections.networks, settings).await?;
     let policies = policies::plan(resource, &referenced.policies, settings)?;
     let groups = groups::meant(resource, &referenced.groups, &collections.groups, settings).await?;
@@ -188,6 +191,7 @@ impl Reconcile<OZResource> for ResourceReconciler {
         let Checked { network, address, groups: names, policies } =
             check(&resource, &referenced, &self.collections, &self.settings).await?;
         let scope = self.settings.scope(resource.metadata.namespace.as_deref());
+        policies::check(&context, &policies).await?;
         if let Some(waits) = groups::ensure(&context, &self.collections.groups, &self.settings, &names).await? {
             return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, waits));
         }
@@ -249,8 +253,7 @@ pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Contr
         })
         .watches(Watch::<OZPolicy>::new(), |policy, resources| policies::users(policy, &resources.list()))
         .remote(&collections.groups, move |resource: &OZResource| {
-            let scope = of_groups.scope(resource.metadata.namespace.as_deref());
-            resource.spec.groups.iter().fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
+            of_groups.interest_in_groups(&resource.metadata, resource.spec.groups.iter().map(String::as_str))
         })
         .remote(&collections.resources, move |resource: &OZResource| {
             Interest::default().claims(&binding(resource, &of_resources))

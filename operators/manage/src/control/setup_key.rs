@@ -14,7 +14,7 @@ use konverge::{
 };
 
 pub(crate) use self::duration::seconds;
-pub(super) use self::secret::{Place, declare, ensure, finalize, watch};
+pub(super) use self::secret::{Place, check_place, declare, ensure, finalize, watch};
 use super::{deadline, references, routing::children};
 use crate::{
     api::{
@@ -191,9 +191,7 @@ pub fn setup_key(collections: &Collections, settings: &Arc<Settings>) -> Control
             references::users(group, store.list(), |key: &SetupKey| &key.spec.auto_groups)
         })
         .remote(&collections.groups, move |key: &SetupKey| {
-            let scope = of_groups.scope(key.metadata.namespace.as_deref());
-            let names = references::names(&key.spec.auto_groups);
-            names.fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
+            of_groups.interest_in_groups(&key.metadata, references::names(&key.spec.auto_groups))
         })
         .remote(&collections.setup_keys, move |key: &SetupKey| {
             Interest::default().claims(&of_setup_key(key, &of_interest))
@@ -280,8 +278,7 @@ pub fn oz_setup_key(
             references::users_by_name(group, store.list(), |key: &OZSetupKey| &key.spec.auto_groups)
         })
         .remote(&collections.groups, move |key: &OZSetupKey| {
-            let scope = of_groups.scope(key.metadata.namespace.as_deref());
-            key.spec.auto_groups.iter().fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
+            of_groups.interest_in_groups(&key.metadata, key.spec.auto_groups.iter().map(String::as_str))
         })
         .remote(&collections.setup_keys, move |key: &OZSetupKey| {
             let is_managed = key.spec.name.is_some() && key.spec.secret_key_ref.is_none();

@@ -76,7 +76,7 @@ pub fn exposure(service: &Service, settings: &Settings) -> Result<Exposure, Inva
     let router_namespace = if settings.has_own_network(&namespace) { &namespace } else { &settings.namespace };
     let router = ObjectKey::namespaced(router_namespace, ROUTER);
     let mut spec = OZResourceSpec {
-        name: resource_name(annotations, &namespace, &name)?,
+        name: resource_name(annotations, settings, &namespace, &name)?,
         address: address(service, settings),
         groups: groups(annotations, settings, &namespace, &name)?,
         ..OZResourceSpec::default()
@@ -113,13 +113,20 @@ fn is_exposed(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(EXPOSE).is_some_and(|value| !is_no(value))
 }
 
+/// Returns the original's name where a rule permits it, or else one that no other namespace can have. Names of resources and groups are unique in
+/// the account, and the original's name can belong to another namespace, too.
+fn default_name(of_original: String, settings: &Settings, namespace: &str, name: &str) -> String {
+    if settings.allows(namespace, &of_original) { of_original } else { format!("{namespace}/{name}") }
+}
+
 fn resource_name(
     annotations: &BTreeMap<String, String>,
+    settings: &Settings,
     namespace: &str,
     name: &str,
 ) -> Result<String, InvalidAnnotation> {
     match annotations.get(RESOURCE_NAME).map(|value| value.trim()) {
-        None => Ok(format!("{namespace}-{name}")),
+        None => Ok(default_name(format!("{namespace}-{name}"), settings, namespace, name)),
         Some("") => Err(invalid(RESOURCE_NAME, "is empty; give a name, or remove it")),
         Some(name) => Ok(name.to_owned()),
     }
@@ -132,10 +139,8 @@ fn groups(
     name: &str,
 ) -> Result<Vec<String>, InvalidAnnotation> {
     let Some(value) = annotations.get(EXPOSED_GROUPS) else {
-        // The original's name can belong to another namespace, too, so it needs a rule.
         let of_original = format!("{}-{namespace}-{name}", settings.cluster_name);
-        let is_allowed = settings.allows(namespace, &of_original);
-        return Ok(vec![if is_allowed { of_original } else { format!("{namespace}/{name}") }]);
+        return Ok(vec![default_name(of_original, settings, namespace, name)]);
     };
     let groups = items(Some(value));
     if groups.is_empty() {

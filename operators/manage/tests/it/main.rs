@@ -1,12 +1,14 @@
 //! The operator on a real API server, before the verified double and, where this machine has it, the real openZro server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod accepted;
 mod accounts;
 mod deletions;
 mod documented;
 mod draining;
 mod dry_run;
 mod economy;
+mod forged;
 mod groups;
 mod hostile;
 mod least_role;
@@ -15,6 +17,7 @@ mod originals;
 mod policies;
 mod references;
 mod removal;
+mod rivals;
 mod routing;
 mod rules;
 mod setup_keys;

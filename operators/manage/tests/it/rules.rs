@@ -73,7 +73,8 @@ async fn a_namespace_uses_no_name_without_a_rule_and_nothing_is_written() {
     stage.create(&stage.api(), &peer("router", json!({}))).await;
     stage.says(&stage.api::<OZRoutingPeer>(), "router", "Stalled", "NotAllowed").await;
     let network = stage.by_hand(&Collection::Networks, json!({ "name": "prod", "description": "" })).await;
-    let spec = json!({ "name": "db", "networkID": network, "address": "10.9.0.1", "groups": [own] });
+    let name = format!("{namespace}/db");
+    let spec = json!({ "name": name, "networkID": network, "address": "10.9.0.1", "groups": [own] });
     let resource = OZResource::new("db", serde_json::from_value::<OZResourceSpec>(spec).unwrap());
     stage.create(&stage.api(), &resource).await;
     stage.says(&stage.api::<OZResource>(), "db", "Stalled", "NotAllowed").await;
@@ -111,7 +112,7 @@ async fn references_need_a_rule_and_nothing_is_written_without_one() {
 
     let resources = stage.api::<OZResource>();
     let resource = |name: &str, more: Value| {
-        let mut spec = json!({ "name": name, "networkID": network, "address": "10.9.0.1", "groups": [format!("{namespace}/db")],
+        let mut spec = json!({ "name": format!("{namespace}/{name}"), "networkID": network, "address": "10.9.0.1", "groups": [format!("{namespace}/db")],
             "tcpPorts": [5432] });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         OZResource::new(name, serde_json::from_value::<OZResourceSpec>(spec).unwrap())

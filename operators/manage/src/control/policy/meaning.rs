@@ -40,10 +40,16 @@ impl Named {
         settings: &Settings,
     ) -> Self {
         let scope = scope_of(policy);
+        // What no rule permits is not in openZro, and has no name in policies.
+        let allows_resource = |resource: &OZResource| {
+            settings.allows(resource.metadata.namespace.as_deref().unwrap_or_default(), &resource.spec.name)
+        };
+        let groups = groups.iter().filter(|group| settings.allows_group(&group.metadata, &group.spec.name));
+        let resources = resources.iter().filter(|resource| allows_resource(resource));
         let is_own = |namespace: &Option<String>| settings.scope(namespace.as_deref()) == scope;
-        let (own_groups, foreign_groups) = groups.iter().cloned().partition(|group| is_own(&group.metadata.namespace));
+        let (own_groups, foreign_groups) = groups.cloned().partition(|group| is_own(&group.metadata.namespace));
         let (own_resources, foreign_resources) =
-            resources.iter().cloned().partition(|resource| is_own(&resource.metadata.namespace));
+            resources.cloned().partition(|resource| is_own(&resource.metadata.namespace));
         Self {
             own: Objects { groups: own_groups, resources: own_resources },
             foreign: Objects { groups: foreign_groups, resources: foreign_resources },

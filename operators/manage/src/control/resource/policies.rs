@@ -104,6 +104,15 @@ pub(super) fn plan(
     Ok(planned)
 }
 
+/// Fails if the API server would not accept one of the planned policies. Writes nothing.
+pub(super) async fn check(context: &Context<OZResource>, planned: &[Generated]) -> Result<(), Error> {
+    let preview = context.applier().clone().with_dry_run(true);
+    for Generated { desired, .. } in planned.iter().filter(|policy| policy.observed.is_none()) {
+        drop(preview.create(desired).await?);
+    }
+    Ok(())
+}
+
 /// Writes the planned policies, and deletes the other generated ones. Returns their names by the requested names.
 pub(super) async fn ensure(
     context: &Context<OZResource>,

@@ -35,17 +35,42 @@ where
     K: Object + Writable,
     C: Object + Writable + Resource<DynamicType = ()>,
 {
-    if let Some(seen) = seen
-        && !belongs_to(seen, &**context.object())
-    {
-        let (kind, name) = (C::kind(&()), seen.name_any());
-        let key = ObjectKey { namespace: seen.namespace(), name };
-        let message = format!("{kind} {key} exists and does not belong to this object; delete or rename it");
-        return Err(Error::refused(reasons::NOT_OURS, message));
+    if let Some(seen) = seen {
+        check_owner(context, seen)?;
     }
     let outcome = applier.apply(desired, seen).await?.outcome;
     tracing::trace!(?outcome, "applied a child");
     Ok(())
+}
+
+/// Fails if the API server would not accept a child of the object that is not there yet, or if the child belongs to another object. Writes nothing.
+pub(super) async fn check<K, C>(context: &Context<K>, desired: &C) -> Result<(), Error>
+where
+    K: Object + Writable,
+    C: Object + Writable + Resource<DynamicType = ()>,
+{
+    let Some(key) = ObjectKey::of(desired) else { return Ok(()) };
+    match context.watched::<C>()?.get(&key) {
+        Some(observed) => check_owner(context, &*observed),
+        None => {
+            let preview = context.applier().clone().with_dry_run(true);
+            apply_as_seen(&preview, context, desired, None).await
+        }
+    }
+}
+
+/// Refuses a child that belongs to another object.
+fn check_owner<K, C>(context: &Context<K>, child: &C) -> Result<(), Error>
+where
+    K: Object,
+    C: Resource<DynamicType = ()>,
+{
+    if belongs_to(child, &**context.object()) {
+        return Ok(());
+    }
+    let key = ObjectKey { namespace: child.namespace(), name: child.name_any() };
+    let message = format!("{} {key} exists and does not belong to this object; delete or rename it", C::kind(&()));
+    Err(Error::refused(reasons::NOT_OURS, message))
 }
 
 /// Says on a child that its item stays, because that of its owner stays. The garbage collector deletes the child after its owner.

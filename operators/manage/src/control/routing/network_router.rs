@@ -20,7 +20,14 @@ use crate::{
     annotations,
     api::v1alpha1::{Group, GroupReference, GroupSpec, NetworkResource, NetworkRouter, SetupKey, SetupKeySpec},
     collections::Collections,
-    control::{deadline, label_value, pause::LOOK_AGAIN, short_digest},
+    control::{
+        deadline, label_value,
+        network_resource::check_router,
+        pause::LOOK_AGAIN,
+        references,
+        setup_key::{self, Place},
+        short_digest,
+    },
     reasons,
     remote::{DesiredNetwork, DesiredRouter},
     settings::Settings,
@@ -39,10 +46,17 @@ fn deletion(router: &NetworkRouter, settings: &Settings) -> DeletionPolicy {
     settings.deletion(&router.metadata)
 }
 
+/// Returns the name of the network: the original's where a rule permits it, or else one with the namespace, because objects of other namespaces may
+/// have the same name.
+fn network_name(router: &NetworkRouter, settings: &Settings) -> String {
+    let (namespace, name) = (router.namespace().unwrap_or_default(), router.name_any());
+    if settings.allows(&namespace, &name) { name } else { format!("{namespace}/{name}") }
+}
+
 /// The network. The original creates each itself, so an id in the status proves that.
 fn network(router: &NetworkRouter, settings: &Settings) -> Binding {
     let adoption = annotations::adoption(router.annotations(), Adoption::Never);
-    Binding::new(router.name_any()).with(|binding| {
+    Binding::new(network_name(router, settings)).with(|binding| {
         binding.scope = settings.scope(router.metadata.namespace.as_deref());
         binding.id = router.status.as_ref().and_then(|status| status.network_id.clone());
         binding.id_is_proof = adoption == Adoption::Never;
@@ -64,13 +78,10 @@ fn item(router: &NetworkRouter, group: &str, settings: &Settings) -> Binding {
     })
 }
 
-/// Refuses a router that no rule permits in its namespace. Rules name it as `namespace/name` or by the name of its network.
+/// Refuses a router whose network no rule permits in its namespace.
 fn check(router: &NetworkRouter, settings: &Settings) -> Result<(), Error> {
-    let (namespace, name) = (router.namespace().unwrap_or_default(), router.name_any());
-    if settings.allows(&namespace, &format!("{namespace}/{name}")) {
-        return Ok(());
-    }
-    settings.check(&namespace, "metadata.name", "network", &name)
+    let namespace = router.namespace().unwrap_or_default();
+    settings.check(&namespace, "metadata.name", "network", &network_name(router, settings))
 }
 
 /// The name of the objects that belong to a router, as the original has it.
@@ -124,6 +135,36 @@ impl NetworkRouterReconciler {
         })
     }
 
+    /// Returns the `Group` of the peers of a network.
+    fn group(&self, router: &NetworkRouter, network: &str) -> Result<Group, Error> {
+        let name = display_name(network, router.metadata.uid.as_deref().unwrap_or_default());
+        let mut group = Group::new(&child_name(router), GroupSpec { name });
+        group.metadata = self.metadata(router)?;
+        Ok(group)
+    }
+
+    /// Returns the `SetupKey` of the peers of a network. `group` is the id of their group.
+    fn setup_key(&self, router: &NetworkRouter, network: &str, group: &str) -> Result<SetupKey, Error> {
+        let name = display_name(network, router.metadata.uid.as_deref().unwrap_or_default());
+        let reference = GroupReference { id: Some(group.to_owned()), ..GroupReference::default() };
+        let spec = SetupKeySpec { name, ephemeral: true, auto_groups: vec![reference], ..SetupKeySpec::default() };
+        let mut key = SetupKey::new(&child_name(router), spec);
+        key.metadata = self.metadata(router)?;
+        Ok(key)
+    }
+
+    /// Fails if the API server would not accept an object that belongs to the router. Writes nothing.
+    async fn try_children(&self, router: &NetworkRouter, context: &Context<NetworkRouter>) -> Result<(), Error> {
+        // Neither the network nor its group has an id yet.
+        children::check(context, &self.group(router, "new")?).await?;
+        let key = self.setup_key(router, "new", "new")?;
+        children::check(context, &key).await?;
+        let is_there = ObjectKey::of(&key).and_then(|key| context.watched::<SetupKey>().ok()?.get(&key)).is_some();
+        // From then on, the `SetupKey` looks after its Secret.
+        let place = Place { name: SetupKey::secret_name(&child_name(router)), key: SetupKey::SECRET_KEY.to_owned() };
+        if is_there { Ok(()) } else { setup_key::check_place(context, &self.settings, &place).await }
+    }
+
     /// Makes the `Group` and the `SetupKey` exist. Returns the id of the group once the key is there, or what is waited for.
     async fn children(
         &self,
@@ -132,21 +173,15 @@ impl NetworkRouterReconciler {
         network: &str,
     ) -> Result<Result<String, String>, Error> {
         let (name, namespace) = (child_name(router), router.namespace().unwrap_or_default());
-        let display = display_name(network, router.metadata.uid.as_deref().unwrap_or_default());
-        let mut group = Group::new(&name, GroupSpec { name: display.clone() });
-        group.metadata = self.metadata(router)?;
-        let group = children::apply(context, &group).await?;
+        let group = children::apply(context, &self.group(router, network)?).await?;
         let Some(id) = group.and_then(|group| group.status.as_ref()?.group_id.clone()) else {
             return Ok(Err(format!(
                 "waits for its Group {namespace}/{name}, which is not in openZro yet; see its status for the cause"
             )));
         };
-        let reference = GroupReference { id: Some(id.clone()), ..GroupReference::default() };
-        let spec =
-            SetupKeySpec { name: display, ephemeral: true, auto_groups: vec![reference], ..SetupKeySpec::default() };
-        let mut key = SetupKey::new(&name, spec);
-        key.metadata = self.metadata(router)?;
-        let key = children::apply(context, &key).await?;
+        references::check_id(&self.metadata(router)?, "its group", &id, &self.collections.groups, &self.settings)
+            .await?;
+        let key = children::apply(context, &self.setup_key(router, network, &id)?).await?;
         if key.is_none_or(|key| key.status.as_ref().is_none_or(|status| status.setup_key_id.is_none())) {
             return Ok(Err(format!(
                 "waits for its SetupKey {namespace}/{name}, which is not in openZro yet; see its status for the cause"
@@ -175,6 +210,7 @@ impl Reconcile<NetworkRouter> for NetworkRouterReconciler {
         };
         // Before the first write: an invalid spec makes nothing.
         let pods = workload::desired(&context, &workload, &self.settings).await?;
+        self.try_children(&router, &context).await?;
 
         let binding = network(&router, &self.settings);
         let desired = DesiredNetwork { name: binding.name.clone() };
@@ -214,7 +250,7 @@ impl NetworkRouterReconciler {
             children::orphan_item::<_, SetupKey>(context, &child_name(router)).await?;
             return Ok(Cleanup::Done);
         }
-        let name = router.name_any();
+        let name = network_name(router, &self.settings);
         let resources = context.watched::<NetworkResource>()?.list();
         let users: Vec<_> = resources
             .iter()
@@ -228,6 +264,8 @@ impl NetworkRouterReconciler {
         let network = network(router, &self.settings);
         let key = ObjectKey { namespace: router.namespace(), name: child_name(router) };
         let group = context.watched::<Group>()?.get(&key).and_then(|group| group.status.as_ref()?.group_id.clone());
+        let child = self.metadata(router)?;
+        let group = references::permitted_id(&child, group, &self.collections.groups, &self.settings).await?;
         let item = item(router, group.as_deref().unwrap_or_default(), &self.settings);
         let others = removal::others_inside(context, &self.collections, &network, &item, group.as_deref());
         if let Some(waits) = others.await? {
@@ -239,12 +277,10 @@ impl NetworkRouterReconciler {
     }
 }
 
-/// Whether a resource is in the network of a router. One of another account never is.
+/// Whether a resource may be in the network of a router. One of another account never is.
 fn refers_to(resource: &NetworkResource, router: &NetworkRouter, settings: &Settings) -> bool {
     let reference = &resource.spec.network_router_ref;
-    let scope = |namespace: &Option<String>| settings.scope(namespace.as_deref());
-    let is_of_account = scope(&resource.metadata.namespace) == scope(&router.metadata.namespace);
-    is_of_account
+    check_router(resource, settings).is_ok()
         && reference.name == router.name_any()
         && Some(&reference.namespace) == router.metadata.namespace.as_ref()
 }
@@ -257,6 +293,7 @@ pub fn network_router(
     let (of_networks, of_routers) = (Arc::clone(settings), Arc::clone(settings));
     Controller::new(NetworkRouterReconciler { collections: collections.clone(), settings: Arc::clone(settings) })
         .finalizer_on_demand(FINALIZER)
+        .access(setup_key::declare)
         .access(|access| {
             access.to::<Group>(&(), &["create", "patch"]);
             access.to::<SetupKey>(&(), &["create", "patch"]);

@@ -23,7 +23,7 @@ use crate::{
     control::{
         deadline, label_value,
         pause::LOOK_AGAIN,
-        references,
+        references, resource,
         setup_key::{self, Place},
         short_digest,
     },
@@ -95,11 +95,13 @@ fn network_id(peer: &OZRoutingPeer) -> Option<&str> {
     peer.status.as_ref()?.network_id.as_deref().filter(|id| !id.is_empty())
 }
 
-/// Whether two routing peers mean the same network, which is always within one account.
+/// Whether another routing peer means the same network, which is always within one account, and may use it.
 fn is_of_same_network(peer: &OZRoutingPeer, other: &OZRoutingPeer, settings: &Settings) -> bool {
+    let network = network_name(peer, settings);
     peer.metadata.uid != other.metadata.uid
         && scope(peer, settings) == scope(other, settings)
-        && network_name(peer, settings) == network_name(other, settings)
+        && network == network_name(other, settings)
+        && settings.allows(&other.namespace().unwrap_or_default(), &network)
 }
 
 /// The network that another routing peer of the same network has already: that of the oldest one.
@@ -145,6 +147,12 @@ fn networks_of(peer: &OZRoutingPeer) -> BTreeSet<&str> {
     former.split(',').filter(|id| !id.is_empty()).chain(network_id(peer)).collect()
 }
 
+/// Whether the former networks of a routing peer count for the resources of a namespace. They are in an annotation, with which an object could
+/// draw resources of other namespaces into its network.
+fn has_former_networks(peer: &OZRoutingPeer, namespace: &str, settings: &Settings) -> bool {
+    names(peer, settings).is_none() || peer.metadata.namespace.as_deref() == Some(namespace)
+}
+
 /// The network of a resource: that of the routing peer that it refers to, or that it names by an id that a routing peer has or had. `None` if the
 /// routing peer has none yet.
 ///
@@ -174,8 +182,29 @@ pub(in crate::control) fn current_network(
         let candidates = candidates.filter(|peer| is_own(peer) || !settings.namespaced_networks);
         return candidates.min_by_key(|peer| (!is_own(peer), peer.namespace(), peer.name_any())).and_then(of);
     }
-    let current = peers.find(|peer| networks_of(peer).contains(id)).and_then(of);
+    let had =
+        |peer: &&Arc<OZRoutingPeer>| networks_of(peer).contains(id) && has_former_networks(peer, namespace, settings);
+    let peers: Vec<_> = peers.collect();
+    let has = peers.iter().find(|peer| network_id(peer) == Some(id));
+    let current = has.or_else(|| peers.iter().find(|peer| had(peer))).and_then(|peer| of(peer));
     current.or_else(|| Some(id.to_owned()))
+}
+
+/// Whether the rules permit a resource in the network of a routing peer. A resource that they refuse does not keep the network. Resources of
+/// the namespace always count. `local` are the `OZGroup`s of the cluster.
+fn may_be_in(resource: &OZResource, peer: &OZRoutingPeer, local: &[Arc<OZGroup>], settings: &Settings) -> bool {
+    let namespace = resource.namespace().unwrap_or_default();
+    let is_of_operator = peer.metadata.namespace.as_deref() == Some(&settings.namespace);
+    let allows_network = settings.allows(&namespace, &network_name(peer, settings))
+        || (is_of_operator && resource::is_own_service(resource, settings));
+    let allows_group = |word: &String| {
+        let display = references::display_name(word, &namespace, local);
+        [word, &display].into_iter().any(|name| settings.allows_group(&resource.metadata, name))
+    };
+    resource.metadata.namespace == peer.metadata.namespace
+        || (allows_network
+            && settings.allows(&namespace, &resource.spec.name)
+            && resource.spec.groups.iter().all(allows_group))
 }
 
 /// Whether a resource is in the network of a routing peer.
@@ -226,8 +255,8 @@ impl OzRoutingPeerReconciler {
         Ok(id)
     }
 
-    /// Makes the `OZGroup` of the peers exist. Returns its id, or `None` while it has none.
-    async fn group(&self, peer: &OZRoutingPeer, context: &Context<OZRoutingPeer>) -> Result<Option<String>, Error> {
+    /// Returns the `OZGroup` of the peers.
+    fn group(&self, peer: &OZRoutingPeer) -> Result<OZGroup, Error> {
         let spec = OZGroupSpec { name: network_name(peer, &self.settings) };
         let mut group = OZGroup::new(&peer.name_any(), spec);
         let labels = &self.settings.default_labels;
@@ -238,8 +267,50 @@ impl OzRoutingPeerReconciler {
             annotations: annotations::inherited(peer.annotations()),
             ..group.metadata
         };
-        let observed = children::apply(context, &group).await?;
-        Ok(observed.and_then(|group| group.status.as_ref()?.group_id.clone()))
+        Ok(group)
+    }
+
+    /// Makes the `OZGroup` of the peers exist. Returns the id of the group, or `None` while it has none.
+    async fn group_id(
+        &self,
+        peer: &OZRoutingPeer,
+        context: &Context<OZRoutingPeer>,
+        group: &OZGroup,
+    ) -> Result<Option<String>, Error> {
+        let observed = children::apply(context, group).await?;
+        let id = observed.and_then(|group| group.status.as_ref()?.group_id.clone());
+        if let Some(id) = &id {
+            references::check_id(&peer.metadata, "its group", id, &self.collections.groups, &self.settings).await?;
+        }
+        Ok(id)
+    }
+
+    /// Fails if the API server would not accept an object that belongs to the routing peer. Writes nothing.
+    async fn try_children(
+        &self,
+        peer: &OZRoutingPeer,
+        context: &Context<OZRoutingPeer>,
+        group: &OZGroup,
+        place: &Place,
+    ) -> Result<(), Error> {
+        children::check(context, group).await?;
+        let has_key = peer.status.as_ref().is_some_and(|status| status.setup_key_id.is_some());
+        if has_key { Ok(()) } else { setup_key::check_place(context, &self.settings, place).await }
+    }
+
+    /// Returns `true` if the peers are exempt from the admission checks of the account. Refuses the exemption where the namespace may not change a
+    /// setting of the account.
+    fn is_exempt(&self, peer: &OZRoutingPeer) -> Result<bool, Error> {
+        let namespace = peer.namespace().unwrap_or_default();
+        let may_be = self.settings.exempts_from_admission(&namespace);
+        if peer.spec.exempt_from_admission == Some(true) && !may_be {
+            let message = format!(
+                "namespace {namespace} may not set spec.exemptFromAdmission, which changes a setting of the account; remove it, or ask the \
+                 operator's administrators for --privileged-namespace={namespace}"
+            );
+            return Err(Error::permanent(reasons::PRIVILEGE_NOT_ALLOWED, message));
+        }
+        Ok(peer.spec.exempt_from_admission.unwrap_or(may_be))
     }
 
     async fn setup_key(
@@ -329,10 +400,13 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         // Before the first write: an invalid spec makes nothing, and neither does one that no rule permits.
         let routes = valid_routes(&peer.spec)?;
         further_groups(&peer, &context.watched::<OZGroup>()?.list(), &self.settings)?;
+        let is_exempt = self.is_exempt(&peer)?;
         let pods = workload::desired(&context, &workload, &self.settings).await?;
+        let child = self.group(&peer)?;
+        self.try_children(&peer, &context, &child, &place).await?;
 
         let network = self.network(&peer, &context).await?;
-        let Some(group) = self.group(&peer, &context).await? else {
+        let Some(group) = self.group_id(&peer, &context, &child).await? else {
             context.progressing(Reason::new(reasons::DEPENDENCY), waits_for_group(&peer));
             return Ok(Action::After(LOOK_AGAIN));
         };
@@ -345,7 +419,6 @@ impl Reconcile<OZRoutingPeer> for OzRoutingPeerReconciler {
         let waits = workload::apply(&context, &workload, &pods).await?;
 
         // Last, because neither a token that may not write settings nor a route that openZro refuses must keep the pods from running.
-        let is_exempt = peer.spec.exempt_from_admission.unwrap_or(true);
         let (groups, scope) = (&self.collections.groups, scope(&peer, &self.settings));
         exemption::set(&context, groups, &scope, &group, is_exempt).await?;
         routes?;
@@ -378,13 +451,14 @@ impl OzRoutingPeerReconciler {
             children::orphan_item::<_, OZGroup>(context, &peer.name_any()).await?;
             return Ok(Cleanup::Done);
         }
-        let resources = context.watched::<OZResource>()?.list();
+        let (resources, local) = (context.watched::<OZResource>()?.list(), context.watched::<OZGroup>()?.list());
         let keeps = |resource: &&Arc<OZResource>| {
-            if sharers.is_empty() {
+            let is_user = if sharers.is_empty() {
                 is_in(resource, peer, &self.settings)
             } else {
                 refers_to(resource, peer, &self.settings)
-            }
+            };
+            is_user && may_be_in(resource, peer, &local, &self.settings)
         };
         let users: Vec<_> = resources.iter().filter(keeps).filter_map(|user| ObjectKey::of(&**user)).collect();
         if !users.is_empty() {
@@ -397,6 +471,8 @@ impl OzRoutingPeerReconciler {
         }
         let name = ObjectKey { namespace: peer.namespace(), name: peer.name_any() };
         let group = context.watched::<OZGroup>()?.get(&name).and_then(|group| group.status.as_ref()?.group_id.clone());
+        let groups = &self.collections.groups;
+        let group = references::permitted_id(&peer.metadata, group, groups, &self.settings).await?;
         let router = router(peer, group.as_deref().unwrap_or_default(), &self.settings);
         if sharers.is_empty() {
             let others = removal::others_inside(context, &self.collections, &network, &router, group.as_deref());
@@ -410,8 +486,7 @@ impl OzRoutingPeerReconciler {
             return Ok(key);
         }
         if let Some(group) = group.as_ref().filter(|_| sharers.is_empty()) {
-            let (groups, scope) = (&self.collections.groups, scope(peer, &self.settings));
-            exemption::withdraw(context, groups, &scope, group).await?;
+            exemption::withdraw(context, groups, &scope(peer, &self.settings), group).await?;
         }
         let router = context.remote(&self.collections.routers).finalize(&router).await?;
         let network =
@@ -550,23 +625,37 @@ fn route_parts(peer: &OZRoutingPeer, recorded: Vec<String>) -> BTreeSet<String> 
     recorded.into_iter().chain(status.map(|route| route_part(route))).collect()
 }
 
+/// The name of the resource of a route. Names of resources are unique in the account, so it has that of the object.
+fn route_name(peer: &OZRoutingPeer, route: &str, settings: &Settings) -> String {
+    let (network, namespace) = (network_name(peer, settings), peer.namespace().unwrap_or_default());
+    format!("{network} {namespace}/{} {route}", peer.name_any())
+}
+
+/// Returns the names that the resource of a route may have: its own, or none for a route that is not known.
+fn route_names(peer: &OZRoutingPeer, route: Option<&str>, settings: &Settings) -> Option<Vec<Pattern>> {
+    let own = route.map(|route| Pattern::new(route_name(peer, route, settings)));
+    names(peer, settings).map(|_| own.into_iter().collect())
+}
+
 /// The item of a part, whatever its route is.
 fn part_binding(peer: &OZRoutingPeer, part: &str, settings: &Settings) -> Binding {
     let ids = peer.status.as_ref().map(|status| &status.route_resource_ids);
+    let known = ids.and_then(|ids| ids.iter().find(|(route, _)| route_part(route) == part));
     Binding::default().with(|binding| {
         part.clone_into(&mut binding.part);
         binding.scope = scope(peer, settings);
-        binding.id =
-            ids.and_then(|ids| ids.iter().find(|(route, _)| route_part(route) == part)).map(|(_, id)| id.clone());
+        binding.id = known.map(|(_, id)| id.clone());
+        binding.names = route_names(peer, known.map(|(route, _)| route.as_str()), settings);
         binding.deletion = deletion(peer, settings);
     })
 }
 
-/// The resource of a route. Names of resources are unique in the account, so it has that of the object.
+/// The resource of a route.
 fn route_binding(peer: &OZRoutingPeer, route: &str, settings: &Settings) -> Binding {
-    let (network, namespace) = (network_name(peer, settings), peer.namespace().unwrap_or_default());
-    part_binding(peer, &route_part(route), settings)
-        .with(|binding| binding.name = format!("{network} {namespace}/{} {route}", peer.name_any()))
+    part_binding(peer, &route_part(route), settings).with(|binding| {
+        binding.name = route_name(peer, route, settings);
+        binding.names = route_names(peer, Some(route), settings);
+    })
 }
 
 /// The controller of `OZRoutingPeer`s.
@@ -602,8 +691,7 @@ pub fn oz_routing_peer(
             others.filter_map(|other| ObjectKey::of(&*other)).collect::<Vec<_>>()
         })
         .remote(&collections.groups, move |peer: &OZRoutingPeer| {
-            let scope = scope(peer, &by_name);
-            peer.spec.groups.iter().fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
+            by_name.interest_in_groups(&peer.metadata, peer.spec.groups.iter().map(String::as_str))
         })
         .remote(&collections.networks, move |peer: &OZRoutingPeer| {
             Interest::default().claims(&network(peer, &of_networks))
@@ -746,6 +834,82 @@ mod tests {
         assert_eq!(shared_network(&in_b[0], &in_b, &with_tenants()).as_deref(), Some("of-b"));
         assert_eq!(shared_network(&in_b[2], &in_b, &with_tenants()), None);
         assert_eq!(network_name(&in_b[0], &with_tenants()), "prod-b");
+    }
+
+    fn confined() -> Settings {
+        Settings { rules: Some(vec!["*={namespace}/*".parse().unwrap()]), ..settings(true) }
+    }
+
+    #[test]
+    fn a_routing_peer_draws_no_resource_of_another_namespace_into_its_network() {
+        let with = |namespace: &str, network: &str, former: &str| {
+            let mut peer = (*placed(namespace, namespace, Some(network))).clone();
+            peer.metadata.annotations = Some([(FORMER_NETWORKS.to_owned(), former.to_owned())].into());
+            Arc::new(peer)
+        };
+        // The first one says that its network was that of the others.
+        let peers = [
+            with("a", "of-a", "of-shop,was-of-shop,of-o"),
+            with("shop", "of-shop", "was-of-shop"),
+            with("o", "of-o", ""),
+        ];
+        for (namespace, id, expected) in [
+            ("shop", "of-shop", "of-shop"),
+            ("shop", "was-of-shop", "of-shop"),
+            ("shop", "of-o", "of-o"),
+            ("o", "was-of-shop", "was-of-shop"),
+            ("a", "of-o", "of-o"),
+            ("a", "was-of-shop", "of-a"),
+        ] {
+            let spec = serde_json::from_value(json!({ "networkID": id })).unwrap();
+            let found =
+                current_network(&spec, namespace, &peers, &Settings { namespace: "o".to_owned(), ..confined() });
+            assert_eq!(found.as_deref(), Some(expected), "{namespace} {id}");
+        }
+    }
+
+    #[test]
+    fn a_resource_that_the_rules_refuse_keeps_no_network() {
+        let settings = Settings { namespace: "o".to_owned(), ..confined() };
+        let own = ["team/g", "g"];
+        let mut local = OZGroup::new("g", OZGroupSpec { name: "team/g".to_owned() });
+        local.metadata.namespace = Some("team".to_owned());
+        let local = [Arc::new(local)];
+        for (of, namespace, name, address, groups, expected) in [
+            ("shop", "shop", "any", "10.0.0.1", &["prod-ops"][..], true),
+            ("shop", "team", "team/r", "10.0.0.1", &own, false),
+            ("o", "team", "team/r", "10.0.0.1", &own, false),
+            ("o", "team", "team/r", "web.team.svc.cluster.local", &own, true),
+            ("o", "team", "team/r", "web.shop.svc.cluster.local", &own, false),
+            ("o", "team", "shop/r", "web.team.svc.cluster.local", &own, false),
+            ("o", "team", "team/r", "web.team.svc.cluster.local", &["prod-ops"], false),
+            ("o", "o", "any", "10.0.0.1", &["prod-ops"], true),
+        ] {
+            let spec = json!({ "name": name, "address": address, "groups": groups });
+            let mut resource = OZResource::new("r", serde_json::from_value(spec.clone()).unwrap());
+            resource.metadata.namespace = Some(namespace.to_owned());
+            let peer = placed(of, "x", Some("n"));
+            assert_eq!(may_be_in(&resource, &peer, &local, &settings), expected, "{of} {namespace} {spec}");
+        }
+    }
+
+    #[test]
+    fn a_routing_peer_that_no_rule_permits_shares_no_network() {
+        let settings = Settings { namespaced_networks: false, namespace: "a".to_owned(), ..confined() };
+        let peers = [placed("a", "x", Some("n")), placed("b", "y", Some("n"))];
+        assert!(sharers(&peers[0], &peers, &settings).is_empty());
+        assert_eq!(shared_network(&peers[0], &peers, &settings), None);
+        let shared = Settings { rules: Some(vec!["b=prod".parse().unwrap()]), ..settings };
+        assert_eq!(sharers(&peers[0], &peers, &shared).len(), 1);
+    }
+
+    #[test]
+    fn a_part_of_unknown_origin_permits_no_item() {
+        let owner = placed("shop", "x", None);
+        assert_eq!(part_binding(&owner, "route-x", &confined()).names, Some(Vec::new()));
+        assert_eq!(part_binding(&owner, "route-x", &settings(true)).names, None);
+        let names = route_binding(&owner, "10.0.0.0/8", &confined()).names;
+        assert_eq!(names, Some(vec![Pattern::new("prod-shop shop/x 10.0.0.0/8")]));
     }
 
     #[test]

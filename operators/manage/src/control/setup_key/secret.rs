@@ -130,8 +130,7 @@ enum Outcome {
 impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
     /// Makes the key of a binding exist, and puts it into the Secret if it is new.
     async fn put(&self, binding: &Binding) -> Result<Outcome, Error> {
-        let before = self.secrets.get_opt(&self.place.name).await?;
-        self.check(before.as_ref()).await?;
+        check_place(self.context, self.settings, self.place).await?;
         let applied = self.context.remote(self.keys).apply(binding, self.desired).await?;
         let id = applied.item.id().to_owned();
         let stored = self.secrets.get_opt(&self.place.name).await?;
@@ -156,23 +155,6 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
         }
     }
 
-    /// Refuses a Secret that another client created or that the API server would reject, before a key is created.
-    async fn check(&self, stored: Option<&Secret>) -> Result<(), Error> {
-        let Some(stored) = stored else {
-            let applier = self.context.applier().clone().with_manager(PROGRAM).with_dry_run(true);
-            drop(applier.create(&secret(self.context, self.settings, self.place, None)?).await?);
-            return Ok(());
-        };
-        if is_own(self.context, stored) {
-            return Ok(());
-        }
-        let (name, namespace) = (&self.place.name, self.context.object().namespace().unwrap_or_default());
-        let message = format!(
-            "Secret {namespace}/{name} exists and does not belong to this object, so it was not changed; delete or rename it"
-        );
-        Err(Error::refused(reasons::NOT_OURS, message))
-    }
-
     /// Deletes the key of a binding.
     async fn withdraw(&self, binding: &Binding, id: Option<String>) -> Result<(), Error> {
         let of_old = binding.clone().with(|binding| {
@@ -185,6 +167,26 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
         }
         Ok(())
     }
+}
+
+/// Refuses a Secret that another client created or that the API server would reject, before anything is created in openZro.
+pub(crate) async fn check_place<K>(context: &Context<K>, settings: &Settings, place: &Place) -> Result<(), Error>
+where
+    K: Object + Writable + Resource<DynamicType = ()>,
+{
+    let (name, namespace) = (&place.name, context.object().namespace().unwrap_or_default());
+    let Some(stored) = Api::<Secret>::namespaced(context.client().clone(), &namespace).get_opt(name).await? else {
+        let applier = context.applier().clone().with_manager(PROGRAM).with_dry_run(true);
+        drop(applier.create(&secret(context, settings, place, None)?).await?);
+        return Ok(());
+    };
+    if is_own(context, &stored) {
+        return Ok(());
+    }
+    let message = format!(
+        "Secret {namespace}/{name} exists and does not belong to this object, so it was not changed; delete or rename it"
+    );
+    Err(Error::refused(reasons::NOT_OURS, message))
 }
 
 /// Makes the setup key exist, and the Secret have it. For a key that nobody can use any more, another is made and put into the Secret, and then the

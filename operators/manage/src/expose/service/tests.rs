@@ -83,6 +83,21 @@ fn an_exposed_service_has_the_names_of_openzro_operator() {
 }
 
 #[test]
+fn where_rules_are_on_a_service_has_names_that_no_other_namespace_can_have() {
+    for (rules, name, group) in [
+        (vec!["*={namespace}/*"], "shop/web", "shop/web"),
+        (vec!["*={namespace}/*", "shop=shop-web"], "shop-web", "shop/web"),
+        (vec!["*={namespace}/*", "shop=prod-shop-web"], "shop/web", "prod-shop-web"),
+        (vec!["*=*"], "shop-web", "prod-shop-web"),
+    ] {
+        let parsed = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+        let settings = Settings { rules: Some(parsed), ..settings() };
+        let Ok(Exposure::Exposed(exposed)) = exposure(&service(json!({ EXPOSE: "" })), &settings) else { panic!() };
+        assert_eq!((&*exposed.spec.name, &*exposed.spec.groups[0]), (name, group), "{rules:?}");
+    }
+}
+
+#[test]
 fn w7_the_ports_are_exactly_those_of_the_service_that_the_annotations_admit() {
     for (annotations, tcp, udp, warnings) in [
         (json!({}), &[53, 80, 443][..], &[53][..], 0),
