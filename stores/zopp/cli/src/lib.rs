@@ -12,7 +12,8 @@
 //!
 //! # Reading order
 //! [`arguments`] → [`commands`] → [`server`], [`context`], [`file_key`] and [`scope`] (their input) → [`output`] and [`failure`] (their
-//! results, in a [`wiped`] buffer) → [`value`], [`prompt`], [`invite_code`], [`confirm`], [`escape`], [`dotenv`], [`project_file`], [`protected`], [`safe_file`] and [`progress`].
+//! results, in a [`wiped`] buffer) → [`value`], [`prompt`], [`invite_code`], [`confirm`], [`escape`], [`dotenv`], [`project_file`], [`protected`], [`safe_file`], `steering` and
+//! [`progress`].
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ pub mod protected;
 pub mod safe_file;
 pub mod scope;
 pub mod server;
+mod steering;
 pub mod value;
 pub mod wiped;
 

@@ -21,7 +21,6 @@ use crate::{
 };
 
 mod keys;
-mod steering;
 
 const EXAMPLES: &str = r#"Examples:
   zopp run -e dev -- ./server --port 8080

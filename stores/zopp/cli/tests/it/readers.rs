@@ -33,13 +33,15 @@ fn written(witness: &Path) -> Values {
         ("JSON", r#"{"a":"b\nc","d":[1, 2]}"#.to_owned()),
         ("BANG", "wow!!".to_owned()),
         ("BACKTICK", format!("`touch {witness}`")),
-        ("COMMAND", format!("$(touch {witness}); touch {witness}")),
+        ("SUBSTITUTION", format!("$(touch {witness}); touch {witness}")),
         ("HOME", "~/x".to_owned()),
         ("EMPTY", String::new()),
         ("URL", "postgres://u:p@h:5/d?x=y&z=1".to_owned()),
         ("BLANKS", " x ".to_owned()),
         ("TAB", "a\tb".to_owned()),
         ("UNICODE", "grüße 🔑".to_owned()),
+        // zsh takes it for the path of a program.
+        ("EQUALS", "=ls".to_owned()),
     ];
     values.into_iter().map(|(key, value)| (format!("V_{key}"), value)).collect()
 }
@@ -78,6 +80,64 @@ fn every_reader_takes_each_exported_value_unchanged_and_runs_none() {
     alice.ok("secret import -e copy -i .env");
     let copy = alice.json("secret export -e copy");
     assert_eq!(serde_json::from_value::<Values>(copy).unwrap(), values);
+}
+
+/// An interactive bash that sources the file runs the first few, and passes the others to the programs that it starts.
+#[test]
+fn a_key_that_steers_programs_is_exported_only_if_it_is_allowed_by_name() {
+    let World { alice, server: _server } = World::new();
+    let witness = alice.path("witness");
+    let command = format!("touch {}", witness.display());
+    let substitution = format!("$({command})");
+    let has_bash = readers().iter().any(|reader| reader == "bash");
+    let source = || {
+        let script = alice.write("source.sh", ". ./.env\n:\n:\n");
+        let stdin = fs::File::open(script).unwrap();
+        let folder = alice.path(".env").parent().unwrap().to_owned();
+        let shell = Command::new("bash").args(["--norc", "-i"]).current_dir(folder).stdin(stdin).output().unwrap();
+        assert!(shell.status.success(), "{}", String::from_utf8_lossy(&shell.stderr));
+        fs::remove_file(&witness).is_ok()
+    };
+    alice.ok("secret set API_KEY x");
+    for (key, value, is_run) in [
+        ("PROMPT_COMMAND", command.clone(), true),
+        ("PS0", substitution.clone(), true),
+        ("PS1", substitution.clone(), true),
+        ("RANDOM", format!("a[{substitution}]"), true),
+        ("OPTIND", format!("a[{substitution}]"), true),
+        ("PATH", "./bin".to_owned(), false),
+        ("LD_PRELOAD", "./evil.so".to_owned(), false),
+        ("NODE_OPTIONS", "--require=./evil.js".to_owned(), false),
+        ("prompt", substitution.clone(), false),
+        ("MAILPATH", format!("x?{substitution}"), false),
+        ("ZOPP_SERVER", "http://evil.example".to_owned(), false),
+    ] {
+        alice.ok_with_stdin(&format!("secret set {key} -"), value.as_bytes());
+        for line in ["secret export", "secret export --file .env", "secret export -o table"] {
+            assert_eq!(
+                alice.fails(line, 1),
+                format!(
+                    "Error: cannot export acme/backend/dev: '{key}' can make programs run code or write files\n  If its writers may do \
+                     that: --allow-key {key}. To leave such keys out: --skip-invalid. As data: --output json.\n"
+                )
+            );
+        }
+        assert_eq!(alice.json("secret export")[key], value, "{key}: JSON is data");
+        let ended = alice.run("secret export --skip-invalid --file .env");
+        assert!(ended.stderr.contains(&format!("{key:?}")), "{key}: {}", ended.stderr);
+        ended.succeeded("secret export --skip-invalid");
+        assert_eq!(fs::read_to_string(alice.path(".env")).unwrap(), "API_KEY=x");
+        assert!(!has_bash || !source(), "{key}: a value was run");
+
+        alice.ok(&format!("secret export --allow-key {key} --file .env"));
+        assert!(fs::read_to_string(alice.path(".env")).unwrap().contains(&format!("{key}=")), "{key}");
+        if has_bash && is_run {
+            assert!(source(), "{key}: bash does not run it, so this test proves nothing");
+        }
+        alice.ok(&format!("secret delete {key}"));
+    }
+    alice.ok("secret set RANDOM 4");
+    assert_eq!(alice.ok("secret export"), "API_KEY=x\nRANDOM=4\n", "a number is no expression");
 }
 
 /// The right side of a line, the value as `import` reads it, and the readers that read another value, or none.

@@ -93,6 +93,13 @@ fn a_key_that_chooses_code_is_refused_unless_it_is_allowed_by_name() {
         ("CARGO_BUILD_RUSTC_WORKSPACE_WRAPPER", "./evil"),
         ("GIT_TRACE", "./written"),
         ("LESS", "-owritten"),
+        ("ZOPP_SERVER", "http://evil.example"),
+        ("ZOPP_REQUIRE_SIGNED_KEYS", "false"),
+        ("GH_BROWSER", "./evil"),
+        ("SASL_PATH", "."),
+        ("VK_LAYER_PATH", "."),
+        ("QT_QPA_PLATFORM_PLUGIN_PATH", "."),
+        ("GOCOVERDIR", "."),
     ] {
         alice.ok(&format!("secret set {key} -- {value}"));
         let stderr = alice.fails("run true", 1);

@@ -9,8 +9,11 @@ use std::collections::BTreeSet;
 use clap::Args;
 use konverge_zopp_client::EnvironmentName;
 
-use super::steering::steers_programs;
-use crate::{failure::Failure, project_file::KeyPattern};
+use crate::{
+    failure::Failure,
+    project_file::KeyPattern,
+    steering::{AllowedKeys, steers_programs},
+};
 
 /// `--only`, `--prefix` and `--allow-key`.
 #[derive(Debug, Default, Args)]
@@ -21,9 +24,9 @@ pub(super) struct Choice {
     /// Only keys that begin with this; may be repeated, and combined with --only
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     prefix: Vec<String>,
-    /// Pass this variable even if it can make programs run code or write files, such as PATH; may be repeated
-    #[arg(long, value_name = "KEY", value_delimiter = ',')]
-    allow_key: Vec<String>,
+    /// The keys that are passed although they steer programs.
+    #[command(flatten)]
+    allowed: AllowedKeys,
 }
 
 /// The keys of an environment, sorted by what `run` does with them.
@@ -56,7 +59,7 @@ impl Choice {
         if !missing.is_empty() {
             return Err(Refused::Missing(missing));
         }
-        let is_allowed = |key: &str| self.allow_key.iter().any(|allowed| allowed == key);
+        let is_allowed = |key: &str| self.allowed.contains(key);
         let is_declared = |key: &str| match declared {
             Some(patterns) if !self.is_given() => {
                 is_allowed(key) || patterns.iter().any(|pattern| pattern.matches(key))
@@ -101,7 +104,8 @@ mod tests {
 
     fn choice(only: &[&str], prefix: &[&str], allow_key: &[&str]) -> Choice {
         let owned = |texts: &[&str]| texts.iter().copied().map(str::to_owned).collect();
-        Choice { only: owned(only), prefix: owned(prefix), allow_key: owned(allow_key) }
+        let allowed = AllowedKeys { allow_key: owned(allow_key) };
+        Choice { only: owned(only), prefix: owned(prefix), allowed }
     }
 
     fn patterns(texts: &[&str]) -> Vec<KeyPattern> {

@@ -13,6 +13,7 @@ use crate::{
     failure::{Failure, failed},
     output::{Answer, Document, Format, JsonValue, Outcome, plain, written},
     scope::{EnvironmentArguments, Place},
+    steering::{AllowedKeys, steers_shells_or_programs},
     wiped::Wiped,
 };
 
@@ -24,7 +25,11 @@ Examples:
   zopp secret export -e dev -o json --file e   the same to a file
 
 The text is read alike by \"zopp secret import\", shells, node --env-file and python-dotenv. A value
-that they would read differently is refused, unless --skip-invalid leaves it out. JSON holds all.";
+that they would read differently is refused, unless --skip-invalid leaves it out. JSON holds all.
+
+Anybody who may write a secret could run code on your machine if a shell sourced PROMPT_COMMAND,
+PATH or the like. Such a key is refused unless --allow-key names it, or --skip-invalid leaves it
+out. No list of such names is complete.";
 
 /// `zopp secret export`
 #[derive(Debug, Args)]
@@ -37,9 +42,12 @@ pub struct ExportArguments {
     /// File to write, readable by you only [default: standard output]
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Leave out values that the dotenv format cannot hold, and name them
+    /// Leave out values that the dotenv format cannot hold and keys that can make programs run code, and name them
     #[arg(long)]
     skip_invalid: bool,
+    /// The keys that are exported although they steer programs.
+    #[command(flatten)]
+    allowed: AllowedKeys,
 }
 
 impl ExportArguments {
@@ -70,8 +78,9 @@ struct ExportedFile {
 struct Exported {
     name: EnvironmentName,
     snapshot: Snapshot,
-    /// Whether values that dotenv cannot hold are left out.
+    /// Whether values that dotenv cannot hold, and keys that steer programs, are left out.
     skip_invalid: bool,
+    allowed: AllowedKeys,
 }
 
 impl Exported {
@@ -81,7 +90,16 @@ impl Exported {
             return Err(Failure::new(format!("there are no secrets in {} to export", self.name)));
         }
         let all = self.snapshot.values.iter().map(|(key, value)| (key.as_str(), value.expose()));
-        let values: Vec<_> = all.filter(|(key, value)| !self.skip_invalid || is_valid(key, value)).collect();
+        let (steering, mut values): (Vec<_>, Vec<_>) = all.partition(|(key, value)| self.is_refused(key, value));
+        let steering: Vec<_> = steering.into_iter().map(|(key, _)| key).collect();
+        if self.skip_invalid {
+            for key in steering {
+                eprintln!("Warning: key {:?} can make programs run code or write files; left out", visible(key));
+            }
+            values.retain(|(key, value)| is_valid(key, value));
+        } else if !steering.is_empty() {
+            return Err(self.refusal(&steering));
+        }
         let count = values.len();
         let text = dotenv::format(values).map_err(|source| {
             Failure::new(format!("cannot export {}", self.name)).because(source).next(
@@ -89,6 +107,20 @@ impl Exported {
             )
         })?;
         Ok((text, count))
+    }
+
+    /// Returns `true` if the key would let its writer run code where the text is sourced.
+    fn is_refused(&self, key: &str, value: &[u8]) -> bool {
+        steers_shells_or_programs(key, value) && !self.allowed.contains(key)
+    }
+
+    fn refusal(&self, keys: &[&str]) -> Failure {
+        Failure::new(format!("cannot export {}", self.name))
+            .because(format!("'{}' can make programs run code or write files", keys.join("', '")))
+            .next(format!(
+                "If its writers may do that: --allow-key {}. To leave such keys out: --skip-invalid. As data: --output json.",
+                keys.join(",")
+            ))
     }
 }
 
@@ -129,10 +161,11 @@ impl Serialize for Values<'_> {
 
 pub(super) async fn execute(client: &Client, arguments: ExportArguments) -> Outcome {
     let file = arguments.file()?.map(Path::to_owned);
-    let (format, skip_invalid) = (arguments.format().unwrap_or_default(), arguments.skip_invalid);
-    let name = arguments.environment.resolve_for_values()?;
+    let format = arguments.format().unwrap_or_default();
+    let ExportArguments { environment, skip_invalid, allowed, .. } = arguments;
+    let name = environment.resolve_for_values()?;
     let snapshot = snapshot(client, &name).await?;
-    let exported = Exported { name, snapshot, skip_invalid };
+    let exported = Exported { name, snapshot, skip_invalid, allowed };
     match file {
         None => Ok(Box::new(exported)),
         Some(file) => write(&file, &exported, format),
