@@ -103,12 +103,12 @@ fn form<'a>(key: &str, value: &'a [u8]) -> Result<(&'a str, &'static str), Forma
 /// | `node --env-file` | all is literal | `\n` is not |
 /// | the published command line | all is literal | `\` and `$` are not |
 ///
-/// All but shells change a carriage return, and no shell keeps a NUL.
+/// All but shells change a carriage return, and no shell keeps a NUL. zsh replaces a bare `=NAME`, at the beginning and after a colon.
 fn quotes(text: &str) -> Result<&'static str, &'static str> {
     if text.contains(['\r', '\0']) {
         return Err("a carriage return or a NUL character");
     }
-    if text.chars().all(is_plain) {
+    if text.chars().all(is_plain) && !text.split(':').any(|part| part.starts_with('=')) {
         return Ok("");
     }
     if text.contains("${") {

@@ -1,9 +1,14 @@
-//! Text to assignments, character by character. A line that makes no sense is reported and skipped, the rest is read.
+//! Text to assignments, character by character. A line that makes no sense is reported and skipped with the lines of its value, the rest is
+//! read.
+
+use std::fmt;
 
 use konverge_core::SecretValue;
 use zeroize::Zeroizing;
 
 use super::{Entry, is_key_character};
+
+mod extent;
 
 /// The parsed and the unparsed lines.
 pub struct Parsed {
@@ -15,15 +20,29 @@ pub struct Parsed {
     pub doubts: Vec<Problem>,
 }
 
-/// A line with a problem. Never quotes the line, which may hold a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {reason}")]
+/// A line with a problem, and the lines behind it that belong to it. Never quotes the lines, which may hold a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Problem {
     /// Counted from 1.
     pub line: usize,
+    /// The last line of the same value; mostly the same line.
+    pub last_line: usize,
     /// The reason.
     pub reason: &'static str,
 }
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, last_line, reason } = self;
+        if line == last_line {
+            write!(formatter, "line {line}: {reason}")
+        } else {
+            write!(formatter, "lines {line} to {last_line}: {reason}")
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
 
 /// The rules that a file follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -43,26 +62,62 @@ pub fn parse(text: &str, dialect: Dialect) -> Parsed {
     let text = text.strip_suffix('\r').unwrap_or(text);
     let mut parsed = Parsed { entries: Vec::new(), problems: Vec::new(), doubts: Vec::new() };
     let (mut rest, mut line) = (text, 1);
+    // The line of the last entry, if it may be the last line of a value; and whether a problem is the last thing that was read.
+    let (mut base64_end, mut after_problem) = (None, false);
     while !rest.is_empty() {
-        let mut cursor = Cursor { rest, consumed: 0, doubt: None, earlier: &parsed.entries, dialect };
-        let consumed = match cursor.assignment() {
-            Ok(entry) => {
-                let Cursor { consumed, doubt, .. } = cursor;
-                parsed.doubts.extend(doubt.map(|reason| Problem { line, reason }));
-                parsed.entries.extend(entry);
-                consumed
+        let mut cursor = Cursor::new(rest, &parsed.entries, dialect);
+        let outcome = cursor.assignment();
+        let Cursor { consumed, doubt, value, is_quoted, .. } = cursor;
+        let may_end_base64 = extent::may_end_base64(&rest[..consumed]);
+        let (consumed, read) = match outcome {
+            Err(reason) => {
+                let value = value.filter(|_| is_quoted || dialect == Dialect::Dotenvy);
+                (extent::of_unreadable(rest, consumed, value), Err(reason))
+            }
+            Ok(Some(_)) if may_end_base64 && after_problem => (consumed, Err(BASE64_END)),
+            Ok(Some(entry)) if !is_quoted && opens_block(&entry) => {
+                let read = rest[..consumed].trim_end_matches('\n').len();
+                (extent::of_unreadable(rest, read, None), Err(BARE_BLOCK))
+            }
+            Ok(None) => match extent::of_half_commented_block(rest, consumed) {
+                Some(block) => (block, Err(BARE_BLOCK)),
+                None => (consumed, Ok(None)),
+            },
+            Ok(entry) => (consumed, Ok(entry)),
+        };
+        let (text, remaining) = rest.split_at(consumed);
+        let next = line + text.matches('\n').count();
+        match read {
+            Ok(None) => {}
+            Ok(Some(entry)) => {
+                (base64_end, after_problem) = (may_end_base64.then_some(line), false);
+                parsed.doubts.extend(doubt.map(|reason| Problem { line, last_line: line, reason }));
+                parsed.entries.push(entry);
             }
             Err(reason) => {
-                parsed.problems.push(Problem { line, reason });
-                // The rest of this line only: after a quote that is never closed, the next line may be good.
-                rest.find('\n').map_or(rest.len(), |newline| newline + 1)
+                let first = base64_end.take().filter(|_| extent::ends_block(text));
+                if first.is_some() {
+                    parsed.entries.pop();
+                }
+                after_problem = true;
+                let last_line = if text.ends_with('\n') { next - 1 } else { next };
+                parsed.problems.push(Problem { line: first.unwrap_or(line), last_line, reason });
             }
-        };
-        line += rest[..consumed].matches('\n').count();
-        rest = &rest[consumed..];
+        }
+        (rest, line) = (remaining, next);
     }
     parsed
 }
+
+/// Returns `true` if a value begins a block that goes on behind it.
+fn opens_block(entry: &Entry) -> bool {
+    std::str::from_utf8(entry.value.expose()).is_ok_and(|text| extent::open_block(text).is_some())
+}
+
+const BARE_BLOCK: Reason = "a key or certificate of several lines needs quotes around it";
+const BASE64_END: Reason =
+    "after a line that cannot be read, it may be the end of a value; quote a value of several lines";
+const ONLY_PADDING: Reason = "\"=\" and no other character behind the key may be the end of a base64 value; quote a value of several lines, or \"=\"";
 
 struct Cursor<'a> {
     /// The text before the cursor.
@@ -71,13 +126,21 @@ struct Cursor<'a> {
     consumed: usize,
     /// The reason why a reader takes the line otherwise.
     doubt: Option<Reason>,
+    /// The beginning of the value, in bytes.
+    value: Option<usize>,
+    /// Whether the value has a quoted part.
+    is_quoted: bool,
     earlier: &'a [Entry],
     dialect: Dialect,
 }
 
 type Reason = &'static str;
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
+    fn new(rest: &'a str, earlier: &'a [Entry], dialect: Dialect) -> Self {
+        Self { rest, consumed: 0, doubt: None, value: None, is_quoted: false, earlier, dialect }
+    }
+
     fn next(&mut self) -> Option<char> {
         let next = self.peek()?;
         let length = if self.rest.starts_with("\r\n") { 2 } else { next.len_utf8() };
@@ -138,14 +201,20 @@ impl Cursor<'_> {
             return Err("a key is expected: letters, digits, \"_\", \".\" or \"-\"");
         }
         self.skip_blanks();
-        if self.next() != Some('=') {
+        if self.peek() != Some('=') {
             return Err("no \"=\" after the key");
         }
+        self.next();
         let after_blank = self.skip_blanks();
+        self.value = Some(self.consumed);
         let value = match self.dialect {
             Dialect::Common => self.common_value(after_blank)?,
             Dialect::Dotenvy => self.value()?,
         };
+        let is_padding = !value.is_empty() && value.expose().iter().all(|byte| *byte == b'=');
+        if is_padding && !self.is_quoted {
+            return Err(ONLY_PADDING);
+        }
         self.end_of_line()?;
         Ok(Some(Entry { key, value }))
     }
@@ -162,6 +231,7 @@ impl Cursor<'_> {
     /// Reads a quoted or bare value.
     fn common_value(&mut self, after_blank: bool) -> Result<SecretValue, Reason> {
         let mut value = Zeroizing::new(String::new());
+        self.is_quoted = matches!(self.peek(), Some('\'' | '"'));
         match self.peek() {
             Some('\'') => {
                 self.next();
@@ -174,6 +244,8 @@ impl Cursor<'_> {
                 self.refuse_attached_comment()?;
             }
             Some('`') => {
+                // One that is not closed is most likely a character of the value.
+                self.is_quoted = self.rest[1..].contains('`');
                 return Err("readers parse a value that begins with a backtick differently; put it in single quotes");
             }
             Some('#') if after_blank => {}
@@ -258,6 +330,7 @@ impl Cursor<'_> {
         let mut value = Zeroizing::new(String::new());
         while let Some(character) = self.peek().filter(|character| !character.is_whitespace()) {
             self.next();
+            self.is_quoted |= matches!(character, '\'' | '"');
             match character {
                 '\'' => self.single_quoted(&mut value)?,
                 '"' => self.double_quoted(&mut value)?,
@@ -313,8 +386,11 @@ impl Cursor<'_> {
             self.next();
             name.push(character);
         }
-        if braced && self.next() != Some('}') {
-            return Err("\"${\" is not followed by a name and \"}\"");
+        if braced {
+            if self.peek() != Some('}') {
+                return Err("\"${\" is not followed by a name and \"}\"");
+            }
+            self.next();
         }
         let earlier = self.earlier.iter().rev().find(|entry| entry.key == name);
         let text = earlier.and_then(|entry| std::str::from_utf8(entry.value.expose()).ok());

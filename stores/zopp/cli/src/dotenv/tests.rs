@@ -145,11 +145,77 @@ fn bad_lines_are_numbered_and_skipped() {
         check_problem(dialect, "A=1\n=2", 2, "a key is expected");
         check_problem(dialect, "A=\"x\ny\"\nB=\"\\v\"", 3, "unknown escape");
         check_problem(dialect, "A='open\nB=2", 1, "a single quote");
-        assert_eq!(parse("A='open\nB=2", dialect).entries.len(), 1, "the line after an open quote is read");
     }
     check_problem(Dialect::Dotenvy, "A=1\n\nB=two words", 3, "text after the value");
     check_problem(Dialect::Dotenvy, "A=${}", 1, "refers to a name");
     check_problem(Dialect::Dotenvy, "A=${B", 1, "\"${\" is not followed");
+}
+
+/// The last line of base64 text looks like an assignment. Servers see keys in the clear.
+#[test]
+fn no_line_of_an_unreadable_value_becomes_a_key() {
+    let block = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nQ4Kp==\n-----END PRIVATE KEY-----\n";
+    for (text, is_good_read) in [
+        (format!("KEY={block}"), true),
+        (format!("export KEY = {block}"), true),
+        (block.to_owned(), true),
+        (format!("KEY: {block}"), true),
+        (format!("KEY={block}{block}"), true),
+        (format!("KEY={}{block}", block.trim_end()), true),
+        (format!("KEY={block}").replace("==", "="), true),
+        (format!("KEY={block}").replace('\n', "\r\n"), true),
+        (format!("# KEY={block}"), true),
+        ("# KEY=-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIQ4Kp=\n-----END PRIVATE KEY-----\n".to_owned(), true),
+        ("MC4CAQAwBQYDK2VwBCIEIQ4Kp=\n-----END PRIVATE KEY-----\n".to_owned(), true),
+        ("KEY=-----BEGIN PRIVATE KEY-----\nQ4Kp=\n".to_owned(), false),
+        (
+            "KEY=---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nQ4Kp=\n---- END SSH2 ENCRYPTED PRIVATE KEY ----\n"
+                .to_owned(),
+            true,
+        ),
+        ("KEY=PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 1\nQ4Kp=\nPrivate-MAC: 0\n".to_owned(), true),
+        (format!("KEY=\"{}", block.replace('=', "")), false),
+        ("KEY='MIIE\nQ4Kp=\nUSER=x\n".to_owned(), false),
+        ("KEY=\"\\v\nQ4Kp=\nUSER=x\n\"\n".to_owned(), true),
+        ("KEY=\"it's \\v\nQ4Kp=\nUSER=x\n\" # it's\n".to_owned(), true),
+        ("KEY=\"a\nb\" c 'd\nQ4Kp=\nUSER=x'\n".to_owned(), true),
+        ("KEY: |\n  MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n  Q4Kp=\n".to_owned(), true),
+        ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nQ4Kp-_==\n".to_owned(), true),
+        ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n\nQ4Kp=\n".to_owned(), true),
+        ("Q4Kp==\n".to_owned(), true),
+        ("Q4Kp= = # x\n".to_owned(), true),
+    ] {
+        for dialect in [Dialect::Common, Dialect::Dotenvy] {
+            let parsed = parse(&format!("A=1\n{text}GOOD=1\n"), dialect);
+            let keys: Vec<_> =
+                parsed.entries.iter().map(|entry| entry.key.as_str()).filter(|key| *key != "KEY").collect();
+            let expected = if is_good_read { vec!["A", "GOOD"] } else { vec!["A"] };
+            assert_eq!(keys, expected, "{dialect:?}: {text}");
+            assert_ne!(parsed.problems, [], "{dialect:?}: {text}");
+        }
+    }
+    for text in ["KEY=\"$HOME\nQ4Kp=\nUSER=x\n\"\n", "KEY='it'\\''s\nQ4Kp=\nUSER=x\n'\n", "KEY=`MIIE\nQ4Kp=\nUSER=x`\n"]
+    {
+        let parsed = parse(&format!("{text}GOOD=1\n"), Dialect::Common);
+        assert_eq!(parsed.entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["GOOD"], "{text}");
+        let [Problem { line: 1, last_line, .. }] = parsed.problems[..] else { panic!("{text}: {:?}", parsed.problems) };
+        assert_eq!(last_line, text.lines().count(), "{text}");
+    }
+}
+
+#[test]
+fn texts_about_blocks_and_quoted_blocks_are_read() {
+    let quoted = "-----BEGIN PRIVATE KEY-----\nQ4Kp==\n-----END PRIVATE KEY-----";
+    check_one(&format!("K='{quoted}'"), quoted);
+    check_one(&format!("K=\"{quoted}\""), quoted);
+    check_one(&format!("# after -----BEGIN PRIVATE KEY-----\nK='{quoted}'"), quoted);
+    check_one(&format!("# {}\nK=v", quoted.replace('\n', "\n# ")), "v");
+    check_one("# a -----BEGIN line\nK=v", "v");
+    check_one("K='='", "=");
+    check_one("K=\"==\"", "==");
+    check_one("K=abc==", "abc==");
+    check_in(Dialect::Common, "K=-----BEGIN X----- a -----END X-----", "-----BEGIN X----- a -----END X-----");
+    assert_eq!(values("A=1\nEMPTY=\nB=2", Dialect::Common).len(), 3);
 }
 
 #[test]
@@ -172,6 +238,11 @@ fn each_value_is_written_in_the_form_that_all_readers_read_alike() {
         ("a b\n$c `d` \\n \"e\"", "K='a b\n$c `d` \\n \"e\"'"),
         ("it's", "K=\"it's\""),
         ("it's\nhere", "K=\"it's\nhere\""),
+        // zsh replaces these by the path of a program.
+        ("=ls", "K='=ls'"),
+        ("a:=ls", "K='a:=ls'"),
+        ("=", "K='='"),
+        ("a=b==", "K=a=b=="),
     ] {
         assert_eq!(*format([("K", value.as_bytes())]).unwrap(), expected);
     }

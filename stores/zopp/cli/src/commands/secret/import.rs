@@ -42,7 +42,7 @@ pub struct ImportArguments {
     /// File to read [default: standard input]
     #[arg(short, long, value_name = "PATH")]
     input: Option<PathBuf>,
-    /// Leave out lines that cannot be read, and name them
+    /// Leave out lines that cannot be read, with the lines of the same value, and name them
     #[arg(long)]
     skip_invalid: bool,
     /// The rules that the file follows
@@ -97,7 +97,7 @@ pub(super) async fn execute(client: &Client, arguments: ImportArguments) -> Outc
         done += lines;
     }
     drop(progress);
-    let skipped_lines = parsed.problems.iter().map(|problem| problem.line).collect();
+    let skipped_lines = parsed.problems.iter().flat_map(|problem| problem.line..=problem.last_line).collect();
     Ok(plain(Imported { imported: total, skipped_lines }, format!("Imported {total} secrets")))
 }
 
