@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use konverge_zopp_client::{
     Client, EnvironmentName, EnvironmentReader, EnvironmentWriter,
-    writer::{KeyChange, WriteError, may_be_set},
+    writer::{KeyChange, WriteError},
 };
 use serde::Serialize;
 
@@ -20,6 +20,7 @@ mod edit;
 mod export;
 mod history;
 mod import;
+mod odd_key;
 
 pub use export::snapshot;
 
@@ -175,11 +176,8 @@ pub(super) async fn execute(context: &Context, command: SecretCommand) -> Outcom
 
 async fn set(context: &Context, arguments: SetArguments) -> Outcome {
     let SetArguments { key, value, stdin, environment } = arguments;
-    if !may_be_set(&key) {
-        // The key is not repeated, because the text after the equals sign is most likely the value.
-        return Err(Failure::usage(WriteError::BadKey.to_string() + "; nothing was sent")
-            .next("Write the value as a word of its own, or leave it out to be asked for it: zopp secret set KEY"));
-    }
+    let right_form = "Write the value as a word of its own, or leave it out to be asked for it: zopp secret set KEY";
+    odd_key::refuse(&key, right_form)?;
     let (client, name) = (context.client()?, environment.resolve()?);
     let value = value::obtain(if stdin { Some("-".to_owned()) } else { value }, &key)?;
     let what = format!("cannot set secret '{key}' in {name}");
@@ -192,6 +190,7 @@ async fn set(context: &Context, arguments: SetArguments) -> Outcome {
 }
 
 async fn get(client: &Client, name: EnvironmentName, key: String, raw: bool) -> Outcome {
+    odd_key::refuse_unknown(client, &name, &key, "get").await?;
     let what = format!("cannot get secret '{key}' of {name}");
     let need = Place::Environment(name.clone()).need("read", client);
     let reader = EnvironmentReader::new(client.clone(), name);
@@ -212,6 +211,7 @@ async fn list(client: &Client, name: EnvironmentName) -> Outcome {
 }
 
 async fn delete(client: &Client, name: EnvironmentName, key: String) -> Outcome {
+    odd_key::refuse_unknown(client, &name, &key, "delete").await?;
     let what = format!("cannot delete secret '{key}' of {name}");
     let need = Place::Environment(name.clone()).need("write", client);
     let changes = [(key.clone(), KeyChange::Delete)].into();

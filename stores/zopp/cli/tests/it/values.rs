@@ -31,11 +31,19 @@ fn a_value_behind_an_equals_sign_never_leaves_the_machine() {
     let World { alice, server } = World::new();
     // There is no server, so a command that sends something fails differently.
     drop(server);
-    for line in
-        ["secret set DB_PASSWORD=hunter2", "secret set DB_PASSWORD=hunter2 value", "secret set hunter2\u{7} value"]
-    {
+    for (line, right) in [
+        ("secret set DB_PASSWORD=hunter2", "zopp secret set KEY"),
+        ("secret set DB_PASSWORD=hunter2 value", "zopp secret set KEY"),
+        ("secret set hunter2\u{7} value", "zopp secret set KEY"),
+        ("secret edit DB_PASSWORD=hunter2", "zopp secret edit KEY"),
+        ("secret rollback DB_PASSWORD=hunter2 --to 1", "zopp secret rollback KEY"),
+        ("secret get DB_PASSWORD=hunter2", "zopp secret get KEY"),
+        ("secret history DB_PASSWORD=hunter2", "zopp secret history KEY"),
+        ("secret forget DB_PASSWORD=hunter2", "zopp secret forget KEY"),
+        ("secret delete DB_PASSWORD=hunter2", "zopp secret delete KEY"),
+    ] {
         let stderr = alice.fails(line, 2);
-        assert!(!stderr.contains("hunter2") && stderr.contains("zopp secret set KEY"), "{stderr}");
+        assert!(!stderr.contains("hunter2") && stderr.contains(right), "{stderr}");
     }
 }
 
@@ -64,7 +72,7 @@ fn c3_export_and_import_round_trip_over_the_wire() {
     let World { alice, server: _server } = World::new();
     let alice = &alice;
     alice.ok("environment create copy");
-    let values = proptest::collection::btree_map("[A-Z][A-Z0-9_]{0,6}", "[ -~\n\t\r]{0,20}|\\PC{0,8}", 1..5);
+    let values = proptest::collection::btree_map("X[A-Z0-9]{0,6}", "[ -~\n\t\r]{0,20}|\\PC{0,8}", 1..5);
     let mut runner = TestRunner::new(Config { cases: 4, failure_persistence: None, ..Config::default() });
     runner
         .run(&values, |values| {
@@ -145,6 +153,35 @@ fn a_file_with_a_bad_line_is_imported_as_a_whole_or_on_request_in_part() {
     }
     let stderr = alice.fails("secret import -i missing.env", 1);
     assert_eq!(stderr, "Error: cannot read missing.env: No such file or directory (os error 2)\n");
+}
+
+/// The server and its audit log see keys in the clear.
+#[test]
+fn no_line_of_a_bare_private_key_becomes_the_key_of_a_secret() {
+    let World { alice, server: _server } = World::new();
+    let key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nQ4Kp==\n-----END PRIVATE KEY-----\n";
+    for (text, lines) in [
+        (format!("A=1\nTLS={key}B=2\n"), "lines 2 to 5"),
+        (format!("A=1\n{key}B=2\n"), "lines 2 to 5"),
+        (format!("A=1\nTLS=\"\\v{key}\"\nB=2\n"), "lines 2 to 6"),
+        ("A=1\nQ4Kp==\nB=2\n".to_owned(), "line 2"),
+        (format!("A=1\nB=2\nTLS='{key}"), "lines 3 to 6"),
+    ] {
+        let stderr = alice.run_with_stdin("secret import", text.as_bytes()).failed("secret import", 1);
+        assert!(stderr.contains(lines), "{text}: {stderr}");
+        let ended = alice.run_with_stdin("secret import --skip-invalid", text.as_bytes());
+        assert!(
+            ended.stderr.contains(&format!("{lines}: ")) && !ended.stderr.contains("Q4Kp"),
+            "{text}: {}",
+            ended.stderr
+        );
+        assert_eq!(ended.succeeded("secret import"), "Imported 2 secrets\n");
+        assert_eq!(alice.ok("secret list"), "Secrets:\n  A\n  B\n", "{text}");
+    }
+    let skipped =
+        alice.run_with_stdin("secret import --skip-invalid --output json", format!("A=1\nTLS={key}").as_bytes());
+    let skipped: serde_json::Value = serde_json::from_slice(&skipped.stdout).unwrap();
+    assert_eq!(skipped, serde_json::json!({"imported": 1, "skipped_lines": [2, 3, 4, 5]}));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Changed, no_such_key};
+use super::{Changed, no_such_key, odd_key};
 use crate::{
     failure::{Failure, failed},
     output::{Outcome, plain},
@@ -50,6 +50,7 @@ pub struct EditArguments {
 
 pub(super) async fn execute(client: &Client, arguments: EditArguments) -> Outcome {
     let EditArguments { key, environment } = arguments;
+    odd_key::refuse(&key, "Write the key alone, and the value in the editor: zopp secret edit KEY")?;
     let name = environment.resolve()?;
     let what = format!("cannot edit secret '{key}' of {name}");
     let need = Place::Environment(name.clone()).need("write", client);

@@ -5,7 +5,7 @@ use konverge_core::SecretValue;
 use konverge_zopp_client::{Client, EnvironmentWriter, history::Version, writer::WriteError};
 use serde::Serialize;
 
-use super::{EnvironmentObject, no_such_key};
+use super::{EnvironmentObject, no_such_key, odd_key};
 use crate::{
     escape::visible,
     failure::{Failure, failed},
@@ -182,6 +182,7 @@ fn push_value(text: &mut Wiped, value: &SecretValue) {
 pub(super) async fn history(client: &Client, arguments: HistoryArguments) -> Outcome {
     let HistoryArguments { key, show, environment } = arguments;
     let name = environment.resolve()?;
+    odd_key::refuse_unknown(client, &name, &key, "history").await?;
     let what = format!("cannot read the history of secret '{key}' of {name}");
     let need = Place::Environment(name.clone()).need(if show { "write" } else { "read" }, client);
     let writer = EnvironmentWriter::new(client.clone(), name.clone());
@@ -194,6 +195,7 @@ pub(super) async fn history(client: &Client, arguments: HistoryArguments) -> Out
 
 pub(super) async fn rollback(client: &Client, arguments: RollbackArguments) -> Outcome {
     let RollbackArguments { key, to, environment } = arguments;
+    odd_key::refuse(&key, "Write the key alone: zopp secret rollback KEY --to VERSION")?;
     let name = environment.resolve()?;
     let what = format!("cannot set secret '{key}' of {name} to its value of version {to}");
     let need = Place::Environment(name.clone()).need("write", client);
@@ -211,6 +213,7 @@ pub(super) async fn rollback(client: &Client, arguments: RollbackArguments) -> O
 pub(super) async fn forget(client: &Client, arguments: ForgetArguments) -> Outcome {
     let ForgetArguments { key, environment } = arguments;
     let name = environment.resolve()?;
+    odd_key::refuse_unknown(client, &name, &key, "forget").await?;
     let what = format!("cannot erase the earlier values of secret '{key}' of {name}");
     let need = Place::Environment(name.clone()).need("write", client);
     let writer = EnvironmentWriter::new(client.clone(), name.clone());
