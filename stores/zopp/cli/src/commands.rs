@@ -75,15 +75,56 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns `true` if the command only reads values or state, and changes neither the server nor this device.
-    fn only_reads(&self) -> bool {
-        use secret::SecretCommand;
+    /// Returns `true` if the command is there to change the file of this device: its principals, and decisions about keys that the next
+    /// command could not make again. Other commands only learn pins, which the next command learns again.
+    fn changes_device(&self) -> bool {
+        use principal::PrincipalCommand;
+        use workspace::WorkspaceCommand;
         match self {
-            Self::Run(_) | Self::Whoami | Self::Status(_) | Self::Diff(_) => true,
-            Self::Secret(command) => {
-                matches!(command, SecretCommand::Get(_) | SecretCommand::List(_) | SecretCommand::Export(_))
-            }
-            _ => false,
+            Self::Join(_) | Self::User(_) => true,
+            Self::Workspace(command) => match command {
+                WorkspaceCommand::Create { .. }
+                | WorkspaceCommand::Fingerprint { pin: Some(_), .. }
+                | WorkspaceCommand::GrantPrincipalAccess { .. }
+                | WorkspaceCommand::RotateKey(_)
+                | WorkspaceCommand::RemoveMember { .. } => true,
+                WorkspaceCommand::List
+                | WorkspaceCommand::Fingerprint { pin: None, .. }
+                | WorkspaceCommand::Delete { .. }
+                | WorkspaceCommand::Transfer { .. } => false,
+            },
+            Self::Principal(command) => match command {
+                PrincipalCommand::Create(_)
+                | PrincipalCommand::Use { .. }
+                | PrincipalCommand::Rename { .. }
+                | PrincipalCommand::Delete { .. }
+                | PrincipalCommand::Import(_)
+                | PrincipalCommand::EncryptKeys
+                | PrincipalCommand::DecryptKeys
+                | PrincipalCommand::WorkspaceRemove { .. }
+                | PrincipalCommand::Disable { .. }
+                | PrincipalCommand::Enable { .. } => true,
+                PrincipalCommand::List
+                | PrincipalCommand::Current
+                | PrincipalCommand::Export(_)
+                | PrincipalCommand::ServiceList { .. }
+                | PrincipalCommand::Fingerprint { .. }
+                | PrincipalCommand::RevokeAll { .. } => false,
+            },
+            // What an environment may be used for here is in a file of its own.
+            Self::Environment(_)
+            | Self::Project(_)
+            | Self::Secret(_)
+            | Self::Invite(_)
+            | Self::Permission(_)
+            | Self::Group(_)
+            | Self::Audit(_)
+            | Self::Sync(_)
+            | Self::Diff(_)
+            | Self::Whoami
+            | Self::Status(_)
+            | Self::Completions(_)
+            | Self::Run(_) => false,
         }
     }
 }
@@ -97,9 +138,9 @@ pub async fn execute(
 ) -> Outcome {
     let context = Context::new(server);
     context.check_file_mode()?;
-    let only_reads = command.only_reads();
+    let changes_device = command.changes_device();
     let outcome = dispatch(&context, command, line, kubernetes).await;
-    let remembered = if only_reads { context.remember_if_writable() } else { context.remember() };
+    let remembered = if changes_device { context.remember() } else { context.remember_if_writable() };
     match (remembered, outcome) {
         (Ok(()), outcome) => outcome,
         (Err(failure), Ok(_)) => Err(failure),
@@ -134,5 +175,50 @@ async fn dispatch(
         Command::Status(environment) => status::status(context, environment).await,
         Command::Completions(arguments) => completions::execute(&arguments, line),
         Command::Run(arguments) => run::execute(context, arguments).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::arguments::Arguments;
+
+    fn changes_device(line: &str) -> bool {
+        let words = ["zopp"].into_iter().chain(line.split_whitespace());
+        <Arguments as clap::Parser>::try_parse_from(words).unwrap().command.changes_device()
+    }
+
+    /// A container mounts the file read-only, and writes a Secret or a value.
+    #[test]
+    fn only_commands_for_this_device_need_its_file_writable() {
+        for line in [
+            "secret set K v",
+            "secret history K",
+            "secret list",
+            "secret import",
+            "sync k8s --namespace n --secret s",
+            "diff k8s --namespace n --secret s",
+            "workspace list",
+            "workspace fingerprint",
+            "project list",
+            "environment create dev",
+            "permission list",
+            "invite create",
+            "audit list",
+            "principal list",
+            "run true",
+        ] {
+            assert!(!changes_device(line), "{line}");
+        }
+        for line in [
+            "join code a@b.c",
+            "workspace create acme",
+            "workspace rotate-key",
+            "workspace remove-member a@b.c",
+            "principal disable --principal 1",
+            "principal use laptop",
+            "user remove a@b.c",
+        ] {
+            assert!(changes_device(line), "{line}");
+        }
     }
 }

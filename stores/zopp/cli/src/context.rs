@@ -85,8 +85,8 @@ impl Context {
         Ok(self.save_pins()??)
     }
 
-    /// Like [`Context::remember`], but only warns about a file that cannot be written. For read commands: they have checked the pins in
-    /// the file, and the next command learns new pins again.
+    /// Like [`Context::remember`], but only warns about a file that cannot be written. For commands that are not there to change it: they
+    /// have checked the pins in the file, and the next command learns new pins again.
     pub fn remember_if_writable(&self) -> Result<(), Failure> {
         if let Err(error) = self.save_pins()? {
             let error = Failure::from(error).text();

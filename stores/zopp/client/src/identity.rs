@@ -45,7 +45,7 @@ pub enum CredentialsError {
         file: PathBuf,
     },
     /// The file has no principal with the name of `current_principal`, or with the requested name.
-    #[error("{} holds no principal named {name:?}; it has {present}", file.display())]
+    #[error("principal {name:?} not found in {}; it has {present}", file.display())]
     UnknownPrincipal {
         /// The file.
         file: PathBuf,

@@ -95,7 +95,11 @@ fn a_malformed_configuration_is_named_without_its_content() {
         &config(ID, SEED)[..150],
         " is not valid JSON: it ends too early at line 2, column 43; bring back a whole copy, or move it away and make it anew",
     );
-    check(&config(ID, SEED).replace("\"laptop\"}", "\"gone\"}"), " holds no principal named \"gone\"; it has laptop");
+    let home = home_with_config(&config(ID, SEED).replace("\"laptop\"}", "\"gone\"}"));
+    assert_eq!(
+        home.fails("workspace list", 1),
+        format!("Error: principal \"gone\" not found in {}; it has laptop\n", home.config_file().display())
+    );
     check(r#"{"principals":[]}"#, " holds no principal; run \"zopp join\" first");
 }
 

@@ -80,10 +80,13 @@ fn use_switches_and_keeps_everything_else() {
     let config: Value = serde_json::from_slice(&fs::read(home.config_file()).unwrap()).unwrap();
     assert_eq!((&config["later"], &config["user_id"], &config["email"]), (&json!(true), &json!(""), &json!("")));
     assert_eq!(fs::metadata(home.config_file()).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(
-        home.fails("principal use tablet", 1),
-        "Error: principal 'tablet' not found on this device\n  It has: laptop, robot.\n"
-    );
+    for line in ["principal use tablet", "principal fingerprint tablet", "principal delete tablet"] {
+        assert_eq!(
+            home.fails(line, 1),
+            "Error: principal 'tablet' not found on this device\n  It has: laptop, robot.\n",
+            "{line}"
+        );
+    }
 }
 
 #[test]

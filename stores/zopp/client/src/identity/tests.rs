@@ -95,7 +95,7 @@ fn the_current_principal_is_taken_or_the_first_or_the_one_named() {
     assert_eq!(Identity::from_file(&path, None).ok().unwrap().name(), "second");
     assert_eq!(Identity::from_file(&path, Some("first")).ok().unwrap().name(), "first");
     let error = Identity::from_file(&path, Some("third")).err().unwrap().to_string();
-    assert!(error.ends_with("holds no principal named \"third\"; it has first, second"), "{error}");
+    assert_eq!(error, format!("principal \"third\" not found in {}; it has first, second", path.display()));
 
     let (_directory, path) = file(&format!(r#"{{"principals":[{}]}}"#, principal("only", SEED)));
     assert_eq!(Identity::from_file(&path, None).ok().unwrap().name(), "only");

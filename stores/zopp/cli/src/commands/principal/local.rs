@@ -60,7 +60,11 @@ struct PrincipalFingerprint {
 }
 
 pub(super) fn fingerprint(name: Option<&str>) -> Outcome {
-    let config = Context::config_with_keys()?;
+    let mut config = Context::config()?;
+    if let Some(name) = name {
+        find(&config, name)?;
+    }
+    Context::open_keys(&mut config)?;
     let identity = Identity::from_config(&config, &Context::config_path()?, name)?;
     let exchange = identity.exchange_key().map(|key| key.public().to_bytes());
     let signing = identity.signing_seed().public().to_bytes();
