@@ -6,7 +6,7 @@
 //! # Contract
 //! - Standard output carries the answer only, standard error everything else.
 //! - Exit code 0 for success, 1 for a failure (a line that begins with `Error:`, then what to do next), 2 for arguments
-//!   that make no sense. `zopp run` becomes the command it runs and ends with that one's code.
+//!   that make no sense. A command that did only a part of its work prints its answer, and fails. `zopp run` becomes the command it runs and ends with that one's code.
 //! - A flag counts more than its environment variable, which counts more than the project file.
 //! - Nothing waits longer than the client's deadlines.
 //!
@@ -49,9 +49,9 @@ pub fn run<K: commands::k8s::Kubernetes>(kubernetes: &K) -> ExitCode {
     };
     let answer =
         runtime.block_on(commands::execute(arguments.server, arguments.command, arguments::command(), kubernetes));
-    let printed = answer.and_then(|answer| output::print(answer.as_ref(), format).map(|()| answer.exit_code()));
+    let printed = answer.and_then(|answer| output::print(answer.as_ref(), format).map(|()| answer));
     match printed {
-        Ok(code) => ExitCode::from(code),
+        Ok(answer) => answer.failure().map_or_else(|| ExitCode::from(answer.exit_code()), failure::Failure::report),
         Err(failure) => failure.report(),
     }
 }

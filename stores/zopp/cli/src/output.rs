@@ -58,6 +58,11 @@ pub trait Answer {
     fn exit_code(&self) -> u8 {
         0
     }
+
+    /// Returns the failure of a command that did only a part of its work. The answer says which part, and the exit code is that of the failure.
+    fn failure(&self) -> Option<&Failure> {
+        None
+    }
 }
 
 /// The exit of a command.
@@ -89,6 +94,31 @@ impl<T: Serialize> Answer for Plain<T> {
 /// A boxed answer, as commands return it.
 pub fn plain<T: Serialize + 'static>(object: T, text: impl Into<String>) -> Box<dyn Answer> {
     Box::new(Plain { object, text: text.into() })
+}
+
+/// The answer of a command that did only a part of its work.
+struct Partial<T> {
+    done: Plain<T>,
+    failure: Failure,
+}
+
+impl<T: Serialize> Answer for Partial<T> {
+    fn text(&self, text: &mut Wiped) -> Result<(), Failure> {
+        self.done.text(text)
+    }
+
+    fn object(&self, document: &mut Document<'_>) -> Result<(), Failure> {
+        self.done.object(document)
+    }
+
+    fn failure(&self) -> Option<&Failure> {
+        Some(&self.failure)
+    }
+}
+
+/// Returns the answer of a command that did only a part of its work. Like [`plain`], but the process also reports the failure.
+pub fn partial<T: Serialize + 'static>(object: T, text: impl Into<String>, failure: Failure) -> Box<dyn Answer> {
+    Box::new(Partial { done: Plain { object, text: text.into() }, failure })
 }
 
 /// Prints the answer in one write. A reader that went away (`zopp secret list | head -1`) is no failure.

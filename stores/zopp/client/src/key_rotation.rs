@@ -1,7 +1,8 @@
 //! Replacing the key of a workspace, and then the keys of its environments.
 //!
-//! The workspace's key is replaced by one call: all of it happens, or nothing. Keys of environments follow one by one. A program that ends in
-//! between loses nothing, and [`Client::environments_to_rekey`] tells which ones are left.
+//! The workspace's key is replaced by one call: all of it happens, or nothing. Keys of environments follow one by one:
+//! [`KeyRotation::environments`] names them. A program that ends in between loses nothing, and [`Client::environments_to_rekey`] returns the
+//! environments that are left, as the server names them.
 //!
 //! # What it does not do
 //! Those who knew the former keys still know the values that they read.
@@ -126,7 +127,8 @@ impl Client {
         Ok(KeyRotation { client: self.clone(), workspace: workspace.to_owned(), key, state, recipients })
     }
 
-    /// The environments whose keys were made before the workspace's key was last replaced. Holders of the former key may know them.
+    /// Returns the environments whose keys, as the server says, were made before the workspace's key was last replaced. Holders of the former key
+    /// may know them. Only a program that was interrupted needs this call: a lying server can leave environments out.
     ///
     /// # Errors
     /// As any call. A stock server does not know it.
@@ -149,6 +151,16 @@ impl KeyRotation {
         let mut staying = recipients(&self.client, &self.workspace, &self.state, leaving);
         staying.retain(|recipient| !leaving.contains(&recipient.principal_id));
         staying
+    }
+
+    /// Returns the environments of the workspace. After [`KeyRotation::commit`], holders of the former key may know the key of each of them. A server
+    /// that left one out cannot wrap its key with the new one, so holders of the new key cannot use that environment.
+    pub fn environments(&self) -> Vec<EnvironmentName> {
+        self.state.environments.iter().map(|environment| self.name_of(environment)).collect()
+    }
+
+    fn name_of(&self, environment: &proto::KeyedEnvironment) -> EnvironmentName {
+        EnvironmentName::new(&*self.workspace, &*environment.project_name, &*environment.environment_name)
     }
 
     /// Returns `true` if the server tells which recipients are administrators. An earlier server does not, and refuses a request with such a list.
@@ -204,8 +216,7 @@ impl KeyRotation {
             });
         }
         for environment in &self.state.environments {
-            let name =
-                EnvironmentName::new(&*self.workspace, &*environment.project_name, &*environment.environment_name);
+            let name = self.name_of(environment);
             let dek = Dek::unwrap_with(&self.key.kek, &environment.dek_nonce, &environment.dek_wrapped, &name)
                 .map_err(|source| RotationError::Environment { environment: name.clone(), source })?;
             let sealed = dek.wrap(&new, &name)?;

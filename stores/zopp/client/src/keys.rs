@@ -148,23 +148,28 @@ impl Client {
         Ok(())
     }
 
-    /// Compares the makers of the links with the principals that are pinned, and pins those that are not, unless that is refused.
+    /// Compares the makers of the links with the principals that are pinned, and pins those that are not, unless that is refused. A maker that this
+    /// device removed counts as unknown: it may have made the link before the removal.
     fn check_known_makers(&self, workspace: &str, links: &[&KeyLink], is_required: bool) -> Result<(), KeyAccessError> {
         let trust = self.connection().trust();
         for link in links {
             let offered = Fingerprint::of_principal(&link.signer_public_key, &link.signer_x25519_public_key);
             if link.signer_public_key != self.identity().signing_seed().public().to_bytes() {
-                if is_required && trust.principal(&link.signer_id).is_none() {
+                let keys = [&*link.signer_public_key, &link.signer_x25519_public_key];
+                let is_removed = trust.is_revoked(workspace, &link.signer_id, &keys);
+                if is_required && (is_removed || trust.principal(&link.signer_id).is_none()) {
                     return Err(unvouched(workspace));
                 }
-                trust.check_principal(&link.signer_id, offered)?;
+                if !is_removed {
+                    trust.check_principal(&link.signer_id, offered)?;
+                }
             }
         }
         Ok(())
     }
 
     /// Whether a principal that this device trusts wrapped the key: this one, or one whose public keys are pinned. Keys that are not signed, or
-    /// are by an unknown principal, are nobody's word. A false signature is an error.
+    /// are by an unknown or removed principal, are nobody's word. A false signature is an error.
     async fn is_vouched_for(
         &self,
         workspace: &str,
@@ -195,7 +200,9 @@ impl Client {
             return Ok(true);
         }
         let trust = self.connection().trust();
-        if trust.principal(&signer.principal_id).is_none() {
+        let is_removed =
+            trust.is_revoked(workspace, &signer.principal_id, &[&signer.public_key, &signer.x25519_public_key]);
+        if is_removed || trust.principal(&signer.principal_id).is_none() {
             return Ok(false);
         }
         let offered = Fingerprint::of_principal(&signer.public_key, &signer.x25519_public_key);

@@ -269,6 +269,14 @@ impl Trust {
         revoked.any(|(revoked, revocation)| revoked == id || revocation.has_key(public_keys))
     }
 
+    /// Returns `true` if the server has answered calls of Konverge's own: it showed a manifest, or named the recipients of a new key. A server that claims
+    /// afterwards not to know such calls may lie.
+    pub fn has_seen_own_calls(&self) -> bool {
+        let state = self.state();
+        let ServerRecord { environments, accepted, administrators, .. } = &state.record;
+        !(environments.is_empty() && accepted.is_empty() && administrators.is_empty())
+    }
+
     /// Pins the key that replaced the pinned one, with its administrators where they are known.
     pub(crate) fn follow_workspace(
         &self,

@@ -261,7 +261,7 @@ fn a_principal_is_disabled_and_its_keys_are_replaced_on_request() {
     alice.ok(&format!("principal enable --principal {robot_id}"));
 
     let of_bob = bob.ok("principal fingerprint").trim().to_owned();
-    let answer = alice.json(&format!("{line} --fingerprint {of_bob}"));
+    let answer = alice.json(&format!("{line} --fingerprint {of_bob} --keep-keys-of other"));
     let replaced = &answer["new_keys"][0];
     assert_eq!(
         (replaced["workspace"].as_str(), &replaced["environments"][0]),
@@ -313,6 +313,34 @@ fn an_interrupted_rotation_is_resumed_and_a_principal_that_was_left_out_is_told(
     alice.ok(&format!("workspace grant-principal-access --principal {robot_id}"));
     alice.ok(&format!("permission set --principal {robot_id} --role read"));
     assert_eq!(robot.ok("secret get A"), "1\n");
+}
+
+/// The server could keep the key of an environment for the removed member.
+#[test]
+fn an_environment_that_a_server_calls_replaced_gets_a_new_key() {
+    let (world, liar) = lying_world();
+    let (alice, _bob) = (&world.alice, bob(&world, &liar));
+    let (robot, _) = reading_robot(&world, &liar);
+    alice.ok("principal create tablet");
+    let tablet = config(alice)["principals"].as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
+    liar.lie(GET_STATE, |_: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+        let mut answer = answer?;
+        let generation = answer.generation;
+        answer.environments.iter_mut().for_each(|environment| environment.made_under = generation);
+        Ok(answer)
+    });
+    let replaced = serde_json::json!(["acme/backend/dev"]);
+    let removed = alice.json("workspace remove-member bob@example.com");
+    assert_eq!(removed["new_keys"]["environments"], replaced);
+    let removed = alice.json(&format!("principal workspace-remove --principal {robot}"));
+    assert_eq!(removed["new_keys"]["environments"], replaced);
+    let disabled = alice.json(&format!("principal disable --principal {tablet} --rotate-keys"));
+    assert_eq!(disabled["new_keys"][0]["environments"], replaced);
+    assert_eq!(alice.json("workspace rotate-key")["environments"], replaced);
+    // Only an interrupted run asks the server, which can hide what is left.
+    assert_eq!(alice.json("workspace rotate-key --resume")["environments"], serde_json::json!([]));
+    liar.tell_the_truth(GET_STATE);
+    assert_eq!(alice.json("workspace rotate-key --resume")["environments"], serde_json::json!([]), "none is left");
 }
 
 #[test]
@@ -621,6 +649,74 @@ fn an_administrator_that_a_server_makes_up_is_not_believed() {
     liar.tell_the_truth(GET_STATE);
     alice.ok("workspace rotate-key");
     assert_eq!(robot.ok("secret get A"), "1\n");
+}
+
+/// A service without the list follows each key that a holder of the former one made.
+#[test]
+fn a_server_that_hides_the_administrators_is_refused_or_warned_of() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    liar.lie(GET_STATE, |_: GetKeyStateRequest, _: Result<GetKeyStateResponse, Status>| Err(Status::unimplemented("")));
+    let create = |name: &str| {
+        let file = alice.path(&format!("{name}.json"));
+        format!("principal create {name} --service --credentials-file {}", file.display())
+    };
+    liar.take_seen();
+    let stderr = alice.fails(&create("refused"), 1);
+    assert!(stderr.contains("cannot find out the administrators") && stderr.contains("it may lie"), "{stderr}");
+    assert!(liar.take_seen().iter().all(|call| !call.path.ends_with("Register")), "no service was created");
+    // A device that never saw a call of Konverge's own cannot tell an earlier or stock server from a lie.
+    let mut content = config(alice);
+    content["servers"][liar.url()].as_object_mut().unwrap().remove("environments");
+    alice.write(".zopp/config.json", content.to_string());
+    let created = alice.run(&create("warned"));
+    assert!(
+        created.code == 0 && created.stderr.contains("names no administrators of workspace 'acme'"),
+        "{}",
+        created.stderr
+    );
+}
+
+/// The principal that wrapped the key, or replaced it, is pinned, and this device removed it since.
+#[test]
+fn a_removed_principal_vouches_for_no_key() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    alice.ok("secret set A 1");
+    let (_, robot) = reading_robot(&world, &liar);
+    let laptop = config(alice)["principals"][0].clone();
+    let id = laptop["id"].as_str().unwrap();
+    let key = fingerprint(alice);
+    let remembers = |revoked: serde_json::Value, workspaces: serde_json::Value| {
+        let mut content = config(&robot);
+        let principals = serde_json::json!({ id: of_principal(alice) });
+        content["servers"] = serde_json::json!({
+            liar.url(): { "generation": "v2", "principals": principals, "revoked": revoked, "workspaces": workspaces },
+        });
+        robot.write(".zopp/config.json", content.to_string());
+    };
+    let get = "--require-signed-keys secret get A";
+    let removals = [
+        serde_json::json!({ id: { "everywhere": true } }),
+        serde_json::json!({ id: { "workspaces": ["acme"] } }),
+        serde_json::json!({ "another-id": { "everywhere": true, "public_keys": [laptop["x25519_public_key"]] } }),
+    ];
+    let nobody = serde_json::json!({});
+    let elsewhere = serde_json::json!({ id: { "workspaces": ["other"] } });
+    for (what, workspaces) in [("the wrap", serde_json::json!({})), ("the link", serde_json::json!({ "acme": key }))] {
+        if what == "the link" {
+            alice.ok("workspace rotate-key");
+        }
+        for revoked in &removals {
+            remembers(revoked.clone(), workspaces.clone());
+            let stderr = robot.fails(get, 1);
+            assert!(stderr.contains("--require-signed-keys demands"), "{what}: {revoked}: {stderr}");
+        }
+        for revoked in [&nobody, &elsewhere] {
+            remembers(revoked.clone(), workspaces.clone());
+            assert_eq!(robot.ok(get), "1\n", "{what}: {revoked}");
+        }
+    }
 }
 
 #[test]

@@ -6,8 +6,11 @@ use std::sync::{
 };
 
 use konverge_zopp_crypto::{SigningSeed, X25519Private};
-use konverge_zopp_proto::identity::{
-    GetKeyStateRequest, GetKeyStateResponse, KeyHolder, RotateWorkspaceKeyRequest, RotateWorkspaceKeyResponse,
+use konverge_zopp_proto::{
+    Empty, WorkspaceList,
+    identity::{
+        GetKeyStateRequest, GetKeyStateResponse, KeyHolder, RotateWorkspaceKeyRequest, RotateWorkspaceKeyResponse,
+    },
 };
 use konverge_zopp_testing::LyingServer;
 use tonic::Status;
@@ -19,6 +22,7 @@ use crate::{
 };
 
 const GET_STATE: &str = "/konverge.zopp.v1.Identity/GetKeyState";
+const LIST_WORKSPACES: &str = "/zopp.ZoppService/ListWorkspaces";
 const ROTATE: &str = "/konverge.zopp.v1.Identity/RotateWorkspaceKey";
 
 /// A change of the server's answer about a holder.
@@ -138,12 +142,101 @@ fn a_disabled_device_that_the_server_hides_is_no_success() {
         Ok(answer)
     });
     let line = format!("principal disable --principal {tablet} --rotate-keys");
-    let stderr = alice.fails(&line, 1);
+    let hidden = alice.run(&line);
+    assert_eq!(hidden.code, 1);
+    let stderr = hidden.stderr;
     assert!(stderr.contains("was disabled, but no key was replaced") && stderr.contains("rotate-key -w"), "{stderr}");
     alice.ok(&format!("principal enable --principal {tablet}"));
     everywhere.store(false, Ordering::SeqCst);
-    let text = alice.ok(&line);
+    let text = alice.ok(&format!("{line} --keep-keys-of other"));
     assert!(text.contains("Workspace 'acme' has a new key") && text.contains("which stay: other"), "{text}");
+}
+
+/// The server names the device in a workspace that does not matter.
+#[test]
+fn a_key_that_stays_on_the_servers_word_is_no_success() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    alice.ok("workspace create dummy");
+    let lies: [(&str, fn(&LyingServer)); 3] = [
+        ("not_named", |liar| {
+            liar.lie(GET_STATE, |request: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+                let mut answer = answer?;
+                if request.workspace_name == "acme" {
+                    answer.holders.retain(|holder| holder.principal_name == "laptop");
+                }
+                Ok(answer)
+            });
+        }),
+        ("not_listed", |liar| {
+            liar.lie(LIST_WORKSPACES, |_: Empty, answer: Result<WorkspaceList, Status>| {
+                let mut answer = answer?;
+                answer.workspaces.retain(|workspace| workspace.name != "acme");
+                Ok(answer)
+            });
+        }),
+        ("former_keys", |liar| {
+            liar.lie(GET_STATE, |request: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
+                if request.workspace_name == "acme" { Err(Status::permission_denied("no")) } else { answer }
+            });
+        }),
+    ];
+    for (field, lie) in lies {
+        alice.ok(&format!("principal create {field}"));
+        let device = config(alice)["principals"].as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned();
+        lie(&liar);
+        let line = format!("--output json principal disable --principal {device} --rotate-keys");
+        let disabled = alice.run(&line);
+        assert_eq!(disabled.code, 1, "{field}: {}", disabled.stderr);
+        assert!(
+            disabled.stderr.starts_with("Error: ") || disabled.stderr.contains("\nError: "),
+            "{field}: {}",
+            disabled.stderr
+        );
+        assert!(
+            disabled.stderr.contains("some keys that it may know were not replaced")
+                && disabled.stderr.contains("acme"),
+            "{field}: {}",
+            disabled.stderr
+        );
+        let answer: serde_json::Value = serde_json::from_slice(&disabled.stdout).unwrap();
+        assert_eq!(answer[field], serde_json::json!(["acme"]), "{field}: {answer}");
+        assert_eq!(answer["new_keys"][0]["workspace"], "dummy", "{field}: {answer}");
+        alice.ok(&format!("principal enable --principal {device}"));
+        alice.ok(&format!("workspace grant-principal-access -w dummy --principal {device}"));
+        let kept = alice.json(&format!("principal disable --principal {device} --keep-keys-of acme"));
+        assert_eq!(kept[field], serde_json::json!(["acme"]), "a person said so: {kept}");
+        for call in [GET_STATE, LIST_WORKSPACES] {
+            liar.tell_the_truth(call);
+        }
+    }
+}
+
+/// A lying server could claim not to know how keys are replaced.
+#[test]
+fn a_server_that_replaces_no_keys_needs_the_consent_of_a_person() {
+    let (world, liar) = lying_world();
+    let alice = &world.alice;
+    let bob = member(&world, &liar, "bob@example.com");
+    let phone = id_of(&bob, 0);
+    liar.lie(GET_STATE, |_: GetKeyStateRequest, _: Result<GetKeyStateResponse, Status>| Err(Status::unimplemented("")));
+    liar.take_seen();
+    let lines = [
+        format!("principal workspace-remove --principal {phone}"),
+        "workspace remove-member bob@example.com".to_owned(),
+    ];
+    for line in &lines {
+        let stderr = alice.fails(line, 1);
+        assert!(stderr.contains("nothing was changed") && stderr.contains("--keep-keys"), "{line}: {stderr}");
+        assert!(stderr.contains("does not know how keys are replaced"), "{line}: {stderr}");
+    }
+    let seen = liar.take_seen();
+    assert!(seen.iter().all(|call| !call.path.contains("/Remove")), "{seen:?}");
+    for line in &lines {
+        let removed = alice.run(&format!("{line} --keep-keys"));
+        let told = String::from_utf8_lossy(&removed.stdout).into_owned() + &removed.stderr;
+        assert!(removed.code == 0 && told.contains("The keys are the former ones"), "{line}: {told}");
+    }
 }
 
 #[test]

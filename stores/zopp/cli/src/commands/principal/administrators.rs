@@ -7,18 +7,28 @@ use konverge_zopp_client::{
     key_rotation::{Recipient, RecipientStatus},
 };
 
-use crate::{commands::workspace::rotate, escape::visible};
+use crate::{commands::workspace::rotate, escape::visible, failure::Failure};
 
-/// Returns this principal, and the administrators that this device knows. The server alone cannot name one. Returns `None` if the server names none at all,
-/// as an earlier one does.
-pub(super) async fn known(client: &Client, workspace: &str) -> Option<BTreeSet<Fingerprint>> {
+/// Returns this principal, and the administrators that this device knows. The server alone cannot name one. Returns `None` with a warning if the server
+/// names none at all, as an earlier one does.
+///
+/// # Errors
+/// If a server of Konverge claims not to know the call.
+pub(super) async fn known(client: &Client, workspace: &str) -> Result<Option<BTreeSet<Fingerprint>>, Failure> {
     let rotation = match client.prepare_key_rotation(workspace).await {
         Ok(rotation) => rotation,
-        Err(error) if rotate::is_unknown(&error) => return None,
-        Err(error) => return without_list(workspace, &error.to_string()),
+        Err(error) if rotate::is_unknown(&error) && client.connection().trust().has_seen_own_calls() => {
+            let what =
+                format!("cannot find out the administrators of workspace '{workspace}' for the credentials file");
+            return Err(Failure::new(what).because(error).next(
+                "Nothing was created. The server knew such calls before, so it may lie. Without the list, the service would follow every new key \
+                 that it can verify.",
+            ));
+        }
+        Err(error) => return Ok(without_list(workspace, &error.to_string())),
     };
     if !rotation.has_administrators() {
-        return without_list(workspace, "the server does not tell who they are");
+        return Ok(without_list(workspace, "the server does not tell who they are"));
     }
     let named = rotation.recipients().iter().filter(|recipient| recipient.is_administrator);
     let (known, others): (Vec<_>, Vec<_>) = named.partition(|recipient| recipient.status == RecipientStatus::Known);
@@ -39,7 +49,8 @@ pub(super) async fn known(client: &Client, workspace: &str) -> Option<BTreeSet<F
         visible(workspace),
         lines.concat()
     );
-    Some(known.into_iter().map(|recipient| recipient.fingerprint).chain([client.identity().fingerprint()]).collect())
+    let known = known.into_iter().map(|recipient| recipient.fingerprint);
+    Ok(Some(known.chain([client.identity().fingerprint()]).collect()))
 }
 
 fn without_list(workspace: &str, why: &str) -> Option<BTreeSet<Fingerprint>> {

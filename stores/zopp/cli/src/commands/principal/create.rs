@@ -137,13 +137,15 @@ async fn create_service(
     workspace: String,
     place: Place,
 ) -> Outcome {
+    // Before the service is created, because a server that hides the administrators is refused.
+    let administrators = match &place {
+        Place::DeviceAndFile(_) | Place::File(_) => administrators::known(client, &workspace).await?,
+        Place::Device => None,
+    };
     let keys = (&new.seed, &new.exchange);
     let (id, mut known) = register::service(context, client, &new.name, keys, &workspace).await?;
     context.trust()?.pin_principal(&id, new.fingerprint());
-    if let Place::DeviceAndFile(_) | Place::File(_) = &place {
-        let administrators = administrators::known(client, &workspace).await;
-        known.administrators.extend(administrators.map(|known| (workspace.clone(), known)));
-    }
+    known.administrators.extend(administrators.map(|known| (workspace.clone(), known)));
     let address = context.address()?;
 
     let principal = || new_principal(id.clone(), new.name.clone(), &new.seed, &new.exchange);

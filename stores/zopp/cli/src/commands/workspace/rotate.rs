@@ -83,9 +83,12 @@ pub struct RekeyArguments {
 /// Disabling a principal, which replaces the keys on request.
 #[derive(Debug, Clone, Args)]
 pub struct DisableKeysArguments {
-    /// Then replace the keys of each workspace that the principal is in and that you administer; the flags for recipients imply it
+    /// Then replace the keys of each workspace that the principal is in and that you administer; the other flags for keys imply it
     #[arg(long)]
     rotate_keys: bool,
+    /// Keep the keys of this workspace, because the principal never had them; for several workspaces, several times
+    #[arg(long, value_name = "WORKSPACE")]
+    keep_keys_of: Vec<String>,
     #[command(flatten)]
     recipients: RecipientArguments,
 }
@@ -109,7 +112,13 @@ impl DisableKeysArguments {
     /// Whether the keys are to be replaced.
     pub(in crate::commands) fn are_requested(&self) -> bool {
         let RecipientArguments { accept_recipients, fingerprint, without } = &self.recipients;
-        self.rotate_keys || *accept_recipients || !fingerprint.is_empty() || !without.is_empty()
+        let has_recipients = *accept_recipients || !fingerprint.is_empty() || !without.is_empty();
+        self.rotate_keys || has_recipients || !self.keep_keys_of.is_empty()
+    }
+
+    /// Returns `true` if the keys of this workspace stay.
+    pub(in crate::commands) fn keeps(&self, workspace: &str) -> bool {
+        self.keep_keys_of.iter().any(|kept| kept == workspace)
     }
 
     /// The choice for each workspace of a principal that is about to be disabled.
@@ -232,9 +241,13 @@ type Accepted = BTreeSet<(String, Fingerprint)>;
 pub(super) async fn execute(context: &Context, client: &Client, arguments: RotateArguments) -> Outcome {
     let RotateArguments { workspace, recipients, resume } = arguments;
     let workspace = workspace.resolve()?;
-    let key = if resume { None } else { Some(rotate(context, client, &workspace, &recipients, None).await?) };
-    let environments = rekey(client, &workspace).await?;
-    let replaced = Replaced { key, environments };
+    let replaced = if resume {
+        let what = format!("cannot give new keys to the environments of workspace '{workspace}'");
+        let left = client.environments_to_rekey(&workspace).await.map_err(failed(what, None))?;
+        Replaced { key: None, environments: rekey(client, &workspace, &left).await? }
+    } else {
+        replace(context, client, &workspace, &recipients, None).await?
+    };
     let text = replaced.text(&workspace);
     Ok(plain(RotatedWorkspace { workspace, replaced }, text))
 }
@@ -255,8 +268,14 @@ impl<'c> Rekeying<'c> {
             format!("nothing was changed, because the keys of workspace '{workspace}' could not be replaced after it");
         let trust = context.trust()?;
         let rotation = match client.prepare_key_rotation(workspace).await {
-            Err(error) if recipients.is_none() || is_unknown(&error) => {
+            Err(_) if recipients.is_none() => {
                 return Ok(rekeying(Departure::new(leaving, Vec::new(), trust), None));
+            }
+            // A lying server can claim this, and the removed principal would keep the key.
+            Err(error) if is_unknown(&error) => {
+                return Err(Failure::new(what).because("the server does not know how keys are replaced").next(
+                    format!("Servers other than Konverge's do not, and a server that did before may lie. {instead}"),
+                ));
             }
             rotation => rotation.map_err(failed(what.clone(), None))?,
         };
@@ -303,9 +322,7 @@ impl<'c> Rekeying<'c> {
             trust.revoke(principal_id, from, &[signing_key, exchange_key]);
         }
         let Some(Replacement { arguments, expected }) = replacement else { return Ok(None) };
-        let key = rotate(context, client, &workspace, &arguments, Some((&departure, &expected))).await?;
-        let environments = rekey(client, &workspace).await?;
-        Ok(Some(Replaced { key: Some(key), environments }))
+        replace(context, client, &workspace, &arguments, Some((&departure, &expected))).await.map(Some)
     }
 }
 
@@ -338,14 +355,28 @@ impl Replaced {
     }
 }
 
-/// Replaces the key. After a removal, `removal` has the principals that left, and the recipients that were accepted before.
+/// Replaces the key of the workspace, and then the keys of all environments that it opens. The parameters are those of [`rotate`].
+async fn replace(
+    context: &Context,
+    client: &Client,
+    workspace: &str,
+    arguments: &RecipientArguments,
+    removal: Option<(&Departure, &Accepted)>,
+) -> Result<Replaced, Failure> {
+    let (key, environments) = rotate(context, client, workspace, arguments, removal).await?;
+    // The server is not asked which environments need a new key: it could leave one out, whose key a removed principal would keep.
+    let environments = rekey(client, workspace, &environments).await?;
+    Ok(Replaced { key: Some(key), environments })
+}
+
+/// Replaces the key. Returns it, with the environments that it opens. After a removal, `removal` has the principals that left, and the recipients that were accepted before.
 async fn rotate(
     context: &Context,
     client: &Client,
     workspace: &str,
     arguments: &RecipientArguments,
     removal: Option<(&Departure, &Accepted)>,
-) -> Result<NewKey, Failure> {
+) -> Result<(NewKey, Vec<EnvironmentName>), Failure> {
     let what = format!("cannot replace the key of workspace '{workspace}'");
     let need = || Place::Workspace { workspace: workspace.to_owned() }.need("admin", client);
     for _ in 0..MOST_ATTEMPTS {
@@ -376,7 +407,8 @@ async fn rotate(
         let left_out = left_out.len();
         let holders = recipients.len() - left_out;
         let fingerprint = fingerprint.to_string();
-        return Ok(NewKey { generation, fingerprint, holders, left_out, invites_revoked });
+        let key = NewKey { generation, fingerprint, holders, left_out, invites_revoked };
+        return Ok((key, rotation.environments()));
     }
     Err(Failure::new(what).because(RotationError::Contended))
 }
@@ -515,14 +547,15 @@ fn refusal(what: String, unknown: &[&Recipient], last: &str) -> Failure {
     ))
 }
 
-/// Gives a new key to each environment whose key may be known to holders of the former one. Returns which got one.
-async fn rekey(client: &Client, workspace: &str) -> Result<Vec<String>, Failure> {
-    let resume = format!("Go on with: zopp workspace rotate-key -w {workspace} --resume");
-    let what = format!("cannot give new keys to the environments of workspace '{workspace}'");
-    let old = client.environments_to_rekey(workspace).await.map_err(failed(what, None))?;
+/// Gives a new key to each of these environments of the workspace. Returns their names.
+async fn rekey(client: &Client, workspace: &str, environments: &[EnvironmentName]) -> Result<Vec<String>, Failure> {
+    let resume = format!(
+        "Go on with: zopp workspace rotate-key -w {workspace} --resume. It asks the server which environments are left. Or name each one: zopp \
+         environment rotate-key"
+    );
     let (mut done, mut left) = (Vec::new(), Vec::new());
-    for name in old {
-        match rekey_one(client, &name).await {
+    for name in environments {
+        match rekey_one(client, name).await {
             Ok(()) => done.push(name.to_string()),
             Err(error) => left.push(format!("{name}: {error}")),
         }
