@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use konverge_zopp_client::{EnvironmentName, Snapshot, Trust};
+use konverge_zopp_client::{EnvironmentName, Snapshot, Trust, trust::WorkspaceMemory};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -24,6 +24,8 @@ pub struct Memory {
     /// The environments whose older state a person accepts once, each with the word of `--accept-older`.
     accepted: BTreeMap<EnvironmentName, String>,
     states: Mutex<HashMap<EnvironmentName, EnvironmentState>>,
+    /// Workspace name to the number of times that a person accepted an older key.
+    key_epochs: Mutex<HashMap<String, u64>>,
     /// The workspaces whose trusted first key was logged.
     told: Mutex<BTreeSet<String>>,
     loaded: CancellationToken,
@@ -37,6 +39,7 @@ impl Memory {
             trust,
             accepted,
             states: Mutex::default(),
+            key_epochs: Mutex::default(),
             told: Mutex::default(),
             loaded: CancellationToken::new(),
         }
@@ -44,8 +47,8 @@ impl Memory {
 
     /// Recalls the record on a Secret. Ignores a record that this operator did not write.
     pub fn recall(&self, sealed: &str) {
-        let Some(Record { environment, state, key }) = self.key.open(sealed) else { return };
-        self.trust.recall_workspace(&environment.workspace, key);
+        let Some(Record { environment, state, key, key_epoch }) = self.key.open(sealed) else { return };
+        self.recall_key(&environment.workspace, key, key_epoch);
         let mut states = self.states();
         let known = states.get(&environment);
         if known.is_some_and(|known| known.epoch > state.epoch) {
@@ -64,8 +67,22 @@ impl Memory {
         states.insert(environment, joined);
     }
 
+    fn recall_key(&self, workspace: &str, key: WorkspaceMemory, epoch: u64) {
+        let mut epochs = self.key_epochs();
+        let known = epochs.get(workspace).copied().unwrap_or_default();
+        if epoch < known {
+            return;
+        }
+        if epoch > known {
+            epochs.insert(workspace.to_owned(), epoch);
+            self.trust.forget_replacements(workspace);
+        }
+        self.trust.recall_workspace(workspace, key);
+    }
+
     /// Marks all records as recalled, so requests to zopp may begin. Forgets the state of each environment with a new `--accept-older`
-    /// word.
+    /// word, and the replacements of its workspace's key: a backup from before a replacement brings the former key back. The pin with which the
+    /// replacements began stays.
     pub fn load(&self) {
         if self.loaded.is_cancelled() {
             return;
@@ -76,12 +93,15 @@ impl Memory {
             if known.is_some_and(|known| known.accepted.as_ref() == Some(word)) {
                 continue;
             }
-            warn!(%environment, "the next state of the environment is accepted, although a newer one may have been seen (--accept-older)");
+            warn!(%environment, "the next state of the environment, and a former key of its workspace, are accepted, although newer ones may have been seen \
+                 (--accept-older)");
             let epoch = known.map_or(0, |known| known.epoch) + 1;
             let (id, accepted) = (String::new(), Some(word.clone()));
             states
                 .insert(environment.clone(), EnvironmentState { epoch, accepted, id, version: i64::MIN, serial: None });
             self.trust.forget_manifest(environment);
+            *self.key_epochs().entry(environment.workspace.clone()).or_default() += 1;
+            self.trust.forget_replacements(&environment.workspace);
         }
         drop(states);
         self.loaded.cancel();
@@ -120,7 +140,12 @@ impl Memory {
             known.filter(|known| known.id == state.id).map_or_else(|| state.clone(), |known| join(known, &state));
         states.insert(environment.clone(), joined);
         drop(states);
-        Some(self.key.seal(&Record { environment: environment.clone(), state, key }))
+        let key_epoch = self.key_epochs().get(&environment.workspace).copied().unwrap_or_default();
+        Some(self.key.seal(&Record { environment: environment.clone(), state, key, key_epoch }))
+    }
+
+    fn key_epochs(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.key_epochs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn states(&self) -> MutexGuard<'_, HashMap<EnvironmentName, EnvironmentState>> {
@@ -136,7 +161,7 @@ fn join(known: &EnvironmentState, other: &EnvironmentState) -> EnvironmentState 
 
 #[cfg(test)]
 mod tests {
-    use konverge_zopp_client::server_record::ManifestPin;
+    use konverge_zopp_client::{Fingerprint, server_record::ManifestPin};
 
     use super::*;
     use crate::record::tests::{key, record};
@@ -207,5 +232,41 @@ mod tests {
                 assert_eq!(trust.manifest(&name()), expected, "{word}");
             }
         }
+    }
+
+    #[test]
+    fn a_new_word_forgets_the_replacements_of_the_key_and_no_earlier_record_brings_them_back() {
+        let [first, second] = [1, 2].map(|byte| Fingerprint::from_slice(&[byte; Fingerprint::LENGTH]).unwrap());
+        let of = |environment: &str, fingerprint, generation, key_epoch, accepted: Option<&str>| {
+            let mut record = record(environment, "e1", 9, Some(8));
+            record.key = WorkspaceMemory { root: first, fingerprint, generation, is_first_use: false };
+            record.key_epoch = key_epoch;
+            record.state.epoch = accepted.map_or(0, |_| 1);
+            record.state.accepted = accepted.map(str::to_owned);
+            key(1).seal(&record)
+        };
+        let replaced = [of("production", second, 2, 0, None), of("staging", second, 2, 0, None)];
+        let (restored, trust) = memory(&["monday"]);
+        replaced.iter().for_each(|text| restored.recall(text));
+        assert_eq!(trust.workspace("acme"), Some(second));
+        restored.load();
+        assert_eq!(trust.workspace("acme"), Some(first), "back to the key that was pinned first, and no other");
+        assert!(trust.check_workspace("acme", second).is_err());
+        restored.recall(&replaced[1]);
+        assert_eq!(trust.workspace("acme"), Some(first), "the record of a Secret that is not written yet");
+
+        let accepted = of("production", first, 1, 1, Some("monday"));
+        for texts in [[&accepted, &replaced[1]], [&replaced[1], &accepted]] {
+            let (next, trust) = memory(&["monday"]);
+            texts.into_iter().for_each(|text| next.recall(text));
+            next.load();
+            assert_eq!(trust.workspace_memory("acme").map(|key| (key.fingerprint, key.generation)), Some((first, 1)));
+        }
+        // The key was replaced again, and the word is used up.
+        let again = of("production", second, 2, 1, Some("monday"));
+        let (next, trust) = memory(&["monday"]);
+        [&accepted, &again].into_iter().for_each(|text| next.recall(text));
+        next.load();
+        assert_eq!(trust.workspace("acme"), Some(second));
     }
 }

@@ -109,8 +109,10 @@ pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
             reasons::WORKSPACE_KEY_CHANGED,
             format!(
                 "ask a member of the workspace for its fingerprint (zopp workspace fingerprint -w {}); only if it is the new one, give \
-                 it to the operator with --workspace-fingerprint",
-                word(&environment.workspace)
+                 it to the operator with --workspace-fingerprint; if the server was restored on purpose from a backup from before the key was \
+                 replaced, {}",
+                word(&environment.workspace),
+                how_to_accept(environment)
             ),
         ),
         FetchError::ForgedKey { environment, .. } => (
@@ -337,7 +339,7 @@ mod tests {
                 failed(FetchError::PermissionDenied { environment: environment(), source: source() }),
                 vec!["zopp permission env-set -w 'x; id' -p 'x; id' -e 'x; id' --principal p"],
             ),
-            (failed(FetchError::OtherKey { environment: environment(), source: mismatch.clone() }), vec![show]),
+            (failed(FetchError::OtherKey { environment: environment(), source: mismatch.clone() }), vec![show, accept]),
             (failed(FetchError::ForgedKey { environment: environment(), source: mismatch.into() }), vec![show]),
             (
                 failed(FetchError::Unpinned {

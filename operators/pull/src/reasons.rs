@@ -29,7 +29,7 @@ konverge_jobs::reasons! {
     CREDENTIALS_INVALID = "CredentialsInvalid" on SECRET, next: "Check the credentials and the clocks of both sides.";
     /// The server gives another key of the workspace than the pinned one. The data stays as it is.
     WORKSPACE_KEY_CHANGED = "WorkspaceKeyChanged" on SECRET,
-        next: "Ask a member of the workspace for its fingerprint. If it is the new one, pass it with `--workspace-fingerprint`.";
+        next: "Ask a member of the workspace for its fingerprint. If it is the new one, pass it with `--workspace-fingerprint`. After an intended restore from before the key was replaced, start the operator with `--accept-older`.";
     /// Nothing pins the key of the workspace, and the operator does not trust the server's first key. The data stays as it is.
     WORKSPACE_KEY_UNKNOWN = "WorkspaceKeyUnknown" on SECRET,
         next: "Compare the fingerprint that the event shows with that of a member, and pass it with `--workspace-fingerprint`.";

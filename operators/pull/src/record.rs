@@ -22,6 +22,9 @@ pub struct Record {
     pub state: EnvironmentState,
     /// The key of its workspace.
     pub key: WorkspaceMemory,
+    /// The number of times that a person accepted an older key of the workspace, by accepting an older state of one of its environments. Keys in
+    /// records with a lower number do not count.
+    pub key_epoch: u64,
 }
 
 /// A state of an environment that was accepted.
@@ -60,15 +63,19 @@ impl RecordKey {
 
     /// Writes a record as text. Equal records have equal texts.
     pub fn seal(&self, record: &Record) -> String {
-        let Record { environment: EnvironmentName { workspace, project, environment }, state, key } = record;
+        let Record { environment: EnvironmentName { workspace, project, environment }, state, key, key_epoch } = record;
         let EnvironmentState { epoch, accepted, id, version, serial } = state;
-        let text = json!({
+        let mut text = json!({
             "workspace": workspace, "project": project, "environment": environment,
             "id": id, "version": version, "manifest": serial, "epoch": epoch, "accepted": accepted,
             "key": key.fingerprint.to_string(), "firstKey": key.root.to_string(), "generation": key.generation,
             "firstUse": key.is_first_use,
-        })
-        .to_string();
+        });
+        // Left out at first, so that the records of earlier versions stay as they are.
+        if *key_epoch > 0 {
+            text["keyEpoch"] = json!(key_epoch);
+        }
+        let text = text.to_string();
         format!("{} {text}", self.mac(&text))
     }
 
@@ -111,6 +118,7 @@ fn read(text: &str) -> Option<Record> {
             generation: record["generation"].as_u64()?.try_into().ok()?,
             is_first_use: record["firstUse"].as_bool()?,
         },
+        key_epoch: record["keyEpoch"].as_u64().unwrap_or_default(),
     })
 }
 
@@ -128,12 +136,14 @@ pub(crate) mod tests {
             environment: EnvironmentName::new("acme", "backend", environment),
             state: EnvironmentState { epoch: 0, accepted: None, id: id.into(), version, serial },
             key: WorkspaceMemory { root: fingerprint, fingerprint, generation: 2, is_first_use: false },
+            key_epoch: 0,
         }
     }
 
     #[test]
     fn a_record_reads_back_and_every_altered_or_foreign_one_is_none() {
-        for record in [record("production", "e1", 4, Some(7)), record("a \"b\"", "", -1, None)] {
+        let accepted = Record { key_epoch: 3, ..record("production", "e1", 4, Some(7)) };
+        for record in [record("production", "e1", 4, Some(7)), record("a \"b\"", "", -1, None), accepted] {
             let sealed = key(1).seal(&record);
             assert_eq!(key(1).open(&sealed), Some(record.clone()));
             assert_eq!(sealed, key(1).seal(&record));

@@ -174,6 +174,62 @@ async fn a_restarted_operator_refuses_the_key_that_a_rotation_replaced() {
     }
 }
 
+/// The backup is from before the key was replaced. The file pins the key with which the replacements began, or nothing does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_of_the_former_key_is_accepted_once_by_a_person() {
+    for is_pinned in [true, false] {
+        let world = World::new().await;
+        let [scene, other] = ["production", "staging"].map(|name| world.server.create(name));
+        for scene in [&scene, &other] {
+            scene.protect();
+            scene.set("A", "backed up");
+        }
+        let administrator = SigningSeed::generate().unwrap();
+        let file = world.server.file(&[&administrator]);
+        let start = async |arguments: &[&str]| {
+            let trust = if is_pinned { Trust::new(file.clone()) } else { Trust::default() };
+            let zopp = world.server.client_with(|config| config.trust = trust);
+            world.operator_of(zopp, control_plane().await.kubeconfig(), arguments).await
+        };
+        world.bind("backend", &scene).await;
+        world.bind("other", &other).await;
+        let operator = start(&[]).await;
+        world.server.rotate_key(&administrator, &[&administrator]);
+        for (name, scene) in [("backend", &scene), ("other", &other)] {
+            scene.set("A", "lost");
+            world.holds(name, &[("A", "lost")]).await;
+        }
+        operator.stop().await;
+
+        world.server.bring_back_former_key();
+        scene.set_silently("A", "backed up");
+        scene.state_version(1);
+        let operator = start(&[]).await;
+        world.told_of("backend", "WorkspaceKeyChanged", "--accept-older 'acme/backend/production=WORD'").await;
+        operator.stop().await;
+
+        let accept = ["--accept-older", "acme/backend/production=monday"];
+        let operator = start(&accept).await;
+        world.holds("backend", &[("A", "backed up")]).await;
+        world.holds("other", &[("A", "lost")]).await;
+        operator.stop().await;
+        // The word is used up: a key that follows is remembered.
+        let operator = start(&accept).await;
+        scene.set("A", "1");
+        world.holds("backend", &[("A", "1")]).await;
+        world.server.rotate_key(&administrator, &[&administrator]);
+        scene.set("A", "2");
+        world.holds("backend", &[("A", "2")]).await;
+        operator.stop().await;
+        world.server.bring_back_former_key();
+        scene.set("A", "by a removed member");
+        let operator = start(&accept).await;
+        world.told("backend", "WorkspaceKeyChanged").await;
+        world.stays("backend", &[&operator]).await;
+        world.holds("backend", &[("A", "2")]).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_written_again_when_it_was_removed_or_altered_and_at_rest_nothing_is() {
     let (world, scene, operator) = protected().await;

@@ -347,6 +347,22 @@ impl Trust {
         }
     }
 
+    /// Goes back to the key of a workspace that was pinned first, as if it had not been replaced since. A key to which the replacements lead is accepted
+    /// again, and no other.
+    pub fn forget_replacements(&self, name: &str) {
+        let State { record, learnt, roots, generations, root_administrators, .. } = &mut *self.state();
+        generations.remove(name);
+        learnt.workspaces.remove(name);
+        learnt.administrators.remove(name);
+        if let Some(root) = roots.get(name) {
+            record.workspaces.insert(name.to_owned(), *root);
+        }
+        match root_administrators.get(name) {
+            Some(administrators) => drop(record.administrators.insert(name.to_owned(), administrators.clone())),
+            None => drop(record.administrators.remove(name)),
+        }
+    }
+
     /// Forgets the manifest of an environment, so that the next one is accepted.
     pub fn forget_manifest(&self, name: &EnvironmentName) {
         self.state().record.environments.remove(&name.to_string());
