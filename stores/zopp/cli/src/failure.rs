@@ -51,6 +51,13 @@ impl Failure {
         Self { next: Some(next.into()), ..self }
     }
 
+    /// Adds a further step, as a sentence.
+    #[must_use]
+    pub fn and_next(self, further: &str) -> Self {
+        let next = self.next.map_or_else(|| further.to_owned(), |next| format!("{next} {further}"));
+        Self { next: Some(next), ..self }
+    }
+
     /// With words for what was done before it failed.
     #[must_use]
     pub fn after(self, done: &str) -> Self {

@@ -138,6 +138,58 @@ fn equal_salts_of_a_published_export_are_refused() {
     assert!(!tablet.config_file().exists(), "nothing is imported");
 }
 
+/// Whatever the server answers to the proof, it may have made the key of it.
+#[test]
+fn every_failure_after_a_published_proof_says_that_the_keys_may_be_known() {
+    let (world, liar) = lying_world();
+    let tablet = tablet(&world, &liar, "principal export laptop --for-published-client");
+    let lies: [(&str, fn(&mut GetPrincipalExportResponse) -> Result<(), Status>); 6] = [
+        ("refused", |_| Err(Status::permission_denied("wrong passphrase"))),
+        ("gone", |_| Err(Status::unavailable("gone"))),
+        ("damaged", |export| {
+            export.encrypted_data.pop();
+            Ok(())
+        }),
+        ("another salt of the proof", |export| {
+            export.verification_salt[0] ^= 1;
+            Ok(())
+        }),
+        ("a short salt", |export| {
+            export.salt.pop();
+            Ok(())
+        }),
+        ("equal salts", |export| {
+            export.salt.clone_from(&export.verification_salt);
+            Ok(())
+        }),
+    ];
+    let told = |home: &Home, what: &str| {
+        let stderr = home.fails("principal import --from-published-client", 1);
+        let is_told = stderr.contains("may know both private keys") && stderr.contains("zopp principal disable");
+        assert!(is_told && stderr.contains("Nothing was imported"), "{what}: {stderr}");
+    };
+    for (what, lie) in lies {
+        liar.lie(GET, move |request: GetPrincipalExportRequest, answer: Result<GetPrincipalExportResponse, Status>| {
+            let mut answer = answer?;
+            if !request.token_hash.is_empty() {
+                lie(&mut answer)?;
+            }
+            Ok(answer)
+        });
+        told(&tablet, what);
+    }
+    // Before the proof is sent, the server knows nothing.
+    liar.lie(GET, |_: GetPrincipalExportRequest, _: Result<GetPrincipalExportResponse, Status>| {
+        Err(Status::unavailable("gone"))
+    });
+    let stderr = tablet.fails("principal import --from-published-client", 1);
+    assert!(!stderr.contains("both private keys"), "{stderr}");
+    // The device has the principal already.
+    liar.tell_the_truth(GET);
+    tablet.write(".zopp/config.json", config(&world.alice).to_string());
+    told(&tablet, "nothing to save");
+}
+
 #[test]
 fn a_weak_passphrase_is_refused_on_export() {
     let (mut world, liar) = lying_world();

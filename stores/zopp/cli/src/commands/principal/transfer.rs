@@ -37,6 +37,7 @@ const CODE_VARIABLE: &str = "ZOPP_EXPORT_CODE";
 const VERSION: u32 = 2;
 /// The version in the published format.
 const PUBLISHED_VERSION: u32 = 1;
+const CANNOT_IMPORT: &str = "cannot import the principal";
 /// Waits between the attempts to delete an export that was imported.
 const CONSUME_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
 
@@ -306,13 +307,9 @@ pub(super) async fn import(context: &Context, arguments: ImportArguments) -> Out
     file_key::of(&Context::config_or_empty()?)?;
     let connection = context.connection()?;
     let (exported, token_hash) = fetch(&connection, &code, &passphrase).await?;
+    let imported = save(exported);
+    let imported = if arguments.from_published_client { imported.map_err(after_published_proof) } else { imported }?;
     let (ExportCode::Bound { name: code, .. } | ExportCode::Published { name: code }) = code;
-
-    let lock = Context::lock()?;
-    let mut config = Context::config_or_empty()?;
-    let imported = add(&mut config, exported)?;
-    Context::save(&config)?;
-    drop(lock);
     let is_deleted = consume(&connection, &code, &token_hash).await;
 
     let identity = imported.email.as_deref().unwrap_or("service principal");
@@ -362,12 +359,12 @@ async fn fetch(
     code: &ExportCode,
     passphrase: &Passphrase,
 ) -> Result<(Content, String), Failure> {
-    let what = "cannot import the principal";
+    let what = CANNOT_IMPORT;
     let unusable = |why: Reason| Failure::new(what).because(why);
     let (ExportCode::Bound { name, .. } | ExportCode::Published { name }) = code;
     let request = |token_hash: String| GetPrincipalExportRequest { export_code: name.clone(), token_hash };
     let first = connection.get_principal_export(request(String::new())).await.map_err(refused)?;
-    let (content, proof, version) = match code {
+    match code {
         ExportCode::Bound { secret, .. } => {
             let marks = secret.marks();
             // Before the proof is sent. The proof tells the server nothing, but an altered export or a mistyped code is noticed here.
@@ -378,34 +375,54 @@ async fn fetch(
             }
             let ExportKeys { proof, key } = passphrase.export_keys(secret).map_err(|source| unusable(source.into()))?;
             let second = connection.get_principal_export(request(proof.clone())).await.map_err(refused)?;
-            (open(&key, &second).map_err(unusable)?, proof, VERSION)
+            let content = open(&key, &second).map_err(unusable)?;
+            checked(content, VERSION).map(|content| (content, proof))
         }
         ExportCode::Published { .. } => {
             let salt = &first.verification_salt;
             let proof = passphrase.published_proof(salt).map_err(|source| unusable(source.into()))?;
-            let second = connection.get_principal_export(request(proof.clone())).await.map_err(refused)?;
-            if second.salt == *salt || second.salt == second.verification_salt {
-                return Err(Failure::new(what).because("the server gives one salt for the proof and for the key").next(
-                    "The server now knows both private keys. Nothing was imported. Disable the principal (zopp principal disable \
-                     --rotate-keys), and change the values that it could read.",
-                ));
-            }
-            if second.verification_salt != *salt || second.salt.len() != SALT_LENGTH {
-                return Err(unusable(
-                    "the server's answer has a different salt than before, or one of the wrong length".into(),
-                ));
-            }
-            let key = passphrase.published_key(&second.salt).map_err(|source| unusable(source.into()))?;
-            (open(&key, &second).map_err(unusable)?, proof, PUBLISHED_VERSION)
+            let second = connection.get_principal_export(request(proof.clone())).await.map_err(refused);
+            let content = second.and_then(|second| open_published(passphrase, salt, &second));
+            content.map(|content| (content, proof)).map_err(after_published_proof)
         }
-    };
-    if content.version != version {
-        return Err(
-            Failure::new(format!("{what}: the export is of version {}", content.version)).next("Use a newer zopp.")
-        );
     }
-    check(&content.principal).map_err(|why| Failure::new(format!("{what}: {why}")))?;
-    Ok((content, proof))
+}
+
+/// Returns the content of an export in the published format. `salt` is that of the proof that was sent.
+fn open_published(
+    passphrase: &Passphrase,
+    salt: &[u8],
+    export: &GetPrincipalExportResponse,
+) -> Result<Content, Failure> {
+    let unusable = |why: Reason| Failure::new(CANNOT_IMPORT).because(why);
+    if export.salt == salt || export.salt == export.verification_salt {
+        return Err(Failure::new(CANNOT_IMPORT).because("the server gives one salt for the proof and for the key"));
+    }
+    if export.verification_salt != salt || export.salt.len() != SALT_LENGTH {
+        return Err(unusable(
+            "the server's answer has a different salt than before, or one of the wrong length".into(),
+        ));
+    }
+    let key = passphrase.published_key(&export.salt).map_err(|source| unusable(source.into()))?;
+    checked(open(&key, export).map_err(unusable)?, PUBLISHED_VERSION)
+}
+
+/// Adds the next step after the proof of the published format was sent. A server that lies has the key of the export then, whatever it answers.
+fn after_published_proof(failure: Failure) -> Failure {
+    failure.and_next(
+        "Nothing was imported. If the passphrase was right, the server may know both private keys now. Disable the principal (zopp principal \
+         disable --rotate-keys), and change the values that it could read.",
+    )
+}
+
+/// Refuses an export of another version, or with unusable keys.
+fn checked(content: Content, version: u32) -> Result<Content, Failure> {
+    if content.version != version {
+        let what = format!("{CANNOT_IMPORT}: the export is of version {}", content.version);
+        return Err(Failure::new(what).next("Use a newer zopp."));
+    }
+    check(&content.principal).map_err(|why| Failure::new(format!("{CANNOT_IMPORT}: {why}")))?;
+    Ok(content)
 }
 
 fn open(key: &ExportKey, export: &GetPrincipalExportResponse) -> Result<Content, Reason> {
@@ -429,6 +446,15 @@ fn check(keys: &Keys) -> Result<(), &'static str> {
         }
     }
     Ok(())
+}
+
+/// Saves the principal on this device.
+fn save(exported: Content) -> Result<Imported, Failure> {
+    let _lock = Context::lock()?;
+    let mut config = Context::config_or_empty()?;
+    let imported = add(&mut config, exported)?;
+    Context::save(&config)?;
+    Ok(imported)
 }
 
 /// Adds the principal under its own name, or one like it that is free. It is used from now on if it is the only one.
@@ -486,7 +512,7 @@ fn refused(error: CallError) -> Failure {
         Code::PermissionDenied => Some("Check the code and the passphrase: six words, separated by blanks."),
         _ => None,
     };
-    let failure = failed("cannot import the principal", None)(error);
+    let failure = failed(CANNOT_IMPORT, None)(error);
     match next {
         Some(next) => failure.next(next),
         None => failure,
