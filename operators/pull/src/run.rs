@@ -1,6 +1,6 @@
 //! The parts put together to a program.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_jobs::{Base, ProgramError, Settings, run_program};
@@ -8,6 +8,7 @@ use konverge_runtime::{Controller, Informers, Manager, Queue, checks::Probe, wat
 use konverge_zopp_client::{
     Client, ConfigError, Connection, CredentialsError, DeriveError, Identity, Trust,
     config::{canonical_address, is_unprotected},
+    config_file::{self, Exposure},
 };
 use kube::core::PartialObjectMeta;
 
@@ -60,6 +61,9 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
     let protection = konverge_zopp_memory::protect();
     tracing::debug!("{protection}");
     let identity = Identity::load(config.server.credentials.as_deref())?;
+    if let Some(exposure) = exposed_credentials(config.server.credentials.as_deref(), is_in_cluster()) {
+        tracing::warn!("{}. The credentials file holds private keys and pins: {}", exposure.reason, exposure.remedy);
+    }
     let address = canonical_address(&config.server.address)?;
     if is_unprotected(&address) {
         tracing::warn!(
@@ -78,6 +82,21 @@ pub async fn job(config: Config) -> Result<Manager, StartError> {
     let zopp = Client::new(Connection::new(&config.client(trust))?, identity);
     tracing::info!(principal = zopp.identity().name(), id = zopp.identity().principal_id(), "credentials loaded");
     assemble(config, zopp).await
+}
+
+/// Returns the way in which other users of the machine can read or replace the credentials file. In a cluster, the kubelet mounts the file with the mode that the
+/// pod's volume has, and the pod has no other users.
+fn exposed_credentials(file: Option<&Path>, is_in_cluster: bool) -> Option<Exposure> {
+    if is_in_cluster || Identity::is_in_environment() {
+        return None;
+    }
+    let file = file.map_or_else(config_file::default_path, |file| Ok(file.to_owned())).ok()?;
+    config_file::exposure(&file)
+}
+
+/// Returns `true` if the kubelet started this process.
+fn is_in_cluster() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
 /// The operator, ready to run, with a zopp client that is made already. Nothing is sent before it runs.
@@ -148,5 +167,31 @@ async fn probe_server(connection: Connection, probe: Probe) {
             Err(error) => Err(error.to_string()),
         }));
         tokio::time::sleep(PROBE_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::PermissionsExt,
+    };
+
+    use super::*;
+
+    #[test]
+    fn credentials_that_other_users_can_read_are_told_outside_a_cluster() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        fs::write(&file, "{}").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(exposed_credentials(Some(&file), false), None);
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let exposure = exposed_credentials(Some(&file), false).unwrap();
+        assert!(exposure.reason.contains("(mode 0644)") && exposure.remedy.starts_with("chmod 600 "), "{exposure:?}");
+        assert_eq!(exposed_credentials(Some(&file), true), None);
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        assert!(exposed_credentials(Some(&file), false).is_some(), "another user can replace it");
     }
 }

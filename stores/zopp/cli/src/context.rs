@@ -5,7 +5,7 @@ use std::{cell::OnceCell, path::PathBuf, time::Duration};
 use konverge_zopp_client::{
     Client, ClientCertificate, ClientConfig, ConfigFile, Connection, Fingerprint, Identity, Trust,
     config::{canonical_address, is_unprotected},
-    config_file::{self, FileError, Lock},
+    config_file::{self, Exposure, FileError, Lock},
     trust::{Basis, Learnt},
 };
 
@@ -141,17 +141,18 @@ impl Context {
         Ok(Client::new(self.connection()?, identity))
     }
 
-    /// Warns about a configuration file that other users of this machine can read or write, or refuses it on request.
+    /// Warns about a configuration file that other users of this machine can read, write or replace, or refuses it on request.
     pub fn check_file_mode(&self) -> Result<(), Failure> {
         // Without a home directory there is no file, and commands that need none work.
         let Ok(path) = Self::config_path() else { return Ok(()) };
-        let Some(mode) = config_file::open_to_others(&path) else { return Ok(()) };
-        let (file, what) = (path.display(), "other users of this machine can read or write");
+        let Some(Exposure { reason, remedy }) = config_file::exposure(&path) else { return Ok(()) };
         if self.server.strict {
-            return Err(Failure::new(format!("{what} {file} (mode {mode:04o}), which --strict refuses"))
-                .next(format!("Run chmod 600 {file}. If other users may have read the file, replace its keys.")));
+            return Err(Failure::new(format!("{reason}, which --strict refuses")).next(format!(
+                "Run {remedy}. If other users may have read or replaced {}, replace its keys.",
+                path.display()
+            )));
         }
-        eprintln!("Warning: {what} {file} (mode {mode:04o}), which holds private keys: chmod 600 {file}");
+        eprintln!("Warning: {reason}. The configuration file holds private keys and pins: {remedy}");
         Ok(())
     }
 

@@ -31,7 +31,7 @@ pub struct ServerArguments {
     #[arg(long, global = true, env = "ZOPP_REQUIRE_SIGNED_KEYS", num_args = 0..=1, default_missing_value = "true", require_equals = true,
           value_name = "BOOL", value_parser = clap::builder::FalseyValueParser::new())]
     pub require_signed_keys: Option<bool>,
-    /// Refuse a configuration file that other users of this machine can read or write, instead of a warning
+    /// Refuse a configuration file that other users of this machine can read, write or replace, instead of a warning
     #[arg(long, global = true, env = "ZOPP_STRICT", value_parser = clap::builder::FalseyValueParser::new())]
     pub strict: bool,
     /// How long the server may take to answer

@@ -20,7 +20,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, Metadata},
+    io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -33,7 +34,7 @@ use konverge_zopp_crypto::{
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use crate::server_record::ServerRecord;
+use crate::{file_owner::User, server_record::ServerRecord};
 
 mod lock;
 mod read;
@@ -160,10 +161,36 @@ pub fn default_path() -> Result<PathBuf, FileError> {
     Ok(home.join(".zopp").join("config.json"))
 }
 
-/// Returns the permission bits that let other users read or write the file. Returns `None` without such bits, or without a file.
-pub fn open_to_others(file: &Path) -> Option<u32> {
-    let mode = fs::metadata(file).ok()?.permissions().mode() & 0o777;
-    (mode & 0o066 != 0).then_some(mode)
+/// A way in which other users of the machine can read, write or replace the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposure {
+    /// The reason, which names the file or its folder.
+    pub reason: String,
+    /// The command that ends it.
+    pub remedy: String,
+}
+
+/// Returns the way in which other users of the machine can read, write or replace the file. Returns `None` if they cannot, or without a file.
+pub fn exposure(file: &Path) -> Option<Exposure> {
+    let metadata = fs::metadata(file).ok()?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o066 != 0 {
+        let reason = format!("other users of this machine can read or write {} (mode {mode:04o})", file.display());
+        return Some(Exposure { reason, remedy: format!("chmod 600 {}", file.display()) });
+    }
+    let user = User::of_process();
+    let doubt = |path: &Path, metadata: &Metadata| {
+        let reason = format!("{} {}", path.display(), user.doubts(metadata)?);
+        let remedy = if user.owns(metadata) { "chmod go-w" } else { "chown $(id -u)" };
+        Some(Exposure { reason, remedy: format!("{remedy} {}", path.display()) })
+    };
+    let target = file.canonicalize().ok();
+    let folders = [Some(file), target.as_deref()].into_iter().flatten().filter_map(Path::parent);
+    let of_folder = |folder: &Path| {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        doubt(folder, &fs::metadata(folder).ok()?)
+    };
+    doubt(file, &metadata).or_else(|| folders.into_iter().find_map(of_folder))
 }
 
 /// Reads a file of either generation.

@@ -27,7 +27,7 @@
 //! Retry. A failed call says what kind of failure it was; how long to wait is its caller's decision.
 //!
 //! # Reading order
-//! [`config`] → [`server_record`], [`revocation`] and [`trust`] → [`connection`] → [`identity`] and [`config_file`] → [`client`] and its table of [`calls`] →
+//! [`config`] → [`server_record`], [`revocation`] and [`trust`] → [`connection`] → [`identity`], [`config_file`] and [`file_owner`] → [`client`] and its table of [`calls`] →
 //! [`registration`], [`lifecycle`] and [`secrets`] → [`workspace_key`], [`keys`] and [`key_rotation`] → [`manifest`] → [`environment`] and [`writer`] → [`history`].
 
 pub mod calls;
@@ -40,6 +40,7 @@ pub mod connection;
 pub mod environment;
 pub mod error;
 mod fetch_error;
+pub mod file_owner;
 mod health;
 pub mod history;
 pub mod identity;

@@ -108,4 +108,12 @@ fn a_file_that_others_can_read_is_warned_of_and_refused_on_request() {
     }
     mode(0o600);
     alice.ok("--strict principal list");
+    // Another user who can write the folder replaces the file.
+    let file = alice.config_file();
+    let folder = file.parent().unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let warned = alice.run("workspace list");
+    assert!(warned.code == 0 && warned.stderr.contains("can be written by every user"), "{}", warned.stderr);
+    let stderr = alice.fails("--strict workspace list", 1);
+    assert!(stderr.contains("--strict refuses") && stderr.contains("chmod go-w "), "{stderr}");
 }

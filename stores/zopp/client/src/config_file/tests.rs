@@ -238,11 +238,44 @@ fn private_keys_are_encrypted_and_decrypted_as_a_whole() {
 #[test]
 fn a_file_that_others_can_read_is_told() {
     let (_directory, path) = written(&ConfigFile::default());
-    assert_eq!(open_to_others(&path), None);
+    assert_eq!(exposure(&path), None);
     for (mode, is_open) in [(0o600, false), (0o400, false), (0o700, false), (0o640, true), (0o604, true), (0o620, true)]
     {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        assert_eq!(open_to_others(&path), is_open.then_some(mode), "{mode:o}");
+        let is_told = exposure(&path).is_some_and(|exposure| exposure.reason.contains(&format!("(mode {mode:04o})")));
+        assert_eq!(is_told, is_open, "{mode:o}");
     }
-    assert_eq!(open_to_others(&path.with_file_name("gone")), None);
+    assert_eq!(exposure(&path.with_file_name("gone")), None);
+}
+
+/// The owner of the folder, or a user who may write it, replaces a file that only its owner can read.
+#[test]
+fn a_file_that_another_user_can_replace_is_told() {
+    let (directory, path) = written(&ConfigFile::default());
+    let (folder, link) = (path.parent().unwrap(), directory.path().join("link.json"));
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let told = |file: &Path| exposure(file).map(|exposure| (exposure.reason, exposure.remedy));
+    for mode in [0o755, 0o750, 0o700] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!((told(&path), told(&link)), (None, None), "{mode:o}");
+    }
+    for mode in [0o777, 0o1777] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        for file in [&path, &link] {
+            let (reason, remedy) = told(file).unwrap();
+            assert!(reason.ends_with("can be written by every user of this machine"), "{mode:o}: {reason}");
+            assert!(remedy.starts_with("chmod go-w "), "{remedy}");
+        }
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    // Only root can give a file away.
+    if rustix::process::geteuid().is_root() {
+        for (given, file) in [(&*path, &path), (folder, &path)] {
+            std::os::unix::fs::chown(given, Some(65534), None).unwrap();
+            let (reason, remedy) = told(file).unwrap();
+            assert!(reason.contains("belongs to the user with the ID 65534"), "{reason}");
+            assert!(remedy.starts_with("chown "), "{remedy}");
+            std::os::unix::fs::chown(given, Some(0), None).unwrap();
+        }
+    }
 }
