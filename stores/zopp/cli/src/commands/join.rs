@@ -34,6 +34,11 @@ Examples:
   zopp join --invite-file invite.txt bob@example.com
   zopp join - bob@example.com < invite.txt";
 
+/// The longest e-mail address in bytes that our server accepts.
+const MAX_EMAIL: usize = 254;
+/// The longest name of a principal in bytes that our server accepts.
+const MAX_NAME: usize = 128;
+
 /// `zopp join`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, override_usage = "zopp join [OPTIONS] [INVITE] <EMAIL>")]
@@ -109,6 +114,9 @@ pub(super) async fn execute(context: &Context, arguments: JoinArguments) -> Outc
         return pending::join(context, lock, config, position, &token).await;
     }
     refuse_duplicate(&config, &name)?;
+    // Before the invite is read, which can use it up.
+    check_email(&email)?;
+    check_name(&name)?;
 
     let connection = context.connection()?;
     let (seed, exchange) = generate_keys()?;
@@ -186,6 +194,30 @@ fn split(mut invite_and_email: Vec<String>) -> Result<(Option<String>, String), 
         return Err(Failure::usage("the e-mail address is missing").next("zopp join <invite> <email>"));
     }
     Ok((invite, email))
+}
+
+/// Refuses an address that a server refuses: by the rules of our server, which are the strictest.
+fn check_email(email: &str) -> Result<(), Failure> {
+    let email = email.trim();
+    let is_plausible = email.split_once('@').is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty());
+    let is_odd = |letter: char| letter.is_control() || letter.is_whitespace();
+    if is_plausible && email.len() <= MAX_EMAIL && !email.chars().any(is_odd) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{email:?} is not an e-mail address"))
+        .next("The address is like name@example.com. The invite was not used."))
+}
+
+/// Refuses a name of a principal that our server refuses.
+fn check_name(name: &str) -> Result<(), Failure> {
+    let is_plain = !name.contains([':', '/']) && !name.chars().any(char::is_control);
+    if is_plain && !name.is_empty() && name.trim() == name && name.len() <= MAX_NAME {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{name:?} is not a name for a principal")).next(format!(
+        "A name has at most {MAX_NAME} bytes, neither ':', '/' nor control characters, and no space at its ends: --principal laptop. The \
+         invite was not used."
+    )))
 }
 
 /// A client with the identity that this device has for that address.

@@ -49,6 +49,22 @@ fn commands_at_the_same_time_lose_no_keys_of_each_other() {
 }
 
 #[test]
+fn a_mistyped_address_or_name_uses_no_invite_up() {
+    let world = World::new();
+    let code = world.alice.ok("invite create --plain");
+    let home = world.server.home();
+    for email in ["bob", "bob@", "@example.com", "bob@exam\u{7}ple.com"] {
+        let stderr = home.fails(&format!("join {} {email} --principal phone", code.trim()), 2);
+        assert!(stderr.contains("is not an e-mail address") && stderr.contains("was not used"), "{email}: {stderr}");
+    }
+    for name in ["a:b", "a/b"] {
+        let stderr = home.fails(&format!("join {} bob@example.com --principal {name}", code.trim()), 2);
+        assert!(stderr.contains("is not a name for a principal"), "{name}: {stderr}");
+    }
+    home.ok(&format!("join {} bob@example.com --principal phone", code.trim()));
+}
+
+#[test]
 fn an_invite_need_not_stand_on_the_command_line() {
     let world = World::new();
     let code = || world.alice.ok("invite create --plain");
