@@ -57,6 +57,15 @@ impl Success {
     }
 }
 
+/// The parts that Vault puts around each response with a body, also around one that has only warnings.
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(rename = "request_id")]
+    _request: String,
+    #[serde(rename = "lease_id")]
+    _lease: String,
+}
+
 /// The parts that identify the response for a deleted version: a 404 with its metadata.
 #[derive(Deserialize)]
 struct DeletedVersion {
@@ -94,13 +103,24 @@ impl Answer {
             },
             _ => self.errors().is_some(),
         };
-        // The message is not repeated, because its author is unknown.
-        (!is_vaults).then(|| format!("{status} with a body that Vault never sends"))
+        (!is_vaults).then(|| self.unlike_vault())
+    }
+
+    /// The message of the body is not repeated, because its author is unknown.
+    fn unlike_vault(&self) -> String {
+        format!("{} with a body that Vault never sends", self.status.as_u16())
     }
 
     /// Returns `true` if the response is a success, and Vault's own.
     pub(crate) fn is_success(&self) -> bool {
         self.status.is_success() && self.foreign().is_none()
+    }
+
+    /// Returns `true` if the response confirms a change that has no result, such as a write to KV version 1. Vault and OpenBao answer it with 204, or
+    /// with an envelope if there are warnings.
+    pub(crate) fn is_confirmation(&self) -> bool {
+        self.is_success()
+            && (self.status == StatusCode::NO_CONTENT || serde_json::from_slice::<Envelope>(&self.body).is_ok())
     }
 
     /// Returns `true` if Vault says that nothing is mounted at the path.
@@ -171,10 +191,10 @@ impl Answer {
         }
     }
 
-    /// Returns the error of a response other than a [success](Self::is_success).
+    /// Returns the error of a response other than the expected [success](Self::is_success) or [confirmation](Self::is_confirmation).
     pub(crate) fn error(&self, description: &RequestDescription) -> VaultError {
         let (what, address) = (description.what.clone(), Arc::clone(&description.address));
-        if let Some(cause) = self.foreign() {
+        if let Some(cause) = self.foreign().or_else(|| self.status.is_success().then(|| self.unlike_vault())) {
             return VaultError::Garbage { what, address, cause };
         }
         let cause = self.cause();
@@ -304,6 +324,28 @@ mod tests {
         ] {
             assert!(!answer(status, body).is_absent(), "{status} {body}");
         }
+    }
+
+    #[test]
+    fn only_vaults_own_answer_confirms_a_change_without_a_result() {
+        let warned =
+            r#"{"request_id":"x","lease_id":"","renewable":false,"lease_duration":0,"data":null,"warnings":["w"]}"#;
+        for (status, body, expected) in [
+            (204, "", true),
+            (200, warned, true),
+            (204, "{}", false),
+            (200, "", false),
+            (200, "{}", false),
+            (200, "<html>", false),
+            (200, r#"{"data":{}}"#, false),
+            (200, r#"{"request_id":"x","data":{}}"#, false),
+            (200, r#"{"initialized":true}"#, false),
+            (404, r#"{"errors":[]}"#, false),
+            (500, warned, false),
+        ] {
+            assert_eq!(answer(status, body).is_confirmation(), expected, "{status} {body}");
+        }
+        assert_eq!(answer(200, r#"{"data":{}}"#).error(&description()).reason(), "InvalidAnswer");
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //!
 //! Without boundaries, a user who may write an object could choose any path that the operator's role reaches. Rules are compared with the
 //! [`Location`] that a path leads to, spelled as in Vault's policies. Another spelling of the same secret does not bypass them.
+//!
+//! The grammar is not that of `konverge_core::allow`, because a rule must read like the path in a policy: `*` is a whole segment, and the values of
+//! an object fill no more than one.
 
 use std::{fmt, str::FromStr};
 

@@ -162,6 +162,11 @@ impl Vault {
         if answer.is_success() { Ok(answer) } else { Err(answer.error(&self.shared.transport.describe(call))) }
     }
 
+    /// Checks that the answer confirms a change that has no result.
+    pub(crate) fn confirmed(&self, call: &Call, answer: &Answer) -> Result<(), VaultError> {
+        if answer.is_confirmation() { Ok(()) } else { Err(answer.error(&self.shared.transport.describe(call))) }
+    }
+
     async fn ask_before(&self, call: &Call, deadline: Instant) -> Result<Answer, VaultError> {
         let session = &self.shared.session;
         let (mut doubted, mut behind) = (0, 0);

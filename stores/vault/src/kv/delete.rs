@@ -50,7 +50,7 @@ impl Vault {
         };
         let call = Call::new(Method::DELETE, route, what, "delete");
         let answer = self.kv(location, &call).await?;
-        if answer.is_absent() { Ok(()) } else { self.succeeded(&call, answer).map(drop) }
+        if answer.is_absent() { Ok(()) } else { self.confirmed(&call, &answer) }
     }
 
     /// Destroys the content of these versions for good.
@@ -68,6 +68,6 @@ impl Vault {
         // Vault takes a POST for each of them, and PUT means the same.
         let call = Call::new(Method::POST, location.route(act), what, "update").json(&json!({ "versions": versions }));
         let answer = self.kv_two(location, &call).await?;
-        self.succeeded(&call, answer).map(drop)
+        self.confirmed(&call, &answer)
     }
 }

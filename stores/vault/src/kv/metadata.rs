@@ -126,7 +126,7 @@ impl Vault {
         let answer = self.kv_two(location, &call).await?;
         // No entry, no permission, or a server from before there was PATCH.
         if !answer.is_absent() && !answer.is_denied() && answer.status.as_u16() != 405 {
-            return self.succeeded(&call, answer).map(drop);
+            return self.confirmed(&call, &answer);
         }
         let known = self.metadata(location).await?;
         let mut body =
@@ -136,7 +136,7 @@ impl Vault {
         }
         let call = Call::new(Method::POST, location.route("metadata"), what, "create and update").json(&body);
         let answer = self.kv_two(location, &call).await?;
-        self.succeeded(&call, answer).map(drop)
+        self.confirmed(&call, &answer)
     }
 }
 

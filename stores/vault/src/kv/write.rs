@@ -70,11 +70,12 @@ impl Vault {
         let capability = if expected == Expected::Absent { "create" } else { "create and update" };
         let call = Call::new(Method::POST, location.data_route(), what, capability).body(body);
         let answer = self.kv(location, &call).await?;
-        let answer =
-            self.succeeded(&call, answer).map_err(|error| error.withhold(|words| content.is_told_by(words)))?;
-        match location.mount().version() {
-            KvVersion::One => Ok(None),
-            KvVersion::Two => Ok(Some(self.parse::<Written>(&call, &answer)?.data.into())),
-        }
+        let written = match location.mount().version() {
+            KvVersion::One => self.confirmed(&call, &answer).map(|()| None),
+            KvVersion::Two => self
+                .succeeded(&call, answer)
+                .and_then(|answer| Ok(Some(self.parse::<Written>(&call, &answer)?.data.into()))),
+        };
+        written.map_err(|error| error.withhold(|words| content.is_told_by(words)))
     }
 }

@@ -191,6 +191,10 @@ pub(crate) const FOREIGN: [(u16, &str); 16] = [
     (200, "[]"),
 ];
 
+fn old_location() -> Location {
+    Mount::new("old", KvVersion::One).location(&SecretPath::parse("old/a").unwrap()).unwrap()
+}
+
 #[tokio::test]
 async fn whatever_is_not_vaults_own_answer_is_an_outage_for_every_call() {
     for (status, body) in FOREIGN {
@@ -201,22 +205,55 @@ async fn whatever_is_not_vaults_own_answer_is_an_outage_for_every_call() {
             let error = error.unwrap_or_else(|| panic!("{what}: {status} {body} was taken for Vault's answer"));
             assert!(error.is_outage() && error.class() != ErrorClass::Permanent, "{what} {status} {body}: {error}");
         };
-        let (old, path) = (Mount::new("old", KvVersion::One), SecretPath::parse("old/a").unwrap());
-        let old = old.location(&path).unwrap();
         let annotations = [("a".to_owned(), None)].into();
         is_outage("read", vault.read(&location()).await.err());
         is_outage("metadata", vault.metadata(&location()).await.err());
-        is_outage("locate", vault.locate(&path).await.err());
+        is_outage("locate", vault.locate(&SecretPath::parse("old/a").unwrap()).await.err());
         is_outage("write", vault.write(&location(), &content(&[("a", "1")]), Expected::Any).await.err());
         // The sixth in a row would not be sent.
         let (_, vault) = serve(&script).await;
-        is_outage("write to version 1", vault.write(&old, &content(&[("a", "1")]), Expected::Any).await.err());
+        is_outage(
+            "write to version 1",
+            vault.write(&old_location(), &content(&[("a", "1")]), Expected::Any).await.err(),
+        );
         is_outage("delete", vault.delete(&location(), Expected::Any, Deletion::Soft).await.err());
         is_outage("annotate", vault.annotate(&location(), &annotations).await.err());
         is_outage("destroy", vault.destroy(&location(), &[1]).await.err());
         for login in logins() {
             let error = Vault::new(&VaultConfig::new(&address, login).unwrap()).log_in().await.err();
             is_outage("log in", error);
+        }
+    }
+}
+
+/// Vault answers a change that has no result with 204, or with its envelope if there are warnings.
+#[tokio::test]
+async fn a_success_that_is_not_vaults_confirms_no_change() {
+    let warned =
+        r#"{"request_id":"x","lease_id":"","renewable":false,"lease_duration":0,"data":null,"warnings":["w"]}"#;
+    for (status, body, is_done) in [
+        (204, "", true),
+        (200, warned, true),
+        (200, r#"{"data":{}}"#, false),
+        (200, r#"{"data":{"version":1,"created_time":"x"}}"#, false),
+        (200, r#"{"auth":null,"data":null}"#, false),
+        (201, r#"{"request_id":"x","data":{}}"#, false),
+    ] {
+        let script = Script::default();
+        script.then(status, &[], body);
+        let (_, vault) = serve(&script).await;
+        for (what, done) in [
+            (
+                "write to version 1",
+                vault.write(&old_location(), &content(&[("a", "1")]), Expected::Any).await.map(drop),
+            ),
+            ("delete from version 1", vault.delete(&old_location(), Expected::Any, Deletion::Soft).await),
+            ("delete", vault.delete(&location(), Expected::Any, Deletion::Metadata).await),
+            ("annotate", vault.annotate(&location(), &[("a".to_owned(), None)].into()).await),
+            ("destroy", vault.destroy(&location(), &[1]).await),
+        ] {
+            let refused = done.as_ref().is_err_and(VaultError::is_outage);
+            assert!(done.is_ok() == is_done && refused != is_done, "{what}: {status} {body}: {done:?}");
         }
     }
 }
