@@ -130,9 +130,7 @@ impl FailureCount {
                 // Not all at once.
                 pause + pause.mul_f64(rand::random::<f64>() / 4.0)
             }
-            _ if refusals > 0 || class == ErrorClass::Refused => {
-                Backoff { cap: 2 * BACKOFF.cap, ..BACKOFF }.late_delay(in_a_row, rand::random())
-            }
+            _ if refusals > 0 => Backoff { cap: 2 * BACKOFF.cap, ..BACKOFF }.late_delay(refusals, rand::random()),
             _ => BACKOFF.delay(in_a_row, rand::random()),
         }
     }
@@ -186,8 +184,10 @@ mod tests {
             (ErrorClass::Transient, 20, 20, 60, 120),
             (ErrorClass::Transient, 20, 0, 6, 60),
             (ErrorClass::Permanent, 9, 0, 300, 300),
-            (ErrorClass::Refused, 1, 0, 0, 1),
-            (ErrorClass::Refused, 20, 0, 60, 120),
+            (ErrorClass::Refused, 1, 1, 0, 1),
+            (ErrorClass::Refused, 20, 20, 60, 120),
+            // The object or a Secret of it has changed since the refusals before.
+            (ErrorClass::Refused, 20, 1, 0, 1),
         ] {
             let pause = FailureCount { in_a_row, refusals }.pause(class);
             let limits = Duration::from_secs(least)..=Duration::from_secs(most);
