@@ -51,6 +51,11 @@ impl fmt::Display for Rule {
 }
 
 impl Rule {
+    /// Returns the pattern as the rule has it, with the placeholder.
+    pub fn pattern(&self) -> &str {
+        &self.names
+    }
+
     /// Returns the names that this rule permits in a namespace. Returns `None` if the rule does not apply to it.
     pub fn names(&self, namespace: &str) -> Option<Pattern> {
         // The name of a namespace holds no `*`.
@@ -66,6 +71,11 @@ impl Pattern {
     /// Creates a pattern, in which `*` matches any run of characters.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
+    }
+
+    /// Returns the patterns of the parts of a name, in which `*` matches no separator.
+    pub fn split(&self, separator: char) -> impl Iterator<Item = Self> {
+        self.0.split(separator).map(Self::new)
     }
 
     /// Returns `true` if the pattern matches the whole name.
@@ -90,6 +100,8 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -126,6 +138,16 @@ mod tests {
         }
         for text in ["", "a", "a=", "=b", " =b", "{namespace}=b", "*=b/{name}", "*={namespace/d", "*=}b"] {
             assert!(text.parse::<Rule>().is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_matches_any_pattern_made_by_cutting_pieces_out(text in "[ab]{0,8}", from in 0..9_usize, to in 0..9_usize) {
+            let (from, to) = (from.min(text.len()), to.min(text.len()));
+            let (from, to) = (from.min(to), from.max(to));
+            let pattern = format!("{}*{}", &text[..from], &text[to..]);
+            prop_assert!(matches(&pattern, &text), "{} on {}", pattern, text);
         }
     }
 }

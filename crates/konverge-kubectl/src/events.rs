@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use kube::{Api, api::ListParams, core::DynamicObject};
 use serde::Serialize;
 
@@ -42,6 +42,17 @@ pub(crate) async fn of(cluster: &Cluster, operator: &str, object: &DynamicObject
     Ok(once(ours.filter_map(said)))
 }
 
+/// An event about an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReportedEvent {
+    /// The object.
+    pub object: ObjectReference,
+    /// The time of the last event.
+    pub last: Timestamp,
+    /// The message.
+    pub message: String,
+}
+
 /// Returns the distinct messages of this operator's events with this reason, each with the object's name. Reads up to 500 events of the namespace or of
 /// all.
 pub async fn with_reason(
@@ -50,6 +61,21 @@ pub async fn with_reason(
     reason: &str,
     namespace: Option<&str>,
 ) -> Result<Vec<String>, Failure> {
+    let about = |ReportedEvent { object, message, .. }| {
+        let place = [object.namespace, object.kind, object.name].map(Option::unwrap_or_default).join("/");
+        format!("{message} (of {place})")
+    };
+    let events = reported(cluster, operator, reason, namespace).await?;
+    Ok(events.into_iter().map(about).collect::<BTreeSet<_>>().into_iter().collect())
+}
+
+/// Returns this operator's events with this reason. Reads up to 500 events of the namespace or of all.
+pub async fn reported(
+    cluster: &Cluster,
+    operator: &str,
+    reason: &str,
+    namespace: Option<&str>,
+) -> Result<Vec<ReportedEvent>, Failure> {
     let parameters =
         ListParams::default().fields(&format!("reason={reason},reportingComponent={operator}")).limit(AT_MOST);
     let api = match namespace {
@@ -57,12 +83,11 @@ pub async fn with_reason(
         None => Api::all(cluster.client.clone()),
     };
     let events = request("list events".to_owned(), async { api.list(&parameters).await }).await?;
-    let about = |event: Event| {
+    let event = |event: Event| {
         let object = event.involved_object.clone();
-        let place = [object.namespace, object.kind, object.name].map(Option::unwrap_or_default).join("/");
-        said(event).map(|said| format!("{} (of {place})", said.message))
+        said(event).map(|Said { last, message, .. }| ReportedEvent { object, last, message })
     };
-    Ok(events.items.into_iter().filter_map(about).collect::<BTreeSet<_>>().into_iter().collect())
+    Ok(events.items.into_iter().filter_map(event).collect())
 }
 
 fn said(event: Event) -> Option<Said> {

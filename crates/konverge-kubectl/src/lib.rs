@@ -44,7 +44,7 @@ use konverge_version::variables;
 
 pub use approval::Approval;
 pub use cluster::Cluster;
-pub use events::with_reason as events_with_reason;
+pub use events::{ReportedEvent, reported as reported_events, with_reason as events_with_reason};
 pub use failure::Failure;
 pub use installation::{Installation, Leader};
 pub use job::{

@@ -81,6 +81,8 @@ pub struct Found<'a, C> {
     pub operators: &'a [Installed<C>],
     /// The objects that concern the job.
     pub objects: &'a [Objects],
+    /// The namespace that the doctor is confined to. `None` is all of them.
+    pub namespace: Option<&'a str>,
 }
 
 /// The objects of a kind that concern a job.
@@ -151,7 +153,7 @@ impl<O: Operator> Examined for O {
         let elects = operators.iter().any(|operator| operator.config.program().lease.is_some());
         findings.push(cluster.leader_finding(O::Config::LEASE, elects).await);
         let installations = installations.as_deref().ok();
-        let found = Found { installations, operators: &operators, objects: &objects };
+        let found = Found { installations, operators: &operators, objects: &objects, namespace };
         findings.extend(unwatched(self, &found));
         findings.extend(self.check_objects(cluster, &found).await);
         findings
@@ -160,7 +162,7 @@ impl<O: Operator> Examined for O {
 
 /// Returns the objects that have opted in and that no operator watches. Returns `None` if there are none, or if the settings of an operator are not known.
 fn unwatched<O: Operator>(job: &O, found: &Found<'_, O::Config>) -> Option<Finding> {
-    let Found { installations, operators, objects } = found;
+    let Found { installations, operators, objects, namespace: _ } = found;
     if installations.is_none_or(|installations| installations.len() > operators.len()) {
         return None;
     }

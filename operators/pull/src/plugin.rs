@@ -6,17 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use k8s_openapi::api::{core::v1::Secret, events::v1::Event};
+use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::field_ownership;
 use konverge_kubectl::{
     Cluster, Detail, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, ObjectHealth, Operator,
-    Permission, Place, RequestedAction,
+    Permission, Place, RequestedAction, reported_events,
 };
-use kube::{
-    Api,
-    api::ListParams,
-    core::{ApiResource, DynamicObject, ObjectMeta},
-};
+use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
 
 use crate::{
@@ -131,7 +127,7 @@ impl Operator for Pull {
             Finding::fine("objects", text)
         });
         findings.extend(believed_keys(bound.iter().map(|(metadata, _)| *metadata)));
-        match unknown_keys(cluster, &bound).await {
+        match unknown_keys(cluster, &bound, found.namespace).await {
             Ok(unknown) => findings.extend(unknown),
             Err(failure) => findings.push(Finding::unknown("workspace key", &failure)),
         }
@@ -159,31 +155,24 @@ fn believed_keys<'a>(bound: impl Iterator<Item = &'a ObjectMeta>) -> Vec<Finding
 
 /// Returns a finding for each unpinned key that the operator refuses, from its events about these Secrets. Ignores events older than the operator's
 /// last write.
-async fn unknown_keys(cluster: &Cluster, bound: &[(&ObjectMeta, ObjectHealth)]) -> Result<Vec<Finding>, Failure> {
+async fn unknown_keys(
+    cluster: &Cluster,
+    bound: &[(&ObjectMeta, ObjectHealth)],
+    namespace: Option<&str>,
+) -> Result<Vec<Finding>, Failure> {
     let of_uid: BTreeMap<_, _> =
         bound.iter().filter_map(|(metadata, health)| Some((metadata.uid.as_deref()?, health.since))).collect();
-    let namespaces: BTreeSet<_> = bound.iter().filter_map(|(metadata, _)| metadata.namespace.as_deref()).collect();
-    let mut namespaces = namespaces.into_iter();
-    let api: Api<Event> = match (namespaces.next(), namespaces.next()) {
-        (None, _) => return Ok(Vec::new()),
-        (Some(only), None) => Api::namespaced(cluster.client.clone(), only),
-        _ => Api::all(cluster.client.clone()),
-    };
-    let ours = format!("reason={},reportingController={PROGRAM}", reasons::WORKSPACE_KEY_UNKNOWN);
-    let events = api.list(&ListParams::default().fields(&ours).limit(MAX_EVENTS)).await;
-    let events = events.map_err(|error| Failure::of("list the operator's events", &error))?;
-    let current = events.items.into_iter().filter(|event| {
-        let uid = event.regarding.as_ref().and_then(|object| object.uid.as_deref());
-        let last = event.series.as_ref().map(|series| series.last_observed_time.0);
-        let last = last.or(event.event_time.as_ref().map(|time| time.0));
-        uid.and_then(|uid| of_uid.get(uid)).is_some_and(|written| last > *written)
+    if of_uid.is_empty() {
+        return Ok(Vec::new());
+    }
+    let events = reported_events(cluster, PROGRAM, reasons::WORKSPACE_KEY_UNKNOWN, namespace).await?;
+    let current = events.into_iter().filter(|event| {
+        let written = event.object.uid.as_deref().and_then(|uid| of_uid.get(uid));
+        written.is_some_and(|written| written.is_none_or(|written| event.last > written))
     });
-    let texts: BTreeSet<_> = current.filter_map(|event| event.note).collect();
+    let texts: BTreeSet<_> = current.map(|event| event.message).collect();
     Ok(texts.into_iter().map(|text| Finding::wrong("workspace key", text, WORKSPACE_KEY_NEXT)).collect())
 }
-
-/// The maximum number of events to read. Workspaces are few, and each Secret of one has such an event.
-const MAX_EVENTS: u32 = 500;
 
 /// The next step for an unpinned key. The text of the event has the flag.
 const WORKSPACE_KEY_NEXT: &str = "pin the key, after a member has confirmed it";

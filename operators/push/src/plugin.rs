@@ -149,7 +149,7 @@ impl Operator for Push {
     async fn check_objects(&self, cluster: &Cluster, found: &Found<'_, Config>) -> Vec<Finding> {
         let mut findings = in_sync(self, found.objects);
         findings.extend(doctor::deserted(found.objects, found.installations));
-        findings.extend(doctor::unserved(cluster).await);
+        findings.extend(doctor::unserved(cluster, found.namespace).await);
         findings.extend(doctor::orphans(cluster).await);
         findings.push(doctor::vault_serves().await);
         findings

@@ -173,6 +173,9 @@ async fn an_annotated_pod_is_told(world: &World<'_>) {
         "vault-sync.io/path has no effect on: pod/bare",
         "VaultPush",
     ]);
+    world.run("doctor").await.says(&["WRONG annotations"]);
+    let elsewhere = world.run_in("default", "doctor").await.out;
+    assert!(!elsewhere.contains("WRONG annotations"), "{elsewhere}");
     pods.delete("bare", &DeleteParams::default().grace_period(0)).await.unwrap();
     doctor(world).await.ends(0);
 }

@@ -60,14 +60,14 @@ pub(super) fn deserted(objects: &[Objects], installations: Option<&[Installation
     ))
 }
 
-/// Finds annotated Pods and `ReplicaSet`s, which the operator does not follow. The doctor lists their metadata, so that the operator need not
+/// Finds annotated Pods and `ReplicaSet`s of a namespace, or of all, which the operator does not follow. The doctor lists their metadata, so that the operator need not
 /// watch every Pod of the cluster.
-pub(super) async fn unserved(cluster: &Cluster) -> Vec<Finding> {
+pub(super) async fn unserved(cluster: &Cluster, namespace: Option<&str>) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut findings = Vec::new();
     for resource in [ApiResource::erase::<Pod>(&()), ApiResource::erase::<ReplicaSet>(&())] {
         let kind = Kind::namespaced(resource, Detail::Metadata);
-        match cluster.list(&kind, None).await {
+        match cluster.list(&kind, namespace).await {
             Ok(objects) => {
                 found.extend(objects.iter().filter(|object| is_unserved(object)).map(|object| named(&kind, object)));
             }
