@@ -1,5 +1,6 @@
 //! New keys of a workspace: who gets them, who follows, and which server is refused with what it makes up.
 
+use konverge_testkit::write_program;
 use konverge_zopp_client::{
     Client, ClientConfig, Connection, EnvironmentName, EnvironmentReader, FetchError, Identity, ServerRecord, Trust,
     trust::WorkspaceMemory,
@@ -451,7 +452,7 @@ fn a_read_only_configuration_checks_pins_and_does_not_save_them() {
     let (id, robot) = world.robot("ci");
     alice.ok(&format!("permission set --principal {id} --role read"));
     let program = robot.path("zopp-copy");
-    fs::copy(env!("CARGO_BIN_EXE_zopp"), &program).unwrap();
+    write_program(&program, fs::File::open(env!("CARGO_BIN_EXE_zopp")).unwrap()).unwrap();
     let folder = robot.path("");
     let is_root = rustix::process::geteuid().is_root();
     let close = |path: &Path, mode: u32| {
