@@ -136,8 +136,8 @@ pub struct TrustFlags {
     /// Refuse an environment without a manifest from the first read; else it is refused only if a manifest was seen before
     #[arg(long, env = "ZOPP_REQUIRE_MANIFEST")]
     pub require_manifest: bool,
-    /// Accept an older state of an environment, and a former key of its workspace, after an intended restore of the server; may be repeated. Each
-    /// WORD, such as the date, accepts one older state
+    /// Accept another state of an environment than the applied one, and a former key of its workspace, after an intended restore of the server or for an
+    /// environment that was created again; may be repeated. Each WORD, such as the date, accepts one state
     #[arg(
         long = "accept-older",
         env = "ZOPP_ACCEPT_OLDER",

@@ -112,6 +112,8 @@ pub struct Stated {
     pub version: i64,
     /// Its content; `None` if the version was only heard of.
     pub content: Option<ContentFingerprint>,
+    /// Whether a manifest was given with it.
+    pub has_manifest: bool,
     /// Stands for its content, if the server has such a thing and nothing changed since.
     pub tag: Option<String>,
     /// When the process learned of this version.
@@ -125,6 +127,7 @@ impl Stated {
             environment_id: snapshot.environment_id.clone(),
             version: snapshot.version,
             content: Some(snapshot.content),
+            has_manifest: snapshot.serial.is_some(),
             tag: snapshot.tag.clone(),
             since: Instant::now(),
         }

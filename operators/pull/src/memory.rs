@@ -112,9 +112,18 @@ impl Memory {
         self.loaded.cancelled().await;
     }
 
-    /// Returns the newest version of this environment that any Secret has held. Returns `None` for a new environment with the same name.
-    pub fn version(&self, environment: &EnvironmentName, id: &str) -> Option<i64> {
-        self.states().get(environment).filter(|known| known.id == id).map(|known| known.version)
+    /// Returns the newest state of the environment that any Secret has held.
+    pub fn state(&self, environment: &EnvironmentName) -> Option<EnvironmentState> {
+        self.states().get(environment).cloned()
+    }
+
+    /// Records that the state of a snapshot was accepted. Workers finish in any order, so an older state does not replace a newer one.
+    pub fn accept(&self, environment: &EnvironmentName, snapshot: &Snapshot) {
+        let mut states = self.states();
+        let known = states.get(environment);
+        let state = state_of(snapshot, known);
+        let joined = known.map_or_else(|| state.clone(), |known| join(known, &state));
+        states.insert(environment.clone(), joined);
     }
 
     /// Returns the record for a Secret that holds this snapshot. Returns `None` if the workspace's key is unknown, which cannot happen
@@ -126,20 +135,7 @@ impl Memory {
         {
             warn!("{}", messages::first_key(&environment.workspace, key.fingerprint));
         }
-        let mut states = self.states();
-        let known = states.get(environment);
-        let state = EnvironmentState {
-            epoch: known.map_or(0, |known| known.epoch),
-            accepted: known.and_then(|known| known.accepted.clone()),
-            id: snapshot.environment_id.clone(),
-            version: snapshot.version,
-            serial: snapshot.serial,
-        };
-        // Workers finish in any order, so the state of an older snapshot does not replace a newer one.
-        let joined =
-            known.filter(|known| known.id == state.id).map_or_else(|| state.clone(), |known| join(known, &state));
-        states.insert(environment.clone(), joined);
-        drop(states);
+        let state = state_of(snapshot, self.states().get(environment));
         let key_epoch = self.key_epochs().get(&environment.workspace).copied().unwrap_or_default();
         Some(self.key.seal(&Record { environment: environment.clone(), state, key, key_epoch }))
     }
@@ -150,6 +146,17 @@ impl Memory {
 
     fn states(&self) -> MutexGuard<'_, HashMap<EnvironmentName, EnvironmentState>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the state of a snapshot, with what persons have accepted so far.
+fn state_of(snapshot: &Snapshot, known: Option<&EnvironmentState>) -> EnvironmentState {
+    EnvironmentState {
+        epoch: known.map_or(0, |known| known.epoch),
+        accepted: known.and_then(|known| known.accepted.clone()),
+        id: snapshot.environment_id.clone(),
+        version: snapshot.version,
+        serial: snapshot.serial,
     }
 }
 
@@ -194,7 +201,7 @@ mod tests {
                 memory.recall(text);
             }
             assert_eq!(trust.manifest(&name()), Some(pin("e2", 3)));
-            assert_eq!((memory.version(&name(), "e2"), memory.version(&name(), "e1")), (Some(4), None));
+            assert_eq!(memory.state(&name()).map(|state| (state.id, state.version)), Some(("e2".to_owned(), 4)));
         }
     }
 
@@ -204,7 +211,7 @@ mod tests {
         memory.recall(&key(2).seal(&record("production", "e1", 4, Some(3))));
         memory.recall("anything");
         assert_eq!((trust.manifest(&name()), trust.workspace("acme")), (None, None));
-        assert_eq!(memory.version(&name(), "e1"), None);
+        assert_eq!(memory.state(&name()), None);
     }
 
     #[test]
@@ -214,7 +221,7 @@ mod tests {
         first.recall(&newer);
         assert_eq!(trust.manifest(&name()), Some(pin("e1", 8)));
         first.load();
-        assert_eq!((trust.manifest(&name()), first.version(&name(), "e1")), (None, None));
+        assert_eq!((trust.manifest(&name()), first.state(&name()).unwrap().id), (None, String::new()));
         first.recall(&newer);
         assert_eq!(trust.manifest(&name()), None, "the record of a Secret that is not written yet");
 

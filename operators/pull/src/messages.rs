@@ -198,9 +198,18 @@ pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
         ),
         Problem::NeverFilled => failure(
             reasons::ENVIRONMENT_EMPTY,
-            "the environment has never held a key, so it may have been made anew. The data stays as it is until it \
-             holds one"
-                .to_owned(),
+            "the environment has never held a key. The data stays as it is until it holds one".to_owned(),
+        ),
+        Problem::Replaced { applied, stated } => failure(
+            reasons::ENVIRONMENT_REPLACED,
+            format!(
+                "the server states the environment {stated:?} of this name and {applied:?} was applied before. The data stays as it is; \
+                 if the environment was made anew on purpose, a manifest proves it (zopp environment protect {} -w {} -p {}), or {}",
+                word(&environment.environment),
+                word(&environment.workspace),
+                word(&environment.project),
+                how_to_accept(environment)
+            ),
         ),
         Problem::WentBack { applied, stated } => failure(
             reasons::SOURCE_WENT_BACK,
@@ -296,6 +305,7 @@ mod tests {
             Problem::TooLarge { size: 2_000_000 },
             Problem::Immutable,
             Problem::NeverFilled,
+            Problem::Replaced { applied: "e1".into(), stated: "e2".into() },
             Problem::WentBack { applied: 4, stated: 2 },
         ] {
             let name = EnvironmentName::new("acme", "backend", "production");
@@ -332,7 +342,9 @@ mod tests {
         let show = "zopp workspace fingerprint -w 'x; id'";
         let pin = &*format!("--workspace-fingerprint 'x; id={fingerprint}'");
         let accept = "--accept-older 'x; id/x; id/x; id=WORD'";
+        let protect = "zopp environment protect 'x; id' -w 'x; id' -p 'x; id'";
         let went_back = Problem::WentBack { applied: 4, stated: 2 };
+        let replaced = Problem::Replaced { applied: "e1".into(), stated: "e2".into() };
         for (text, commands) in [
             (not_allowed(name, &environment()).text, vec!["--allow 'x; id=x; id/x; id/x; id'"]),
             (
@@ -351,9 +363,10 @@ mod tests {
             ),
             (
                 failed(FetchError::NotCurrent { environment: environment(), source: ManifestFault::Missing }),
-                vec!["zopp environment protect 'x; id' -w 'x; id' -p 'x; id'", accept],
+                vec![protect, accept],
             ),
             (super::problem(&environment(), &went_back).text, vec![accept]),
+            (super::problem(&environment(), &replaced).text, vec![protect, accept]),
             (first_key(name, fingerprint), vec![show, pin]),
             (recorded_first_key(name, fingerprint, &["team-a/s".to_owned()].into()), vec![show, pin]),
         ] {

@@ -8,6 +8,8 @@ use konverge_core::{
 };
 use konverge_zopp_client::{ContentFingerprint, Snapshot};
 
+use crate::record::EnvironmentState;
+
 /// A Secret's data may be this many bytes in all: `MaxSecretSize` of the Kubernetes API.
 pub const SECRET_SIZE_LIMIT: usize = 1 << 20;
 
@@ -73,8 +75,15 @@ pub enum Problem {
     },
     /// The Secret is marked immutable and holds something else.
     Immutable,
-    /// The environment has never had a key, so nothing is taken away for its sake.
+    /// The environment has never held a key, so nothing is removed for its sake.
     NeverFilled,
+    /// The server states another environment under this name than was applied before, and nothing proves that it is a newer one.
+    Replaced {
+        /// The ID of the environment that was applied.
+        applied: String,
+        /// The ID that the server states now.
+        stated: String,
+    },
     /// The server states an older version than was applied before.
     WentBack {
         /// The version that was applied.
@@ -96,9 +105,9 @@ pub struct Plan<'a> {
 
 /// The remembered facts that a decision uses.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Remembered {
-    /// The newest version of this environment that any Secret has held, if one has.
-    pub version: Option<i64>,
+pub struct Remembered<'a> {
+    /// The newest state of the environment that any Secret has held, if one has.
+    pub state: Option<&'a EnvironmentState>,
     /// Whether the Secret has the record that belongs to the snapshot.
     pub is_recorded: bool,
     /// Whether an empty environment was seen empty by two separate reads.
@@ -106,17 +115,19 @@ pub struct Remembered {
 }
 
 /// Decides what to write to a Secret.
-pub fn plan<'a>(upstream: &'a Snapshot, observed: &Observed<'a>, key: &DigestKey, remembered: Remembered) -> Plan<'a> {
-    let Remembered { version, is_recorded, is_confirmed } = remembered;
+pub fn plan<'a>(
+    upstream: &'a Snapshot,
+    observed: &Observed<'a>,
+    key: &DigestKey,
+    remembered: Remembered<'_>,
+) -> Plan<'a> {
+    let Remembered { state, is_recorded, is_confirmed } = remembered;
     let before = match observed {
         Observed::Unchanged(verified) => Some(*verified),
         Observed::Read(_, verified) => *verified,
     };
-    let before = before.filter(|before| before.environment_id == upstream.environment_id).map(|before| before.version);
-    if let Some(applied) = before.max(version)
-        && applied > upstream.version
-    {
-        return keep(vec![Problem::WentBack { applied, stated: upstream.version }]);
+    if let Some(problem) = rollback(upstream, before, state) {
+        return keep(vec![problem]);
     }
     if upstream.version == 0 && upstream.values.is_empty() && upstream.failed.is_empty() {
         return keep(vec![Problem::NeverFilled]);
@@ -155,6 +166,25 @@ pub fn plan<'a>(upstream: &'a Snapshot, observed: &Observed<'a>, key: &DigestKey
         return keep(problems);
     }
     Plan { action: Action::Apply(desired), verified: Some(verified), problems }
+}
+
+/// Returns the problem with a snapshot that does not follow the state that was applied. Servers make IDs that sort by time, and a manifest proves the
+/// ID of its environment, so a later environment with a manifest follows.
+pub fn rollback(
+    upstream: &Snapshot,
+    before: Option<&Verified>,
+    remembered: Option<&EnvironmentState>,
+) -> Option<Problem> {
+    let before = before.map(|before| (&before.environment_id, before.version));
+    // The state is empty after a person has accepted an older one.
+    let remembered = remembered.filter(|state| !state.id.is_empty()).map(|state| (&state.id, state.version));
+    let (id, applied) = before.max(remembered)?;
+    let stated = upstream.version;
+    if *id == upstream.environment_id {
+        return (applied > stated).then_some(Problem::WentBack { applied, stated });
+    }
+    let is_proven = upstream.serial.is_some() && upstream.environment_id > *id;
+    (!is_proven).then(|| Problem::Replaced { applied: id.clone(), stated: upstream.environment_id.clone() })
 }
 
 fn keep<'a>(problems: Vec<Problem>) -> Plan<'a> {

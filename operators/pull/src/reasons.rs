@@ -44,8 +44,11 @@ konverge_jobs::reasons! {
     /// The Secret is immutable and differs from the environment.
     IMMUTABLE = "Immutable" on SECRET,
         next: "Delete and create it again without `immutable` if it is to follow the environment.";
-    /// The environment has never held a key, so it may have been created again. The data stays as it is.
+    /// The environment has never held a key. The data stays as it is.
     ENVIRONMENT_EMPTY = "EnvironmentEmpty" on SECRET, next: "Set the first key, or name another environment.";
+    /// The server states another environment under this name than was applied, and no manifest proves that it is a newer one. The data stays as it is.
+    ENVIRONMENT_REPLACED = "EnvironmentReplaced" on SECRET,
+        next: "If the environment was made anew on purpose, protect it: `zopp environment protect NAME`. Without manifests, or after an intended restore of the server, start the operator with `--accept-older`.";
     /// The server states an older version of the environment than was applied. The data stays as it is.
     SOURCE_WENT_BACK = "SourceWentBack" on SECRET,
         next: "Restore the newer state. After an intended restore of the server, start the operator with `--accept-older`.";

@@ -34,7 +34,7 @@ use crate::{
     memory::Memory,
     messages,
     metrics::Metrics,
-    plan::{Action, Contents, Observed, Plan, Problem, Remembered, Verified, plan},
+    plan::{Action, Contents, Observed, Plan, Problem, Remembered, Verified, plan, rollback},
     reasons,
 };
 
@@ -148,10 +148,9 @@ impl Pull {
         if !binding.is_touched
             && let Some(verified) = &binding.verified
         {
-            let record = self.memory.record(environment, &snapshot);
-            let is_recorded = record == binding.record;
-            let remembered = Remembered { version: None, is_recorded, is_confirmed: is_confirming };
-            let plan = plan(&snapshot, &Observed::Unchanged(verified), &self.digest_key, remembered);
+            let remembered = Remembered { is_confirmed: is_confirming, ..Remembered::default() };
+            let observed = Observed::Unchanged(verified);
+            let (plan, record) = self.decide(environment, &snapshot, &observed, remembered, binding.record.as_deref());
             if !matches!(plan.action, Action::ReadFirst) {
                 match self.carry_out(run, plan, snapshot.proven, record, None).await {
                     // Another writer was faster than the watch.
@@ -164,9 +163,9 @@ impl Pull {
             self.metrics.synced("gone");
             return Ok(Next::Done);
         };
-        let newest = |snapshot: &Snapshot| self.memory.version(environment, &snapshot.environment_id);
-        if !read.contents.is_as_verified(binding.verified.as_ref(), &self.digest_key)
-            || newest(&snapshot).is_some_and(|newest| newest > snapshot.version)
+        let verified = binding.verified.as_ref();
+        if !read.contents.is_as_verified(verified, &self.digest_key)
+            || rollback(&snapshot, None, self.memory.state(environment).as_ref()).is_some()
         {
             // Another writer may have put in a change that this snapshot lacks. A snapshot fetched after the Secret was read has it.
             snapshot = match hub.snapshot(Some(Instant::now())).await {
@@ -174,11 +173,10 @@ impl Pull {
                 Err(error) => return Ok(self.fetch_failed(run, &error)),
             };
         }
-        let observed = Observed::Read(&read.contents, binding.verified.as_ref());
-        let version = newest(&snapshot);
-        let record = self.memory.record(environment, &snapshot);
-        let remembered = Remembered { version, is_recorded: record == read.record, is_confirmed: is_confirming };
-        let plan = plan(&snapshot, &observed, &self.digest_key, remembered);
+        let state = self.memory.state(environment);
+        let remembered = Remembered { state: state.as_ref(), is_confirmed: is_confirming, ..Remembered::default() };
+        let observed = Observed::Read(&read.contents, verified);
+        let (plan, record) = self.decide(environment, &snapshot, &observed, remembered, read.record.as_deref());
         if is_revert(&plan, binding) {
             let before = binding.reverts.as_ref();
             let row =
@@ -194,6 +192,24 @@ impl Pull {
             }
         }
         self.carry_out(run, plan, snapshot.proven, record, Some(&read.resource_version)).await
+    }
+
+    /// Plans for a Secret that has this record. Returns the plan, and the record of the snapshot. A state that the plan applies counts as accepted.
+    fn decide<'a>(
+        &self,
+        environment: &EnvironmentName,
+        snapshot: &'a Snapshot,
+        observed: &Observed<'a>,
+        remembered: Remembered<'_>,
+        recorded: Option<&str>,
+    ) -> (Plan<'a>, Option<String>) {
+        let record = self.memory.record(environment, snapshot);
+        let remembered = Remembered { is_recorded: record.as_deref() == recorded, ..remembered };
+        let plan = plan(snapshot, observed, &self.digest_key, remembered);
+        if plan.verified.is_some() {
+            self.memory.accept(environment, snapshot);
+        }
+        (plan, record)
     }
 
     /// Reads the Secret. `None` if it is gone, if another one has its name, or if it no longer requests this environment. The watch will show that, too.
@@ -282,6 +298,10 @@ impl Pull {
             }
             if verified.is_some() {
                 now.verified = verified;
+            }
+            // The Secret is read before the next decision, because each write to it would be refused.
+            if problems.contains(&Problem::Immutable) {
+                now.verified = None;
             }
         });
         self.report(run, &problems, proven);

@@ -159,7 +159,8 @@ impl Follow {
         let answer = Box::pin(self.fetcher.snapshot(None)).await;
         let after = self.fetcher.stated();
         let same = match (&before, &after) {
-            (Some(before), Some(after)) => before.agrees_with(after),
+            // A first manifest changes no content, but it proves which environment this is.
+            (Some(before), Some(after)) => before.agrees_with(after) && before.has_manifest == after.has_manifest,
             (before, after) => before.is_none() && after.is_none(),
         };
         // Another trouble than before is news too: a server that was away may now refuse.

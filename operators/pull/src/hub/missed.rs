@@ -59,7 +59,8 @@ mod tests {
     use super::*;
 
     fn stated(environment_id: &str, version: i64) -> Stated {
-        Stated { environment_id: environment_id.into(), version, content: None, tag: None, since: Instant::now() }
+        let environment_id = environment_id.into();
+        Stated { environment_id, version, content: None, has_manifest: false, tag: None, since: Instant::now() }
     }
 
     /// One event of a stream or a poll. The polls begin at version 4 of environment `a`.

@@ -21,6 +21,23 @@ fn verified(version: i64, pairs: &[(&str, &str)]) -> Verified {
     Verified { environment_id: ENVIRONMENT.into(), version, content: content(), digest }
 }
 
+fn state(id: &str, version: i64) -> EnvironmentState {
+    EnvironmentState { epoch: 0, accepted: None, id: id.into(), version, serial: None }
+}
+
+fn snapshot(version: i64, upstream: &[(&str, &str)], failed: &[&str]) -> Snapshot {
+    Snapshot {
+        environment_id: ENVIRONMENT.to_owned(),
+        version,
+        content: content(),
+        tag: None,
+        proven: false,
+        serial: None,
+        values: values(upstream),
+        failed: failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect(),
+    }
+}
+
 /// The content of all environments here. The plan passes it on and does not decide by it.
 fn content() -> ContentFingerprint {
     ContentFingerprint::of([("A", [1; 24].as_slice())])
@@ -47,27 +64,18 @@ fn decide(
     observed: &Observed<'_>,
     confirmed: bool,
 ) -> (Outcome, Vec<Problem>) {
-    let remembered = Remembered { version: None, is_recorded: true, is_confirmed: confirmed };
+    let remembered = Remembered { state: None, is_recorded: true, is_confirmed: confirmed };
     decide_with(remembered, version, upstream, failed, observed)
 }
 
 fn decide_with(
-    remembered: Remembered,
+    remembered: Remembered<'_>,
     version: i64,
     upstream: &[(&str, &str)],
     failed: &[&str],
     observed: &Observed<'_>,
 ) -> (Outcome, Vec<Problem>) {
-    let upstream = Snapshot {
-        environment_id: ENVIRONMENT.to_owned(),
-        version,
-        content: content(),
-        tag: None,
-        proven: false,
-        serial: None,
-        values: values(upstream),
-        failed: failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect(),
-    };
+    let upstream = snapshot(version, upstream, failed);
     let plan = plan(&upstream, observed, &digest_key(), remembered);
     let outcome = match plan.action {
         Action::Nothing => Outcome::Nothing,
@@ -142,13 +150,33 @@ fn an_empty_environment_takes_nothing_away_before_it_is_confirmed() {
 }
 
 #[test]
-fn a_version_that_goes_back_is_refused_for_the_same_environment_only() {
-    let before = verified(5, &[("A", "1")]);
-    let (outcome, problems) = decide(4, &[("A", "0")], &[], &Observed::Unchanged(&before), false);
-    assert_eq!((outcome, problems), (Outcome::Keep, vec![Problem::WentBack { applied: 5, stated: 4 }]));
-
-    let recreated = Verified { environment_id: "environment-0".into(), ..before };
-    assert_eq!(decide(1, &[("A", "0")], &[], &Observed::Unchanged(&recreated), false).0, apply(&[("A", "0")]));
+fn an_older_version_and_a_replaced_environment_are_refused() {
+    let applied = |id: &str, version| (id.to_owned(), version);
+    let replaced = |id: &str| Some(Problem::Replaced { applied: id.into(), stated: ENVIRONMENT.into() });
+    for (name, applied, serial, expected) in [
+        ("nothing was applied", None, None, None),
+        ("the same", Some(applied(ENVIRONMENT, 4)), None, None),
+        ("an older version", Some(applied(ENVIRONMENT, 5)), None, Some(Problem::WentBack { applied: 5, stated: 4 })),
+        ("a later environment without a manifest", Some(applied("environment-0", 1)), None, replaced("environment-0")),
+        ("a later environment with a manifest", Some(applied("environment-0", 9)), Some(1), None),
+        ("a former environment", Some(applied("environment-2", 1)), None, replaced("environment-2")),
+        ("a former environment with a manifest", Some(applied("environment-2", 1)), Some(7), replaced("environment-2")),
+        ("any environment after an older one was accepted", Some(applied("", i64::MIN)), None, None),
+    ] {
+        let upstream = Snapshot { serial, ..snapshot(4, &[("A", "0")], &[]) };
+        let state = applied.clone().map(|(id, version)| state(&id, version));
+        assert_eq!(rollback(&upstream, None, state.as_ref()), expected, "{name}, by memory");
+        if let Some((environment_id, version)) = applied.filter(|(id, _)| !id.is_empty()) {
+            let before = Verified { environment_id, ..verified(version, &[("A", "1")]) };
+            assert_eq!(rollback(&upstream, Some(&before), None), expected, "{name}, by this Secret");
+            let plan = plan(&upstream, &Observed::Unchanged(&before), &digest_key(), Remembered::default());
+            assert_eq!(matches!(plan.action, Action::Keep), expected.is_some(), "{name}");
+        }
+    }
+    // This Secret has not followed an environment that another Secret has followed.
+    let (former, later) =
+        (Verified { environment_id: "environment-0".into(), ..verified(9, &[]) }, state(ENVIRONMENT, 3));
+    assert_eq!(rollback(&snapshot(4, &[], &[]), Some(&former), Some(&later)), None);
 }
 
 #[test]
@@ -165,7 +193,8 @@ fn a_version_that_another_secret_has_held_counts_as_one_that_this_secret_has_hel
         ("a newer one than this process has seen", Some(7), 6, Observed::Read(&held, Some(&before)), Err(7)),
         ("an older one than this process has seen", Some(3), 4, Observed::Read(&held, Some(&before)), Err(5)),
     ] {
-        let remembered = Remembered { version: newest, is_recorded: true, is_confirmed: false };
+        let newest = newest.map(|version| state(ENVIRONMENT, version));
+        let remembered = Remembered { state: newest.as_ref(), is_recorded: true, is_confirmed: false };
         let (outcome, problems) = decide_with(remembered, stated, &[("A", "5")], &[], &observed);
         let expected = match expected {
             Ok(outcome) => (outcome, vec![]),

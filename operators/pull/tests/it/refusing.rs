@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use konverge_testkit::AuditEntry;
 use serde_json::json;
 use tokio::time::Instant;
 use tonic::Status;
@@ -183,21 +184,67 @@ async fn an_immutable_secret_is_left_alone() {
     let text = world.told("backend", "Immutable").await;
     assert!(text.contains("create it again"), "{text}");
     world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "1")]).await;
     world.delete("backend").await;
     world.bind("backend", &scene).await;
     world.holds("backend", &[("A", "2")]).await;
 }
 
+/// The operator learns of the change before it learns that the Secret is immutable. The API server refuses each write since.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_environment_made_anew_takes_nothing_until_it_is_filled() {
+async fn an_immutable_secret_is_not_written_for_the_next_change() {
     let (world, scene, operator) = World::in_sync().await;
+    let log = world.audit_log().await.from_now().unwrap();
+    scene.hang(true);
+    scene.set("A", "2");
+    holds("the change is being read", || scene.hanging() > 0).await;
+    world.merge("backend", "somebody", json!({ "immutable": true })).await;
+    // The watch shows it while the change is still being read.
+    operator.settled().await;
+    scene.hang(false);
+    world.told("backend", "Immutable").await;
+    operator.settled().await;
+    scene.set("A", "3");
+    operator.settled().await;
+    world.audit_log().await;
+    let about = log.entries().unwrap().into_iter().filter(|entry| world.is_about(entry, "backend"));
+    let codes: Vec<_> = about.filter(AuditEntry::is_mutating).map(|entry| entry.response_status.code).collect();
+    assert!(!codes.contains(&422), "{codes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_made_anew_is_followed_with_a_manifest() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    scene.answer_own_calls();
+    scene.set("A", "1");
+    world.bind("backend", &scene).await;
+    let operator = world.operator(&[]).await;
+    world.holds("backend", &[("A", "1")]).await;
+    let former = scene.id();
     scene.recreate();
-    let text = world.told("backend", "EnvironmentEmpty").await;
-    assert!(text.contains("stays as it is"), "{text}");
+    world.told_of("backend", "EnvironmentReplaced", &former).await;
+    scene.set("B", "2");
+    let text = world.told("backend", "EnvironmentReplaced").await;
+    assert!(text.contains("zopp environment protect production") && text.contains("--accept-older"), "{text}");
+    operator.counts(r#"konverge_pull_bindings{reason="EnvironmentReplaced"} 1"#).await;
     world.stays("backend", &[&operator]).await;
     world.holds("backend", &[("A", "1")]).await;
-    scene.set("B", "2");
+    scene.protect();
     world.holds("backend", &[("B", "2")]).await;
+    operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_that_was_never_applied_may_be_replaced() {
+    let world = World::new().await;
+    let scene = world.server.create("production");
+    world.bind("backend", &scene).await;
+    let _operator = world.operator(&[]).await;
+    world.told("backend", "EnvironmentEmpty").await;
+    scene.recreate();
+    scene.set("A", "1");
+    world.holds("backend", &[("A", "1")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -72,6 +72,30 @@ async fn a_restarted_operator_refuses_an_older_version_of_an_environment_without
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_operator_refuses_a_replaced_environment() {
+    let (world, scene, operator) = World::in_sync().await;
+    operator.stop().await;
+    let former = scene.recreate();
+    scene.set("A", "anew");
+    let operator = world.restarted(&[]).await;
+    world.told_of("backend", "EnvironmentReplaced", "--accept-older 'acme/backend/production=WORD'").await;
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "1")]).await;
+    operator.stop().await;
+
+    let accept = ["--accept-older", "acme/backend/production=monday"];
+    let operator = world.restarted(&accept).await;
+    world.holds("backend", &[("A", "anew")]).await;
+    operator.stop().await;
+    // A backup from before. The flag is still there, and its word is used up.
+    scene.bring_back(former);
+    let operator = world.restarted(&accept).await;
+    operator.counts(r#"konverge_pull_bindings{reason="EnvironmentReplaced"} 1"#).await;
+    world.stays("backend", &[&operator]).await;
+    world.holds("backend", &[("A", "anew")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_operator_misses_the_manifest_that_another_secret_has_seen() {
     let (world, scene, operator) = protected().await;
     operator.stop().await;

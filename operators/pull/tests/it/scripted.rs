@@ -75,14 +75,17 @@ enum StreamEvent {
     HangUp,
 }
 
-struct Script {
+/// The content of an environment, and how the server states it.
+pub(crate) struct Script {
     id: String,
     dek: Arc<Dek>,
     version: i64,
     values: BTreeMap<String, Secret>,
     refusal: Option<Status>,
-    /// Whether a manifest shows what the environment holds. Without one, the server is a stock one.
+    /// Whether a manifest shows what the environment holds.
     protected: bool,
+    /// Whether the server answers our own calls for an environment without a manifest. Otherwise it is a stock one.
+    has_own_calls: bool,
     /// Keys that the manifest shows and the server keeps back.
     kept_back: BTreeSet<String>,
 }
@@ -203,11 +206,12 @@ fn identity(principal: Principal) -> Identity {
 
 impl Script {
     fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
         let dek = Arc::new(Dek::generate().unwrap());
-        // Unique as the key is.
-        let id = hex::encode(&dek.expose()[..8]);
+        // Sorts by time, as the IDs of servers do.
+        let id = format!("{:016x}", COUNT.fetch_add(1, Ordering::Relaxed));
         let (values, kept_back) = (BTreeMap::new(), BTreeSet::new());
-        Self { id, dek, version: 0, values, refusal: None, protected: false, kept_back }
+        Self { id, dek, version: 0, values, refusal: None, protected: false, has_own_calls: false, kept_back }
     }
 
     fn put(&mut self, secret: Secret) -> i64 {
@@ -275,9 +279,15 @@ impl Scene {
         self.script().protected = true;
     }
 
+    /// Answers our own calls from now on, also without a manifest.
+    pub(crate) fn answer_own_calls(&self) {
+        self.script().has_own_calls = true;
+    }
+
     /// Behaves like a stock server from now on.
     pub(crate) fn unprotect(&self) {
-        self.script().protected = false;
+        let mut script = self.script();
+        (script.protected, script.has_own_calls) = (false, false);
     }
 
     /// Leaves a key out of its answers, though the manifest shows it, and tells the streams.
@@ -298,9 +308,17 @@ impl Scene {
         self.tell(version);
     }
 
-    /// Deletes it and makes it anew: another id, another key, no values, version 0. Nobody is told.
-    pub(crate) fn recreate(&self) {
-        *self.script() = Script::new();
+    /// Deletes the environment and creates another one of its name: another ID, another key, no values, version 0. No stream is told. Returns the
+    /// former one.
+    pub(crate) fn recreate(&self) -> Script {
+        let mut script = self.script();
+        let has_own_calls = script.has_own_calls;
+        std::mem::replace(&mut script, Script { has_own_calls, ..Script::new() })
+    }
+
+    /// Brings a former environment of this name back, as a server does that was restored from a backup. No stream is told.
+    pub(crate) fn bring_back(&self, former: Script) {
+        *self.script() = former;
     }
 
     /// Which environment has the name now.
@@ -448,12 +466,13 @@ impl Secrets for Service {
         let request = request.into_inner();
         let name = EnvironmentName::new(&request.workspace_name, &request.project_name, &request.environment_name);
         let scene = self.0.environments.lock().unwrap().get(&name.to_string()).cloned();
-        if !scene.is_some_and(|scene| scene.script().protected) {
+        let answers = |script: &Script| script.protected || script.has_own_calls;
+        if !scene.is_some_and(|scene| answers(&scene.script())) {
             return Err(Status::unimplemented(""));
         }
         let scene = self.scene(request.workspace_name, request.project_name, request.environment_name)?;
         let script = scene.script();
-        let tag = format!("{}.{}.{}", script.id, script.version, script.kept_back.len());
+        let tag = format!("{}.{}.{}.{}", script.id, script.version, script.protected, script.kept_back.len());
         let (environment_id, version) = (script.id.clone(), script.version);
         let head = ReadEnvironmentResponse { environment_id, version, tag, ..Default::default() };
         if request.known_tag.as_ref() == Some(&head.tag) {
@@ -470,7 +489,7 @@ impl Secrets for Service {
                 .map(|secret| (secret.key.clone(), secret.nonce.as_slice().try_into().unwrap()))
                 .collect(),
         };
-        let manifest = manifest.seal(&script.dek, &scene.name).unwrap();
+        let manifest = script.protected.then(|| manifest.seal(&script.dek, &scene.name).unwrap());
         let given = sealed.into_iter().filter(|secret| !script.kept_back.contains(&secret.key));
         let wrapped = script.dek.wrap(self.0.generations().kek(), &scene.name).unwrap();
         Ok(Response::new(ReadEnvironmentResponse {
@@ -479,7 +498,10 @@ impl Secrets for Service {
             secrets: given
                 .map(|Secret { key, nonce, ciphertext }| EncryptedSecret { key, nonce, ciphertext })
                 .collect(),
-            manifest: Some(SealedManifest { nonce: manifest.nonce.to_vec(), ciphertext: manifest.ciphertext }),
+            manifest: manifest.map(|sealed| SealedManifest {
+                nonce: sealed.nonce.to_vec(),
+                ciphertext: sealed.ciphertext,
+            }),
             ..head
         }))
     }
