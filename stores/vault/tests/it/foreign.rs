@@ -48,14 +48,21 @@ async fn a_foreign_answer_to_the_look_up_at_a_start_is_an_outage() {
 
 #[tokio::test]
 async fn a_foreign_answer_to_a_login_gives_no_token() {
-    for (status, body) in foreign() {
+    let logins = foreign().map(|(status, body)| async move {
         let script = Script::default();
         script.then(status, &[], body);
         let (address, _) = serve(&script).await;
         let login = Login::Certificate { mount: "cert".to_owned(), role: None };
-        let error = Vault::new(&VaultConfig::new(&address, login).unwrap()).log_in().await.err();
-        assert!(error.is_some_and(|error| error.is_outage()), "{status} {body}");
-    }
+        let vault = Vault::new(&VaultConfig::new(&address, login).unwrap());
+        for error in [vault.log_in().await.err(), vault.read(&location()).await.err()] {
+            let error = error.unwrap_or_else(|| panic!("{status} {body} was taken for Vault's answer"));
+            assert!(error.is_outage() && error.class() != ErrorClass::Permanent, "{status} {body}: {error}");
+        }
+        script.answers_all(GRANTED);
+        let logged_in = eventually(SOON, || async { vault.log_in().await.ok() });
+        assert!(logged_in.await.is_ok(), "{status} {body}: it does not catch up");
+    });
+    join_all(logins).await;
 }
 
 /// Vault answers so for a token without the default policy. A gateway may refuse in the same words. The token is kept in either case, and each
