@@ -46,6 +46,8 @@ struct State {
     has_begun: bool,
     /// The kinds whose objects are counted.
     counted: BTreeSet<Kind>,
+    /// The uids of the objects that neither exist nor are in the list of orphans, and whose unfinished writes are being cleared.
+    abandoned: BTreeSet<String>,
 }
 
 /// Why a path is not deleted now.
@@ -63,7 +65,8 @@ impl Deletions {
     /// Creates the guard. Without a budget, it allows all deletions. Notifies `told` when it stops deletions.
     pub fn new(budget: Option<DeletionBudget>, grace: Duration, bindings: Arc<Bindings>, told: Arc<Notify>) -> Self {
         let guard = DeletionGuard::new(budget, grace.max(WITHIN));
-        let state = State { guard, has_begun: budget.is_none(), counted: BTreeSet::new() };
+        let has_begun = budget.is_none();
+        let state = State { guard, has_begun, counted: BTreeSet::new(), abandoned: BTreeSet::new() };
         Self {
             state: Arc::new(Mutex::new(state)),
             bindings,
@@ -113,9 +116,24 @@ impl Deletions {
         self.lock().request((record.uid.clone(), path.to_owned()), is_requested);
     }
 
+    /// Counts the paths of the journal's record for an object that no longer exists or requests nothing. They count until
+    /// [`resume`](Self::resume), although no list has them.
+    pub(crate) fn abandon(&self, record: &Record, is_inherited: impl Fn(&str, &Written) -> bool) {
+        self.lock().abandoned.insert(record.uid.clone());
+        for (path, written) in &record.paths {
+            self.leave(record, (path, written), is_inherited(path, written));
+        }
+    }
+
+    /// Records that the paths of the journal's record for this object are cleared, or that the object requests them again.
+    pub(crate) fn resume(&self, uid: &str) {
+        self.lock().abandoned.remove(uid);
+    }
+
     /// Withdraws the requests of the objects that are not `known`, because nothing settles these.
     pub(crate) fn forget_unless(&self, known: impl Fn(&str) -> bool) {
-        self.lock().guard.withdraw_unless(|(uid, _)| known(uid));
+        let State { guard, abandoned, .. } = &mut *self.lock();
+        guard.withdraw_unless(|(uid, _)| known(uid) || abandoned.contains(uid));
     }
 
     /// Checks that a path of an object of this kind may be deleted now. The path of a deleted object has no kind.

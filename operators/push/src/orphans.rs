@@ -47,7 +47,7 @@ pub const CONFIG_MAP: &str = "vault-sync-operator-orphans";
 /// The pause between two attempts to clear.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// The delays after a failed read or write of the list, for example because the reply was lost.
+/// The delays after a failed read or write of the list, or a path that could not be cleared, for example because the reply was lost.
 const RETRY_DELAYS: Backoff = Backoff { base: Duration::from_secs(5), factor: 2.0, cap: EVERY };
 
 /// The delay between two checks for an approval of waiting deletions.
@@ -273,6 +273,8 @@ pub struct Clearing {
     is_complete: bool,
     /// The orphans that were not due at the last check.
     early: Vec<Orphan>,
+    /// Whether a path could not be cleared at the last check, for example because the reply was lost.
+    has_failed: bool,
 }
 
 impl Clearing {
@@ -293,6 +295,7 @@ impl Clearing {
             cleared: BTreeSet::new(),
             is_complete: true,
             early: Vec::new(),
+            has_failed: false,
         }
     }
 
@@ -308,21 +311,19 @@ impl Clearing {
         let mut failures = 0;
         loop {
             self.is_complete = are_listed();
-            match self.clear().await {
-                Ok(_) => failures = 0,
-                Err(error) => {
-                    failures += 1;
-                    tracing::warn!("{}", in_one_line(&error));
-                }
+            let cleared = self.clear().await;
+            if let Err(error) = &cleared {
+                tracing::warn!("{}", in_one_line(error));
             }
+            failures = if cleared.is_err() || self.has_failed { failures + 1 } else { 0 };
             // In memory, until there is something to do or a minute is over. Sooner if deletions wait for that.
             let is_urgent = self.deletions.stopped().is_some() || !self.deletions.has_begun();
-            let pause = match failures {
-                0 if is_urgent => APPROVED,
-                0 => EVERY,
-                failures => RETRY_DELAYS.delay(failures, 1.0),
-            };
-            let _ = timeout(pause, self.changed(&are_listed)).await;
+            let pause = if is_urgent { APPROVED } else { EVERY };
+            let retry = if failures > 0 { RETRY_DELAYS.delay(failures, 1.0) } else { pause };
+            if timeout(pause.min(retry), self.changed(&are_listed)).await.is_ok() {
+                // The pauses after older failures do not delay what is new.
+                failures = 0;
+            }
         }
     }
 
@@ -388,10 +389,15 @@ impl Clearing {
         }
         let mut left = known.len();
         self.early.clear();
+        self.has_failed = false;
         for (uid, text) in known {
             let cleared = match serde_json::from_str::<Orphan>(&text) {
                 Ok(orphan) => {
-                    let cleared = self.clear_one(&uid, &orphan).await;
+                    let cleared = self.clear_one(&uid, &orphan).await.unwrap_or_else(|error| {
+                        tracing::debug!(orphan = text, "still left behind: {}", in_one_line(&error));
+                        self.has_failed = true;
+                        false
+                    });
                     let is_over = cleared || self.is_complete && orphan.is_due(Timestamp::now());
                     if !is_over {
                         self.early.push(orphan);
@@ -452,18 +458,13 @@ impl Clearing {
 
     /// Whether another object gets the path.
     fn is_inherited(&self, orphan: &Orphan, path: &str, written: &Written) -> bool {
-        orphan.key().is_some_and(|key| self.heirs.heritage(&key, path, written).is_complete(written))
+        orphan.key().is_some_and(|key| self.heirs.is_inherited(&key, path, written))
     }
 
-    async fn clear_one(&mut self, uid: &str, orphan: &Orphan) -> bool {
-        let Some(key) = orphan.key() else { return false };
-        let owner = match self.heirs.store.owner(&key, &orphan.record.uid).await {
-            Ok(owner) => owner,
-            Err(error) => {
-                tracing::debug!(object = %key, "still left behind: {}", in_one_line(&error));
-                return false;
-            }
-        };
+    /// Clears the paths of an orphan that may be cleared now. Returns `true` if none is left.
+    async fn clear_one(&mut self, uid: &str, orphan: &Orphan) -> Result<bool, ClearError> {
+        let Some(key) = orphan.key() else { return Ok(false) };
+        let owner = self.heirs.store.owner(&key, &orphan.record.uid).await?;
         let deletion = orphan.record.deletion.in_vault();
         let is_due = self.is_complete && orphan.is_due(Timestamp::now());
         let mut is_over = true;
@@ -480,16 +481,11 @@ impl Clearing {
             let unfinished = Unfinished::Unknown;
             let what = "what was left behind";
             let path = GonePath { key: &key, owner: &owner, location: &location, written, unfinished, heritage, what };
-            match self.heirs.clear(path, deletion).await {
-                Ok(cleared) => self.deletions.settle(uid, &done.1, cleared == Cleared::Deleted),
-                Err(error) => {
-                    tracing::debug!(object = %key, path = %location, "still left behind: {}", in_one_line(&error));
-                    return false;
-                }
-            }
+            let cleared = self.heirs.clear(path, deletion).await?;
+            self.deletions.settle(uid, &done.1, cleared == Cleared::Deleted);
             self.cleared.insert(done);
         }
-        is_over
+        Ok(is_over)
     }
 }
 
@@ -525,6 +521,11 @@ impl Heirs {
     /// Returns which other objects request what was written for the object at this path.
     fn heritage(&self, key: &ObjectRef, path: &str, written: &Written) -> Heritage {
         self.bindings.heirs(&gone(key), path, written)
+    }
+
+    /// Returns `true` if other objects request all that was written for the object at this path.
+    pub(crate) fn is_inherited(&self, key: &ObjectRef, path: &str, written: &Written) -> bool {
+        self.heritage(key, path, written).is_complete(written)
     }
 
     /// Clears the path. No object takes it over meanwhile, not even one with the same name. Then wakes the objects that waited for it.

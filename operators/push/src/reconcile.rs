@@ -8,17 +8,21 @@ mod secret_reader;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::pending,
     sync::Arc,
     time::Duration,
 };
 
 use jiff::Timestamp;
 use konverge_apply::{Statement, conditions::whole_second};
-use konverge_core::error::{Classify, ErrorClass, in_one_line};
+use konverge_core::{
+    backoff::Backoff,
+    error::{Classify, ErrorClass, in_one_line},
+};
 use konverge_runtime::{Action, Priority, Queue, Reconciler, Request, controller::Aborted};
 use konverge_vault::{Found, KvVersion, Location, Secret};
 use kube::Client;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     bindings::{
@@ -135,6 +139,17 @@ impl Reconciler for Pusher {
 }
 
 impl Pusher {
+    /// Reads the journal when this process begins to lead, and never returns. All objects in the journal may be gone, so that no run would read it.
+    pub(crate) async fn recall_at_start(self: Arc<Self>) {
+        let mut failures = 0;
+        while let Err(error) = self.recall().await {
+            failures += 1;
+            tracing::debug!("the journal is read again later: {}", in_one_line(&error));
+            sleep(Backoff::default().delay(failures, rand::random())).await;
+        }
+        pending().await
+    }
+
     /// Queues all objects with an intention of an earlier process. No run does anything before these are known, and before the name is known
     /// under which the operator marks its paths.
     async fn recall(&self) -> Result<(), PushError> {

@@ -144,7 +144,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         lost,
         refused,
     };
-    let pusher = Pusher {
+    let pusher = Arc::new(Pusher {
         reader: SecretReader::new(kubernetes.clone(), prefetch, Arc::clone(&bindings), counts.clone(), policy.binary),
         paths: Paths {
             store: store.clone(),
@@ -170,9 +170,10 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         client: kubernetes,
         policy: Arc::clone(&policy),
         deletions: deletions.clone(),
-    };
+    });
     let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, deletions);
-    let controller = Controller::new(Arc::new(pusher), queue, metrics.controllers())
+    manager.leader_task("journal-recall", Arc::clone(&pusher).recall_at_start());
+    let controller = Controller::new(pusher, queue, metrics.controllers())
         .workers(policy.workers.into())
         .time_limit(run_limit(config.vault.vault_timeout));
     manager.controller("push", controller);

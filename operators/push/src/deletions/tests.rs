@@ -116,6 +116,27 @@ fn what_is_kept_handed_over_requested_again_or_unknown_is_no_deletion() {
 }
 
 #[test]
+fn begun_writes_of_gone_objects_count_until_they_are_cleared() {
+    let bindings = Arc::new(Bindings::default());
+    let deletions = deletions(&bindings);
+    deletions.begin(false);
+    let records: Vec<_> = (0..6).map(|number| leaving(&key(Kind::Secret, &number.to_string()), None).1).collect();
+    for record in &records {
+        deletions.abandon(record, |_, _| false);
+    }
+    deletions.forget_unless(|_| false);
+    assert_eq!(waiting(&deletions), Some(6), "the journal has them");
+    let path = records[0].paths.keys().next().unwrap();
+    assert!(deletions.check(None, &records[0].uid, path).is_err());
+    deletions.abandon(&records[0], |_, _| true);
+    assert_eq!(waiting(&deletions), None, "another object gets the path");
+    deletions.abandon(&records[0], |_, _| false);
+    deletions.resume(&records[0].uid);
+    deletions.forget_unless(|_| false);
+    assert_eq!(waiting(&deletions), None, "nothing of it is left");
+}
+
+#[test]
 fn without_a_budget_nothing_waits_to_be_counted() {
     let bindings = Arc::new(Bindings::default());
     let deletions = Deletions::new(None, Duration::ZERO, Arc::clone(&bindings), Arc::default());

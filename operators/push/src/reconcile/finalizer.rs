@@ -21,7 +21,7 @@ use crate::{
     bindings::{Binding, LOOK_AGAIN, ParsedSpec},
     content::Target,
     deletions::Held,
-    error::{Doing, PushError},
+    error::{APPROVAL, Doing, PushError},
     journal::Intention,
     messages,
     object::{Kind, ObjectRef, has_finalizer},
@@ -405,7 +405,9 @@ impl Finalizer<'_> {
 pub(super) async fn abandon(pusher: &Pusher, key: &ObjectRef, intentions: &[Intention]) -> Result<Action, PushError> {
     let spec = uid_if_requesting(&pusher.client, key).await?;
     for intention in intentions {
-        if spec.as_ref().is_some_and(|uid| *uid == intention.record().uid) {
+        let uid = &intention.record().uid;
+        if spec.as_ref() == Some(uid) {
+            pusher.deletions.resume(uid);
             // A watch will show the object, if this program watches it.
             return Ok(Action::After(LOOK_AGAIN));
         }
@@ -415,7 +417,12 @@ pub(super) async fn abandon(pusher: &Pusher, key: &ObjectRef, intentions: &[Inte
         pusher.paths.wake(pusher.bindings.release_unwanted(key, |_| false));
     }
     for intention in intentions {
-        clear_intended(pusher, key, intention).await?;
+        match clear_intended(pusher, key, intention).await {
+            // The list of orphans shows that deletions are stopped, because there is no object to report on.
+            Err(PushError::Held(Held::Stopped(_))) => return Ok(Action::After(APPROVAL)),
+            Err(PushError::Held(Held::Uncounted)) => return Ok(Action::After(COUNTED_AGAIN)),
+            cleared => cleared?,
+        }
     }
     pusher.journal.resolve(key);
     Ok(Action::Done)
@@ -437,20 +444,29 @@ async fn uid_if_requesting(client: &Client, key: &ObjectRef) -> Result<Option<St
         .and_then(|object| object.uid()))
 }
 
+/// Clears what was begun for an object, if the guard allows the deletion of all of it.
 async fn clear_intended(pusher: &Pusher, key: &ObjectRef, intention: &Intention) -> Result<(), PushError> {
     let record = intention.record();
     let owner = pusher.paths.owner(key, &record.uid).await?;
     let deletion = record.deletion.in_vault();
+    let is_inherited = |path: &str, written: &Written| pusher.heirs.is_inherited(key, path, written);
+    pusher.deletions.abandon(record, is_inherited);
+    let mut deleted = record.paths.iter().filter(|(path, written)| deletion.is_some() && !is_inherited(path, written));
+    deleted.try_for_each(|(path, _)| pusher.deletions.check(None, &record.uid, path))?;
     for (location, written) in record.locations() {
         let path = location.to_string();
         let unfinished = intention.unfinished(&path);
         let (heritage, what) = (None, "what was begun");
         let gone = GonePath { key, owner: &owner, location: &location, written, unfinished, heritage, what };
-        if let Err(error) = pusher.heirs.clear(gone, deletion).await {
-            tracing::debug!(object = %key, path = %location, "what was begun is not cleared yet: {}", in_one_line(&error));
-            return Err(error.into());
+        match pusher.heirs.clear(gone, deletion).await {
+            Ok(cleared) => pusher.deletions.settle(&record.uid, &path, cleared == Cleared::Deleted),
+            Err(error) => {
+                tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
+                return Err(error.into());
+            }
         }
     }
+    pusher.deletions.resume(&record.uid);
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use konverge_runtime::{
     lease::{Elector, LeaseOptions},
 };
 use konverge_testkit::{client_for, fault_proxy::Plan};
-use konverge_vault::{Found, VaultError};
+use konverge_vault::{Found, Location, VaultError};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
@@ -81,6 +81,25 @@ impl Stage {
         record.paths.insert(location.to_string(), Written { written: true, ..Written::intended(&location) });
         self.orphans.add(&Orphan::new(&self.key("db"), record)).await.unwrap();
     }
+
+    /// Like [`left`](Self::left), with a path in an engine without marks. Returns the path.
+    async fn left_without_mark(&self) -> String {
+        let path = format!("old/{}/db", self.world.namespace);
+        self.world.write(&path, &[("k", "v")]).await;
+        self.left("1", &path).await;
+        path
+    }
+
+    /// Writes a path with the mark of the object `db`.
+    async fn marked(&self) -> (String, Location) {
+        let path = self.world.path("db");
+        self.world.write(&path, &[("k", "v")]).await;
+        let location = self.world.locate(&path).await;
+        let found = self.store.read(&location).await.unwrap();
+        let owner = self.store.owner(&self.key("db"), "1").await.unwrap();
+        self.store.mark(&location, &owner, &found).await.unwrap();
+        (path, location)
+    }
 }
 
 #[tokio::test]
@@ -105,9 +124,7 @@ async fn without_marks_it_stays_for_whoever_has_the_path_by_now() {
 #[tokio::test]
 async fn who_leads_no_more_clears_nothing_more() {
     let mut stage = Stage::new().await;
-    let path = format!("old/{}/db", stage.world.namespace);
-    stage.world.write(&path, &[("k", "v")]).await;
-    stage.left("1", &path).await;
+    let path = stage.left_without_mark().await;
     // It never gets the lease that it does not ask for.
     let elector = Elector::new(stage.world.client.clone(), LeaseOptions::new(&*stage.world.home, "nobodys"));
     let identity = identity(stage.world.client.clone(), Some("one".to_owned()), || true);
@@ -146,11 +163,7 @@ async fn a_replica_that_leads_no_more_writes_nothing_to_vault() {
 #[tokio::test]
 async fn what_carries_the_mark_goes_even_if_somebody_waits_for_the_path() {
     let mut stage = Stage::new().await;
-    let path = stage.world.path("db");
-    stage.world.write(&path, &[("k", "v")]).await;
-    let location = stage.world.locate(&path).await;
-    let found = stage.store.read(&location).await.unwrap();
-    stage.store.mark(&location, &stage.store.owner(&stage.key("db"), "1").await.unwrap(), &found).await.unwrap();
+    let (path, _) = stage.marked().await;
     stage.left("1", &path).await;
     assert_eq!(stage.bindings.claim(&stage.key("another"), &path, Share::Whole), Ok(()));
     assert_eq!(stage.clearing.clear().await.unwrap(), 0);
@@ -161,12 +174,8 @@ async fn what_carries_the_mark_goes_even_if_somebody_waits_for_the_path() {
 #[tokio::test]
 async fn what_was_cleared_is_not_cleared_again_though_the_list_has_it_still() {
     let mut stage = Stage::new().await;
-    let path = format!("old/{}/db", stage.world.namespace);
-    stage.world.write(&path, &[("k", "v")]).await;
-    stage.left("1", &path).await;
-    let maps = Api::<ConfigMap>::namespaced(stage.world.client.clone(), &stage.world.home);
-    let fixed = Patch::Merge(json!({ "immutable": true }));
-    maps.patch(CONFIG_MAP, &PatchParams::default(), &fixed).await.unwrap();
+    let path = stage.left_without_mark().await;
+    change(&stage.world, json!({ "immutable": true })).await;
     assert!(stage.clearing.clear().await.is_err(), "the list can't be changed");
     assert_eq!(stage.world.read(&path).await, None);
     stage.world.write(&path, &[("by", "hand")]).await;
@@ -190,9 +199,7 @@ async fn what_a_person_takes_from_the_list_stops_no_deletion_any_more() {
     let world = World::new().await;
     let client = world.client.clone();
     let mut stage = Stage::strict(world, client);
-    let path = format!("old/{}/db", stage.world.namespace);
-    stage.world.write(&path, &[("k", "v")]).await;
-    stage.left("1", &path).await;
+    let path = stage.left_without_mark().await;
     assert_eq!(stage.clearing.clear().await.unwrap(), 1);
     assert!(stage.deletions.stopped().is_some());
     // A person looks after it.
@@ -207,9 +214,7 @@ async fn what_is_cleared_stops_no_deletion_though_the_list_has_it_still() {
     let world = World::new().await;
     let client = world.client.clone();
     let mut stage = Stage::strict(world, client);
-    let path = format!("old/{}/db", stage.world.namespace);
-    stage.world.write(&path, &[("k", "v")]).await;
-    stage.left("1", &path).await;
+    let path = stage.left_without_mark().await;
     assert_eq!(stage.clearing.clear().await.unwrap(), 1);
     approve(&stage.world).await;
     change(&stage.world, json!({ "immutable": true })).await;
@@ -227,9 +232,7 @@ async fn an_approval_that_comes_while_the_list_is_written_counts() {
     let proxy = world.proxy().await;
     let client = client_for(proxy.kubeconfig()).await.unwrap();
     let mut stage = Stage::strict(world, client);
-    let path = format!("old/{}/db", stage.world.namespace);
-    stage.world.write(&path, &[("k", "v")]).await;
-    stage.left("1", &path).await;
+    let path = stage.left_without_mark().await;
     let slow = "rules: [{ when: { verbs: [patch], resources: [configmaps], times: 1 }, then: { delay: 3s } }]";
     proxy.set(Plan::parse(slow).unwrap()).unwrap();
     // It tells that deletions are stopped.
@@ -250,11 +253,7 @@ async fn an_approval_that_comes_while_the_list_is_written_counts() {
 #[tokio::test]
 async fn what_was_begun_to_be_kept_loses_its_mark_when_its_object_is_gone() {
     let stage = Stage::new().await;
-    let path = stage.world.path("db");
-    stage.world.write(&path, &[("k", "v")]).await;
-    let location = stage.world.locate(&path).await;
-    let found = stage.store.read(&location).await.unwrap();
-    stage.store.mark(&location, &stage.store.owner(&stage.key("db"), "1").await.unwrap(), &found).await.unwrap();
+    let (path, location) = stage.marked().await;
     let mut record = Record { deletion: DeletionPolicy::Keep, ..Record::new("1", Timestamp::UNIX_EPOCH) };
     record.paths.insert(location.to_string(), Written::intended(&location));
     let (journal, write) = Journal::new(stage.world.client.clone(), &stage.world.home);
