@@ -13,7 +13,10 @@ use kube::{Client, api::ApiResource};
 use serde_json::Value;
 
 use crate::{
-    lives::{Inheriting, Life, Plain, Pushes},
+    inheriting::Inheriting,
+    life::Plain,
+    lives::Life,
+    pushes::Pushes,
     stage::{Result, Stage, View},
 };
 

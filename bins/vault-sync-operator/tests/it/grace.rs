@@ -398,6 +398,18 @@ async fn keys_that_another_object_requests_stay_when_their_owner_goes() {
     assert_eq!(reader.stop().await, 0);
 }
 
+/// Pushes more Secrets than may be deleted without an approval. Returns their names.
+async fn seven_pushes(view: &View) -> Vec<String> {
+    let names: Vec<_> = (0..7).map(|number| format!("db-{number}")).collect();
+    for name in &names {
+        view.secret(name, &[("n", "1")], Some(&view.path(name))).await.unwrap();
+    }
+    for name in &names {
+        until_synced(view, "Secret", name, &view.path(name)).await;
+    }
+    names
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_deletions_wait_for_an_approval() {
     let stage = Stage::shared().await;
@@ -411,13 +423,7 @@ async fn too_many_deletions_wait_for_an_approval() {
         (Process::start(stage.plane.run_directory(), spec).unwrap(), health, metrics)
     };
     let (mut operator, health, metrics) = start();
-    let names: Vec<_> = (0..7).map(|number| format!("db-{number}")).collect();
-    for name in &names {
-        view.secret(name, &[("n", "1")], Some(&view.path(name))).await.unwrap();
-    }
-    for name in &names {
-        until_synced(&view, "Secret", name, &view.path(name)).await;
-    }
+    let names = seven_pushes(&view).await;
     // One mistake: a chart without its annotations. Two of the objects are deleted on top of that.
     for name in &names {
         view.annotate("Secret", name, json!({ "vault-sync.io/path": null })).await.unwrap();
@@ -510,13 +516,7 @@ async fn too_many_deleted_objects_leave_their_content_behind_if_they_cannot_be_l
         let spec = spec.args(["-deletion-grace=5m", "-allow-deletes=false"]);
         let spec = spec.args(["-finalizer-deadline=12s", "-terminating-namespace-deadline=3s"]);
         let _operator = Process::start(stage.plane.run_directory(), spec).unwrap();
-        let names: Vec<_> = (0..7).map(|number| format!("db-{number}")).collect();
-        for name in &names {
-            view.secret(name, &[("n", "1")], Some(&view.path(name))).await.unwrap();
-        }
-        for name in &names {
-            until_synced(&view, "Secret", name, &view.path(name)).await;
-        }
+        let names = seven_pushes(&view).await;
         for name in &names {
             view.delete("Secret", name).await.unwrap();
         }

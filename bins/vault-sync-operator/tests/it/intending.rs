@@ -4,26 +4,33 @@ use std::{
     collections::BTreeSet,
     path::Path,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use futures::{FutureExt, StreamExt, stream};
-use k8s_openapi::api::core::v1::Secret;
-use konverge_push::journal;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use konverge_push::{
+    annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED},
+    journal,
+    orphans::CONFIG_MAP,
+};
 use konverge_testkit::{
-    Process, eventually,
+    Process, ProcessSpec, eventually,
     fault_proxy::{FaultProxy, Plan},
     http_get,
 };
 use konverge_testkit_stores::VaultServer;
-use kube::{Api, api::ListParams};
-use serde_json::Value;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::{
-    front::{self, FrontAction, FrontRequest},
+    front::{self, Decide, FrontAction, FrontRequest},
     stage::{Result, SOON, Stage, View, until},
 };
 
@@ -32,6 +39,9 @@ const OBJECTS: usize = 24;
 
 /// Writes and marks of the first ones are among so many requests.
 const POINTS: usize = 6;
+
+/// The number of deletions that the guard allows without an approval, of so few paths.
+const MAX_UNAPPROVED: usize = 5;
 
 /// The number of runs at the same time, each with an installation of its own.
 const AT_ONCE: usize = 3;
@@ -92,29 +102,28 @@ async fn is_in_sync(stage: &Stage, view: &View, home: &str, gone: &str) -> Resul
     Ok(left >= OBJECTS - 1 && noted(view, home).await?.is_empty())
 }
 
-/// Starts it, has the fault befall the `nth` write, deletes the object of that write, and starts it again.
-async fn befall(stage: &'static Stage, fault: Fault, nth: usize) -> Result<()> {
-    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
-    let namespace = stage.plane.namespace("intended").await?;
-    let view = stage.view(&namespace).await;
-    make(&view).await?;
-    let (befallen, mut told) = mpsc::unbounded_channel();
-    let (writes, process) = (Arc::new(std::sync::Mutex::new(0)), Arc::new(std::sync::Mutex::new(None::<Process>)));
-    let killed = Arc::clone(&process);
+/// The operator that is killed.
+type Killed = Arc<Mutex<Option<Process>>>;
+
+/// Returns the decision that kills the operator once, at the first request that `is_it`, and what then tells the path of that request.
+fn kill_at(
+    process: &Killed,
+    fault: Fault,
+    is_it: impl Fn(&FrontRequest) -> bool + Send + Sync + 'static,
+) -> (Decide, mpsc::UnboundedReceiver<String>) {
+    let (befallen, told) = mpsc::unbounded_channel();
+    let (process, over) = (Arc::clone(process), AtomicBool::new(false));
     let decide = move |asked: FrontRequest| {
-        let is_it = asked.is_write() && {
-            let mut writes = writes.lock().unwrap();
-            *writes += 1;
-            *writes == nth
-        };
-        let (killed, befallen) = (Arc::clone(&killed), befallen.clone());
+        if !is_it(&asked) || over.swap(true, Ordering::SeqCst) {
+            return std::future::ready(FrontAction::Passes).boxed();
+        }
+        let (process, befallen) = (Arc::clone(&process), befallen.clone());
         let kill = move || {
             // Nothing of it moves any more when the test hears of it.
-            killed.lock().unwrap().as_mut().unwrap().kill();
+            process.lock().unwrap().as_mut().unwrap().kill();
             befallen.send(asked.path).unwrap();
         };
         let action = match fault {
-            _ if !is_it => FrontAction::Passes,
             Fault::KillBefore => {
                 kill();
                 FrontAction::Vanishes
@@ -123,13 +132,30 @@ async fn befall(stage: &'static Stage, fault: Fault, nth: usize) -> Result<()> {
         };
         std::future::ready(action).boxed()
     };
-    let vault = front::serve(&stage.server, Box::new(decide)).await?;
+    (Box::new(decide), told)
+}
+
+fn is_write_number(nth: usize) -> impl Fn(&FrontRequest) -> bool {
+    let writes = AtomicUsize::new(0);
+    move |asked| asked.is_write() && writes.fetch_add(1, Ordering::SeqCst) + 1 == nth
+}
+
+fn start(stage: &Stage, process: &Killed, spec: ProcessSpec) -> Result<()> {
+    *process.lock().unwrap() = Some(Process::start(stage.plane.run_directory(), spec)?);
+    Ok(())
+}
+
+/// Starts it, has the fault befall the `nth` write, deletes the object of that write, and starts it again.
+async fn befall(stage: &'static Stage, fault: Fault, nth: usize) -> Result<()> {
+    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
+    let namespace = stage.plane.namespace("intended").await?;
+    let view = stage.view(&namespace).await;
+    make(&view).await?;
+    let process = Killed::default();
+    let (decide, mut told) = kill_at(&process, fault, is_write_number(nth));
+    let vault = front::serve(&stage.server, decide).await?;
     let (spec, ..) = stage.operator(&kubeconfig, &namespace, &vault);
-    let spec = spec.args(["-workers", "4"]);
-    {
-        let mut process = process.lock().unwrap();
-        *process = Some(Process::start(stage.plane.run_directory(), spec)?);
-    }
+    start(stage, &process, spec.args(["-workers", "4"]))?;
     let path = tokio::time::timeout(SOON, told.recv()).await?.ok_or("it was not befallen")?;
     let gone = path.rsplit('/').next().unwrap_or_default().to_owned();
     let is_noted = noted(&view, &home).await?.contains(&gone);
@@ -174,6 +200,49 @@ async fn f01_killed_in_a_first_sync_nothing_is_left_of_an_object_that_went_meanw
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Kills the operator after some first writes, and deletes all objects while it is away.
+#[tokio::test(flavor = "multi_thread")]
+async fn guard_counts_deletions_of_what_was_begun() {
+    let stage = Stage::shared().await;
+    let (home, kubeconfig) = stage.another(|manifest| manifest).await;
+    let namespace = stage.plane.namespace("guarded").await.unwrap();
+    let view = stage.view(&namespace).await;
+    make(&view).await.unwrap();
+    let process = Killed::default();
+    let (decide, mut told) = kill_at(&process, Fault::KillAfter, is_write_number(OBJECTS));
+    let vault = front::serve(&stage.server, decide).await.unwrap();
+    let (spec, ..) = stage.operator(&kubeconfig, &namespace, &vault);
+    start(stage, &process, spec.args(["-workers", "4", "-allow-deletes=false"])).unwrap();
+    tokio::time::timeout(SOON, told.recv()).await.unwrap().unwrap();
+    for name in names() {
+        assert_eq!(view.record("Secret", &name).await.unwrap(), None, "{name} is in the journal only");
+        view.delete("Secret", &name).await.unwrap();
+    }
+    let held = async || {
+        let mut held = 0;
+        for name in names() {
+            held += usize::from(view.read(&view.path(&name)).await.unwrap().is_some());
+        }
+        held
+    };
+    let before = held().await;
+    assert!(before > MAX_UNAPPROVED, "{before}");
+
+    process.lock().unwrap().as_mut().unwrap().start_again().unwrap();
+    let lists = Api::<ConfigMap>::namespaced(view.client.clone(), &home);
+    until("deletions are stopped", async || {
+        let list = lists.get_opt(CONFIG_MAP).await?.unwrap_or_default();
+        Ok(list.metadata.annotations.unwrap_or_default().contains_key(DELETIONS_STOPPED))
+    })
+    .await;
+    let after = held().await;
+    assert!(after + MAX_UNAPPROVED >= before, "{after} of {before} are left");
+    let approval = Patch::Merge(json!({ "metadata": { "annotations": { APPROVE_DELETIONS: "true" } } }));
+    lists.patch(CONFIG_MAP, &PatchParams::default(), &approval).await.unwrap();
+    until("all is cleared", async || Ok(held().await == 0 && noted(&view, &home).await?.is_empty())).await;
+    drop(process.lock().unwrap().take());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_begun_for_an_object_that_went_keeps_nobody_else_from_its_path() {
     let stage = Stage::shared().await;
@@ -182,29 +251,13 @@ async fn what_was_begun_for_an_object_that_went_keeps_nobody_else_from_its_path(
     let view = stage.view(&namespace).await;
     make(&view).await.unwrap();
     let proxy = FaultProxy::start(stage.plane.run_directory(), &kubeconfig).await.unwrap();
-    let (befallen, mut told) = mpsc::unbounded_channel();
-    let process = Arc::new(std::sync::Mutex::new(None::<Process>));
-    let (killed, over) = (Arc::clone(&process), Arc::new(AtomicBool::new(false)));
+    let process = Killed::default();
     // Killed when the first mark is there: what was written is there, and is somebody's.
-    let decide = move |asked: FrontRequest| {
-        let is_mark = asked.is_write() && asked.path.starts_with("secret/metadata/");
-        let action = if is_mark && !over.swap(true, Ordering::SeqCst) {
-            let (killed, befallen) = (Arc::clone(&killed), befallen.clone());
-            FrontAction::AnswerVanishes(Box::new(move || {
-                killed.lock().unwrap().as_mut().unwrap().kill();
-                befallen.send(asked.path).unwrap();
-            }))
-        } else {
-            FrontAction::Passes
-        };
-        std::future::ready(action).boxed()
-    };
-    let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
+    let is_mark = |asked: &FrontRequest| asked.is_write() && asked.path.starts_with("secret/metadata/");
+    let (decide, mut told) = kill_at(&process, Fault::KillAfter, is_mark);
+    let vault = front::serve(&stage.server, decide).await.unwrap();
     let (spec, ..) = stage.operator(proxy.kubeconfig(), &namespace, &vault);
-    {
-        let mut process = process.lock().unwrap();
-        *process = Some(Process::start(stage.plane.run_directory(), spec.args(["-workers", "4"])).unwrap());
-    }
+    start(stage, &process, spec.args(["-workers", "4"])).unwrap();
     let path = tokio::time::timeout(SOON, told.recv()).await.unwrap().unwrap();
     let gone = path.rsplit('/').next().unwrap().to_owned();
     let path = view.path(&gone);

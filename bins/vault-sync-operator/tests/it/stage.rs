@@ -312,4 +312,10 @@ impl View {
         let metadata = self.vault.metadata(&self.locate(path).await?).await?;
         Ok(metadata.map_or((0, false), |metadata| (metadata.current_version, !metadata.custom_metadata.is_empty())))
     }
+
+    /// The content of a path, whether it bears a mark, and how many versions were written.
+    pub(crate) async fn state_of(&self, path: &str) -> Result<Value> {
+        let (versions, marked) = self.versions(path).await?;
+        Ok(json!({ "held": self.read(path).await?, "marked": marked, "versions": versions }))
+    }
 }

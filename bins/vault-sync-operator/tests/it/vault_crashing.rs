@@ -9,14 +9,18 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, stream};
-use konverge_testkit::Process;
+use konverge_testkit::{Process, eventually};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    forms::Forms,
     front::{self, FrontAction, FrontRequest},
-    lives::{Forms, Inheriting, Life, Plain, Pushes},
-    stage::{Result, Stage, View},
+    inheriting::Inheriting,
+    life::Plain,
+    lives::Life,
+    pushes::Pushes,
+    stage::{Result, Stage, View, until},
 };
 
 /// The time limit of every wait.
@@ -152,6 +156,37 @@ async fn it_survives_it_with_vault_pushes_by_label_and_into_a_shared_path() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_survives_it_while_content_waits_for_its_deletion_and_is_handed_over() {
     // Three paths written and marked; one handed over by its mark, and created in vain by its heir; three deleted and unmarked.
-    // After a lost reply, what is left of a deleted object is cleared a minute later, which is longer than these tests wait.
-    survives(Inheriting, &[Fault::KillAfter], 3 * 2 + 2 + 3 * 2).await;
+    survives(Inheriting, &[Fault::KillAfter, Fault::ReplyLost], 3 * 2 + 2 + 3 * 2).await;
+}
+
+/// The content is deleted and loses its mark in two requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_replies_while_an_orphan_is_cleared_cost_seconds() {
+    let stage = Stage::shared().await;
+    let namespace = stage.plane.namespace("reply-lost").await.unwrap();
+    let view = stage.view(&namespace).await;
+    let left_to_lose = Arc::new(AtomicUsize::new(0));
+    let left = Arc::clone(&left_to_lose);
+    let decide = move |asked: FrontRequest| {
+        let take = |left: usize| if asked.is_write() { left.checked_sub(1) } else { None };
+        let is_lost = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok();
+        let action = if is_lost { FrontAction::AnswerVanishes(Box::new(|| ())) } else { FrontAction::Passes };
+        std::future::ready(action).boxed()
+    };
+    let vault = front::serve(&stage.server, Box::new(decide)).await.unwrap();
+    let kubeconfig = stage.another(|manifest| manifest).await.1;
+    let (spec, ..) = stage.operator(&kubeconfig, &namespace, &vault);
+    let _process = Process::start(stage.plane.run_directory(), spec.arg("-deletion-grace=1s")).unwrap();
+    let path = view.path("db");
+    view.secret("db", &[("n", "1")], Some(&path)).await.unwrap();
+    until("it is in sync", async || view.is_synced("Secret", "db", &[&path]).await).await;
+
+    left_to_lose.store(2, Ordering::SeqCst);
+    view.delete("Secret", "db").await.unwrap();
+    let is_cleared = async || {
+        let (held, (_, is_marked)) = (view.read(&path).await.unwrap(), view.versions(&path).await.unwrap());
+        (held.is_none() && !is_marked).then_some(())
+    };
+    eventually(Duration::from_secs(40), is_cleared).await.unwrap();
+    assert_eq!(left_to_lose.load(Ordering::SeqCst), 0);
 }
