@@ -20,10 +20,6 @@ use crate::{
     stage::{Result, Stage, View},
 };
 
-/// The number of runs at the same time, each in a namespace of its own. They mostly wait, as for the second of two
-/// lists.
-const AT_ONCE: usize = 3;
-
 /// A life with an account of its own, so that nothing is counted that the operators of other tests do at the same time.
 struct Crashed<L>(L, &'static Stage, PathBuf);
 
@@ -32,7 +28,7 @@ impl<L: Life> Crashed<L> {
         let stage = Stage::shared().await;
         let scenario = Self(life, stage, stage.another(|manifest| manifest).await.1);
         let mut test = CrashTest::new(&stage.plane, &scenario);
-        (test.quiet, test.at_once) = (Duration::from_millis(150), AT_ONCE);
+        (test.quiet, test.at_once) = (Duration::from_millis(150), L::AT_ONCE);
         let report = test.run().await.unwrap();
         assert!(report.writes.len() >= writes, "{:?}", report.writes);
         report.verdict().unwrap();

@@ -18,6 +18,8 @@ pub(crate) struct Inheriting;
 impl Life for Inheriting {
     const NAME: &str = "inheriting";
     const STEPS: usize = 3;
+    /// The runs mostly wait for the ends of grace periods.
+    const AT_ONCE: usize = 8;
     /// So that crashes come while content waits for its deletion, and while deletions are counted.
     const FLAGS: &[&str] = &["-deletion-grace=1s", "-allow-deletes=false"];
 

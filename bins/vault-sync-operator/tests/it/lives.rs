@@ -13,6 +13,8 @@ pub(crate) trait Life: Copy + Sync {
     const STEPS: usize;
     /// More flags for the operator. With some, it has an installation of its own.
     const FLAGS: &[&str] = &[];
+    /// The number of runs at the same time, each in a namespace of its own.
+    const AT_ONCE: usize = 3;
     /// Takes a step.
     fn change(self, view: &View, step: usize) -> impl Future<Output = Result<()>> + Send;
     /// Whether the operator has done what that asks for.

@@ -29,9 +29,6 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// So often a life is lived that has fewer writes than its fault waits for.
 const ATTEMPTS: usize = 3;
 
-/// The number of runs at the same time, each with a namespace, a proxy and an operator of its own.
-const AT_ONCE: usize = 3;
-
 /// The fault of a write.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
@@ -115,13 +112,13 @@ async fn steps<L: Life>(life: L, view: &View) -> Result<()> {
 }
 
 /// Lives once without faults and then once for each fault at each write to Vault, and compares how it ends. `writes` is how many there are.
-async fn survives(life: impl Life, faults: &[Fault], writes: usize) {
+async fn survives<L: Life>(life: L, faults: &[Fault], writes: usize) {
     let stage = Stage::shared().await;
     let reference = live(stage, life, None).await.unwrap();
     assert_eq!(reference.writes, writes, "{}", reference.state);
     let points = (1..=reference.writes).flat_map(|nth| faults.iter().map(move |fault| (*fault, nth)));
     let runs = stream::iter(points).map(async |point| (point, befallen(stage, life, point).await));
-    let ended: Vec<_> = runs.buffer_unordered(AT_ONCE).collect().await;
+    let ended: Vec<_> = runs.buffer_unordered(L::AT_ONCE).collect().await;
     let mut wrong = Vec::new();
     for (point, ended) in ended {
         match ended {
