@@ -181,7 +181,10 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// A fact.
+    /// The subject of the fact that names what holds an object back.
+    pub const HELD_BACK: &'static str = "held back";
+
+    /// Creates a fact.
     pub fn new(about: &'static str, text: impl Into<String>) -> Self {
         Self { about, text: text.into() }
     }

@@ -71,6 +71,15 @@ impl Keys {
             Self::Some(keys) => keys.contains(key),
         }
     }
+
+    /// Returns `true` if the two selections have a key in common.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Some(keys), Self::Some(others)) => !keys.is_disjoint(others),
+            (Self::Some(keys), Self::All) | (Self::All, Self::Some(keys)) => !keys.is_empty(),
+            (Self::All, Self::All) => true,
+        }
+    }
 }
 
 impl Usage {

@@ -1,9 +1,10 @@
-//! The index: which workloads use which sources, as the watches show it. All of it can be lost at any time, because the cluster has the truth.
+//! The index: which workloads use which sources, as observed by the watches. Its loss does no harm, because the cluster is the source of truth.
 //!
-//! The index keeps the references of each workload, opted in or not, since a Secret may request rollouts of its users at any time. Of a Secret or `ConfigMap` that
-//! rolls nobody and has no spec, it keeps nothing. Of the others it keeps digests, and never a value.
+//! The index keeps the references of each workload, opted in or not, because a Secret may request rollouts of its users at any time. It keeps nothing
+//! of a Secret or `ConfigMap` that rolls no workload and has no spec. Of other sources it keeps digests, and never a value.
 //!
-//! One lock guards all tables. Nothing is decided under it: a question takes a [`Snapshot`](crate::state::Snapshot), and a pure function of [`plan`] answers it outside.
+//! One lock guards all tables. No decision is made under the lock: a caller takes a [`Snapshot`](crate::state::Snapshot), and a pure function of
+//! [`plan`] decides outside.
 
 mod classes;
 mod sources;
@@ -21,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use konverge_apply::Statement;
 use konverge_runtime::version::is_older;
-use konverge_workload::{Progress, SecretProviderClass, Workload, WorkloadKind};
+use konverge_workload::{Keys, Progress, SecretProviderClass, Workload, WorkloadKind};
 
 pub use self::classes::ClassRef;
 use self::tables::Tables;
@@ -40,14 +41,14 @@ use crate::{
     waves::{Looked, QueueRef, WaveGate},
 };
 
-/// The keys that need a run after the index has changed.
+/// The keys that need a run after a change of the index.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Workloads to reconcile.
     pub workloads: BTreeSet<WorkloadRef>,
-    /// Secrets and `ConfigMaps` to read, and secrets in Vault to follow or to follow no more.
+    /// Secrets and `ConfigMaps` to read, and secrets in Vault that the operator starts or stops to follow.
     pub sources: BTreeSet<SourceRef>,
-    /// Secrets and `ConfigMaps`, in the cluster or in Vault, that no workload uses any more.
+    /// Sources, in the cluster or in Vault, that no workload uses any longer.
     pub unused: BTreeSet<SourceRef>,
     /// Triggers whose status may change.
     pub triggers: BTreeSet<TriggerRef>,
@@ -66,19 +67,19 @@ impl Work {
     }
 }
 
-/// Where an object comes from.
+/// The origin of an update to the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shows<'a> {
-    /// A watch event. An older version than the known one is late.
+    /// A watch event. A version older than the known one arrived late and is ignored.
     Event,
-    /// A list. An older version than the known one counts: the API server's storage was restored from a backup.
+    /// A list. A version older than the known one counts, because the storage of the API server may have been restored from a backup.
     List,
-    /// The answer to a read after this version turned out to be outdated. An older version counts unless the index has changed since.
+    /// The response to a read, which was made because this version was outdated. An older version counts unless the index has changed since.
     Answer(&'a str),
 }
 
 impl Shows<'_> {
-    /// Returns whether `version` is late compared with the `known` one.
+    /// Returns `true` if `version` is outdated compared with the `known` one.
     fn is_outdated(self, version: &str, known: &str) -> bool {
         match self {
             Self::Event => is_older(version, known),
@@ -96,12 +97,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// Returns an empty index.
+    /// Creates an empty index.
     pub fn new(others: Others, breaker: breaker::Settings) -> Self {
         Self { others, breaker, tables: Mutex::default() }
     }
 
-    /// A watch event, a list or an answer shows a workload. Returns its key, and the work that follows.
+    /// Handles a workload that a watch event, a list or a read shows. Returns its key and the resulting work.
     pub fn apply_workload(
         &self,
         shows: Shows<'_>,
@@ -116,7 +117,7 @@ impl Index {
         (Some(key), work)
     }
 
-    /// A workload is gone.
+    /// Handles the deletion of a workload.
     pub fn forget(&self, key: &WorkloadRef) -> Work {
         let mut work = Work::default();
         let mut tables = self.lock();
@@ -125,7 +126,7 @@ impl Index {
         work
     }
 
-    /// A complete list of a kind was seen: the workloads that it does not contain are gone. Returns them.
+    /// Handles a complete list of a kind. Removes the workloads that the list does not contain, and returns them.
     pub fn retain(&self, kind: WorkloadKind, shown: &HashSet<WorkloadRef>) -> (Vec<WorkloadRef>, Work) {
         let gone = self.lock().workloads.missing_in(kind, shown);
         let mut work = Work::default();
@@ -135,7 +136,7 @@ impl Index {
         (gone, work)
     }
 
-    /// Changes the state of a workload, unless it is another one than that with this uid by now.
+    /// Changes the state of a workload if it still has this uid.
     fn update_workload(&self, key: &WorkloadRef, uid: &str, update: impl FnOnce(&mut WorkloadState)) {
         let mut tables = self.lock();
         if let Some(state) = tables.workloads.with_uid(key, uid) {
@@ -144,35 +145,37 @@ impl Index {
         }
     }
 
-    /// A workload waits to be rolled since `now`, unless it has been waiting already, and until when if that is known. `None`: it waits no more.
+    /// Records that a workload waits to be rolled: the time of the run and, if known, the earliest time of the rollout. The start of an earlier wait
+    /// stays. `None` ends the wait.
     pub fn wait(&self, key: &WorkloadRef, uid: &str, waits: Option<(Time, Option<Time>)>) {
         self.update_workload(key, uid, |state| state.health.wait(waits));
     }
 
-    /// Notes that this process is about to write this record on a workload.
+    /// Records that this process is about to write this record on a workload.
     pub fn writing(&self, key: &WorkloadRef, uid: &str, record: &str) {
         self.update_workload(key, uid, |state| state.record.writing(record));
     }
 
-    /// Notes a rollout whose answer was lost.
+    /// Records a rollout whose response was lost.
     pub fn set_unacknowledged(&self, key: &WorkloadRef, uid: &str, unacknowledged: UnacknowledgedRollout) {
         self.update_workload(key, uid, |state| state.record.set_unacknowledged(Some(unacknowledged)));
     }
 
-    /// Notes the messages of a run. Returns the messages that were not reported before.
+    /// Records the messages of a run. Returns the messages that were not reported before.
     pub fn report(&self, key: &WorkloadRef, uid: &str, messages: Vec<Statement>, now: Time) -> Vec<Statement> {
         let mut new = Vec::new();
         self.update_workload(key, uid, |state| new = state.health.report(messages, now));
         new
     }
 
-    /// Notes that this process has written on a workload, which is `version` of it now. `rolled` is the new stamp on its pod template, and when.
+    /// Records that this process has written a workload, which now has this `version`. `rolled` is the new stamp on its pod template and the time of
+    /// the rollout.
     pub fn wrote(&self, key: &WorkloadRef, uid: &str, version: &str, record: String, rolled: Option<(String, Time)>) {
         self.update_workload(key, uid, |state| state.wrote(version, record, rolled));
         self.lock().note_failure(key);
     }
 
-    /// Takes a rollout whose answer was lost and that was done after all. It is reported once.
+    /// Takes a rollout whose response was lost, if the API server has applied it. So each rollout is reported once.
     pub fn take_acknowledged(&self, key: &WorkloadRef, uid: &str) -> Option<UnacknowledgedRollout> {
         let mut tables = self.lock();
         let is_lost = tables.workloads.get(key).is_some_and(|state| state.record.has_unacknowledged());
@@ -186,7 +189,7 @@ impl Index {
         awaited
     }
 
-    /// A workload has opted out: it waits for nothing, and no message about it holds.
+    /// Handles a workload that has opted out. Ends its waits and clears its messages.
     pub fn opt_out(&self, key: &WorkloadRef) {
         let mut tables = self.lock();
         tables.waves.set_waiting(key, None);
@@ -197,19 +200,19 @@ impl Index {
         }
     }
 
-    /// A workload waits for no other workload and for no missing reference any more.
+    /// Ends the waits of a workload for other workloads and for missing references.
     pub fn waits_for_nothing(&self, key: &WorkloadRef) {
         let mut tables = self.lock();
         tables.waves.set_waiting(key, None);
         tables.missing.remove(key);
     }
 
-    /// Has a workload woken by each change of these sources, for which it is not rolled.
+    /// Wakes a workload on each change of these sources, although it is not rolled for them.
     pub fn wait_for_references(&self, key: &WorkloadRef, sources: impl IntoIterator<Item = SourceRef>) {
         self.lock().missing.set(key, sources.into_iter().map(|source| (source, ())));
     }
 
-    /// A watch event or a list shows a source. A source that rolls nobody and has no spec leaves no trace.
+    /// Handles a source that a watch event or a list shows. The index keeps nothing of a source that rolls no workload and has no spec.
     pub fn apply_source(&self, kind: SourceKind, metadata: ObjectMeta) -> (Option<SourceRef>, Work) {
         let mut work = Work::default();
         let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else { return (None, work) };
@@ -217,7 +220,7 @@ impl Index {
         let (spec, invalid) = match metadata.annotations.map(|own| SourceSpec::read(&own, self.others)) {
             None => (SourceSpec::default(), None),
             Some(Ok(spec)) => (spec, None),
-            // It may say that it is to be ignored.
+            // The invalid annotation may be the one that asks to ignore the source.
             Some(Err(invalid)) => (SourceSpec { ignored: true, ..SourceSpec::default() }, Some(invalid)),
         };
         let mut tables = self.lock();
@@ -232,7 +235,7 @@ impl Index {
             work.invalid = invalid.clone().map(|invalid| (source.clone(), known.uid.clone(), invalid));
             known.invalid = invalid;
         }
-        // Also before the answer to the first read: it may be from before this event.
+        // Also while the first read is under way, because its response may be older than this event.
         if is_used && known.read.as_ref().is_none_or(|read| read.version != metadata.resource_version) {
             work.sources.insert(source.clone());
         }
@@ -244,12 +247,12 @@ impl Index {
         (Some(source), work)
     }
 
-    /// A source is about to be read: the answer is newer than everything that was shown before.
+    /// Records that a source is about to be read. The response will be newer than every update until now.
     pub fn reading(&self, source: &SourceRef) {
         self.lock().sources.reading(source);
     }
 
-    /// A source was read in this version, or does not exist.
+    /// Records that a source was read in this version, or does not exist.
     pub fn learn(
         &self,
         source: &SourceRef,
@@ -260,7 +263,7 @@ impl Index {
         self.lock().learn(source, Read { version, content, in_vault: None }, &self.breaker, now)
     }
 
-    /// A source may not be read. Its state stays. Returns its users, unless they know that.
+    /// Records that the operator may not read a source, whose known state stays. Returns its users, or nothing if this refusal is known.
     pub fn refuse(&self, source: &SourceRef, why: Statement) -> BTreeSet<WorkloadRef> {
         let mut tables = self.lock();
         match tables.sources.get_mut(source) {
@@ -271,7 +274,7 @@ impl Index {
         tables.sources.users(source).cloned().collect()
     }
 
-    /// A source is gone.
+    /// Handles the deletion of a source.
     pub fn forget_source(&self, source: &SourceRef, now: Time) -> Work {
         let learned = self.learn(source, None, None, now);
         let mut work = self.lock().remove_source_spec(source);
@@ -279,13 +282,13 @@ impl Index {
         work
     }
 
-    /// Returns the sources of a kind that exist as far as is known.
+    /// Returns the known sources of a kind that exist.
     pub fn sources_there(&self, kind: SourceKind) -> HashSet<SourceRef> {
         self.lock().sources.existing(kind)
     }
 
-    /// A complete list was seen, and it does not contain these sources that were [there](Self::sources_there) when it began. They have no spec any more. The next
-    /// read tells whether they are gone: one that nobody used when the list passed it by may be used by now.
+    /// Handles a complete list that lacks these sources, which [existed](Self::sources_there) when the list began. Removes their specs. Sources with
+    /// users are read again, because a source may have got its first user since the list.
     pub fn retain_sources(&self, missing: impl IntoIterator<Item = SourceRef>) -> Work {
         let mut work = Work::default();
         for source in missing {
@@ -295,7 +298,7 @@ impl Index {
         work
     }
 
-    /// A secret in Vault was found in this state. Returns also the triggers to report that to, if the state has changed.
+    /// Records the state of a secret in Vault. Also returns the triggers that must report the state, if it has changed.
     pub fn learn_vault(
         &self,
         source: &SourceRef,
@@ -316,12 +319,12 @@ impl Index {
             _ => None,
         };
         let read = Read { version: None, content: Some(content), in_vault };
-        // Two requests without a change in between make it quiet.
+        // A source is quiet after two requests without a change.
         let quiet = self.breaker.quiet.max(every.unwrap_or_default() * 2);
         (tables.learn(source, read, &breaker::Settings { quiet, ..self.breaker }, now), triggers)
     }
 
-    /// A watch event or a list shows a class of the Secrets Store CSI driver. Returns its key, or `None` if it has no name.
+    /// Handles a class of the Secrets Store CSI driver that a watch event or a list shows. Returns its key, or `None` if it has no name.
     pub fn apply_class(&self, class: SecretProviderClass) -> (Option<ClassRef>, Work) {
         let Some(key) = class.metadata.namespace.zip(class.metadata.name) else { return (None, Work::default()) };
         let secrets = class.secrets.into_iter().map(SourceName::secret).collect();
@@ -329,12 +332,12 @@ impl Index {
         (Some(key), work)
     }
 
-    /// A class is gone.
+    /// Handles the deletion of a class.
     pub fn forget_class(&self, key: &ClassRef) -> Work {
         self.lock().set_class(key, None)
     }
 
-    /// A complete list of classes was seen: the classes that it does not contain are gone.
+    /// Handles a complete list of classes. Removes the classes that the list does not contain.
     pub fn retain_classes(&self, shown: &HashSet<ClassRef>) -> Work {
         let mut tables = self.lock();
         let mut work = Work::default();
@@ -344,7 +347,7 @@ impl Index {
         work
     }
 
-    /// A watch event, a list or an answer shows a trigger.
+    /// Handles a trigger that a watch event, a list or a read shows.
     pub fn apply_trigger(&self, by: Shows<'_>, key: TriggerRef, shown: WatchedTrigger) -> Work {
         let mut work = Work::default();
         let mut tables = self.lock();
@@ -360,30 +363,31 @@ impl Index {
         work
     }
 
-    /// A trigger is gone.
+    /// Handles the deletion of a trigger.
     pub fn forget_trigger(&self, key: &TriggerRef) -> Work {
         let mut work = Work::default();
         self.lock().put_trigger(key, None, &mut work);
         work
     }
 
-    /// A complete list of a kind was seen: the triggers that it does not contain are gone, and entries of records that belong to none may go.
+    /// Handles a complete list of a kind. Removes the triggers that the list does not contain. From now on, record entries that belong to no trigger
+    /// may be removed.
     pub fn retain_triggers(&self, kind: TriggerKind, shown: &HashSet<TriggerRef>) -> Work {
         let mut work = Work::default();
         let gone = self.lock().triggers.missing_in(kind, shown);
         for key in gone {
             work.add(self.forget_trigger(&key));
-            // Its own run forgets the rest of it.
+            // The run of the trigger removes the rest of its state.
             work.triggers.insert(key);
         }
         let mut tables = self.lock();
         tables.triggers.set_listed(kind);
-        // From now on, records of triggers count as they are.
+        // From now on, record entries of triggers count as they are.
         tables.waves.clear();
         work
     }
 
-    /// Changes what is known of a trigger after a write, unless it is another one than that with this uid by now.
+    /// Changes the state of a trigger after a write, if it still has this uid.
     pub fn update_trigger(&self, key: &TriggerRef, uid: &str, note: impl FnOnce(&mut WatchedTrigger)) {
         let mut tables = self.lock();
         if tables.triggers.update(key, uid, note) {
@@ -393,7 +397,7 @@ impl Index {
 
     /// Returns a workload and the plan for it. Returns `None` if it has not opted in.
     pub fn view(&self, key: &WorkloadRef, digester: &Digester, now: Time) -> Option<View> {
-        // It ends with the first plan during which the workload has not changed. A plan takes far less time than two events of one workload.
+        // The loop ends with the first plan during which the workload does not change. A plan takes far less time than two events of one workload.
         loop {
             let snapshot = self.lock().snapshot(key).filter(|snapshot| snapshot.workload.is_opted_in())?;
             let plan = plan::plan(&snapshot, digester, now);
@@ -404,8 +408,8 @@ impl Index {
         }
     }
 
-    /// Returns the gate of a workload's wave, among the workloads that use one of these sources. A workload that has to wait is woken by the one that it waits for.
-    /// `rollout_timeout` is how long one may take to become ready.
+    /// Returns the gate of a workload's wave among the workloads that use one of these sources. A workload that has to wait is woken by the one that
+    /// it waits for. `rollout_timeout` is the time that a workload may take to become ready.
     pub fn wave_gate(
         &self,
         key: &WorkloadRef,
@@ -423,16 +427,16 @@ impl Index {
     }
 
     /// Returns another workload of the namespace that was rolled for the current content of one of these sources, and whose pods have failed since.
-    /// Its changes wake the waiting workload.
+    /// Its changes wake the waiting workload, which waits for these keys of each source.
     pub fn failed_before(
         &self,
         key: &WorkloadRef,
-        sources: &[SourceName],
+        waiting: &[(SourceName, &Keys)],
         digester: &Digester,
         now: Time,
     ) -> Option<WorkloadRef> {
         let failed = self.lock().failed_beside(key);
-        let failed = failed.into_iter().find(|other| plan::has_failed_for(other, sources, digester, now))?;
+        let failed = failed.into_iter().find(|other| plan::has_failed_for(other, waiting, digester, now))?;
         self.lock().waves.set_waiting(key, Some(&failed.key));
         Some(failed.key)
     }
@@ -448,7 +452,7 @@ impl Index {
         digester: &Digester,
         (now, rollout_timeout): (Time, SignedDuration),
     ) -> WaveGate<WorkloadRef> {
-        // A queue is dropped when each of its workloads has changed. Then it is made anew.
+        // A queue is dropped when each of its workloads has changed. The loop then creates it again.
         loop {
             let due = self.lock().look(at, now);
             let looked = due.into_iter().map(|(key, change, snapshot)| {
@@ -465,7 +469,7 @@ impl Index {
         }
     }
 
-    /// In each test, a queue that was kept says the same as a new one.
+    /// Checks in each test that a kept queue gives the same result as a new one.
     #[cfg(test)]
     fn assert_wave_gate(
         &self,
@@ -488,19 +492,19 @@ impl Index {
         targets.map(|targets| trigger_status::target_statuses(key, &targets, digester, now)).unwrap_or_default()
     }
 
-    /// Returns whether a workload exists.
+    /// Returns `true` if a workload exists.
     pub fn has(&self, key: &WorkloadRef) -> bool {
         self.lock().workloads.get(key).is_some()
     }
 
-    /// Returns the time since which the first of all waiting workloads has been waiting, and how many there are.
+    /// Returns the start of the longest wait, and the number of waiting workloads.
     pub fn waiting(&self) -> (Option<Time>, usize) {
         let tables = self.lock();
         let pending = || tables.workloads.iter().filter_map(|(_, state)| state.health.pending);
         (pending().map(|(since, _)| since).min(), pending().count())
     }
 
-    /// Returns the stamp of a workload that this operator has rolled, the time of that, and how far the rollout is.
+    /// Returns the stamp of a workload that this operator has rolled, the time of the rollout, and its progress.
     pub fn rollout(&self, key: &WorkloadRef) -> Option<(String, Timestamp, Progress)> {
         let tables = self.lock();
         let state = tables.workloads.get(key)?;
@@ -521,22 +525,22 @@ impl Index {
         self.lock().sources.get(source).map(|known| known.uid.clone()).filter(|uid| !uid.is_empty())
     }
 
-    /// Returns whether any workload is rolled for a source.
+    /// Returns `true` if any workload is rolled for a source.
     pub fn is_used(&self, source: &SourceRef) -> bool {
         self.lock().sources.is_used(source)
     }
 
-    /// Returns the shortest interval at which a trigger wants to know of a source.
+    /// Returns the shortest poll interval that a trigger sets for a source.
     pub fn interval(&self, source: &SourceRef) -> Option<Duration> {
         self.lock().triggers.interval(source)
     }
 
-    /// Returns whether a workload uses a secret in Vault of which nothing has been learned.
+    /// Returns `true` if the state of a secret in Vault is unknown.
     pub fn is_unknown(&self, source: &SourceRef) -> bool {
         self.lock().sources.get(source).is_some_and(|known| known.secret == SecretState::Unknown)
     }
 
-    /// Returns whether a trigger exists.
+    /// Returns `true` if a trigger exists.
     pub fn has_trigger(&self, key: &TriggerRef) -> bool {
         self.lock().triggers.get(key).is_some()
     }
@@ -569,7 +573,7 @@ impl Index {
         (tables.triggers.len(), failing.count())
     }
 
-    /// Returns the number of sources that are not followed until they are quiet.
+    /// Returns the number of sources that the operator does not follow until they are quiet.
     pub fn ran_away(&self, now: Time) -> usize {
         self.lock().ran_away(now)
     }

@@ -1,7 +1,7 @@
 //! The references of pods for which a workload is *not* rolled. New pods need them all the same.
 //!
-//! The content of such a source is of no interest, so the operator keeps nothing of it and follows none of its changes. It asks the API server once, when a
-//! rollout is about to be made: for the metadata, or for the keys where pods name some.
+//! The content of such a source is irrelevant, so the operator keeps nothing of it and follows none of its changes. It asks the API server once, just before a
+//! rollout: for the metadata, or for the keys if the pods name some.
 
 use std::fmt::Debug;
 
@@ -28,15 +28,24 @@ pub fn unfollowed(snapshot: &Snapshot) -> impl Iterator<Item = (&SourceName, &Us
     })
 }
 
-/// Returns those of [`unfollowed`] without which new pods could not start. A source that may not be read counts as there: it holds nothing up for ever.
-pub async fn missing(client: &Client, snapshot: &Snapshot, digester: &Digester) -> Result<Vec<Unsatisfied>, ReadError> {
-    let mut missing = Vec::new();
+/// The references that are not followed and do not let pods start, as far as they may be read.
+#[derive(Debug, Default)]
+pub struct Missing {
+    /// The sources that do not exist or lack a key.
+    pub unsatisfied: Vec<Unsatisfied>,
+    /// The sources that may not be read. They count as satisfied, because a rollout would otherwise wait for ever.
+    pub unreadable: Vec<SourceName>,
+}
+
+/// Returns those of [`unfollowed`] without which new pods could not start.
+pub async fn missing(client: &Client, snapshot: &Snapshot, digester: &Digester) -> Result<Missing, ReadError> {
+    let mut missing = Missing::default();
     for (name, usage) in unfollowed(snapshot) {
         let source = name.of(&snapshot.key.namespace);
         match lacks(client, &source, usage, digester).await {
             Ok(None) => {}
-            Ok(Some(keys)) => missing.push(Unsatisfied { source: name.clone(), keys, was_there: false }),
-            Err(error) if error.class() == ErrorClass::Refused => {}
+            Ok(Some(keys)) => missing.unsatisfied.push(Unsatisfied { source: name.clone(), keys, was_there: false }),
+            Err(error) if error.class() == ErrorClass::Refused => missing.unreadable.push(name.clone()),
             Err(error) => return Err(error),
         }
     }

@@ -86,7 +86,18 @@ impl SourceName {
         SourceRef { namespace: namespace.to_owned(), name: self.clone() }
     }
 
-    /// Whether an entry of a record is about something in Vault.
+    /// Returns the source of the same secret in Vault in the other mode, which compares contents instead of versions or the reverse. Returns `None` if
+    /// there is only one mode.
+    pub fn in_other_mode(&self) -> Option<Self> {
+        let kind = match self.kind {
+            SourceKind::Vault => SourceKind::VaultContent,
+            SourceKind::VaultContent => SourceKind::Vault,
+            SourceKind::VaultV1 | SourceKind::Secret | SourceKind::ConfigMap => return None,
+        };
+        Some(Self { kind, name: self.name.clone() })
+    }
+
+    /// Returns `true` if an entry of a record is about a secret in Vault.
     pub fn is_in_vault(text: &str) -> bool {
         let kinds = [SourceKind::Vault, SourceKind::VaultContent, SourceKind::VaultV1];
         text.split_once('/').is_some_and(|(kind, _)| kinds.iter().any(|known| known.name() == kind))

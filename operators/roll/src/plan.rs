@@ -22,7 +22,7 @@ use litemap::LiteMap;
 use crate::{
     annotations::{Invalid, WorkloadSpec},
     digest::{Digester, KeyDigests},
-    object::{SourceKind, SourceName, SourceRef},
+    object::{SourceName, SourceRef},
     record::{self, Content, Entry, Record},
     state::{Observed, Pods, Read, STEADY, Snapshot, SourceState},
     time::Time,
@@ -296,22 +296,26 @@ pub fn has_succeeded(pods: Pods, now: Time) -> bool {
     !rollout.empty && (succeeded || is_steady())
 }
 
-/// Returns `true` if a workload was rolled for the current content of one of these sources, and has failed since.
-pub fn has_failed_for(snapshot: &Snapshot, sources: &[SourceName], digester: &Digester, now: Time) -> bool {
+/// Returns `true` if a workload was rolled for the current content of one of these sources, and has failed since. A source comes with the keys that
+/// another workload waits for. Other keys say nothing about them.
+pub fn has_failed_for(snapshot: &Snapshot, waiting: &[(SourceName, &Keys)], digester: &Digester, now: Time) -> bool {
     let observed = snapshot.observed();
     if observed.deleting || observed.spec.as_ref().is_ok_and(|spec| spec.failure_ignored) {
         return false;
     }
     let Comparison { record, verdict, deferral, .. } = compare(snapshot, digester, now);
     let Some(record) = record.filter(|record| record.failed.is_some()) else { return false };
-    sources.iter().any(|source| {
+    let is_failed = |source: &SourceName, keys: &Keys| {
         let text = source.to_string();
         let differs = match &verdict {
             Some(Verdict::Roll { changed, .. }) => changed.contains(&text),
             _ => deferral.contains_key(source),
         };
-        record.is_for(&text) && !differs && snapshot.workload.uses.current.contains_key(source)
-    })
+        let used = snapshot.workload.uses.current.get(source);
+        record.is_for(&text) && !differs && used.is_some_and(|used| used.keys.overlaps(keys))
+    };
+    let in_either_mode = |source: &SourceName| [Some(source.clone()), source.in_other_mode()].into_iter().flatten();
+    waiting.iter().any(|(source, keys)| in_either_mode(source).any(|source| is_failed(&source, keys)))
 }
 
 /// Returns how far a workload of an earlier wave is. `rollout_timeout` is how long it may take to become ready.
@@ -568,12 +572,7 @@ impl<'a> Planner<'a> {
 
     /// Returns the entry of a secret in Vault in the other mode, if that mode counts no more.
     fn of_other_mode(&self, name: &SourceName) -> Option<(String, &'a Entry)> {
-        let kind = match name.kind {
-            SourceKind::Vault => SourceKind::VaultContent,
-            SourceKind::VaultContent => SourceKind::Vault,
-            SourceKind::VaultV1 | SourceKind::Secret | SourceKind::ConfigMap => return None,
-        };
-        let other = SourceName { kind, name: name.name.clone() };
+        let other = name.in_other_mode()?;
         if self.snapshot.workload.uses.current.get(&other).is_some_and(|used| used.counts) {
             return None;
         }

@@ -315,7 +315,9 @@ impl Run<'_> {
         }
         let turn = parts.index.wave_gate(key, spec.wave, changed, digester, (*now, roller.pace.rollout_timeout));
         let message = messages::not_its_wave(&turn, why).or_else(|| {
-            let failed = parts.index.failed_before(key, changed, digester, *now)?;
+            let keys = |source: &SourceName| Some((source.clone(), &view.uses().get(source)?.keys));
+            let waiting: Vec<_> = changed.iter().filter_map(keys).collect();
+            let failed = parts.index.failed_before(key, &waiting, digester, *now)?;
             Some(messages::failed_elsewhere(&failed, why))
         });
         message.map(|message| (message, None, Action::After(LOOK_AGAIN)))
@@ -378,7 +380,7 @@ impl Run<'_> {
         let needed = unfollowed(&view.snapshot).map(|(name, _)| name.of(&key.namespace));
         // Before they are read, so that no change in between is missed.
         parts.index.wait_for_references(key, needed);
-        let missing = missing(&roller.client, &view.snapshot, digester).await;
+        let missing = missing(&roller.client, &view.snapshot, digester).await.map(|missing| missing.unsatisfied);
         if missing.as_ref().is_ok_and(Vec::is_empty) {
             return Ok(None);
         }

@@ -123,6 +123,19 @@ impl World {
         ran(&mut command).await
     }
 
+    /// A person with these rules in the namespace.
+    async fn person(&self, rules: &str) -> PathBuf {
+        let role = format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: person, namespace: {0}}}\nrules: {rules}\n---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {{name: person, namespace: {0}}}\n\
+             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: person}}\n\
+             subjects: [{{kind: ServiceAccount, name: person, namespace: {0}}}]\n",
+            self.namespace
+        );
+        self.plane.apply(&role).await.unwrap();
+        self.plane.service_account_kubeconfig(&self.namespace, "person").await.unwrap()
+    }
+
     /// Waits until a verb says this.
     async fn until(&self, line: &str, says: &str) -> Ran {
         let said = eventually(SOON, async || {
@@ -201,15 +214,7 @@ async fn what_is_rolled_for_what_and_what_is_held_back() {
 
     // Its digests are nothing without the key, which is not for everybody.
     let rules = "[{apiGroups: [apps], resources: [deployments], verbs: [get, list]}]";
-    let role = format!(
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {{name: person, namespace: {0}}}\nrules: {rules}\n---\n\
-         apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {{name: person, namespace: {0}}}\n\
-         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: person}}\n\
-         subjects: [{{kind: ServiceAccount, name: person, namespace: {0}}}]\n",
-        world.namespace
-    );
-    world.plane.apply(&role).await.unwrap();
-    let person = world.plane.service_account_kubeconfig(&world.namespace, "person").await.unwrap();
+    let person = world.person(rules).await;
     world.run_as(&person, "why deploy/web").await.ends(0).says(&[
         "unknown which sources request its restart: you may not list secrets",
         "rolled for Secret/db, key password",
@@ -266,6 +271,47 @@ async fn r21_a_vault_rollout_tells_how_it_stands_and_a_workload_who_asks_for_it(
     page.says(&["for version 2 of Vault/secret:app: Vault/secret:app changed (VaultRollout)"]);
     let page = format!("{}{}", page.out, world.run("why deploy/web").await.out);
     assert!(VALUES.iter().all(|value| !page.contains(value)), "{page}");
+}
+
+/// The Deployment follows the `ConfigMap` alone, or the Secret as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn why_names_missing_references() {
+    for (follows, is_followed) in [("configmap/app", false), ("true", true)] {
+        let world = World::set().await;
+        world.secret("db", VALUES[0], json!({})).await;
+        world.config_map("app", "one").await;
+        world.deployment("web", json!({ ALL: follows })).await;
+        world.deploy(&["--min-interval=0s"]).await;
+        let _operator = world.operator(&["--min-interval", "0s"]).await;
+        world.until("status deploy/web", "roll Noted").await;
+        let secrets = Api::<Secret>::namespaced(world.client.clone(), &world.namespace);
+        let patch = Patch::Merge(json!({ "data": { "password": null } }));
+        secrets.patch("db", &PatchParams::default(), &patch).await.unwrap();
+        let lacks = "held back new pods could not start, so it is not rolled: Secret/db has no key password.";
+        let before = world.run("why deploy/web").await;
+        before.says(&[lacks, "next remove the cause that holds it back"]);
+        let runs = if is_followed { "earlier content, a part of which was removed" } else { "the current content" };
+        before.says(&[&format!("now its pods run with {runs}")]);
+
+        world.config_map("app", "two").await;
+        let due = world.until("why deploy/web", "Warning ReferenceMissing").await;
+        due.says(&["now ConfigMap/app changed (roll.konverge.dev/on-change): a restart is due", lacks]);
+        secrets.delete("db", &DeleteParams::default()).await.unwrap();
+        world.until("why deploy/web", "so it is not rolled: there is no Secret/db.").await;
+        world.secret("db", VALUES[2], json!({})).await;
+        world.until("status deploy/web", "roll RolledOut").await.ends(0);
+        let after = world.run("why deploy/web").await.ends(0);
+        after.says(&["now its pods run with the current content", "next nothing to do"]);
+        assert!(!after.out.contains("held back"), "{after:?}");
+
+        let rules = "[{apiGroups: [apps], resources: [deployments], verbs: [get, list]}]";
+        let person = world.person(rules).await;
+        let unknown = match is_followed {
+            true => "not compared with what is recorded: you may not",
+            false => "unknown whether new pods could start: you may not get Secret/db",
+        };
+        world.run_as(&person, "why deploy/web").await.ends(0).says(&[unknown]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,7 +62,8 @@ pub(super) async fn run(jobs: &[Box<dyn Examined>], one: &One, cluster: &Cluster
         };
         let sync = job.annotation_for(&object, &RequestedAction::Sync(String::new())).is_ok();
         let sync = sync.then_some(if job.acknowledges() { " --wait" } else { "" });
-        let next = next(one, &health, sync);
+        let is_held = facts.iter().any(|fact| fact.about == Fact::HELD_BACK);
+        let next = next(one, &health, sync, is_held);
         page.jobs.push(Section { job: job.name(), health, facts, events, events_error, next });
     }
     if page.jobs.is_empty() {
@@ -73,9 +74,10 @@ pub(super) async fn run(jobs: &[Box<dyn Examined>], one: &One, cluster: &Cluster
     Ok(page.jobs.iter().all(|section| section.health.grade == Grade::InSync))
 }
 
-/// `sync` are the flags of the verb, if the job can be asked.
-fn next(one: &One, health: &ObjectHealth, sync: Option<&str>) -> String {
+/// Returns the next step. `sync` are the flags of the verb, if the job can be asked. `is_held`: a fact names what holds the object back.
+fn next(one: &One, health: &ObjectHealth, sync: Option<&str>, is_held: bool) -> String {
     match health.grade {
+        Grade::InSync if is_held => "remove the cause that holds it back, or wait until it is gone".to_owned(),
         Grade::InSync => "nothing to do".to_owned(),
         Grade::Paused => format!("kubectl konverge resume {one}"),
         Grade::Waiting if health.state == "Pending" => {

@@ -51,7 +51,7 @@ pub(super) async fn of_workload(cluster: &Cluster, key: &WorkloadRef) -> Vec<Fac
     facts.push(Fact::new("last rolled", last(view, &look)));
     facts.push(Fact::new("now", now(view, &look)));
     if let Some(held) = held(view, &look) {
-        facts.push(Fact::new("held back", held));
+        facts.push(Fact::new(Fact::HELD_BACK, held));
     }
     facts.push(Fact::new("its pods", pods(view.snapshot.pods.rollout)));
     if let Ok(spec) = view.spec() {
@@ -132,6 +132,9 @@ fn now(view: &View, look: &Look) -> String {
                 (None, Some((trigger, _))) => format!(
                     "its pods are up to date as far as is known; {trigger} has no result yet, or waits: see above"
                 ),
+                (None, None) if look.missing.iter().any(|missing| missing.was_there) => {
+                    "its pods run with earlier content, a part of which was removed".to_owned()
+                }
                 (None, None) => "its pods run with the current content".to_owned(),
             }
         }
@@ -162,12 +165,13 @@ fn reason(view: &View, changed: &[String]) -> String {
     because(view.uses().iter().filter(|(name, _)| changed.contains(&name.to_string())))
 }
 
-/// Returns why it is not rolled, as far as that is known without the operator.
+/// Returns the reason for which it is not rolled, as far as that is known without the operator.
 fn held(view: &View, look: &Look) -> Option<String> {
+    let missing = || (!look.missing.is_empty()).then(|| messages::unsatisfied(&look.missing).text);
     let (Ok(spec), Some(Verdict::Roll { .. }), false) =
         (view.spec(), view.plan.verdict(), view.snapshot.pods.rollout.empty)
     else {
-        return None;
+        return missing();
     };
     // Only the operator knows when a source changed, and since when the workload has been waiting.
     let candidate =
@@ -178,11 +182,10 @@ fn held(view: &View, look: &Look) -> Option<String> {
         Some(BlockedBy::Interval(until)) => {
             format!("until {}: the minimum interval has not passed", second(until.wall()))
         }
-        Some(BlockedBy::Debounce(_)) | None if !look.missing.is_empty() => messages::unsatisfied(&look.missing).text,
-        Some(BlockedBy::Debounce(_)) | None => {
+        Some(BlockedBy::Debounce(_)) | None => missing().unwrap_or_else(|| {
             "by nothing on the object; the events show whether it waits for a wave, the budget or the debounce"
                 .to_owned()
-        }
+        }),
     })
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::stored_key;
-use konverge_core::{digest::DIGEST_KEY_LENGTH, error::in_one_line};
+use konverge_core::{digest::DIGEST_KEY_LENGTH, error::in_one_line, names::few};
 use konverge_jobs::Settings;
 use konverge_kubectl::{Cluster, Failure, Installed, operator_of};
 use konverge_runtime::object::Scope;
@@ -23,9 +23,9 @@ use crate::{
     config::Config,
     digest::{Digester, KeyDigests},
     index::{Index, Shows},
-    missing::missing,
+    missing::{Missing, missing},
     object::{SourceName, SourceRef, WorkloadRef},
-    plan::{Unsatisfied, Verdict, View},
+    plan::{Unsatisfied, View},
     reader::Reader,
     time::Time,
     trigger::{TriggerRef, WatchedTrigger},
@@ -43,7 +43,7 @@ pub(super) struct Look {
     pub(super) referenced: Vec<SourceName>,
     /// The sources that it is rolled for and that do not exist.
     pub(super) gone: BTreeSet<SourceName>,
-    /// The sources without which new pods could not start, if a rollout is due.
+    /// The sources without which new pods could not start.
     pub(super) missing: Vec<Unsatisfied>,
     /// Why its content could not be compared with what is recorded.
     pub(super) incomparable: Option<Failure>,
@@ -101,11 +101,8 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
         Err(failure) => (Digester::new([0; DIGEST_KEY_LENGTH]), (BTreeSet::new(), Some(failure))),
     };
     let view = index.view(key, &digester, now);
-    let missing = match view.as_ref().filter(|view| matches!(view.plan.verdict(), Some(Verdict::Roll { .. }))) {
-        Some(view) => missing_of(cluster, view, &digester).await.unwrap_or_else(|failure| {
-            unseen.push(format!("whether new pods could start: {failure}"));
-            Vec::new()
-        }),
+    let missing = match &view {
+        Some(view) => missing_of(cluster, view, &digester, &mut unseen).await,
         None => Vec::new(),
     };
     let triggers = index.triggers_of(key).into_iter();
@@ -113,11 +110,17 @@ pub(super) async fn look(cluster: &Cluster, key: &WorkloadRef) -> Result<Look, F
     Ok(Look { config, operator, view, referenced, gone, missing, incomparable, unseen, triggers, now })
 }
 
-/// The sources that the pods of a workload need and do not have, whether it is rolled for them or not.
-async fn missing_of(cluster: &Cluster, view: &View, digester: &Digester) -> Result<Vec<Unsatisfied>, Failure> {
-    let others = missing(&cluster.client, &view.snapshot, digester).await;
-    let others = others.map_err(|error| Failure::Failed(in_one_line(&error)))?;
-    Ok(view.plan.comparison.unsatisfied.iter().cloned().chain(others).collect())
+/// Returns the sources that the pods of a workload need and do not have, whether it is rolled for them or not. Adds to `unseen` what could not be read.
+async fn missing_of(cluster: &Cluster, view: &View, digester: &Digester, unseen: &mut Vec<String>) -> Vec<Unsatisfied> {
+    let others = missing(&cluster.client, &view.snapshot, digester).await.unwrap_or_else(|error| {
+        unseen.push(format!("whether new pods could start: {}", in_one_line(&error)));
+        Missing::default()
+    });
+    if !others.unreadable.is_empty() {
+        let names = few(others.unreadable.iter().map(ToString::to_string));
+        unseen.push(format!("whether new pods could start: you may not get {names}"));
+    }
+    view.plan.comparison.unsatisfied.iter().cloned().chain(others.unsatisfied).collect()
 }
 
 /// The classes of the Secrets Store CSI driver in a namespace; none where the cluster does not know such.

@@ -94,7 +94,7 @@ pub(super) fn facts(kind: TriggerKind, object: &DynamicObject) -> Vec<Fact> {
     }
     let told = |about, condition: &str| Some(Fact::new(about, shown.status.conditions.get(condition)?.message.clone()));
     facts.extend(told("last rolled", ROLLED_OUT));
-    facts.extend(told("held back", HELD));
+    facts.extend(told(Fact::HELD_BACK, HELD));
     facts
 }
 

@@ -1,5 +1,6 @@
 //! Pods are not restarted while new ones could not start.
 
+use konverge_testkit::fault_proxy::Plan;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::{Value, json};
 
@@ -115,6 +116,60 @@ async fn a_missing_reference_that_is_not_followed_holds_the_rollout() {
     world.secret_with("db", &json!({ "password": "3" }), &json!({})).await;
     world.settled(&operator).await;
     assert_eq!(world.templates("web").await, 2);
+}
+
+/// The role of an operator may leave Secrets out on purpose. A rollout would wait for them for ever.
+#[tokio::test]
+async fn a_required_reference_that_is_forbidden_holds_nothing() {
+    for follows in ["configmap/app", "true"] {
+        let world = World::new().await;
+        world.secret_with("db", &json!({ "password": "1" }), &json!({})).await;
+        world.config_map("app", "1").await;
+        world.workload_of(Deployment, "web", container(), json!({ ALL: follows })).await;
+        let proxy = world.proxy().await;
+        let refuse =
+            "rules: [{ when: { verbs: [get], resources: [secrets], name: db }, then: { status: { code: 403 } } }]";
+        proxy.set(Plan::parse(refuse).unwrap()).unwrap();
+        let arguments = [["--namespace", world.namespace.as_str()], NO_REST].concat();
+        let operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
+        world.noted(Deployment, "web").await;
+        world.ready("web").await;
+        world.without_key("db", "password").await;
+        world.config_map("app", "2").await;
+        world.rolled("web", 1).await;
+        world.settled(&operator).await;
+        let events = world.events("web").await;
+        assert!(!events.iter().any(|(reason, _)| reason == "ReferenceMissing"), "{follows}: {events:?}");
+        let is_told = events.iter().any(|(reason, _)| reason == "SourceForbidden");
+        assert_eq!(is_told, follows == "true", "{follows}: {events:?}");
+    }
+}
+
+/// The operator knows that the key is missing, and a refusal does not say that it is back.
+#[tokio::test]
+async fn a_refusal_does_not_end_the_wait_for_a_missing_key() {
+    let world = World::new().await;
+    world.secret_with("db", &json!({ "password": "1" }), &json!({})).await;
+    world.config_map("app", "1").await;
+    world.workload_of(Deployment, "web", container(), json!({ ALL: "true" })).await;
+    let proxy = world.proxy().await;
+    let arguments = [["--namespace", world.namespace.as_str()], NO_REST].concat();
+    let operator = world.operator_through(proxy.kubeconfig(), &arguments).await;
+    world.noted(Deployment, "web").await;
+    world.ready("web").await;
+    world.without_key("db", "password").await;
+    world.event("web", "ReferenceMissing").await;
+    let refuse = "rules: [{ when: { verbs: [get], resources: [secrets], name: db }, then: { status: { code: 403 } } }]";
+    proxy.set(Plan::parse(refuse).unwrap()).unwrap();
+    world.secret_with("db", &json!({ "password": "2" }), &json!({})).await;
+    world.event("web", "SourceForbidden").await;
+    world.config_map("app", "2").await;
+    world.settled(&operator).await;
+    assert_eq!(world.templates("web").await, 1);
+    proxy.set(Plan::parse("rules: []").unwrap()).unwrap();
+    world.rolled("web", 1).await;
+    world.settled(&operator).await;
+    assert_eq!(world.templates("web").await, 2, "once for both changes");
 }
 
 /// Pods start without what they call optional.

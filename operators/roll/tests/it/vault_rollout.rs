@@ -2,5 +2,7 @@
 //! of what the original does wrong (r).
 
 mod asking;
+mod failing;
+mod missing;
 mod rolling;
 mod waiting;
