@@ -1,8 +1,8 @@
-//! The annotations of workloads and of the sources that they use. Pure.
+//! The annotations of workloads and of the sources that they use. Pure functions.
 //!
 //! A workload opts in for itself ([`ON_CHANGE`]), or a Secret or `ConfigMap` opts in its users ([`ROLL_USERS`]) or the workloads with certain labels
-//! ([`ROLL_SELECTOR`]). The operator always understands zopp's annotation, and those of Stakater Reloader and of wave if its flags say so. An invalid
-//! value is an error that names the annotation, and rolls nothing.
+//! ([`ROLL_SELECTOR`]). The operator always follows zopp's annotation. Its flags enable those of Stakater Reloader and of wave. An invalid value is
+//! an error that names the annotation, and causes no rollout.
 
 mod others;
 mod values;
@@ -65,17 +65,17 @@ pub type Annotations = BTreeMap<String, String>;
 /// The annotation that requests a rollout, or the kind of the trigger that does.
 pub type Rule = &'static str;
 
-/// The tools whose annotations are understood beside our own and those of zopp.
+/// The other tools whose annotations the operator follows, besides zopp.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Others {
-    /// Those of Stakater Reloader.
+    /// The settings of Stakater Reloader, if its annotations count.
     pub reloader: Option<Reloader>,
-    /// Those of wave.
+    /// Whether the annotations of wave count.
     pub wave: bool,
 }
 
 impl Others {
-    /// Those of every tool, with the names and settings that the tool has by default.
+    /// All tools, with their default names and settings.
     pub const ALL: Self = Self { reloader: Some(Reloader::DEFAULT), wave: true };
 }
 
@@ -83,66 +83,66 @@ impl Others {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is true independently of the others")]
 pub struct WorkloadSpec {
-    /// Never roll it.
+    /// Whether every rollout is forbidden.
     pub never: bool,
-    /// All of a kind that its pods use.
+    /// The kinds of which every source that the pods use counts, each with its rule.
     pub all: BTreeMap<SourceKind, Rule>,
-    /// These, whether its pods use them or not; with the keys that are named.
+    /// The named sources, which count even if the pods do not use them.
     pub named: BTreeMap<SourceName, Named>,
-    /// All of a kind that its pods use and that says so itself.
+    /// The kinds of which a source that the pods use counts if its own annotation requests it, each with its rule.
     pub matching: BTreeMap<SourceKind, Rule>,
-    /// None of these, unless it is named by words of ours or of wave.
+    /// The excluded sources. A source that is named by an annotation of Konverge or of wave counts all the same.
     pub except: BTreeSet<SourceName>,
-    /// The least time between two rollouts; that of the platform if there is none.
+    /// The minimum time between two rollouts. `None` selects the operator's default.
     pub min_interval: Option<SignedDuration>,
-    /// Its place in the order of those that use the same.
+    /// The wave: the order among the workloads that use the same source.
     pub wave: i32,
-    /// Whether changes are only remembered.
+    /// Whether rollouts are paused. Changes are recorded.
     pub paused: bool,
     /// Whether a failed rollout of the workload does not hold back other workloads.
     pub failure_ignored: bool,
-    /// Whether zopp's mark is set as well.
+    /// Whether a rollout also writes the annotation of zopp.
     pub zopp: bool,
-    /// Namespaces whose objects may have it rolled beside its own; `*` is all.
+    /// The other namespaces whose triggers may request rollouts; `*` stands for all.
     pub allowed: BTreeSet<String>,
 }
 
 /// A source that a workload names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// Which keys; those that its pods use if none are named.
+    /// The named keys. `None` selects the keys that the pods use.
     pub keys: Option<Keys>,
-    /// The annotation that names it.
+    /// The annotation that names the source.
     pub rule: Rule,
 }
 
 /// The spec in the annotations of a Secret or a `ConfigMap`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceSpec {
-    /// Roll each workload that uses it.
+    /// Whether all users of the source are rolled.
     pub users: bool,
-    /// Those with these labels.
+    /// The labels of further workloads that are rolled.
     pub selector: Option<Selector>,
-    /// Roll the workloads that use it and search for marked sources.
+    /// Whether users that search for marked sources are rolled.
     pub matches: bool,
-    /// Roll no workload.
+    /// Whether no workload is rolled for the source.
     pub ignored: bool,
 }
 
-/// An annotation that cannot be followed.
+/// An annotation with an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the annotation {annotation} is {value:?}: {cause}")]
 pub struct Invalid {
-    /// Which one.
+    /// The name of the annotation.
     pub annotation: &'static str,
-    /// The beginning of what it holds.
+    /// The beginning of the value.
     pub value: String,
     /// The cause, and the valid values.
     pub cause: String,
 }
 
 impl WorkloadSpec {
-    /// Reads the annotations of a workload and those of its pods, among which Reloader's may be.
+    /// Reads the annotations of a workload and of its pods, which may have those of Reloader.
     pub fn read(own: &Annotations, of_pods: &Annotations, namespace: &str, others: Others) -> Result<Self, Invalid> {
         let mut spec = Self::default();
         if let Some(text) = own.get(ON_CHANGE) {
@@ -152,7 +152,7 @@ impl WorkloadSpec {
         spec.wave = own.get(WAVE).map_or(Ok(0), |text| values::whole_number(WAVE, text))?;
         spec.paused = values::boolean(own, PAUSE)?;
         spec.failure_ignored = values::boolean(own, IGNORE_FAILURE)?;
-        // Any other word is nothing to zopp.
+        // zopp ignores every other value.
         if values::is_true(own, ZOPP_RELOAD) {
             spec.zopp = true;
             spec.all.entry(SourceKind::Secret).or_insert(ZOPP_RELOAD);
@@ -168,12 +168,12 @@ impl WorkloadSpec {
         Ok(spec)
     }
 
-    /// Returns whether a trigger of `namespace` may have a workload of namespace `own` rolled.
+    /// Returns `true` if a trigger of `namespace` may request rollouts of a workload of namespace `own`.
     pub fn allows(&self, own: &str, namespace: &str) -> bool {
         own == namespace || self.allowed.contains(namespace) || self.allowed.contains(EVERY_NAMESPACE)
     }
 
-    /// Returns whether it requests rollouts for anything.
+    /// Returns `true` if the workload requests rollouts for any source.
     pub fn requests_rollouts(&self) -> bool {
         !self.never && (!self.all.is_empty() || !self.named.is_empty() || !self.matching.is_empty())
     }
@@ -186,7 +186,7 @@ impl WorkloadSpec {
                 for (source, key) in values::sources(ON_CHANGE, list)? {
                     let key = key.map(Keys::one);
                     match self.named.get_mut(&source) {
-                        // Named without a key, all that its pods use are meant already.
+                        // A source that is named without a key already selects all keys that the pods use.
                         Some(named) => named.keys = named.keys.take().zip(key).map(|(keys, key)| keys.and(key)),
                         None => drop(self.named.insert(source, Named { keys: key, rule: ON_CHANGE })),
                     }
@@ -213,7 +213,7 @@ impl SourceSpec {
         Ok(spec)
     }
 
-    /// Returns whether it requests nothing.
+    /// Returns `true` if the annotations request nothing.
     pub fn is_silent(&self) -> bool {
         *self == Self::default()
     }

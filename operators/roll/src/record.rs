@@ -1,7 +1,7 @@
-//! The record on a workload: the content that its pods run with, and what this process knows beyond the annotation.
+//! The record on a workload: the content that its pods run with, and the writes of this process that the annotation does not show.
 //!
-//! [`Record`] and [`Entry`] are the annotation. [`RecordState`] adds the writes of this process: a [`RevertGuard`] for a record that another client removed, and an
-//! [`UnacknowledgedRollout`] whose answer was lost.
+//! [`Record`] and [`Entry`] are the annotation. [`RecordState`] adds the writes of this process: a [`RevertGuard`] for a record that another client
+//! removed, and an [`UnacknowledgedRollout`] whose response was lost.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -15,20 +15,21 @@ use crate::{object::SourceName, time::Time, vault::Version};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Of which object, made with which key. Another tag came with a copy, a restored backup or a lost key, and the record does not count.
+    /// A keyed digest that ties the record to its object and its digest key. A record with another tag does not count: it came with a copy or a
+    /// restored backup, or the key was lost.
     pub tag: String,
     /// The content that the pods run with, by the name of the source.
     pub content: BTreeMap<String, Entry>,
-    /// When it was last rolled.
+    /// The time of the last rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled: Option<Timestamp>,
-    /// Why then.
+    /// The reason for the last rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// The other sources that it was rolled for. The reason names only a few.
+    /// The other sources of the last rollout. The reason names only a few.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// The time at which that rollout failed, because its pods did not become available in time.
+    /// The time at which the last rollout failed, because its pods did not become available in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Timestamp>,
 }
@@ -36,36 +37,36 @@ pub struct Record {
 /// The content of one source that the pods run with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Which of its keys are meant. Content of other keys is not comparable.
+    /// A digest of the selected keys. Entries for different selections are not comparable.
     pub selection: String,
-    /// The content of those keys.
+    /// The content of the selected keys.
     pub content: Content,
-    /// The version in Vault, if the source is there and has versions. It shows only which content is older.
+    /// The version in Vault, if the source is there and has versions. Only used to find the older of two contents.
     pub version: Option<Version>,
 }
 
 /// The content of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// There is no such source.
+    /// The source does not exist.
     Absent,
     /// A digest in hexadecimal digits.
     Digest(String),
 }
 
-/// The content of a source that does not exist.
+/// The text for a source that does not exist.
 const ABSENT: &str = "absent";
 
-/// Stands before the number of a version and before its time, and in neither.
+/// The separator before the number of a version and before its time. Neither contains it.
 const BEFORE_VERSION: char = '@';
 
-/// The prefix of an entry for a Secret that is waited for.
+/// The prefix of an entry for a Secret that a rollout waits for.
 const AWAITED: &str = "Awaited/";
 
-/// The same for one that had not followed when the workload was rolled all the same.
+/// The prefix of an entry for a Secret that had not followed when the workload was rolled without it.
 const LATE: &str = "Late/";
 
-/// No pause is longer than this. A longer time without a revert ends the row.
+/// The longest pause between two restorations. A longer time without a revert ends a series of reverts.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 impl Record {
@@ -82,7 +83,7 @@ impl Record {
         Self { also, ..record }
     }
 
-    /// Returns the record of this content without a rollout: what is known of the last one is kept.
+    /// Returns the record of this content without a rollout. Keeps the data of the last rollout.
     pub fn of_content(tag: String, content: BTreeMap<String, Entry>, before: Option<&Self>) -> Self {
         match before.cloned() {
             Some(before) => Self { tag, content, ..before },
@@ -95,21 +96,21 @@ impl Record {
         Self::of_any(text).filter(|record| record.tag == tag)
     }
 
-    /// Reads the annotation of whatever object, made with whatever key.
+    /// Reads the annotation of any object, made with any key. Returns `None` if the text is no record.
     pub fn of_any(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// Whether it was last rolled for the sake of this source, perhaps among others.
+    /// Returns `true` if this source was a reason for the last rollout.
     pub fn is_for(&self, source: &str) -> bool {
-        // With a blank, as one name may be the beginning of another.
+        // The blank prevents a match with a longer name.
         let is_named = |because: &String| because.contains(&format!("{source} "));
         self.because.as_ref().is_some_and(is_named) || self.also.iter().any(|also| also == source)
     }
 
-    /// The text of the annotation.
+    /// Returns the text of the annotation.
     pub fn text(&self) -> String {
-        // Nothing in it can fail to be JSON: names, digits and times.
+        // Names, digits and times always serialise as JSON.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
@@ -129,7 +130,7 @@ impl fmt::Display for Entry {
 }
 
 impl Entry {
-    /// Whether it certainly is from before the other one: an answer of a server, or of an operator, that lags behind.
+    /// Returns `true` if the entry is certainly older than the other one, as from a server or an operator that lags behind.
     pub fn is_before(&self, other: &Self) -> bool {
         self.version.as_ref().zip(other.version.as_ref()).is_some_and(|(one, another)| one.is_before(another))
     }
@@ -162,50 +163,50 @@ impl<'de> Deserialize<'de> for Entry {
     }
 }
 
-/// Returns the name of the entry of a Secret that is waited for.
+/// Returns the name of the entry for a Secret that a rollout waits for.
 pub fn awaited(secret: &SourceName) -> String {
     format!("{AWAITED}{}", secret.name)
 }
 
-/// Returns the name of the entry of a Secret that had not followed.
+/// Returns the name of the entry for a Secret that had not followed.
 pub fn late(secret: &SourceName) -> String {
     format!("{LATE}{}", secret.name)
 }
 
-/// Returns the Secret that an entry is about, if it is one that is waited for.
+/// Returns the Secret of an entry, if a rollout waits or waited for it.
 pub fn secret_of(text: &str) -> Option<SourceName> {
     text.strip_prefix(AWAITED).or_else(|| text.strip_prefix(LATE)).map(SourceName::secret)
 }
 
-/// Returns whether an entry is only compared with: pods are not rolled for it by itself.
+/// Returns `true` if an entry only serves for comparison, and is no reason for a rollout.
 pub fn is_for_comparison(text: &str) -> bool {
     text.starts_with(AWAITED)
 }
 
-/// Returns the Secret of an entry that had not followed.
+/// Returns the Secret of an entry for a Secret that had not followed.
 pub fn late_secret_of(text: &str) -> Option<SourceName> {
     text.strip_prefix(LATE).map(SourceName::secret)
 }
 
-/// The record of a workload: the annotation, and what this process knows beyond it.
+/// The record of a workload: the annotation, and the writes of this process that it does not show.
 #[derive(Debug, Clone, Default)]
 pub struct RecordState {
-    /// The annotation, even if another client wrote it.
+    /// The observed annotation, even if another client wrote it.
     pub shown: Option<String>,
-    /// The record that stood there before somebody removed it or set it back.
+    /// The guard of a record that another client removed or reverted.
     pub revert_guard: Option<Box<RevertGuard>>,
-    /// Whether another leader wrote it, perhaps for content that is newer than what this process has read.
+    /// Whether another leader wrote the record, perhaps for newer content than this process has read.
     pub doubted: bool,
-    /// The record that this process writes at the moment, or wrote last.
+    /// The record that this process is writing, or wrote last.
     written: Option<String>,
-    /// Whether this process has written since the workload was last shown.
+    /// Whether this process has written the record since the last observation of the workload.
     written_since: bool,
-    /// A rollout whose answer was lost.
+    /// The rollout whose response was lost.
     unacknowledged: Option<Box<UnacknowledgedRollout>>,
 }
 
 impl RecordState {
-    /// Returns the state of a workload that is shown with this annotation.
+    /// Creates the state of a workload with this annotation.
     pub(crate) fn of(shown: Option<String>) -> Self {
         Self { shown, ..Self::default() }
     }
@@ -216,10 +217,10 @@ impl RecordState {
         shown.and_then(Record::of_any).is_some_and(|record| record.failed.is_some())
     }
 
-    /// Takes over what is known of the same object in its version before.
+    /// Takes over the state of the previous version of the same object.
     pub(crate) fn carry_over(&mut self, before: &mut Self, is_older: bool, now: Time) {
         self.doubted = before.doubted || ![&before.shown, &before.written].contains(&&self.shown);
-        // In a storage that was restored from a backup, the record of that time counts.
+        // After a restore of the API server's storage, the restored record counts.
         if !is_older {
             self.revert_guard = before.revert_guard.take();
             if self.shown != before.shown && (self.shown.is_none() || self.shown != before.written) {
@@ -232,33 +233,33 @@ impl RecordState {
         self.unacknowledged = before.unacknowledged.take();
     }
 
-    /// Notes that this record is about to be written. Its watch event is then not taken for a write of another leader.
+    /// Records that this process is about to write this record, so that its watch event does not count as a write of another leader.
     pub(crate) fn writing(&mut self, record: &str) {
         self.written = Some(record.to_owned());
     }
 
-    /// Notes that this record was written.
+    /// Records that this process has written this record.
     pub(crate) fn wrote(&mut self, record: String) {
         self.shown = Some(record);
         self.written_since = true;
     }
 
-    /// Returns whether the record is another one `now`, or was written by this process since it was shown.
+    /// Returns `true` if the record differs from that of `now`, or if this process has written it since the last observation.
     pub(crate) fn differs(&self, now: &Self) -> bool {
         self.written_since || self.shown != now.shown
     }
 
-    /// Returns whether the answer to a rollout was lost.
+    /// Returns `true` if the response to a rollout was lost.
     pub(crate) fn has_unacknowledged(&self) -> bool {
         self.unacknowledged.is_some()
     }
 
-    /// Notes a rollout whose answer was lost, or that the answer to the last one came.
+    /// Sets the rollout whose response was lost, or clears it.
     pub(crate) fn set_unacknowledged(&mut self, unacknowledged: Option<UnacknowledgedRollout>) {
         self.unacknowledged = unacknowledged.map(Box::new);
     }
 
-    /// Takes the rollout whose answer was lost, if the workload shows that it was done. A rollout that was not done is forgotten.
+    /// Takes the rollout whose response was lost, if the workload shows that it was applied. Forgets a rollout that was not applied.
     pub(crate) fn take_acknowledged(&mut self, version: &str, stamp: Option<&str>) -> Option<UnacknowledgedRollout> {
         let outcome = self.unacknowledged.as_ref()?.outcome(version, stamp);
         if outcome == Outcome::Unknown {
@@ -267,7 +268,7 @@ impl RecordState {
         self.unacknowledged.take().filter(|_| outcome == Outcome::Done).map(|unacknowledged| *unacknowledged)
     }
 
-    /// Returns the record with this tag, or the one that stood there before and says more; and whether it is the one that stands there.
+    /// Returns the record with this tag, and whether the annotation holds it. The guarded record takes precedence if it is newer.
     pub fn own(&self, tag: impl FnOnce() -> String) -> (Option<Record>, bool) {
         if self.shown.is_none() && self.revert_guard.is_none() {
             return (None, true);
@@ -283,7 +284,7 @@ impl RecordState {
         }
     }
 
-    /// Returns until when the record is not restored, if another client keeps removing it.
+    /// Returns the time before which the record is not restored, if another client keeps removing it.
     pub fn contested_until(&self, now: Time) -> Option<Time> {
         self.revert_guard
             .as_ref()
@@ -292,88 +293,88 @@ impl RecordState {
     }
 }
 
-/// A record that another client has removed from a workload or set back, as a repository does that replaces whole objects. Judged by the reverted record, content
-/// that the pods have would be rolled once more, or be taken for new, at each round of such a tool. The earlier record stays in force and is restored: at once
-/// while that is rare, and with exponential backoff if it goes on.
+/// A record that another client has removed from a workload or reverted, as a tool does that applies whole objects from a repository. If the reverted
+/// record counted, each run of such a tool would roll the workload again for content that its pods have. So the earlier record stays in force. The
+/// operator restores it at once while reverts are rare, and with exponential backoff if they continue.
 #[derive(Debug, Clone)]
 pub struct RevertGuard {
-    /// The record as it stood.
+    /// The record before the revert.
     record: String,
-    /// The row of reverts.
+    /// The series of reverts.
     backoff: RevertBackoff,
-    /// When it was last.
+    /// The time of the last revert.
     last: Time,
 }
 
 impl RevertGuard {
-    /// Returns the guard of the record that `stood` there, if the one that is `shown` says less. `before` is the guard of an earlier revert.
+    /// Returns the guard of the record that `stood` in the annotation, if the `shown` one is behind it. `before` is the guard of an earlier revert.
     pub(crate) fn of(stood: Option<&str>, shown: Option<&str>, before: Option<&Self>, now: Time) -> Option<Self> {
         let stood = stood.filter(|stood| is_behind(shown, stood))?;
         Some(Self::reverted(stood.to_owned(), before, now))
     }
 
-    /// Returns the record as it stood.
+    /// Returns the record before the revert.
     pub(crate) fn record(&self) -> &str {
         &self.record
     }
 
-    /// Returns the guard of a record that was reverted now. `before` is the guard of an earlier revert.
+    /// Creates the guard of a record that was reverted now. `before` is the guard of an earlier revert.
     fn reverted(record: String, before: Option<&Self>, now: Time) -> Self {
         let row = before.map(|before| (before.backoff, before.quiet(now)));
         Self { record, backoff: RevertBackoff::again(row, LONGEST_PAUSE), last: now }
     }
 
-    /// Returns until when the record is not restored.
+    /// Returns the time before which the record is not restored.
     pub(crate) fn until(&self) -> Time {
         self.last.later(SignedDuration::try_from(self.backoff.pause()).unwrap_or(SignedDuration::MAX))
     }
 
-    /// Returns whether another client keeps reverting it.
+    /// Returns `true` if another client keeps reverting the record.
     pub(crate) fn is_contested(&self, now: Time) -> bool {
         self.backoff.is_contested() && self.backoff.goes_on(self.quiet(now))
     }
 
-    /// Returns how long nothing was reverted.
+    /// Returns the time since the last revert.
     fn quiet(&self, now: Time) -> Duration {
         Duration::try_from(now.since(self.last)).unwrap_or_default()
     }
 }
 
-/// Returns whether the shown annotation is behind the one that stood there, which another client has removed or set back by that.
+/// Returns `true` if another client has removed or reverted the record: the `shown` annotation is behind the one that `stood` there.
 fn is_behind(shown: Option<&str>, stood: &str) -> bool {
     let Some(stood) = Record::of_any(stood) else { return false };
     let shown = shown.and_then(|shown| Record::read(shown, &stood.tag));
     shown.is_none_or(|shown| shown.rolled < stood.rolled)
 }
 
-/// A rollout that was requested and of which the answer was lost: it may have been done, and only this process knows why.
+/// A rollout request whose response was lost. The API server may have applied it, and only this process knows its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnacknowledgedRollout {
-    /// The only version of the workload on which it could be done.
+    /// The only version of the workload to which the request can apply.
     pub version: String,
-    /// The stamp that the pod template was to get. It is none that stood there.
+    /// The stamp that the request sets on the pod template. It differs from all earlier stamps.
     pub stamp: String,
-    /// Why it was to be rolled.
+    /// The reason for the rollout.
     pub why: String,
-    /// For which sources.
+    /// The sources of the rollout.
     pub changed: Vec<SourceName>,
-    /// When the last of those changed, as far as that was seen.
+    /// The time of the last observed change of these sources.
     pub seen: Option<Time>,
 }
 
-/// The result.
+/// The outcome of a rollout request whose response was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The rollout was applied.
     Done,
-    /// It was not, or somebody has set the pod template back since.
+    /// The rollout was not applied, or another client has reverted the pod template since.
     Undone,
-    /// The event is from before the rollout.
+    /// The observation is older than the request.
     Unknown,
 }
 
 impl UnacknowledgedRollout {
-    /// Returns the result, by the workload as it is shown.
+    /// Returns the outcome for a workload that is observed with this version and stamp.
     pub fn outcome(&self, version: &str, stamp: Option<&str>) -> Outcome {
         if stamp == Some(&self.stamp) {
             Outcome::Done

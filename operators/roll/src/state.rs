@@ -1,4 +1,4 @@
-//! The state of one workload and of one source, and the snapshot of both that a plan is made of. No lock, no IO.
+//! The state of a workload and of a source, and the snapshot of both that a plan is based on. No lock, no IO.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,35 +24,35 @@ use crate::{
     vault::{SecretState, Version},
 };
 
-/// A snapshot of one workload and of all that it uses. It shares what it shows with the index, which leaves it as it is.
+/// A snapshot of a workload and of the sources that it uses. The snapshot shares its data with the index, which never changes shared data.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Which workload.
+    /// The reference of the workload.
     pub key: WorkloadRef,
     /// The workload.
     pub workload: Arc<WorkloadState>,
     /// The pods of its template, even if another workload runs them.
     pub pods: Pods,
-    /// The sources that it uses, and those of its triggers.
+    /// The sources of the workload and of its triggers.
     pub sources: BTreeMap<SourceName, Arc<SourceState>>,
     /// The Secrets that the Secrets Store CSI driver makes when the pods start. `None` if one of the classes that they mount is not known.
     pub made_by_driver: Option<BTreeSet<SourceName>>,
-    /// The triggers whose requests count for it, with their specs.
+    /// The triggers whose requests count for the workload, with their specs.
     pub triggers: Vec<(TriggerRef, Arc<WatchedTrigger>, Arc<TriggerSpec>)>,
-    /// Whether all triggers have been seen. Before, entries in records that belong to triggers stay.
+    /// Whether all triggers were listed. Until then, record entries that belong to triggers stay.
     pub all_triggers_listed: bool,
 }
 
 /// The pods of a template.
 #[derive(Debug, Clone, Copy)]
 pub struct Pods {
-    /// Their state.
+    /// The state of the rollout.
     pub rollout: Rollout,
-    /// The time since which they have made no progress, while some of them are not available.
+    /// The time since which the pods have made no progress, while some are not available.
     pub unready: Option<Time>,
-    /// The time since which all of them have been available.
+    /// The time since which all pods have been available.
     pub available: Option<Time>,
-    /// Whether the last rollout has succeeded before.
+    /// Whether the last rollout has succeeded at some time.
     pub succeeded: bool,
     /// Whether this process began the last rollout, and its outcome is not counted yet.
     pub awaited: bool,
@@ -62,7 +62,7 @@ pub struct Pods {
 pub(crate) const STEADY: SignedDuration = SignedDuration::from_secs(15);
 
 impl Snapshot {
-    /// Returns the workload as the API server has it.
+    /// Returns the observed workload.
     pub fn observed(&self) -> &Observed {
         &self.workload.observed
     }
@@ -72,7 +72,7 @@ impl Snapshot {
         name.kind == SourceKind::Secret && self.made_by_driver.as_ref().is_none_or(|made| made.contains(name))
     }
 
-    /// Returns one source, if it is known.
+    /// Returns a source, or `None` if it is unknown.
     pub fn source(&self, name: &SourceName) -> Option<&SourceState> {
         self.sources.get(name).map(|source| &**source)
     }
@@ -83,62 +83,62 @@ impl Snapshot {
     }
 }
 
-/// Everything that the index knows about one workload. A snapshot shares it, so each change makes a new version for as long as a snapshot exists.
+/// Everything that the index knows about a workload. Snapshots share this state, so a change copies it while a snapshot exists.
 #[derive(Debug, Clone)]
 pub struct WorkloadState {
-    /// The workload as the API server has it.
+    /// The observed workload.
     pub observed: Observed,
-    /// The sources that it is rolled for.
+    /// The sources that the workload is rolled for.
     pub uses: Uses,
-    /// The record of the content that its pods run with.
+    /// The record of the content that the pods run with.
     pub record: RecordState,
     /// The health of the workload, and the messages about it.
     pub health: Health,
 }
 
-/// A workload as the API server has it.
+/// A workload as observed in the API server.
 #[derive(Debug, Clone)]
 pub struct Observed {
-    /// Its uid.
+    /// The uid of the workload.
     pub uid: String,
-    /// Its resource version.
+    /// The resource version of the workload.
     pub version: String,
-    /// Its labels.
+    /// The labels of the workload.
     pub labels: BTreeMap<String, String>,
-    /// The spec in its annotations.
+    /// The spec in the annotations of the workload.
     pub spec: Result<Arc<WorkloadSpec>, Arc<Invalid>>,
-    /// The Secrets and `ConfigMaps` that its pods name.
+    /// The Secrets and `ConfigMaps` that the pods name.
     pub referenced: LiteMap<SourceName, Usage>,
-    /// The workload whose pod template it runs, if that is not its own.
+    /// The workload whose pod template this one runs, if it has no template of its own.
     pub template_of: Option<TemplateOf>,
-    /// The classes of the Secrets Store CSI driver that its pods mount.
+    /// The classes of the Secrets Store CSI driver that the pods mount.
     pub classes: BTreeSet<String>,
-    /// The stamp on its pod template.
+    /// The stamp on the pod template.
     pub stamp: Option<String>,
-    /// The state of its pods.
+    /// The state of the pods.
     pub rollout: Rollout,
-    /// Whether it is being deleted.
+    /// Whether the workload is being deleted.
     pub deleting: bool,
 }
 
-/// The health of a workload, and since when it has been so.
+/// The health of a workload, with the times at which it changed.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
-    /// The time since which its pods have made no progress, while some of them are not available.
+    /// The time since which the pods have made no progress, while some are not available.
     pub unready: Option<Time>,
-    /// The maximum number of pods of the newest template, and of available ones, since the template changed.
+    /// The maximum numbers of pods of the newest template and of available pods since the template changed.
     pub most: (i64, i64),
-    /// The time since which all of its pods have been available.
+    /// The time since which all pods have been available.
     pub available: Option<Time>,
-    /// Whether they have been available for long enough since the template changed.
+    /// Whether the pods have been available for `STEADY` since the template changed.
     pub succeeded: bool,
     /// Whether this process changed the template, and the outcome of that is not counted yet.
     pub awaited: bool,
-    /// Since when it has been waiting to be rolled, and until when, if that is known.
+    /// The start of the wait for a rollout, and the earliest time of the rollout, if known.
     pub pending: Option<(Time, Option<Time>)>,
-    /// Since when there has been no decision about it.
+    /// The time since which no decision was possible.
     pub undecided: Option<Time>,
-    /// Since when it has had a problem that somebody should solve.
+    /// The time since which the workload has a reported problem.
     pub troubled: Option<Time>,
     /// The messages that were reported last.
     pub reported: Vec<Statement>,
@@ -182,7 +182,7 @@ impl WorkloadState {
         Some((WorkloadRef { namespace, kind, name }, state))
     }
 
-    /// Takes over what is known of the same object in its version before.
+    /// Takes over the state of the previous version of the same object.
     pub(crate) fn carry_over(&mut self, before: &mut Self, now: Time) {
         self.uses = std::mem::take(&mut before.uses);
         let (is_older, is_same) =
@@ -196,7 +196,7 @@ impl WorkloadState {
         }
     }
 
-    /// Returns whether a trigger of this workload may have something else to report by what it is `now`.
+    /// Returns `true` if the status of a trigger of this workload may differ after the change to `now`.
     pub(crate) fn changes_status(&self, now: &Self) -> bool {
         let (before, after) = (&self.observed, &now.observed);
         let is_same = before.uid == after.uid && before.spec == after.spec && before.deleting == after.deleting;
@@ -204,12 +204,13 @@ impl WorkloadState {
         self.record.differs(&now.record) || !is_same || !runs_the_same
     }
 
-    /// Returns whether the operator looks after it: it is rolled for a source, or its annotations cannot be followed.
+    /// Returns `true` if the operator manages the workload: it is rolled for a source, or its annotations are invalid.
     pub(crate) fn is_opted_in(&self) -> bool {
         !self.uses.current.is_empty() || self.observed.spec.is_err() || self.observed.runs_foreign_template()
     }
 
-    /// Notes that this process has written on it, which is `version` of it now. `rolled` is the new stamp on its pod template, and when.
+    /// Records that this process has written the workload, which now has this `version`. `rolled` is the new stamp on its pod template and the time
+    /// of the rollout.
     pub(crate) fn wrote(&mut self, version: &str, record: String, rolled: Option<(String, Time)>) {
         if rolled.is_some() {
             self.record.set_unacknowledged(None);
@@ -224,16 +225,16 @@ impl WorkloadState {
         self.record.wrote(record);
         let Some((stamp, now)) = rolled else { return };
         self.observed.stamp = Some(stamp);
-        // The new pods have their own time to become ready.
+        // The new pods get their own time to become ready.
         self.health.begin(now);
         self.health.awaited = true;
-        // Until the watch shows it, its pods look as they did before, and a later wave would not wait for it.
+        // Until a watch event arrives, the known state is that of the former pods, for which a later wave would not wait.
         if !is_shown {
             self.observed.rollout.progress = Progress::Running;
         }
     }
 
-    /// Takes the rollout whose answer was lost, if it was done after all. A rollout that was not done is forgotten.
+    /// Takes the rollout whose response was lost, if the API server has applied it. Forgets a rollout that was not applied.
     pub(crate) fn take_acknowledged(&mut self) -> Option<UnacknowledgedRollout> {
         let acknowledged = self.record.take_acknowledged(&self.observed.version, self.observed.stamp.as_deref());
         self.health.awaited |= acknowledged.is_some();
@@ -242,30 +243,30 @@ impl WorkloadState {
 }
 
 impl Observed {
-    /// Returns its wave.
+    /// Returns the wave of the workload.
     pub fn wave(&self) -> i32 {
         self.spec.as_ref().map_or(0, |spec| spec.wave)
     }
 
-    /// Returns whether it requests rollouts and has no template of its own.
+    /// Returns `true` if the workload requests rollouts and has no template of its own.
     pub fn runs_foreign_template(&self) -> bool {
         self.template_of.is_some() && self.spec.as_ref().is_ok_and(|own| own.requests_rollouts())
     }
 
-    /// Returns whether its annotations say that it is never to be rolled.
+    /// Returns `true` if the annotations forbid every rollout.
     pub fn says_never(&self) -> bool {
         self.spec.as_ref().is_ok_and(|own| own.never)
     }
 }
 
 impl Health {
-    /// Records that the template has changed, so that new pods get their own time to become available.
+    /// Records that the template has changed, so new pods get their own time to become available.
     fn begin(&mut self, now: Time) {
         (self.unready, self.available, self.succeeded, self.most) = (Some(now), None, false, (0, 0));
         self.awaited = false;
     }
 
-    /// Notes how the pods are `shown` now.
+    /// Takes over the earlier health, updated by the pods that are `shown` now.
     fn carry_over(&mut self, shown: &Self, is_same_template: bool, now: Time) {
         if !is_same_template {
             self.begin(now);
@@ -285,7 +286,7 @@ impl Health {
         self.unready = shown.unready.and(self.unready.or(shown.unready));
     }
 
-    /// Notes the messages of a run. Returns the messages that were not reported before.
+    /// Records the messages of a run. Returns the messages that were not reported before.
     pub(crate) fn report(&mut self, messages: Vec<Statement>, now: Time) -> Vec<Statement> {
         let is_troubled = messages.iter().any(Statement::is_problem);
         self.troubled = is_troubled.then(|| self.troubled.unwrap_or(now));
@@ -294,80 +295,80 @@ impl Health {
         new
     }
 
-    /// Notes whether it waits to be rolled, with the time of this run and the earliest time of the rollout.
+    /// Records whether the workload waits for a rollout, with the time of this run and the earliest time of the rollout.
     pub(crate) fn wait(&mut self, waits: Option<(Time, Option<Time>)>) {
         let since = self.pending.map(|(since, _)| since);
         self.pending = waits.map(|(now, until)| (since.unwrap_or(now), until));
     }
 
-    /// Forgets everything that only holds for a workload that has opted in.
+    /// Clears the state that only a workload that has opted in can have.
     pub(crate) fn opt_out(&mut self) {
         self.pending = None;
         self.troubled = None;
         self.reported.clear();
     }
 
-    /// Returns the message that says why it is not rolled.
+    /// Returns the message with the reason for which the workload is not rolled.
     pub fn blocked_by(&self) -> Option<&Statement> {
         self.reported.iter().find(|message| message.reason != reasons::ROLLED)
     }
 }
 
-/// Everything that the index knows about one source. A snapshot shares it.
+/// Everything that the index knows about a source. Snapshots share this state.
 #[derive(Debug, Clone, Default)]
 pub struct SourceState {
-    /// Its uid, if it was seen.
+    /// The uid of the source; empty before it is known.
     pub uid: String,
-    /// The spec in its annotations.
+    /// The spec in the annotations of the workload.
     pub spec: SourceSpec,
-    /// The annotation that cannot be followed.
+    /// The invalid annotation, if there is one.
     pub invalid: Option<Invalid>,
-    /// The content that was read last.
+    /// The content at the last read.
     pub read: Option<Arc<Read>>,
-    /// Whether that content may be older than what the pods of a user have read.
+    /// Whether the content may be older than the content that the pods of a user have read.
     pub doubt: Doubt,
-    /// The recent changes of each key that has changed.
+    /// The recent changes of each key.
     pub keys: BTreeMap<String, KeyChanges>,
-    /// When its content was last seen to change.
+    /// The time of the last observed change of the content.
     pub changed: Option<Time>,
-    /// Since when it has had its content, or has been known to.
+    /// The time since which the content has been known.
     pub since: Option<Time>,
-    /// The state of the secret in Vault, if it is one.
+    /// The state of the secret in Vault, if the source is one.
     pub secret: SecretState,
-    /// Why the last read was refused.
+    /// The reason for which the last read was refused.
     pub refused: Option<Statement>,
 }
 
 /// The recent changes of one key of a source.
 #[derive(Debug, Clone)]
 pub struct KeyChanges {
-    /// The breaker, which is open while the key changes too often.
+    /// The breaker of the key, which is open while the key changes too often.
     pub breaker: Breaker,
     /// The time of the last observed change.
     pub changed: Time,
 }
 
-/// Whether the content of a source may be older than what is known otherwise. A user that came after the read may run with newer content, and so may one
-/// that another leader has rolled.
+/// The staleness of the known content of a source. A workload that became a user after the read may run with newer content, as may a workload that
+/// another leader has rolled.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
-    /// It is current.
+    /// The content is current.
     #[default]
     None,
-    /// It may be older, and so may the answer to a read that is under way.
+    /// The content may be outdated, as may the response to a read that is under way.
     Open,
-    /// It may be older, and the read that is under way will tell.
+    /// The content may be outdated. The read that is under way gives the current content.
     Reading,
 }
 
-/// The content of a source, as it was read.
+/// The content of a source at a read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Its resource version. `None` if it did not exist.
+    /// The resource version, or `None` if the source did not exist.
     pub version: Option<String>,
-    /// The digests of its values. `None` if it did not exist.
+    /// The digests of the values, or `None` if the source did not exist.
     pub content: Option<KeyDigests>,
-    /// Its version in Vault, if it is from there and has versions.
+    /// The version in Vault, if the source is there and has versions.
     pub in_vault: Option<Version>,
 }
 
@@ -376,24 +377,24 @@ pub struct Read {
 pub struct SourceChange {
     /// The workloads that need a run.
     pub users: BTreeSet<WorkloadRef>,
-    /// Whether its content has changed.
+    /// Whether the content has changed.
     pub changed: bool,
-    /// The uid of the source, if this change is the one by which it has run away.
+    /// The uid of the source, if it changes too often since this change.
     pub ran_away: Option<String>,
 }
 
 impl SourceState {
-    /// Returns the content, if nothing newer can be known.
+    /// Returns the content, or `None` if it may be outdated.
     pub fn current(&self) -> Option<&Read> {
         self.read.as_deref().filter(|_| self.is_current())
     }
 
-    /// Returns whether what is known of its content is not older than what a user runs with.
+    /// Returns `true` if the known content is not older than the content that any user runs with.
     pub fn is_current(&self) -> bool {
         self.doubt == Doubt::None
     }
 
-    /// Returns whether it exists as far as is known: it has been read, or has a spec.
+    /// Returns `true` if the source is known to exist: it was read, or it has a spec.
     pub(crate) fn exists(&self) -> bool {
         self.read.as_ref().is_some_and(|read| read.content.is_some()) || !self.spec.is_silent()
     }
@@ -420,7 +421,7 @@ impl SourceState {
         self.keys.iter().filter(move |(_, changes)| changes.breaker.open_until(now).is_some()).map(|(key, _)| key)
     }
 
-    /// Notes what was read. Returns whether users need a run, and the change.
+    /// Records a read. Returns the change, or `None` if no user needs a run.
     pub(crate) fn learn(
         &mut self,
         read: Read,

@@ -1,4 +1,4 @@
-//! Triggers: objects that request rollouts of workloads for secrets in Vault. Pure.
+//! Triggers: objects that request rollouts of workloads for secrets in Vault. Pure functions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,35 +29,35 @@ pub enum TriggerKind {
     VaultRollout,
 }
 
-/// Which object.
+/// A reference to a trigger.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TriggerRef {
-    /// Its kind.
+    /// The kind of the trigger.
     pub kind: TriggerKind,
-    /// Its namespace.
+    /// The namespace of the trigger.
     pub namespace: String,
-    /// Its name.
+    /// The name of the trigger.
     pub name: String,
 }
 
 /// The spec of a trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TriggerSpec {
-    /// The workloads that it names.
+    /// The workloads that the trigger names.
     pub targets: BTreeSet<WorkloadRef>,
-    /// The workloads that it selects by labels.
+    /// The workloads that the trigger selects by labels.
     pub choices: Vec<Choice>,
     /// The sources, each with the keys that count.
     pub sources: BTreeMap<SourceName, Keys>,
     /// The poll interval.
     pub every: Duration,
-    /// The version that the pods are taken to run with before anything was recorded.
+    /// The version that pods are assumed to run with before the first record.
     pub before: Before,
     /// Whether it is suspended. Changes are recorded.
     pub suspended: bool,
     /// The Secret that must change before a rollout.
     pub wait_for: Option<WaitFor>,
-    /// Values that cannot be followed and do no harm. They are reported and ignored.
+    /// Invalid values that do no harm. The operator reports and ignores them.
     pub notes: Vec<Arc<str>>,
 }
 
@@ -66,7 +66,7 @@ pub struct TriggerSpec {
 pub struct WaitFor {
     /// The Secret.
     pub secret: SourceName,
-    /// The keys of which a value must change.
+    /// The keys, of which one must change.
     pub keys: Keys,
     /// The longest wait.
     pub timeout: SignedDuration,
@@ -79,46 +79,46 @@ pub struct WaitFor {
 pub struct Choice {
     /// The namespace.
     pub namespace: String,
-    /// Of which kind; of all if there is none.
+    /// The kind of the workloads. `None` selects all kinds.
     pub kind: Option<WorkloadKind>,
-    /// Their labels.
+    /// The labels of the workloads.
     pub labels: Selector,
 }
 
-/// The version that the pods are taken to run with before anything was recorded.
+/// The version that pods are assumed to run with before the first record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
     /// The version that exists at first sight.
     Adopted,
-    /// The version of that time, which another operator has recorded.
+    /// The version at this time, which another operator has recorded.
     Time(Timestamp),
-    /// Something else than is there.
+    /// A version other than the current one.
     Other,
 }
 
-/// A trigger as a watch shows it.
+/// A trigger as observed by a watch.
 #[derive(Debug, Clone)]
 pub struct WatchedTrigger {
-    /// Its uid.
+    /// The uid of the trigger.
     pub uid: String,
-    /// Its version.
+    /// The resource version of the trigger.
     pub version: String,
-    /// Its generation.
+    /// The generation of the trigger.
     pub generation: Option<i64>,
-    /// The spec, or why it is not followed.
+    /// The spec, or the reason for which the operator does not follow it.
     pub spec: Result<Arc<TriggerSpec>, Refusal>,
-    /// Whether it is being deleted.
+    /// Whether the trigger is being deleted.
     pub deleting: bool,
     /// The finalizers and annotations that the original has left on it.
     pub leftovers: Leftovers,
-    /// Its status, if it is about this object.
+    /// The status, if it belongs to this object.
     pub status: Arc<Status>,
 }
 
-/// Why nothing is rolled for an object's sake.
+/// The reason for which a trigger causes no rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// One of [`reasons`](crate::reasons).
+    /// The reason, one of [`reasons`](crate::reasons).
     pub reason: &'static str,
     /// The cause, and the next step.
     pub text: Arc<str>,
@@ -127,19 +127,19 @@ pub struct Refusal {
 /// The finalizers and annotations that kopf leaves on objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Its finalizers, without which nobody would let the object go.
+    /// The finalizers. The operator removes them, because the original no longer does and they would block the deletion.
     pub finalizers: Vec<String>,
-    /// Its annotations.
+    /// The annotations.
     pub annotations: Vec<String>,
 }
 
 impl TriggerSpec {
-    /// Returns whether it selects a workload with these labels.
+    /// Returns `true` if the trigger selects a workload with these labels.
     pub fn chooses(&self, workload: &WorkloadRef, labels: &BTreeMap<String, String>) -> bool {
         self.choices.iter().any(|choice| choice.fits(workload) && choice.labels.matches(labels))
     }
 
-    /// Returns whether it waits for this Secret.
+    /// Returns `true` if the trigger waits for this Secret.
     pub fn waits_for(&self, secret: &SourceName) -> bool {
         self.wait_for.as_ref().is_some_and(|wait| wait.secret == *secret)
     }
@@ -152,10 +152,10 @@ impl Choice {
 }
 
 impl TriggerKind {
-    /// All of them.
+    /// All kinds of triggers.
     pub const ALL: [Self; 2] = [Self::VaultSyncStatus, Self::VaultRollout];
 
-    /// As in manifests.
+    /// Returns the name used in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Self::VaultSyncStatus => "VaultSyncStatus",
@@ -163,7 +163,7 @@ impl TriggerKind {
         }
     }
 
-    /// Group and version, as in manifests.
+    /// Returns the group and version used in manifests.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::VaultSyncStatus => "stable.example.com/v1",
@@ -184,7 +184,7 @@ impl TriggerKind {
         }
     }
 
-    /// Group, version and name.
+    /// Returns the group, version and kind.
     pub fn gvk(self) -> GroupVersionKind {
         let (group, version) = self.api_version().split_once('/').unwrap_or_default();
         GroupVersionKind::gvk(group, version, self.name())
@@ -197,13 +197,13 @@ impl TriggerRef {
         self.kind.name()
     }
 
-    /// As events refer to it.
+    /// Returns the reference that events use.
     pub fn reference(&self, uid: &str) -> ObjectReference {
         events::reference(&self.kind.gvk(), &self.namespace, &self.name, uid)
     }
 }
 
-/// `VaultSyncStatus shop/web`.
+/// Displays the trigger as `VaultSyncStatus shop/web`.
 impl fmt::Display for TriggerRef {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {}/{}", self.kind.name(), self.namespace, self.name)
@@ -211,19 +211,20 @@ impl fmt::Display for TriggerRef {
 }
 
 impl Leftovers {
-    /// Whether there are none.
+    /// Returns `true` if there are no leftovers.
     pub fn is_empty(&self) -> bool {
         self.finalizers.is_empty() && self.annotations.is_empty()
     }
 }
 
 impl WatchedTrigger {
-    /// Returns its spec, unless it is being deleted.
+    /// Returns the spec, or `None` if the trigger is invalid or being deleted.
     pub fn spec(&self) -> Option<&Arc<TriggerSpec>> {
         self.spec.as_ref().ok().filter(|_| !self.deleting)
     }
 
-    /// Whether what is there is another version than a workload's pods are taken to run with, of which nothing is recorded. The status counts before the spec, which is about the time before the first look.
+    /// Returns `true` if `now` is another version than the pods of a workload without a record are assumed to run with. The status takes precedence
+    /// over the spec, which describes the time before the first observation.
     pub fn is_news(&self, workload: &WorkloadRef, uid: &str, source: &SourceName, now: &Version) -> bool {
         if !now.is_known() {
             return false;
@@ -231,9 +232,9 @@ impl WatchedTrigger {
         let (workload, source) = (workload.to_string(), source.to_string());
         let noted = self.status.baseline.iter().find(|noted| noted.workload == workload && noted.source == source);
         match (noted, self.spec().map(|spec| spec.before)) {
-            // A recreated workload has read the content of that time.
+            // The pods of a recreated workload have read the content at that time.
             (Some(noted), _) => noted.uid == uid && (noted.version, &noted.created) != (now.number, &now.created),
-            // The spec is about the time before the first look. Another target or path is seen for the first time.
+            // The spec describes the time before the first observation. Another target or path is observed for the first time.
             (None, _) if !self.status.baseline.is_empty() => false,
             (None, None | Some(Before::Adopted)) => false,
             (None, Some(Before::Other)) => true,

@@ -1,38 +1,38 @@
-//! The annotations of Stakater Reloader and of wave, as far as they say what ours can say. Sources are those of their documentation.
+//! The annotations of Stakater Reloader and of wave that have an equivalent among those of Konverge, by the documentation of these tools.
 
 use std::str::FromStr;
 
 use super::{Annotations, Invalid, Named, Rule, WorkloadSpec, values};
 use crate::object::{SourceKind, SourceName};
 
-/// For all that the pods use.
+/// Requests rollouts for all sources that the pods use.
 const RELOADER_AUTO: &str = "reloader.stakater.com/auto";
 const RELOADER_AUTO_SECRET: &str = "secret.reloader.stakater.com/auto";
 const RELOADER_AUTO_CONFIG_MAP: &str = "configmap.reloader.stakater.com/auto";
-/// For named ones, whether the pods use them or not.
+/// Requests rollouts for named sources, even if the pods do not use them.
 const RELOADER_SECRETS: &str = "secret.reloader.stakater.com/reload";
 const RELOADER_CONFIG_MAPS: &str = "configmap.reloader.stakater.com/reload";
-/// None of these, whether for `auto`, `search` or by name.
+/// Excludes these sources from `auto`, `search` and names.
 const RELOADER_EXCEPT_SECRETS: &str = "secrets.exclude.reloader.stakater.com/reload";
 const RELOADER_EXCEPT_CONFIG_MAPS: &str = "configmaps.exclude.reloader.stakater.com/reload";
-/// For sources that the pods use and that have [`RELOADER_MATCH`].
+/// Requests rollouts for sources that the pods use and that have [`RELOADER_MATCH`].
 const RELOADER_SEARCH: &str = "reloader.stakater.com/search";
-/// On a Secret or a `ConfigMap`.
+/// Marks a Secret or `ConfigMap` for workloads with [`RELOADER_SEARCH`].
 pub(super) const RELOADER_MATCH: &str = "reloader.stakater.com/match";
-/// On a Secret or a `ConfigMap`.
+/// Excludes a Secret or `ConfigMap`.
 pub(super) const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
-/// There a Deployment is paused for so long after a rollout; here the next rollout waits, and the Deployment can be changed.
+/// Reloader pauses a Deployment for this time after a rollout. Konverge delays only the next rollout, so the Deployment can be changed.
 const RELOADER_PAUSE_PERIOD: &str = "deployment.reloader.stakater.com/pause-period";
 
-/// All annotations of wave begin with it.
+/// The prefix of all annotations of wave.
 pub(crate) const WAVE_PREFIX: &str = "wave.pusher.com/";
-/// For all that the pods use.
+/// Requests rollouts for all sources that the pods use.
 const WAVE_UPDATE: &str = "wave.pusher.com/update-on-config-change";
-/// For more, as `NAMESPACE/NAME`.
+/// Requests rollouts for further sources, as `NAMESPACE/NAME`.
 const WAVE_CONFIG_MAPS: &str = "wave.pusher.com/extra-configmaps";
 const WAVE_SECRETS: &str = "wave.pusher.com/extra-secrets";
 
-/// The annotations of Reloader that are followed, each of which may have another name in a cluster.
+/// The followed annotations of Reloader. Each may have another name in a cluster.
 const RELOADER: [Rule; 11] = [
     RELOADER_AUTO,
     RELOADER_AUTO_SECRET,
@@ -47,15 +47,15 @@ const RELOADER: [Rule; 11] = [
     RELOADER_PAUSE_PERIOD,
 ];
 
-/// Whether this is an annotation of Reloader that is followed, under its standard name.
+/// Returns `true` if this is the standard name of a followed annotation of Reloader.
 pub(crate) fn is_of_reloader(annotation: &str) -> bool {
     RELOADER.contains(&annotation)
 }
 
-/// The rule for workloads that say nothing, where all of them are followed.
+/// The rule for workloads without annotations in a cluster in which all workloads are followed.
 const RELOADER_AUTO_ALL: Rule = "--reloader-auto-reload-all";
 
-/// How Reloader was set in a cluster.
+/// The settings of Reloader in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reloader {
     /// Whether workloads without an annotation have opted in.
@@ -65,10 +65,10 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Reloader without flags.
+    /// The settings of Reloader without flags.
     pub const DEFAULT: Self = Self { auto_reload_all: false, names: RELOADER };
 
-    /// The same, with another name of an annotation.
+    /// Returns these settings with another name of an annotation.
     #[must_use]
     pub fn rename(mut self, renamed: Renamed) -> Self {
         for (name, standard) in self.names.iter_mut().zip(RELOADER) {
@@ -104,12 +104,12 @@ impl FromStr for Renamed {
         if name.is_empty() || name.contains(char::is_whitespace) {
             return Err(format!("{name:?} cannot be the name of an annotation"));
         }
-        // A setting lasts as long as the process, as the names in the code do.
+        // The name lives as long as the process, as the names in the code do.
         Ok(Self { standard, name: String::leak(name.to_owned()) })
     }
 }
 
-/// Adds what Reloader would do, which reads words in ways of its own: what is neither yes nor no is no, and a name may be missing in a list.
+/// Adds the requests of Reloader's annotations. Reloader takes a value that is neither true nor false for false, and allows empty names in a list.
 pub(super) fn reloader(
     spec: &mut WorkloadSpec,
     settings: Reloader,
@@ -127,7 +127,7 @@ pub(super) fn reloader(
             of(RELOADER_EXCEPT_CONFIG_MAPS),
         ),
     ] {
-        // The pods' count for a kind of which the workload says nothing at all. Only the workload says which sources are left out.
+        // The annotations of the pods count for a kind that no annotation of the workload names. Only the workload can exclude sources.
         let says = [auto_all, auto, named, search].iter().any(|annotation| own.contains_key(*annotation));
         let words = if says { own } else { of_pods };
         spec.except.extend(names(own, except)?.into_iter().map(|name| SourceName { kind, name }));
@@ -135,7 +135,7 @@ pub(super) fn reloader(
         {
             spec.all.entry(kind).or_insert(rule);
         }
-        // A workload that says anything here decides for itself.
+        // A workload with any of these annotations decides for itself.
         let decides = [auto_all, auto].iter().any(|rule| words.get(*rule).is_some_and(|word| !word.is_empty()));
         if settings.auto_reload_all && !decides {
             spec.all.entry(kind).or_insert(RELOADER_AUTO_ALL);
@@ -156,7 +156,7 @@ pub(super) fn reloader(
     Ok(())
 }
 
-/// Adds what wave would do.
+/// Adds the requests of wave's annotations.
 pub(super) fn wave(spec: &mut WorkloadSpec, own: &Annotations, namespace: &str) -> Result<(), Invalid> {
     if !values::is_true(own, WAVE_UPDATE) {
         return Ok(());
@@ -179,17 +179,17 @@ pub(super) fn wave(spec: &mut WorkloadSpec, own: &Annotations, namespace: &str) 
     Ok(())
 }
 
-/// Whether it means yes to Go's `strconv.ParseBool`.
+/// Returns `true` if Go's `strconv.ParseBool` takes the value for true.
 fn is_yes(word: &str) -> bool {
     ["1", "t", "T", "TRUE", "true", "True"].contains(&word)
 }
 
-/// The entries of a list.
+/// Returns the entries of a list.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// The names in a list.
+/// Returns the names in a list.
 fn names(annotations: &Annotations, annotation: &'static str) -> Result<Vec<String>, Invalid> {
     let Some(text) = annotations.get(annotation) else { return Ok(Vec::new()) };
     let name = |item| values::object_name(item).map_err(|cause| values::invalid(annotation, text, cause));

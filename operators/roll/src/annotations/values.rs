@@ -1,4 +1,4 @@
-//! The grammars of values.
+//! The grammars of annotation values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(super) fn invalid(annotation: &'static str, value: &str, cause: impl Into<St
     Invalid { annotation, value: value.chars().take(SHOWN).collect(), cause: cause.into() }
 }
 
-/// Whether it is `true`. Without it, it is not.
+/// Reads a boolean. An annotation that is absent is `false`.
 pub(super) fn boolean(annotations: &Annotations, annotation: &'static str) -> Result<bool, Invalid> {
     match annotations.get(annotation).map(String::as_str) {
         Some("true") => Ok(true),
@@ -25,7 +25,7 @@ pub(super) fn boolean(annotations: &Annotations, annotation: &'static str) -> Re
     }
 }
 
-/// Whether it is exactly this word, as others want it; any other says nothing to them.
+/// Returns `true` if the value is exactly `true`, as other tools require. They ignore every other value.
 pub(super) fn is_true(annotations: &Annotations, annotation: &str) -> bool {
     annotations.get(annotation).is_some_and(|word| word == "true")
 }
@@ -38,7 +38,7 @@ pub(super) fn duration(annotation: &'static str, text: &str) -> Result<SignedDur
     span(text).map_err(|cause| invalid(annotation, text, cause))
 }
 
-/// `secret/NAME`, `configmap/NAME`, each with `:KEY` or without.
+/// Reads a list of `secret/NAME` and `configmap/NAME`, each with an optional `:KEY`.
 pub(super) fn sources(annotation: &'static str, text: &str) -> Result<Vec<(SourceName, Option<String>)>, Invalid> {
     text.split(',').map(|item| source(item.trim()).map_err(|cause| invalid(annotation, text, cause))).collect()
 }
@@ -61,7 +61,7 @@ fn source(item: &str) -> Result<(SourceName, Option<String>), String> {
     }
 }
 
-/// A list of namespaces, or a star for all.
+/// Reads a list of namespaces; `*` stands for all.
 pub(super) fn namespaces(annotation: &'static str, text: &str) -> Result<BTreeSet<String>, Invalid> {
     if text.trim() == EVERY_NAMESPACE {
         return Ok(BTreeSet::from([EVERY_NAMESPACE.to_owned()]));
@@ -69,7 +69,7 @@ pub(super) fn namespaces(annotation: &'static str, text: &str) -> Result<BTreeSe
     text.split(',').map(|name| object_name(name.trim()).map_err(|cause| invalid(annotation, text, cause))).collect()
 }
 
-/// The name, if it can be one.
+/// Returns the name if it is a valid name of an object.
 pub fn object_name(name: &str) -> Result<String, String> {
     if is_object_name(name) {
         Ok(name.to_owned())
@@ -78,7 +78,7 @@ pub fn object_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// The labels of `a=b,c=d`, all of which an object must have.
+/// Reads labels such as `a=b,c=d`, all of which an object must have.
 pub(super) fn labels(annotation: &'static str, text: &str) -> Result<Selector, Invalid> {
     let pair = |item: &str| {
         let (name, value) = item.split_once('=')?;

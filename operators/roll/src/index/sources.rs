@@ -13,7 +13,7 @@ use crate::{
     state::{Doubt, SourceState},
 };
 
-/// The sources that somebody uses, or that have a spec of their own.
+/// The sources that a workload uses or that have a spec.
 #[derive(Default)]
 pub(super) struct Sources {
     known: HashMap<SourceRef, Arc<SourceState>>,
@@ -56,7 +56,7 @@ impl Sources {
         self.users(&source.of(namespace)).filter(|user| user.namespace == namespace).cloned().collect()
     }
 
-    /// Returns whether any workload is rolled for a source.
+    /// Returns `true` if any workload is rolled for a source.
     pub(super) fn is_used(&self, source: &SourceRef) -> bool {
         self.users.is_referenced(source)
     }
@@ -85,8 +85,8 @@ impl Sources {
         self.selectors.matching(namespace, |_, selector: &Selector| selector.matches(labels)).map(|source| &source.name)
     }
 
-    /// Updates the selector of a source after its annotations have changed. Returns the workloads that name or use it, and whether it selects workloads by labels,
-    /// before or now.
+    /// Updates the selector of a source after a change of its annotations. Returns the workloads that name or use the source, and whether it selects
+    /// workloads by labels, before or after the change.
     pub(super) fn update_selector(&mut self, source: &SourceRef) -> (BTreeSet<WorkloadRef>, bool) {
         let selector = self.known.get(source).and_then(|known| known.spec.selector.clone());
         let selects = selector.is_some();
@@ -94,7 +94,7 @@ impl Sources {
         (self.named.referrers(source).cloned().collect(), selects || !changes.removed.is_empty())
     }
 
-    /// Notes that a source is about to be read: the answer is newer than everything that was shown before.
+    /// Records that a source is about to be read. The response will be newer than every update until now.
     pub(super) fn reading(&mut self, source: &SourceRef) {
         if self.known.get(source).is_some_and(|known| known.doubt == Doubt::Open)
             && let Some(known) = self.get_mut(source)
@@ -103,14 +103,14 @@ impl Sources {
         }
     }
 
-    /// Marks the content of a source as possibly older than what a user runs with.
+    /// Marks the content of a source as possibly older than the content that a user runs with.
     pub(super) fn doubt(&mut self, source: &SourceRef) {
         if let Some(known) = self.get_mut(source) {
             known.doubt = Doubt::Open;
         }
     }
 
-    /// Forgets the parts of a source that nobody needs any more.
+    /// Drops the parts of a source that are no longer needed.
     pub(super) fn drop_unused(&mut self, source: &SourceRef) {
         if self.is_used(source) {
             return;
@@ -118,7 +118,7 @@ impl Sources {
         if self.known.get(source).is_some_and(|known| known.spec.is_silent()) {
             self.known.remove(source);
         } else if let Some(known) = self.get_mut(source) {
-            // The next user has it read anew.
+            // The source is read again for the next user.
             known.read = None;
             known.doubt = Doubt::None;
             known.refused = None;
@@ -130,7 +130,7 @@ impl Sources {
         self.named.remove(key);
     }
 
-    /// Returns the sources of a kind that exist as far as is known.
+    /// Returns the known sources of a kind that exist.
     pub(super) fn existing(&self, kind: SourceKind) -> HashSet<SourceRef> {
         let existing = self.known.iter().filter(|(source, known)| source.name.kind == kind && known.exists());
         existing.map(|(source, _)| source.clone()).collect()

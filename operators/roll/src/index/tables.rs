@@ -26,7 +26,7 @@ use crate::{
     waves::{QueueRef, WaveQueues},
 };
 
-/// The tables. Each one keeps its own entries; the functions here keep them equal.
+/// The tables. Each one keeps its own entries; the functions here keep them consistent.
 #[derive(Default)]
 pub(super) struct Tables {
     pub(super) workloads: Workloads,
@@ -34,7 +34,7 @@ pub(super) struct Tables {
     pub(super) triggers: Triggers,
     pub(super) classes: Classes,
     pub(super) waves: WaveQueues,
-    /// The sources that must exist before a workload may be rolled, though it is not rolled for them.
+    /// The sources that must exist before a workload may be rolled, although it is not rolled for them.
     pub(super) missing: ReverseIndex<WorkloadRef, SourceRef>,
     /// The workloads whose record says that their last rollout has failed.
     failed: BTreeSet<WorkloadRef>,
@@ -52,7 +52,7 @@ impl Tables {
         let mut work = Work::default();
         let is_changed = self.workloads.get(key).is_none_or(|before| before.changes_status(&state));
         let before = self.workloads.get(key).filter(|before| before.observed.uid == state.observed.uid);
-        // The answer to a write of ours may come before the event of what was there before.
+        // The response to a write of this process may arrive before the event of an earlier version.
         if before.is_some_and(|before| shows.is_outdated(&state.observed.version, &before.observed.version)) {
             return work;
         }
@@ -120,7 +120,7 @@ impl Tables {
         work.workloads.extend(self.waves.waiting_for(key).cloned());
     }
 
-    /// The pods of a template owner are those of another workload, so it is looked at again.
+    /// Evaluates template owners again, because their pods are those of another workload.
     fn invalidate_owners(&mut self, owners: Vec<WorkloadRef>, work: &mut Work) {
         for owner in owners {
             self.waves.invalidate(&owner);
@@ -147,16 +147,16 @@ impl Tables {
                 let selecting = self.sources.selecting(&key.namespace, &workload.labels);
                 uses::uses(spec, &self.classes.referenced(&key.namespace, workload), selecting, of_source)
             }
-            // It has no template that could be changed, or it is not known what it requests.
+            // The workload has no template of its own, or its annotations are invalid.
             Ok(_) | Err(_) => BTreeMap::new(),
         };
         self.triggers.add_uses(key, workload, &mut found);
         let before = &state.uses.current;
-        // A trigger with one more reason for the same source reports nothing new: that is recorded first, and the record wakes it.
+        // A trigger has nothing to report about a new use until its baseline is recorded, and that record wakes it.
         if before.iter().any(|(name, used)| found.get(name) != Some(used)) {
             work.triggers.extend(self.triggers.of_workload(key, &workload.labels).cloned());
         }
-        // Also a workload that has just opted out: it may hold a slot that others wait for.
+        // Also a workload that has just opted out, because it may hold a slot of the budget.
         if !found.is_empty() || state.is_opted_in() {
             work.workloads.insert(key.clone());
         }
@@ -178,7 +178,7 @@ impl Tables {
             self.invalidate_users(source);
         }
         for source in used {
-            // Requested until it was read: an earlier request may have been interrupted.
+            // Requested until the source was read, because an earlier request may have been interrupted.
             let is_known =
                 self.sources.get(&source).is_some_and(|known| known.read.is_some() && known.doubt == Doubt::None);
             if !is_known {
@@ -197,7 +197,7 @@ impl Tables {
         }
     }
 
-    /// Notes what was read of a source. Without users, nothing is noted.
+    /// Records a read of a source. Does nothing for a source without users.
     pub(super) fn learn(
         &mut self,
         source: &SourceRef,
@@ -248,7 +248,7 @@ impl Tables {
         }
     }
 
-    /// Notes that something has changed for all users of a source.
+    /// Invalidates all users of a source in the wave queues.
     pub(super) fn invalidate_users(&mut self, source: &SourceRef) {
         if self.waves.is_empty() {
             return;
@@ -258,7 +258,7 @@ impl Tables {
         }
     }
 
-    /// Replaces a trigger, or removes it, and updates every workload that it concerns, before or now.
+    /// Replaces or removes a trigger, and updates every workload that it concerns, before or after the change.
     pub(super) fn put_trigger(&mut self, key: &TriggerRef, shown: Option<WatchedTrigger>, work: &mut Work) {
         let mut concerned = self.concerned(key);
         work.sources.extend(self.triggers.set(key, shown));
@@ -283,7 +283,7 @@ impl Tables {
         all.filter(|(key, state)| spec.chooses(key, &state.observed.labels))
     }
 
-    /// Notes that the status of a trigger has changed, on which decisions about its workloads depend.
+    /// Invalidates the workloads of a trigger in the wave queues, because its status counts in their plans.
     pub(super) fn invalidate_concerned(&mut self, key: &TriggerRef) {
         if self.waves.is_empty() {
             return;
@@ -336,7 +336,8 @@ impl Tables {
         Some(Targets { spec, workloads, secrets })
     }
 
-    /// Notes what follows from a plan. Returns whether it was not known until now what is to be done, or `None` if the workload has changed since the snapshot.
+    /// Records the results of a plan. Returns `true` if this is the first decision after a time without one, and `None` if the workload has changed
+    /// since the snapshot.
     pub(super) fn update_if_current(&mut self, snapshot: &Snapshot, plan: &Plan, now: Time) -> Option<bool> {
         let state = self.workloads.get(&snapshot.key)?;
         if !Arc::ptr_eq(state, &snapshot.workload) {
@@ -362,7 +363,7 @@ impl Tables {
         Some(is_decided_now)
     }
 
-    /// Returns the workloads of a queue that are to be looked at, each with a snapshot if it is of an earlier wave.
+    /// Returns the workloads of a queue that are due for evaluation, each with a snapshot if it is of an earlier wave.
     pub(super) fn look(&mut self, at: QueueRef<'_>, now: Time) -> Vec<(WorkloadRef, u64, Option<Snapshot>)> {
         let Self { sources, waves, .. } = self;
         let due = waves.queue(at, || sources.users_in(at.namespace, at.source)).due(now);

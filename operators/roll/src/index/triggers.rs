@@ -21,7 +21,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Triggers {
     known: BTreeMap<TriggerRef, Arc<WatchedTrigger>>,
-    /// The kinds of which a complete list was seen.
+    /// The kinds of which a complete list was handled.
     listed: BTreeSet<TriggerKind>,
     /// The workloads that a trigger names. A workload need not exist.
     targets: ReverseIndex<TriggerRef, WorkloadRef>,
@@ -47,19 +47,19 @@ impl Triggers {
         self.known.len()
     }
 
-    /// Changes what is known of a trigger, unless it is another one than that with this uid by now. Returns whether it was changed.
+    /// Changes the state of a trigger if it still has this uid. Returns `true` if it did.
     pub(super) fn update(&mut self, key: &TriggerRef, uid: &str, change: impl FnOnce(&mut WatchedTrigger)) -> bool {
         let known = self.known.get_mut(key).filter(|known| known.uid == uid);
         known.map(Arc::make_mut).map(change).is_some()
     }
 
-    /// Returns whether this version of a trigger is late.
+    /// Returns `true` if this version of a trigger is outdated.
     pub(super) fn is_outdated(&self, by: Shows<'_>, key: &TriggerRef, shown: &WatchedTrigger) -> bool {
         let before = self.known.get(key).filter(|before| before.uid == shown.uid);
         before.is_some_and(|before| by.is_outdated(&shown.version, &before.version))
     }
 
-    /// Replaces a trigger by a version with the same spec. Returns whether that was done.
+    /// Replaces a trigger by a version with the same spec. Returns `false` if the spec differs.
     pub(super) fn replace_same(&mut self, key: &TriggerRef, shown: &WatchedTrigger) -> bool {
         let before = self
             .known
@@ -92,12 +92,12 @@ impl Triggers {
         self.known.keys().filter(|key| key.kind == kind && !listed.contains(*key)).cloned().collect()
     }
 
-    /// Notes that a complete list of a kind was seen.
+    /// Records that a complete list of a kind was handled.
     pub(super) fn set_listed(&mut self, kind: TriggerKind) {
         self.listed.insert(kind);
     }
 
-    /// Returns whether complete lists of all kinds were seen. Before, entries in records that belong to triggers stay.
+    /// Returns `true` if complete lists of all kinds were handled. Until then, record entries that belong to triggers stay.
     pub(super) fn all_listed(&self) -> bool {
         self.listed.len() == TriggerKind::ALL.len()
     }
@@ -135,13 +135,13 @@ impl Triggers {
         })
     }
 
-    /// Adds the sources that triggers have a workload rolled for, and the Secrets that they wait for.
+    /// Adds the sources for which triggers request rollouts of a workload, and the Secrets that they wait for.
     pub(super) fn add_uses(&self, key: &WorkloadRef, workload: &Observed, found: &mut BTreeMap<SourceName, Use>) {
         let mut requested = BTreeMap::new();
         let has_template = workload.template_of.is_none();
         for (trigger, _, spec) in self.requests(key, workload).filter(|_| has_template) {
             for (source, keys) in &spec.sources {
-                // As far as anybody knows, no pod has started without it.
+                // No pod is known to have started without it.
                 let usage = Usage { need: Need::Required, keys: keys.clone(), required: BTreeSet::new() };
                 uses::add(&mut requested, source, usage, trigger.rule());
             }
@@ -159,7 +159,7 @@ impl Triggers {
         self.followed.referrers(source)
     }
 
-    /// Returns the shortest interval at which a trigger wants to know of a source.
+    /// Returns the shortest poll interval that a trigger sets for a source.
     pub(super) fn interval(&self, source: &SourceRef) -> Option<Duration> {
         self.followers(source).filter_map(|key| self.spec(key)).map(|spec| spec.every).min()
     }

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Workloads {
     known: BTreeMap<WorkloadRef, Arc<WorkloadState>>,
-    /// The spec that was seen last. Most workloads have the same one, and share it.
+    /// The spec of the last inserted workload. Most workloads have the same spec, and share it.
     usual: Arc<WorkloadSpec>,
     /// The Deployment whose pod template a workload runs.
     template_refs: ReverseIndex<WorkloadRef, WorkloadRef>,
@@ -35,7 +35,7 @@ impl Workloads {
         self.known.get_mut(key).map(Arc::make_mut)
     }
 
-    /// The same, unless the workload is another one than that with this uid by now.
+    /// Like [`get_mut`](Self::get_mut), but returns `None` if the workload has another uid.
     pub(super) fn with_uid(&mut self, key: &WorkloadRef, uid: &str) -> Option<&mut WorkloadState> {
         let known = self.known.get_mut(key).filter(|known| known.observed.uid == uid)?;
         Some(Arc::make_mut(known))
@@ -52,7 +52,7 @@ impl Workloads {
         self.known.keys().filter(is_missing).cloned().collect()
     }
 
-    /// Inserts or replaces a workload. Returns the template owners that concerns: the one before, and the one now.
+    /// Inserts or replaces a workload. Returns the owners of its template, before and after the change.
     pub(super) fn insert(&mut self, key: &WorkloadRef, mut state: WorkloadState) -> Vec<WorkloadRef> {
         self.share_spec(&mut state.observed);
         let owner = template_owner(key, &state.observed);
