@@ -498,10 +498,8 @@ impl Secrets for Service {
             secrets: given
                 .map(|Secret { key, nonce, ciphertext }| EncryptedSecret { key, nonce, ciphertext })
                 .collect(),
-            manifest: manifest.map(|sealed| SealedManifest {
-                nonce: sealed.nonce.to_vec(),
-                ciphertext: sealed.ciphertext,
-            }),
+            manifest: manifest
+                .map(|sealed| SealedManifest { nonce: sealed.nonce.to_vec(), ciphertext: sealed.ciphertext }),
             ..head
         }))
     }
