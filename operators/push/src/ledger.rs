@@ -43,9 +43,9 @@ impl LedgerError {
         matches!(self, Self::Apply(ApplyError::OutOfDate { .. }))
     }
 
-    /// Whether admission changed what was written.
-    pub fn is_altered(&self) -> bool {
-        matches!(self, Self::Apply(ApplyError::Altered { .. }))
+    /// Returns the version of the object after a write that admission changed. Returns `None` for other errors.
+    pub fn altered_version(&self) -> Option<&str> {
+        if let Self::Apply(ApplyError::Altered { resource_version, .. }) = self { Some(resource_version) } else { None }
     }
 }
 

@@ -407,7 +407,7 @@ impl Pusher {
         let (mut next, mut binding) = (first?, begun.clone());
         while let Some(targets) = next {
             let seen = binding.version().to_owned();
-            let Some(recorded) = self.intend(run, binding, &targets, &mut outcome.record).await? else {
+            let Some(recorded) = self.intend(run, binding, &targets, outcome).await? else {
                 return Ok(None);
             };
             binding = recorded;
@@ -451,9 +451,9 @@ impl Pusher {
         run: &SyncRun<'_>,
         binding: Binding,
         targets: &Targets,
-        record: &mut Record,
+        outcome: &mut SyncOutcome,
     ) -> Result<Option<Binding>, PushError> {
-        let now = Timestamp::now();
+        let (now, record) = (Timestamp::now(), &mut outcome.record);
         record.deletion = run.push.spec.deletion.unwrap_or(self.policy.default_deletion_policy);
         for (path, written) in &mut record.paths {
             if run.prepared.named.contains(path) {
@@ -487,7 +487,16 @@ impl Pusher {
             self.bindings.on_object(run.key, &binding.uid, intend);
             return Ok(Some(binding));
         }
-        self.reporter.write_record(run.key, &binding, record).await
+        let (written, altered) = self.reporter.try_record(run.key, &binding, record).await?;
+        if let Some(error) = altered {
+            // While admission changes the record, changes reach Vault if the object bears the paths all the same.
+            let is_borne = || self.bindings.get(run.key).is_some_and(|now| now.shows_its_record());
+            if !record.was_written() && !is_borne() {
+                return Err(error.into());
+            }
+            outcome.altered = Some(error.into());
+        }
+        Ok(written)
     }
 
     /// Writes to the journal what is about to be written for an object that bears no record, if that saves time. Returns `false` if it does
@@ -651,7 +660,7 @@ impl Pusher {
             seen: BTreeMap::new(),
         });
         let next = verified.as_ref().map(|verified| verified.next_look(key, &push.spec));
-        let failures = match &outcome.refused {
+        let failures = match outcome.refused.as_ref().or(outcome.altered.as_ref()) {
             Some(error) => binding.failures.after(error.is_refusal()),
             None => FailureCount::default(),
         };
@@ -662,6 +671,11 @@ impl Pusher {
                 self.metrics.ours.propagation.observe(changed.at.elapsed().as_secs_f64());
             }
         });
+        if let Some(error) = outcome.altered {
+            // The report of the failure writes the record once more, and the next run tries again.
+            bindings.update_if_current(key, binding, |now| now.intend(binding, outcome.record, outcome.statements));
+            return Err(error);
+        }
         let is_right = !outcome.statements.iter().any(Statement::is_problem);
         if next.is_some() {
             self.reporter.report_later(key, binding, outcome.record, outcome.statements);

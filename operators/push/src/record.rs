@@ -166,6 +166,11 @@ impl Record {
         !self.paths.is_empty()
     }
 
+    /// Returns `true` if all that is about to be written was written before, so that an earlier record on the object names it.
+    pub fn was_written(&self) -> bool {
+        self.paths.values().all(|path| path.left || path.written && path.pending.is_empty())
+    }
+
     /// Returns the locations and their records. An invalid path is skipped, because the operator never wrote one.
     pub fn locations(&self) -> impl Iterator<Item = (Location, &Written)> {
         self.paths.iter().filter_map(|(path, written)| Some((written.location(path)?, written)))

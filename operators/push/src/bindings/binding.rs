@@ -270,15 +270,21 @@ impl Binding {
         self.tracked.expect_no_more(&record.text());
     }
 
-    /// Admission changed the record or something that was written with it, so it has to be written again.
-    pub fn altered(&mut self) {
-        self.tracked.altered();
-    }
-
     /// The expected record was written. If a watch has shown it meanwhile, the versions after it are newer than this response.
     pub fn recorded(&mut self, record: Record, version: String) {
         self.tracked.written(&record.text(), version);
         self.record = Some(record);
+    }
+
+    /// The expected record was written, and admission changed it or something that was written with it, so it has to be written again.
+    pub fn altered(&mut self, record: Record, version: String) {
+        self.recorded(record, version);
+        self.tracked.altered();
+    }
+
+    /// Returns `true` if a watch has shown the record on the object, although admission may have changed something beside it.
+    pub(crate) fn shows_its_record(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| self.tracked.shows(&record.text()))
     }
 
     /// Notes the locations in sync, and the verification if all are, after a run that began with this binding. If another actor has changed

@@ -98,7 +98,7 @@ impl TrackedRecord {
         }
     }
 
-    /// Admission changed what was written. A watch may have shown the text meanwhile, because the change may be beside it.
+    /// Admission changed what was written last. A watch may have shown the text meanwhile, or show it later, because the change may be beside it.
     pub(super) fn altered(&mut self) {
         self.is_altered = true;
     }
@@ -106,6 +106,11 @@ impl TrackedRecord {
     /// Whether the object bears this text as it was written, as far as that is known.
     pub(super) fn bears(&self, text: &str) -> bool {
         !self.is_altered && self.ends_with(text)
+    }
+
+    /// Returns `true` if a watch has shown this text, and nothing was written since. What admission changes beside the text may differ.
+    pub(super) fn shows(&self, text: &str) -> bool {
+        self.texts.len() == 1 && self.ends_with(text)
     }
 
     fn ends_with(&self, text: &str) -> bool {

@@ -51,6 +51,8 @@ pub(super) struct SyncOutcome {
     pub(super) marked: bool,
     /// Whether the run wrote anything.
     pub(super) wrote: bool,
+    /// The error of the record's write before the paths, which admission changed.
+    pub(super) altered: Option<PushError>,
     /// The refusal of one of the paths, if it is no outage.
     pub(super) refused: Option<PushError>,
     /// When the run wants to read a path again, because another installation may be about to mark it, or may have marked it, too.
@@ -380,6 +382,7 @@ impl SyncOutcome {
             complete: prepared.is_complete,
             marked: true,
             wrote: false,
+            altered: None,
             refused: None,
             soon: None,
             expires: None,

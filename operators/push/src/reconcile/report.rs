@@ -139,19 +139,37 @@ impl Reporter {
         binding: &Binding,
         record: &Record,
     ) -> Result<Option<Binding>, PushError> {
+        let (written, altered) = self.try_record(key, binding, record).await?;
+        altered.map_or(Ok(written), |error| Err(error.into()))
+    }
+
+    /// Like [`write_record`](Self::write_record), but a change by admission is no error: returns it beside the binding.
+    pub(super) async fn try_record(
+        &self,
+        key: &ObjectRef,
+        binding: &Binding,
+        record: &Record,
+    ) -> Result<(Option<Binding>, Option<LedgerError>), PushError> {
         let bindings = &self.bindings;
         let record = &binding.dated(record, Timestamp::now());
         let mut expected = Expected::new(bindings, key, &binding.uid, record);
         let written = self.ledger.write(key, binding, record).await;
-        if written.as_ref().is_err_and(LedgerError::is_altered) {
-            bindings.on_object(key, &binding.uid, Binding::altered);
-        }
-        let Some(version) = written? else { return Ok(None) };
+        let altered_version = written.as_ref().err().and_then(LedgerError::altered_version).map(str::to_owned);
+        let (version, altered) = match (written, altered_version) {
+            (Err(error), Some(version)) => (version, Some(error)),
+            (written, _) => match written? {
+                Some(version) => (version, None),
+                None => return Ok((None, None)),
+            },
+        };
         expected.is_written = true;
         if key.kind == Kind::Secret {
             bindings.renamed_version(&key.secret(&key.name), binding.version(), &version);
         }
         let note = |binding: &mut Binding| {
+            if altered.is_some() {
+                return binding.altered(record.clone(), version.clone());
+            }
             binding.finalizer |= record.needs_finalizer();
             binding.recorded(record.clone(), version.clone());
         };
@@ -159,7 +177,7 @@ impl Reporter {
         let mut written = binding.clone();
         written.expect(record);
         note(&mut written);
-        Ok(Some(written))
+        Ok((Some(written), altered))
     }
 
     /// Removes the record and the finalizer from the object.
