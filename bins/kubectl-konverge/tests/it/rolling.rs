@@ -306,9 +306,10 @@ async fn why_names_missing_references() {
 
         let rules = "[{apiGroups: [apps], resources: [deployments], verbs: [get, list]}]";
         let person = world.person(rules).await;
-        let unknown = match is_followed {
-            true => "not compared with what is recorded: you may not",
-            false => "unknown whether new pods could start: you may not get Secret/db",
+        let unknown = if is_followed {
+            "not compared with what is recorded: you may not"
+        } else {
+            "unknown whether new pods could start: you may not get Secret/db"
         };
         world.run_as(&person, "why deploy/web").await.ends(0).says(&[unknown]);
     }
