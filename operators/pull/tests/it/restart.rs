@@ -218,6 +218,9 @@ async fn a_restore_of_the_former_key_is_accepted_once_by_a_person() {
         world.bind("backend", &scene).await;
         world.bind("other", &other).await;
         let operator = start(&[]).await;
+        for name in ["backend", "other"] {
+            world.holds(name, &[("A", "backed up")]).await;
+        }
         world.server.rotate_key(&administrator, &[&administrator]);
         for (name, scene) in [("backend", &scene), ("other", &other)] {
             scene.set("A", "lost");
