@@ -59,18 +59,27 @@ impl Rule {
     /// Returns the names that this rule permits in a namespace. Returns `None` if the rule does not apply to it.
     pub fn names(&self, namespace: &str) -> Option<Pattern> {
         // The name of a namespace holds no `*`.
-        matches(&self.namespace, namespace).then(|| Pattern(self.names.replace(NAMESPACE, namespace)))
+        matches(&self.namespace, namespace).then(|| Pattern::new(self.names.replace(NAMESPACE, namespace)))
     }
 }
 
 /// The names that a rule permits in one namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern(String);
+pub struct Pattern {
+    text: String,
+    /// Whether the text and the names are labels with dots between them.
+    is_of_labels: bool,
+}
 
 impl Pattern {
     /// Creates a pattern, in which `*` matches any run of characters.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self { text: text.into(), is_of_labels: false }
+    }
+
+    /// Creates a pattern for labels with dots between them, such as those of a DNS name. `*` matches any run of characters of one label.
+    pub fn of_labels(text: impl Into<String>) -> Self {
+        Self { is_of_labels: true, ..Self::new(text) }
     }
 
     /// Returns the patterns of the parts of a name, in which `*` matches no separator.
@@ -80,7 +89,11 @@ impl Pattern {
 
     /// Returns `true` if the pattern matches the whole name.
     pub fn matches(&self, name: &str) -> bool {
-        matches(&self.0, name)
+        if !self.is_of_labels {
+            return matches(&self.text, name);
+        }
+        let (texts, labels) = (self.text.split('.'), name.split('.'));
+        texts.clone().count() == labels.clone().count() && texts.zip(labels).all(|(text, label)| matches(text, label))
     }
 }
 
@@ -121,6 +134,20 @@ mod tests {
             ("a*b*c", "aXc", false),
         ] {
             assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn a_star_of_a_pattern_of_labels_stays_within_its_label() {
+        for (pattern, name, expected) in [
+            ("*.shop", "web.shop", true),
+            ("*.shop", "web.team", false),
+            ("*.shop", "shop", false),
+            ("*.shop", "a.web.shop", false),
+            ("*.shop", "web.shop.team", false),
+            ("w*.shop", "web.shop", true),
+        ] {
+            assert_eq!(Pattern::of_labels(pattern).matches(name), expected, "{pattern} on {name}");
         }
     }
 

@@ -164,7 +164,7 @@ impl<'a, R: Remote> Facts<'a, R> {
 
     /// Returns the failure if neither the object's mark nor a rule for the name permits the item.
     fn forbidden(&self, item: &R::Item) -> Option<Failure> {
-        if self.own_mark(item).is_some() || self.binding.permits(R::name(item)) {
+        if self.own_mark(item).is_some() || self.binding.permits(R::name_for_rules(item)) {
             return None;
         }
         let (noun, name, id) = (R::NOUN, R::name(item), R::id(item));

@@ -65,6 +65,11 @@ pub trait Remote: Send + Sync + 'static {
     /// The name of the item.
     fn name(item: &Self::Item) -> &str;
 
+    /// Returns the name by which [`Binding::names`](crate::Binding::names) permits the item. The default is the name.
+    fn name_for_rules(item: &Self::Item) -> &str {
+        Self::name(item)
+    }
+
     /// The mark that the item bears. Always `None` for kinds without one.
     fn mark(item: &Self::Item) -> Option<Mark>;
 

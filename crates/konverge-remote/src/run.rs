@@ -77,7 +77,7 @@ impl<'a, R: Remote, L: Ledger> Run<'a, R, L> {
     ) -> Step<R::Item> {
         let binding = self.binding;
         let (older, users) = self.begun.collection.relations(|relations| {
-            let name_of = |id: &str| items.get(id).map(|item| R::name(item));
+            let name_of = |id: &str| items.get(id).map(|item| R::name_for_rules(item));
             let older = relations.older(&self.subject, &binding.scope, binding.claims(), name_of);
             (older, relations.users(&self.subject, &binding.scope, &binding.name))
         });

@@ -21,12 +21,12 @@ pub(crate) struct AdmissionPolicy {
 }
 
 impl AdmissionPolicy {
-    /// Makes a policy for writes in the namespace that match the rule. `spec` is the rest of the policy, and `binding` that of its binding.
+    /// Makes a policy for writes in the namespace that match one of the rules. `spec` is the rest of the policy, and `binding` that of its binding.
     pub(crate) async fn create(
         client: &Client,
         namespace: &str,
         effect: Effect,
-        rule: &Value,
+        rules: &[Value],
         mut spec: Value,
         mut binding: Value,
     ) -> Result<Self, kube::Error> {
@@ -34,7 +34,7 @@ impl AdmissionPolicy {
         spec["failurePolicy"] = json!("Fail");
         spec["matchConstraints"] = json!({
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-            "resourceRules": [rule],
+            "resourceRules": rules,
         });
         binding["policyName"] = json!(namespace);
         this.put("Policy", &spec).await?;

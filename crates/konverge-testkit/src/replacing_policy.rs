@@ -67,7 +67,7 @@ impl ReplacingPolicy {
                 format!("[JSONPatch{{op: 'replace', path: '{path}', value: {value}}}]")}}],
             "matchConditions": [{"name": "has-it", "expression": condition}],
         });
-        AdmissionPolicy::create(client, namespace, Effect::Mutates, &rule, spec, json!({})).await.map(Self)
+        AdmissionPolicy::create(client, namespace, Effect::Mutates, &[rule], spec, json!({})).await.map(Self)
     }
 
     /// Deletes the policy.

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ObjectReference, jiff::Timestamp};
 use konverge_apply::{
     Applier, ApplyError, ConditionStatus, MetadataChange, Owner, StatusWriter, Writable,
     conditions::{Moment, Reason},
@@ -272,9 +272,20 @@ impl<K: Object> Context<K> {
         action: &'static str,
         note: impl Into<String>,
     ) {
-        let reason = reason.into();
-        let regarding = self.0.object.object_ref(self.kind());
-        self.0.shared.events.send(Notice { regarding, kind, reason, action, note: note.into() });
+        self.event_about(self.0.object.object_ref(self.kind()), kind, reason, action, note);
+    }
+
+    /// Like [`event`](Self::event), but for the readers of another object's events. An object without a namespace has its events in `default`.
+    pub fn event_about(
+        &self,
+        regarding: ObjectReference,
+        kind: EventType,
+        reason: impl Into<&'static str>,
+        action: &'static str,
+        note: impl Into<String>,
+    ) {
+        let notice = Notice { regarding, kind, reason: reason.into(), action, note: note.into() };
+        self.0.shared.events.send(notice);
     }
 
     /// Changes the author's own part of the status: `change` gets a copy of the current status. It is written once, when the run is over,

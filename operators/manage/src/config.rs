@@ -146,7 +146,7 @@ pub struct Config {
     /// with the namespace, as in team-a/devs; everything with --openzro-api-key or its variable] (ours)
     #[arg(long, env = "OPENZRO_ALLOW", value_delimiter = ',', value_name = "NAMESPACE=PATTERN")]
     pub allow: Vec<Rule>,
-    /// Let objects of all namespaces use privileged containers, volumes, pod templates, images, security contexts, variables and Secrets of sidecars,
+    /// Let objects of all namespaces use privileged containers, volumes, pod templates, images, variables, Secrets and more privileges of sidecars,
     /// and the exemption from admission checks (ours)
     #[arg(long, env = "OPENZRO_ALLOW_PRIVILEGED_ROUTING")]
     pub allow_privileged_routing: bool,

@@ -9,10 +9,7 @@ use konverge::{
     apply::events::{EventSink, Notice},
     core::deletion_guard::{DeletionBudget, Stopped},
     generate::Access,
-    kube::{
-        self, Api, ResourceExt,
-        api::{ObjectMeta, Patch, PatchParams, PostParams},
-    },
+    kube::{self, Api, ResourceExt},
     prometheus_client::{metrics::gauge::Gauge, registry::Registry},
     remote::Deletions,
 };
@@ -21,8 +18,7 @@ use tokio::time::sleep;
 
 use crate::{
     annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED},
-    config::PROGRAM,
-    reasons,
+    config_map, reasons,
 };
 
 /// The name of the `ConfigMap`.
@@ -157,22 +153,17 @@ impl Task {
         if !is_approved && annotations.get(DELETIONS_STOPPED) == why.as_ref() {
             return Ok(why);
         }
-        if known.is_none() {
-            let metadata = ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
-            self.api.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await?;
-        }
-        let mut patch = json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } });
+        let mut change = json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } });
         if is_approved {
             // With the version that was read, because a later approval is for more deletions.
-            patch["metadata"]["annotations"][APPROVE_DELETIONS] = Value::Null;
-            patch["metadata"]["resourceVersion"] = json!(known.as_ref().and_then(ResourceExt::resource_version));
+            change["metadata"]["annotations"][APPROVE_DELETIONS] = Value::Null;
+            change["metadata"]["resourceVersion"] = json!(known.as_ref().and_then(ResourceExt::resource_version));
         }
-        let parameters = PatchParams { field_manager: Some(PROGRAM.to_owned()), ..PatchParams::default() };
-        let patched = self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?;
+        let merged = config_map::merge(&self.api, known.as_ref(), &change).await?;
         if let Some(stopped) = stopped.filter(|_| is_new || is_approved) {
             let note = sentence(&stopped);
             tracing::warn!("{note}");
-            self.events.send(Notice::warning(&patched, reasons::DELETIONS_STOPPED, "Reconcile", note));
+            self.events.send(Notice::warning(&merged, reasons::DELETIONS_STOPPED, "Reconcile", note));
         }
         Ok(why)
     }

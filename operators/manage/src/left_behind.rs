@@ -14,10 +14,7 @@ use k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp};
 use konverge::{
     Home, Part, Setup, StartError,
     generate::Access,
-    kube::{
-        self, Api, Client,
-        api::{ObjectMeta, Patch, PatchParams, PostParams},
-    },
+    kube::{self, Api, Client},
     remote::{LeftBehind, Subject},
 };
 use konverge_kubectl::{Cluster, Failure};
@@ -25,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::{collections::Collections, config::PROGRAM, control::short_digest, deletions::CONFIG_MAP};
+use crate::{collections::Collections, config_map, control::short_digest, deletions::CONFIG_MAP};
 
 /// The number of entries, each of which has about 1 KiB at most. A `ConfigMap` holds 1 MiB.
 const MAX_ENTRIES: usize = 500;
@@ -96,19 +93,9 @@ pub(crate) async fn record(client: &Client, home: &str, subject: &Subject, item:
     let entry = Entry::new(subject, item, Timestamp::now());
     let api = Api::<ConfigMap>::namespaced(client.clone(), home);
     let known = api.get_opt(CONFIG_MAP).await?;
-    let is_new = known.is_none();
-    let data = known.and_then(|known| known.data).unwrap_or_default();
+    let data = known.as_ref().and_then(|known| known.data.clone()).unwrap_or_default();
     let Some(change) = addition(&data, &entry) else { return Ok(()) };
-    if is_new {
-        let metadata = ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
-        match api.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            created => drop(created?),
-        }
-    }
-    let parameters = PatchParams { field_manager: Some(PROGRAM.to_owned()), ..PatchParams::default() };
-    api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&json!({ "data": change }))).await?;
-    Ok(())
+    config_map::merge(&api, known.as_ref(), &json!({ "data": change })).await.map(drop)
 }
 
 /// Returns the entries of all operators about objects of a namespace, or of all.

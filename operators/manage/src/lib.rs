@@ -35,6 +35,7 @@ pub mod annotations;
 pub mod api;
 pub mod collections;
 pub mod config;
+mod config_map;
 pub mod control;
 pub mod deletions;
 pub mod expose;

@@ -126,7 +126,7 @@ pub fn operator(config: &Config, account: Option<Account>, metrics: Metrics) -> 
         None => Callers::Anybody,
     };
     let operator = if config.enable_webhooks {
-        operator.webhooks(webhook::webhooks((&*settings).into(), callers))
+        operator.webhooks(webhook::webhooks(Arc::clone(&settings), callers))
     } else {
         operator
     };

@@ -2,17 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    sync::Arc,
     time::Duration,
 };
 
-use konverge::{
-    kube::api::ObjectMeta,
-    prelude::Error,
-    remote::{DeletionPolicy, Interest},
+use konverge::{kube::api::ObjectMeta, prelude::Error, remote::DeletionPolicy};
+use konverge_core::{
+    allow::{Pattern, Rule},
+    names::few,
 };
-use konverge_core::allow::{Pattern, Rule};
 
-use crate::{annotations, control::short_digest, reasons};
+use crate::{annotations, api::v1alpha1::NetworkRouter, control::router_group, reasons};
 
 /// The default time in seconds that an object in a namespace that is being deleted waits for its items in openZro.
 pub(crate) const TERMINATING_NAMESPACE_DEADLINE: u64 = 15;
@@ -110,40 +111,45 @@ impl Settings {
         Err(Error::permanent(reasons::NOT_ALLOWED, message))
     }
 
-    /// Like [`check`](Self::check), but for the group of an object. The group and setup key that a `NetworkRouter` creates have generated names.
-    pub(crate) fn check_group(&self, object: &ObjectMeta, field: &str, name: &str) -> Result<(), Error> {
-        let namespace = object.namespace.as_deref().unwrap_or_default();
-        if router_group(object).is_some_and(|pattern| pattern.matches(name)) {
-            return Ok(());
-        }
-        self.check(namespace, field, "group", name)
-    }
-
-    /// Returns `true` if an object may use a group of this name.
-    pub(crate) fn allows_group(&self, object: &ObjectMeta, name: &str) -> bool {
-        self.check_group(object, "", name).is_ok()
-    }
-
-    /// Returns the interest of an object in the groups of these names. A group that the object may not use does not wait for the object.
-    pub(crate) fn interest_in_groups<'a>(
+    /// Like [`check`](Self::check), but for a group of an object. That of the object's own router needs no rule.
+    pub(crate) fn check_group(
         &self,
         object: &ObjectMeta,
-        names: impl IntoIterator<Item = &'a str>,
-    ) -> Interest {
-        let scope = self.scope(object.namespace.as_deref());
-        let names = names.into_iter().filter(|name| self.allows_group(object, name));
-        names.fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
+        routers: &[Arc<NetworkRouter>],
+        field: &str,
+        name: &str,
+    ) -> Result<(), Error> {
+        if router_group(object, routers).is_some_and(|names| names.matches(name)) {
+            return Ok(());
+        }
+        self.check(object.namespace.as_deref().unwrap_or_default(), field, "group", name)
     }
 
     /// Returns the names of groups that an object may use; `None` for all.
-    pub(crate) fn group_names(&self, object: &ObjectMeta) -> Option<Vec<Pattern>> {
+    pub(crate) fn group_names(&self, object: &ObjectMeta, routers: &[Arc<NetworkRouter>]) -> Option<Vec<Pattern>> {
         let names = self.names(object.namespace.as_deref().unwrap_or_default())?;
-        Some(names.into_iter().chain(router_group(object)).collect())
+        Some(names.into_iter().chain(router_group(object, routers)).collect())
     }
 
-    /// Returns `true` if the objects of a namespace may use privileged containers, volumes and other fields that change the privileges of a
-    /// container.
-    pub(crate) fn may_be_privileged(&self, namespace: &str) -> bool {
+    /// Refuses fields that change the privileges of a container, unless the objects of the namespace may set them. `advice` is an addition to the
+    /// next step.
+    pub(crate) fn check_privileges<T: Display>(
+        &self,
+        namespace: &str,
+        fields: Vec<T>,
+        advice: &str,
+    ) -> Result<(), String> {
+        if fields.is_empty() || self.may_be_privileged(namespace) {
+            return Ok(());
+        }
+        Err(format!(
+            "namespace {namespace} may not set {}; remove it{advice}, or ask the operator's administrators for --privileged-namespace={namespace}",
+            few(fields)
+        ))
+    }
+
+    /// Returns `true` if the objects of a namespace may set fields that change the privileges of a container, or a setting of the account.
+    fn may_be_privileged(&self, namespace: &str) -> bool {
         self.privileged.as_ref().is_none_or(|namespaces| namespaces.contains(namespace))
     }
 
@@ -162,15 +168,8 @@ impl Settings {
     }
 }
 
-/// Returns the name of the group that a `NetworkRouter` creates for its peers, if it owns the object.
-fn router_group(object: &ObjectMeta) -> Option<Pattern> {
-    let owner = object.owner_references.iter().flatten().find(|owner| owner.kind == "NetworkRouter")?;
-    Some(Pattern::new(format!("networkrouter-*-{}", short_digest(&owner.uid))))
-}
-
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use konverge_core::error::Classify;
 
     use super::*;
@@ -208,24 +207,6 @@ mod tests {
         assert!(Settings::default().allows("team", "All"));
         let namespaced = Settings { namespaced_networks: true, ..settings };
         assert!(namespaced.allows("team", "prod-team") && !namespaced.allows("team", "prod-team-a"));
-    }
-
-    #[test]
-    fn the_group_of_a_network_router_needs_no_rule_and_no_other_object_can_claim_it() {
-        let settings = confined(&["*={namespace}/*"]);
-        let owned = |uid: &str| ObjectMeta {
-            namespace: Some("shop".to_owned()),
-            owner_references: Some(vec![OwnerReference {
-                kind: "NetworkRouter".to_owned(),
-                uid: uid.to_owned(),
-                ..OwnerReference::default()
-            }]),
-            ..ObjectMeta::default()
-        };
-        let name = format!("networkrouter-n1-{}", short_digest("u"));
-        assert!(settings.check_group(&owned("u"), "spec.name", &name).is_ok());
-        assert!(settings.check_group(&owned("v"), "spec.name", &name).is_err());
-        assert!(settings.check_group(&owned("u"), "spec.name", "prod-ops").is_err());
     }
 
     #[test]

@@ -11,4 +11,4 @@ pub mod serve;
 pub mod sidecar;
 
 pub use serve::{Callers, webhooks};
-pub use sidecar::{Injection, Neighbours, SidecarSettings, Unserved, inject};
+pub use sidecar::{Injection, Neighbours, Unserved, inject};

@@ -142,7 +142,7 @@ async fn after_a_short_outage_with_many_changes_everything_converges_within_five
 async fn a_refused_write_is_repeated_and_heals_once_the_policy_has_gone() {
     let rig = Rig::new(4).await;
     let policy =
-        DenyingPolicy::create(&rig.place.client, &rig.place.namespace, "configmaps", "denied-text").await.unwrap();
+        DenyingPolicy::create(&rig.place.client, &rig.place.namespace, &[("configmaps", "denied-text")]).await.unwrap();
     let apply = PatchParams::apply("konverge-test").dry_run();
     let child = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "denied-text" } });
     let would = async || rig.children.patch("denied-text", &apply, &Patch::Apply(&child)).await.is_ok();

@@ -274,27 +274,6 @@ pub struct ContainerOverride {
     pub security_context: Option<Value>,
 }
 
-/// The variables of a sidecar that decide neither which server and which account it joins, nor what it runs, reads and trusts. The client and the
-/// libraries that it uses read too many others to name them.
-const HARMLESS: [&str; 3] = ["OZ_HOSTNAME", "OZ_LOG_LEVEL", "TZ"];
-/// The name of all other variables in messages.
-const HARMLESS_ALONE: &str = "spec.containerOverride.env with another variable than OZ_HOSTNAME, OZ_LOG_LEVEL and TZ";
-
-impl ContainerOverride {
-    /// Returns the fields that change the program or the privileges of a sidecar.
-    pub(crate) fn privileges(&self) -> Vec<&'static str> {
-        let has_secret = |variable: &Value| variable["valueFrom"]["secretKeyRef"].is_object();
-        let is_harmless = |variable: &Value| variable["name"].as_str().is_some_and(|name| HARMLESS.contains(&name));
-        let requested = [
-            ("spec.containerOverride.image", !self.image.is_empty()),
-            ("spec.containerOverride.securityContext", self.security_context.is_some()),
-            ("spec.containerOverride.env from a Secret", self.env.iter().any(has_secret)),
-            (HARMLESS_ALONE, !self.env.iter().all(is_harmless)),
-        ];
-        requested.into_iter().filter(|(_, is_requested)| *is_requested).map(|(field, _)| field).collect()
-    }
-}
-
 /// The status of a [`SidecarProfile`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

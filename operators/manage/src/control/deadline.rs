@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::{
-    api::{core::v1::ObjectReference, events::v1::Event},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::core::v1::ObjectReference, jiff::Timestamp};
 use konverge::{
     Object,
     apply::{
@@ -15,15 +11,12 @@ use konverge::{
     },
     core::error::{Classify, ErrorClass},
     generate::Access,
-    kube::{
-        Api, Resource, ResourceExt,
-        api::{ObjectMeta, PostParams},
-    },
-    prelude::{Cleanup, Context, Error, Reason},
+    kube::{Resource, ResourceExt},
+    prelude::{Cleanup, Context, Error, EventType, Reason},
     remote::Subject,
 };
 
-use crate::{config::PROGRAM, left_behind, reasons, settings::Settings};
+use crate::{left_behind, reasons, settings::Settings};
 
 /// The time that a namespace waits for a server that does not answer. The server may be back soon and delete its items.
 const OUTAGE: Duration = Duration::from_mins(5);
@@ -98,7 +91,14 @@ where
     tracing::warn!("{note}");
     if !context.applier().is_dry_run() {
         record(context, settings, &namespace, &note).await;
-        publish(context, &namespace, note).await;
+        // A namespace that is being deleted accepts no new events, but there can be events about it.
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: Some(namespace),
+            ..ObjectReference::default()
+        };
+        context.event_about(regarding, EventType::Warning, reasons::LEFT_BEHIND, "Finalize", note);
     }
     Ok(Cleanup::Done)
 }
@@ -115,37 +115,6 @@ where
     };
     if let Err(error) = left_behind::record(context.client(), &settings.namespace, &subject, note).await {
         tracing::warn!(namespace, "the list of what is left behind is not written: {error}");
-    }
-}
-
-/// Publishes the event about the namespace itself, because a namespace that is being deleted accepts no new events.
-async fn publish<K: Object>(context: &Context<K>, namespace: &str, note: String) {
-    let now = Timestamp::now();
-    let event = Event {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{namespace}-")),
-            namespace: Some("default".to_owned()),
-            ..ObjectMeta::default()
-        },
-        action: Some("Finalize".to_owned()),
-        event_time: Some(MicroTime(now)),
-        // Longer notes are refused.
-        note: Some(note.chars().take(1000).collect()),
-        reason: Some(reasons::LEFT_BEHIND.to_owned()),
-        regarding: Some(ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Namespace".to_owned()),
-            name: Some(namespace.to_owned()),
-            ..ObjectReference::default()
-        }),
-        reporting_controller: Some(PROGRAM.to_owned()),
-        reporting_instance: Some(PROGRAM.to_owned()),
-        type_: Some("Warning".to_owned()),
-        ..Event::default()
-    };
-    let events = Api::<Event>::namespaced(context.client().clone(), "default");
-    if let Err(error) = events.create(&PostParams::default(), &event).await {
-        tracing::warn!(namespace, "cannot publish the event about items that stay in openZro: {error}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use konverge::{
-    CustomStatus, Object,
+    CustomStatus, Object, Watch,
     apply::Writable,
     core::error::Classify,
     kube::{CustomResourceExt, Resource, ResourceExt, core::object::HasStatus},
@@ -13,9 +13,12 @@ use konverge::{
 
 use crate::{
     annotations,
-    api::{v1::OZGroup, v1alpha1::Group},
+    api::{
+        v1::OZGroup,
+        v1alpha1::{Group, NetworkRouter},
+    },
     collections::Collections,
-    control::deadline,
+    control::{deadline, routing::child_key},
     reasons,
     remote::Groups,
     settings::Settings,
@@ -36,6 +39,9 @@ pub trait GroupObject:
 
     /// Sets the id in a status.
     fn set_id(status: &mut Self::Status, id: &str);
+
+    /// Returns the routers that can own objects of this kind.
+    fn routers(context: &Context<Self>) -> Result<Vec<Arc<NetworkRouter>>, Error>;
 }
 
 impl GroupObject for OZGroup {
@@ -51,6 +57,10 @@ impl GroupObject for OZGroup {
 
     fn set_id(status: &mut Self::Status, id: &str) {
         status.group_id = Some(id.to_owned());
+    }
+
+    fn routers(_: &Context<Self>) -> Result<Vec<Arc<NetworkRouter>>, Error> {
+        Ok(Vec::new())
     }
 }
 
@@ -68,6 +78,10 @@ impl GroupObject for Group {
     fn set_id(status: &mut Self::Status, id: &str) {
         status.group_id = Some(id.to_owned());
     }
+
+    fn routers(context: &Context<Self>) -> Result<Vec<Arc<NetworkRouter>>, Error> {
+        Ok(context.watched::<NetworkRouter>()?.list())
+    }
 }
 
 /// Kinds whose pods join a group that was made for them. Their peers do not keep such a group from deletion.
@@ -77,7 +91,7 @@ const OWNERS_WITH_PEERS: [&str; 2] = ["NetworkRouter", "OZRoutingPeer"];
 ///
 /// An `OZGroup` adopts a group of its name and changes nothing in it, as in the original, but the group survives it. A `Group` adopts on request.
 /// The original creates the group of each `Group` itself, so an id in its status proves that.
-pub(crate) fn binding<K: GroupObject>(object: &K, settings: &Settings) -> Binding {
+pub(crate) fn binding<K: GroupObject>(object: &K, routers: &[Arc<NetworkRouter>], settings: &Settings) -> Binding {
     let unless_said = if K::IS_SHARED { Adoption::ByName } else { Adoption::Never };
     let adoption = annotations::adoption(object.annotations(), unless_said);
     let of_peers = |owner: &str| OWNERS_WITH_PEERS.contains(&owner);
@@ -88,7 +102,7 @@ pub(crate) fn binding<K: GroupObject>(object: &K, settings: &Settings) -> Bindin
         binding.adoption = adoption;
         binding.observe_adopted = K::IS_SHARED;
         binding.deletion = settings.deletion(object.meta());
-        binding.names = settings.group_names(object.meta());
+        binding.names = settings.group_names(object.meta(), routers);
         binding.deletes_foreign_content = object.owner_references().iter().any(|owner| of_peers(&owner.kind));
     })
 }
@@ -103,8 +117,9 @@ impl<K: GroupObject> Reconcile<K> for GroupReconciler {
     type Error = Error;
 
     async fn apply(&self, object: Arc<K>, context: Context<K>) -> Result<Action, Error> {
-        let binding = binding(&*object, &self.settings);
-        self.settings.check_group(object.meta(), "spec.name", &binding.name)?;
+        let routers = K::routers(&context)?;
+        let binding = binding(&*object, &routers, &self.settings);
+        self.settings.check_group(object.meta(), &routers, "spec.name", &binding.name)?;
         let applied = context.remote(&self.groups).apply(&binding, &binding.name).await;
         let item = match applied {
             Ok(applied) => applied.item,
@@ -121,14 +136,14 @@ impl<K: GroupObject> Reconcile<K> for GroupReconciler {
     }
 
     async fn finalize(&self, object: Arc<K>, context: Context<K>) -> Result<Cleanup, Error> {
-        let binding = binding(&*object, &self.settings);
+        let binding = binding(&*object, &K::routers(&context)?, &self.settings);
         let shares = |other: &Arc<K>| {
             other.meta().uid != object.meta().uid
                 && other.meta().deletion_timestamp.is_none()
                 && other.group_name() == binding.name
                 && self.settings.scope(other.meta().namespace.as_deref()) == binding.scope
                 // An object that may not use the group has no share in it.
-                && self.settings.allows_group(other.meta(), &binding.name)
+                && self.settings.allows(other.meta().namespace.as_deref().unwrap_or_default(), &binding.name)
         };
         let is_left_to_others = K::IS_SHARED && context.store().list().iter().any(shares);
         let binding =
@@ -147,7 +162,7 @@ fn controller<K: GroupObject>(
     Controller::new(GroupReconciler { groups, settings: Arc::clone(settings) })
         .finalizer_on_demand(finalizer)
         .access(deadline::declare)
-        .remote(&collections.groups, move |object: &K| Interest::default().claims(&binding(object, &of_interest)))
+        .remote(&collections.groups, move |object: &K| Interest::default().claims(&binding(object, &[], &of_interest)))
 }
 
 /// The controller of `OZGroup`s. Its finalizer is the original's, so the way back is open.
@@ -160,4 +175,5 @@ pub fn oz_group(collections: &Collections, settings: &Arc<Settings>) -> Controll
 /// The controller of `Group`s.
 pub fn group(collections: &Collections, settings: &Arc<Settings>) -> Controller<Group, GroupReconciler> {
     controller(collections, settings, "finalizers.openzro.io/group")
+        .watches(Watch::<NetworkRouter>::new(), |router, _| [child_key(router)])
 }

@@ -9,6 +9,7 @@ mod pause;
 mod policy;
 mod references;
 mod resource;
+mod router_group;
 mod routing;
 mod setup_key;
 
@@ -20,6 +21,7 @@ pub use policy::oz_policy;
 pub(crate) use policy::plan as policy_plan;
 pub use resource::oz_resource;
 pub(crate) use resource::{Referenced, names_policies, plan as resource_plan};
+pub(crate) use router_group::router_group;
 pub use routing::{network_router, oz_routing_peer};
 pub(crate) use routing::{peer_plan, router_plan};
 pub use setup_key::{oz_setup_key, setup_key};

@@ -52,9 +52,9 @@ fn of_record(resource: &NetworkResource, name: String, settings: &Settings) -> B
         binding.scope = settings.scope(resource.metadata.namespace.as_deref());
         binding.id = resource.status.as_ref().and_then(|status| status.dns_record_id.clone());
         binding.id_is_proof = true;
-        // A record has no mark. Its name contains the namespace.
+        // A record has no mark. Its name in the zone is that of a Service and the namespace.
         let namespace = resource.metadata.namespace.as_deref().unwrap_or_default();
-        binding.names = settings.names(namespace).map(|_| vec![Pattern::new(format!("*.{namespace}.*"))]);
+        binding.names = settings.names(namespace).map(|_| vec![Pattern::of_labels(format!("*.{namespace}"))]);
         binding.deletion = settings.deletion(&resource.metadata);
     })
 }
@@ -103,13 +103,17 @@ pub(crate) struct Wanted {
 /// The ids of network and zone, and the domain of the zone.
 async fn place(
     resource: &NetworkResource,
-    router: Option<&NetworkRouter>,
+    routers: &[Arc<NetworkRouter>],
     records: &Remotes<Records>,
     scope: &str,
 ) -> Result<(String, String, String), Error> {
     let CrossNamespaceReference { name, namespace } = &resource.spec.network_router_ref;
     let key = format!("{namespace}/{name}");
-    let router = router.ok_or_else(|| waits(format!("waits for NetworkRouter {key}")))?;
+    let is_meant = |router: &&Arc<NetworkRouter>| {
+        router.metadata.namespace.as_ref() == Some(namespace) && router.metadata.name.as_ref() == Some(name)
+    };
+    let missing = || waits(format!("waits for NetworkRouter {key}"));
+    let router = routers.iter().find(is_meant).ok_or_else(missing)?;
     let status = router.status.clone().unwrap_or_default();
     let (Some(network), Some(_)) = (status.network_id, status.routing_peer_id) else {
         return Err(waits(format!("waits for NetworkRouter {key}, which has no network or no router yet")));
@@ -129,8 +133,8 @@ async fn place(
 pub(crate) async fn wanted(
     resource: &NetworkResource,
     service: Option<&Service>,
-    router: Option<&NetworkRouter>,
     local: impl Fn(&ObjectKey) -> Option<Arc<Group>> + Send,
+    routers: &[Arc<NetworkRouter>],
     collections: &Collections,
     settings: &Settings,
 ) -> Result<Wanted, Error> {
@@ -138,9 +142,9 @@ pub(crate) async fn wanted(
     check_router(resource, settings)?;
     let address = address(service, &format!("{namespace}/{name}")).map_err(waits)?;
     let binding = of_resource(resource, settings);
-    let (network, zone, domain) = place(resource, router, &collections.records, &binding.scope).await?;
+    let (network, zone, domain) = place(resource, routers, &collections.records, &binding.scope).await?;
     let references = (&resource.metadata, "spec.groups", resource.spec.groups.as_slice());
-    let groups = references::group_ids(references, local, &collections.groups, settings).await?;
+    let groups = references::group_ids(references, local, routers, &collections.groups, settings).await?;
     let wanted = DesiredResource {
         network,
         name: binding.name,
@@ -149,8 +153,9 @@ pub(crate) async fn wanted(
         groups,
     };
     let kind = if address.is_ipv4() { "A" } else { "AAAA" };
-    let name = format!("{name}.{namespace}.{}", domain.trim_end_matches('.'));
-    Ok(Wanted { resource: wanted, record: DesiredRecord { zone, name, kind, content: address.to_string() } })
+    let record =
+        DesiredRecord { zone, domain, host: format!("{name}.{namespace}"), kind, content: address.to_string() };
+    Ok(Wanted { resource: wanted, record })
 }
 
 /// The bindings of both items. `record` is the full name of the record, and is not needed to delete it.
@@ -162,14 +167,11 @@ impl Reconcile<NetworkResource> for NetworkResourceReconciler {
     type Error = Error;
 
     async fn apply(&self, resource: Arc<NetworkResource>, context: Context<NetworkResource>) -> Result<Action, Error> {
-        let key = |namespace: Option<String>, name: &str| ObjectKey { namespace, name: name.to_owned() };
-        let reference = &resource.spec.network_router_ref;
-        let service = context.watched::<Service>()?.get(&key(resource.namespace(), &resource.spec.service_ref.name));
-        let router = context.watched::<NetworkRouter>()?.get(&key(Some(reference.namespace.clone()), &reference.name));
-        let local = context.watched::<Group>()?;
+        let service = ObjectKey { namespace: resource.namespace(), name: resource.spec.service_ref.name.clone() };
+        let service = context.watched::<Service>()?.get(&service);
+        let (local, routers) = (context.watched::<Group>()?, context.watched::<NetworkRouter>()?.list());
         let find = |group: &ObjectKey| local.get(group);
-        let (collections, settings) = (&self.collections, &self.settings);
-        let wanted = wanted(&resource, service.as_deref(), router.as_deref(), find, collections, settings);
+        let wanted = wanted(&resource, service.as_deref(), find, &routers, &self.collections, &self.settings);
         let Wanted { resource: desired, record } = wanted.await?;
         let (binding, mut of_record) = bindings(&resource, record.full_name(), &self.settings);
         let applied = context.remote(&self.collections.resources).apply(&binding, &desired).await?;
@@ -253,7 +255,7 @@ pub fn network_resource(
             references::users(group, store.list(), |resource: &NetworkResource| &resource.spec.groups)
         })
         .remote(&collections.groups, move |resource: &NetworkResource| {
-            of_groups.interest_in_groups(&resource.metadata, references::names(&resource.spec.groups))
+            references::interest(&resource.metadata, references::names(&resource.spec.groups), &of_groups)
         })
         .remote(&collections.resources, move |resource: &NetworkResource| {
             Interest::default().claims(&of_resource(resource, &of_interest))
@@ -266,9 +268,11 @@ pub fn network_resource(
 
 #[cfg(test)]
 mod tests {
+    use konverge::remote::Remote;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::remote::RecordItem;
 
     #[test]
     fn a_router_of_another_namespace_needs_a_rule() {
@@ -296,6 +300,31 @@ mod tests {
             assert!(refused.is_none_or(|error| error.to_string().starts_with("spec.networkRouterRef: ")));
         }
         assert!(check_router(&NetworkResource::default(), &Settings::default()).is_ok());
+    }
+
+    #[test]
+    fn a_record_belongs_to_the_namespace_that_its_name_in_the_zone_has() {
+        let settings = Settings { rules: Some(vec!["*={namespace}/*".parse().unwrap()]), ..Settings::default() };
+        let mut resource = NetworkResource::default();
+        resource.metadata.namespace = Some("shop".to_owned());
+        let names = of_record(&resource, String::new(), &settings).names.unwrap();
+        for (domain, name, expected) in [
+            ("prod.example", "web.shop.prod.example", true),
+            ("prod.example.", "web.shop.prod.example", true),
+            ("shop.example", "web.shop.shop.example", true),
+            ("prod.example", "web.team.prod.example", false),
+            ("prod.example", "shop.prod.example", false),
+            ("prod.example", "a.web.shop.prod.example", false),
+            ("prod.example", "web.shop.other.example", false),
+            ("shop.example", "www.shop.example", false),
+            ("shop.example", "web.team.shop.example", false),
+            ("prod.shop.example", "web.team.prod.shop.example", false),
+        ] {
+            let record = json!({ "id": "r", "name": name, "type": "A", "content": "10.0.0.1", "ttl": 300 });
+            let record = RecordItem::new(serde_json::from_value(record).unwrap(), "z", domain);
+            let found = names.iter().any(|names| names.matches(Records::name_for_rules(&record)));
+            assert_eq!(found, expected, "{name} in the zone {domain}");
+        }
     }
 
     #[test]

@@ -6,26 +6,28 @@ use konverge::{
     Object,
     kube::{Resource, api::ObjectMeta},
     prelude::{Error, ObjectKey},
-    remote::{Remote, Remotes},
+    remote::{Interest, Remote, Remotes},
 };
 use konverge_core::{error::Classify, names::few};
 
 use crate::{
     api::{
         v1::OZGroup,
-        v1alpha1::{Group, GroupReference},
+        v1alpha1::{Group, GroupReference, NetworkRouter},
     },
     control::pause::LOOK_AGAIN,
     reasons,
-    remote::Groups,
+    remote::{GroupItem, Groups},
     settings::Settings,
 };
 
 /// Returns the ids of the groups that the references of an object mean. No id is returned of which the server does not know the group, and none of a
-/// group that the namespace of the object may not use. `field` is where the object has the references. `local` finds a `Group` by its key.
+/// group that the namespace of the object may not use. `field` is where the object has the references. `local` finds a `Group` by its key, and
+/// `routers` are those of the cluster.
 pub(super) async fn group_ids(
     (object, field, references): (&ObjectMeta, &str, &[GroupReference]),
     local: impl Fn(&ObjectKey) -> Option<Arc<Group>> + Send,
+    routers: &[Arc<NetworkRouter>],
     groups: &Remotes<Groups>,
     settings: &Settings,
 ) -> Result<BTreeSet<String>, Error> {
@@ -35,29 +37,28 @@ pub(super) async fn group_ids(
     for reference in references {
         match meaning(reference) {
             Some(Meaning::Name(name)) => {
-                settings.check_group(object, field, name)?;
+                settings.check_group(object, routers, field, name)?;
                 names.push(name.to_owned());
             }
             Some(Meaning::Id(id)) => {
-                let found = groups.look_up(scope, id).await?;
-                let missing = || {
-                    waits(format!(
-                        "waits for the group with the id {id}, which openZro does not have; correct the id, or use the name of a group"
-                    ))
-                };
-                let found = found.ok_or_else(missing)?;
-                settings.check_group(object, field, Groups::name(&found))?;
+                let found = look_up(scope, id, groups).await?;
+                settings.check_group(object, routers, field, Groups::name(&found))?;
                 ids.insert(found.id().to_owned());
             }
             Some(Meaning::Local(name)) => {
                 let key = ObjectKey { namespace: Some(namespace.to_owned()), name: name.to_owned() };
+                let missing = || {
+                    waits(format!(
+                        "waits for Group {namespace}/{name}, which is not in openZro yet; create it, or correct the reference"
+                    ))
+                };
                 let group = local(&key).filter(|group| group.metadata.deletion_timestamp.is_none());
-                if let Some(group) = &group {
-                    settings.check_group(&group.metadata, field, &group.spec.name)?;
-                }
-                let id = group.and_then(|group| Some((group.status.as_ref()?.group_id.clone()?, group)));
-                let (id, group) = id.ok_or_else(|| waits(format!("waits for Group {namespace}/{name}, which is not in openZro yet; create it, or correct the reference")))?;
-                check_id(&group.metadata, field, &id, groups, settings).await?;
+                let group = group.ok_or_else(missing)?;
+                settings.check_group(&group.metadata, routers, field, &group.spec.name)?;
+                let id = group.status.as_ref().and_then(|status| status.group_id.clone()).ok_or_else(missing)?;
+                // A user can write a status.
+                let found = look_up(scope, &id, groups).await?;
+                settings.check_group(&group.metadata, routers, field, Groups::name(&found))?;
                 ids.insert(id);
             }
             None => {
@@ -70,10 +71,20 @@ pub(super) async fn group_ids(
     Ok(ids)
 }
 
+/// Returns the group with this id.
+async fn look_up(scope: &str, id: &str, groups: &Remotes<Groups>) -> Result<Arc<GroupItem>, Error> {
+    let missing = || {
+        waits(format!(
+            "waits for the group with the id {id}, which openZro does not have; correct the id, or use the name of a group"
+        ))
+    };
+    groups.look_up(scope, id).await?.ok_or_else(missing)
+}
+
 /// Refuses a group, known by the id in a status, that the object may not use. Other clients may write statuses.
 pub(super) async fn check_id(
     object: &ObjectMeta,
-    field: &str,
+    routers: &[Arc<NetworkRouter>],
     id: &str,
     groups: &Remotes<Groups>,
     settings: &Settings,
@@ -83,18 +94,19 @@ pub(super) async fn check_id(
         return Ok(());
     }
     let found = groups.look_up(&settings.scope(namespace), id).await?;
-    found.map_or(Ok(()), |found| settings.check_group(object, field, Groups::name(&found)))
+    found.map_or(Ok(()), |found| settings.check_group(object, routers, "its group", Groups::name(&found)))
 }
 
 /// Like [`check_id`], but returns `None` for a group that the object may not use.
 pub(super) async fn permitted_id(
     object: &ObjectMeta,
+    routers: &[Arc<NetworkRouter>],
     id: Option<String>,
     groups: &Remotes<Groups>,
     settings: &Settings,
 ) -> Result<Option<String>, Error> {
     let Some(id) = id else { return Ok(None) };
-    match check_id(object, "its group", &id, groups, settings).await {
+    match check_id(object, routers, &id, groups, settings).await {
         Ok(()) => Ok(Some(id)),
         Err(error) if error.reason() == reasons::NOT_ALLOWED => Ok(None),
         Err(error) => Err(error),
@@ -129,6 +141,18 @@ pub(super) fn names(references: &[GroupReference]) -> impl Iterator<Item = &str>
         Some(Meaning::Name(name)) => Some(name),
         _ => None,
     })
+}
+
+/// Returns the interest of an object in the groups of these names. A name that its namespace may not use is no reason to keep a group of another team.
+pub(super) fn interest<'a>(
+    object: &ObjectMeta,
+    names: impl IntoIterator<Item = &'a str>,
+    settings: &Settings,
+) -> Interest {
+    let (namespace, scope) =
+        (object.namespace.as_deref().unwrap_or_default(), settings.scope(object.namespace.as_deref()));
+    let names = names.into_iter().filter(|name| settings.allows(namespace, name));
+    names.fold(Interest::default(), |interest, name| interest.refers_to(&scope, name))
 }
 
 /// Whether one of the references is to this `Group` of the same namespace.

@@ -156,7 +156,7 @@ async fn check(
     let policies = policies::plan(resource, &referenced.policies, settings)?;
     let groups = groups::meant(resource, &referenced.groups, &collections.groups, settings).await?;
     for name in &groups {
-        settings.check_group(&resource.metadata, "spec.groups", name)?;
+        settings.check(&resource.namespace().unwrap_or_default(), "spec.groups", "group", name)?;
     }
     Ok(Checked { network, address, groups, policies })
 }
@@ -190,8 +190,8 @@ impl Reconcile<OZResource> for ResourceReconciler {
         };
         let Checked { network, address, groups: names, policies } =
             check(&resource, &referenced, &self.collections, &self.settings).await?;
+        policies::preview(&context, &policies).await?;
         let scope = self.settings.scope(resource.metadata.namespace.as_deref());
-        policies::check(&context, &policies).await?;
         if let Some(waits) = groups::ensure(&context, &self.collections.groups, &self.settings, &names).await? {
             return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, waits));
         }
@@ -253,7 +253,7 @@ pub fn oz_resource(collections: &Collections, settings: &Arc<Settings>) -> Contr
         })
         .watches(Watch::<OZPolicy>::new(), |policy, resources| policies::users(policy, &resources.list()))
         .remote(&collections.groups, move |resource: &OZResource| {
-            of_groups.interest_in_groups(&resource.metadata, resource.spec.groups.iter().map(String::as_str))
+            references::interest(&resource.metadata, resource.spec.groups.iter().map(String::as_str), &of_groups)
         })
         .remote(&collections.resources, move |resource: &OZResource| {
             Interest::default().claims(&binding(resource, &of_resources))

@@ -8,6 +8,7 @@ mod oz_routing_peer;
 mod removal;
 mod workload;
 
+pub(super) use network_router::child_key;
 pub use network_router::network_router;
 pub(crate) use network_router::plan as router_plan;
 pub(super) use oz_routing_peer::current_network;

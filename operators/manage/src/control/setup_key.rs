@@ -14,12 +14,15 @@ use konverge::{
 };
 
 pub(crate) use self::duration::seconds;
-pub(super) use self::secret::{Place, check_place, declare, ensure, finalize, watch};
-use super::{deadline, references, routing::children};
+pub(super) use self::secret::{Place, declare, ensure, finalize, preview, watch};
+use super::{
+    deadline, references,
+    routing::{child_key, children},
+};
 use crate::{
     api::{
         v1::{OZGroup, OZSetupKey},
-        v1alpha1::{Group, SetupKey},
+        v1alpha1::{Group, NetworkRouter, SetupKey},
     },
     collections::Collections,
     reasons,
@@ -36,7 +39,7 @@ pub(super) fn binding(name: &str, id: Option<String>, object: &ObjectMeta, setti
         binding.scope = settings.scope(object.namespace.as_deref());
         binding.id = id;
         binding.id_is_proof = true;
-        binding.names = settings.group_names(object);
+        binding.names = settings.names(object.namespace.as_deref().unwrap_or_default());
         binding.deletion = settings.deletion(object);
     })
 }
@@ -47,20 +50,22 @@ pub struct SetupKeyReconciler {
     settings: Arc<Settings>,
 }
 
-fn of_setup_key(key: &SetupKey, settings: &Settings) -> Binding {
+fn of_setup_key(key: &SetupKey, routers: &[Arc<NetworkRouter>], settings: &Settings) -> Binding {
     let id = key.status.as_ref().and_then(|status| status.setup_key_id.clone());
-    binding(&key.spec.name, id, &key.metadata, settings)
+    let binding = binding(&key.spec.name, id, &key.metadata, settings);
+    binding.with(|binding| binding.names = settings.group_names(&key.metadata, routers))
 }
 
 async fn desired_of_setup_key(
     key: &SetupKey,
     local: impl Fn(&ObjectKey) -> Option<Arc<Group>> + Send,
+    routers: &[Arc<NetworkRouter>],
     groups: &Remotes<Groups>,
     settings: &Settings,
 ) -> Result<DesiredSetupKey, Error> {
     let (spec, namespace) = (&key.spec, key.namespace().unwrap_or_default());
     let references = (&key.metadata, "spec.autoGroups", spec.auto_groups.as_slice());
-    let auto_groups = references::group_ids(references, local, groups, settings).await?;
+    let auto_groups = references::group_ids(references, local, routers, groups, settings).await?;
     let expires_in = spec.duration.as_deref().map(duration::seconds).transpose();
     let expires_in =
         expires_in.map_err(|why| Error::permanent(reasons::INVALID_SPEC, format!("spec.duration {why}")))?;
@@ -88,7 +93,7 @@ async fn desired_of_oz_setup_key(
     let names: BTreeSet<String> =
         spec.auto_groups.iter().map(|group| references::display_name(group, &namespace, local)).collect();
     for name in &names {
-        settings.check_group(&key.metadata, "spec.autoGroups", name)?;
+        settings.check(&namespace, "spec.autoGroups", "group", name)?;
     }
     let names: Vec<String> = names.into_iter().collect();
     let groups = groups.resolve(&settings.scope(Some(&namespace)), &names).await?;
@@ -126,7 +131,7 @@ pub(super) async fn planned(
 /// Returns the keys of a `SetupKey`. `recorded` are the parts of its record.
 pub(crate) async fn plan_of_setup_key(
     key: &SetupKey,
-    local: &[Arc<Group>],
+    (local, routers): (&[Arc<Group>], &[Arc<NetworkRouter>]),
     collections: &Collections,
     recorded: &[String],
     settings: &Settings,
@@ -135,9 +140,9 @@ pub(crate) async fn plan_of_setup_key(
         |wanted: &ObjectKey| local.iter().find(|group| ObjectKey::of(&***group).as_ref() == Some(wanted)).cloned();
     let desired = match key.metadata.deletion_timestamp {
         Some(_) => None,
-        None => Some(desired_of_setup_key(key, find, &collections.groups, settings).await?),
+        None => Some(desired_of_setup_key(key, find, routers, &collections.groups, settings).await?),
     };
-    planned(of_setup_key(key, settings), desired, &collections.setup_keys, recorded).await
+    planned(of_setup_key(key, routers, settings), desired, &collections.setup_keys, recorded).await
 }
 
 /// Returns the keys of an `OZSetupKey`; none if it only checks a Secret of the user.
@@ -160,11 +165,11 @@ impl Reconcile<SetupKey> for SetupKeyReconciler {
     type Error = Error;
 
     async fn apply(&self, key: Arc<SetupKey>, context: Context<SetupKey>) -> Result<Action, Error> {
-        let local = context.watched::<Group>()?;
-        let desired =
-            desired_of_setup_key(&key, |group| local.get(group), &self.collections.groups, &self.settings).await?;
+        let (local, routers) = (context.watched::<Group>()?, context.watched::<NetworkRouter>()?.list());
+        let (find, groups) = (|group: &ObjectKey| local.get(group), &self.collections.groups);
+        let desired = desired_of_setup_key(&key, find, &routers, groups, &self.settings).await?;
         let place = Place { name: SetupKey::secret_name(&key.name_any()), key: SetupKey::SECRET_KEY.to_owned() };
-        let binding = of_setup_key(&key, &self.settings);
+        let binding = of_setup_key(&key, &routers, &self.settings);
         let keys = &self.collections.setup_keys;
         ensure(&context, keys, &self.settings, binding, &desired, &place, |id| {
             context.status(|status| status.setup_key_id = id);
@@ -174,7 +179,7 @@ impl Reconcile<SetupKey> for SetupKeyReconciler {
     }
 
     async fn finalize(&self, key: Arc<SetupKey>, context: Context<SetupKey>) -> Result<Cleanup, Error> {
-        let binding = of_setup_key(&key, &self.settings);
+        let binding = of_setup_key(&key, &context.watched::<NetworkRouter>()?.list(), &self.settings);
         let outcome = finalize(&context, &self.collections.setup_keys, &binding).await;
         deadline::bounded(&context, &self.settings, outcome).await
     }
@@ -190,11 +195,12 @@ pub fn setup_key(collections: &Collections, settings: &Arc<Settings>) -> Control
         .watches(Watch::<Group>::new(), |group, store| {
             references::users(group, store.list(), |key: &SetupKey| &key.spec.auto_groups)
         })
+        .watches(Watch::<NetworkRouter>::new(), |router, _| [child_key(router)])
         .remote(&collections.groups, move |key: &SetupKey| {
-            of_groups.interest_in_groups(&key.metadata, references::names(&key.spec.auto_groups))
+            references::interest(&key.metadata, references::names(&key.spec.auto_groups), &of_groups)
         })
         .remote(&collections.setup_keys, move |key: &SetupKey| {
-            Interest::default().claims(&of_setup_key(key, &of_interest))
+            Interest::default().claims(&of_setup_key(key, &[], &of_interest))
         })
 }
 
@@ -278,7 +284,7 @@ pub fn oz_setup_key(
             references::users_by_name(group, store.list(), |key: &OZSetupKey| &key.spec.auto_groups)
         })
         .remote(&collections.groups, move |key: &OZSetupKey| {
-            of_groups.interest_in_groups(&key.metadata, key.spec.auto_groups.iter().map(String::as_str))
+            references::interest(&key.metadata, key.spec.auto_groups.iter().map(String::as_str), &of_groups)
         })
         .remote(&collections.setup_keys, move |key: &OZSetupKey| {
             let is_managed = key.spec.name.is_some() && key.spec.secret_key_ref.is_none();

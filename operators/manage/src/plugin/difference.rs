@@ -25,7 +25,7 @@ use crate::{
     annotations::ACCOUNT,
     api::{
         v1::{OZGroup, OZPolicy, OZResource, OZRoutingPeer, OZSetupKey},
-        v1alpha1::{CrossNamespaceReference, Group, NetworkResource, NetworkRouter, SetupKey},
+        v1alpha1::{Group, NetworkResource, NetworkRouter, SetupKey},
     },
     collections::Collections,
     config::Config,
@@ -201,7 +201,7 @@ impl View<'_> {
         for object in self.all::<K>().await? {
             let subject =
                 Subject { kind: K::kind(&()).into_owned(), namespace: object.namespace(), name: object.name_any() };
-            let claim = Interest::default().claims(&group_binding(&object, &self.config.settings()));
+            let claim = Interest::default().claims(&group_binding(&object, &[], &self.config.settings()));
             groups.interest(&subject, Some(interest_of(&object, claim)));
         }
         Ok(())
@@ -212,7 +212,8 @@ impl View<'_> {
         let groups = self.begun().groups;
         self.claim::<OZGroup>(&groups).await?;
         self.claim::<Group>(&groups).await?;
-        let binding = group_binding(&object, &self.config.settings());
+        let routers = if K::IS_SHARED { Vec::new() } else { self.shared::<NetworkRouter>().await? };
+        let binding = group_binding(&object, &routers, &self.config.settings());
         let desired = object.meta().deletion_timestamp.is_none().then(|| binding.name.clone());
         self.steps(&groups, [(binding, desired)]).await
     }
@@ -243,8 +244,9 @@ impl View<'_> {
 
     async fn setup_key(&self, object: &DynamicObject) -> Result<Vec<Difference>, Failure> {
         let (key, collections): (SetupKey, _) = (decoded(object)?, self.begun());
-        let (local, recorded) = (self.shared::<Group>().await?, collections.setup_keys.parts(&self.reader));
-        let planned = plan_of_setup_key(&key, &local, &collections, &recorded, &self.config.settings()).await;
+        let (local, routers) = (self.shared::<Group>().await?, self.shared::<NetworkRouter>().await?);
+        let (recorded, settings) = (collections.setup_keys.parts(&self.reader), self.config.settings());
+        let planned = plan_of_setup_key(&key, (&local, &routers), &collections, &recorded, &settings).await;
         self.keys(&collections, planned.map_err(|error| waits(&error))?).await
     }
 
@@ -284,13 +286,10 @@ impl View<'_> {
             None
         } else {
             let service = self.one::<Service>(&namespace, &resource.spec.service_ref.name).await?;
-            let CrossNamespaceReference { name, namespace } = &resource.spec.network_router_ref;
-            let router = self.one::<NetworkRouter>(namespace, name).await?;
-            let local = self.shared::<Group>().await?;
+            let (local, routers) = (self.shared::<Group>().await?, self.shared::<NetworkRouter>().await?);
             let find =
                 |key: &ObjectKey| local.iter().find(|group| ObjectKey::of(&***group).as_ref() == Some(key)).cloned();
-            let items =
-                network_resource_items(&resource, service.as_ref(), router.as_ref(), find, &collections, &settings);
+            let items = network_resource_items(&resource, service.as_ref(), find, &routers, &collections, &settings);
             Some(items.await.map_err(|error| waits(&error))?)
         };
         let name = wanted.as_ref().map(|wanted| wanted.record.full_name()).unwrap_or_default();

@@ -28,15 +28,19 @@ pub struct RecordItem {
     id: String,
     /// The id of the zone.
     zone: String,
+    /// The name without the domain of the zone, such as `web.shop`.
+    host: String,
     /// Name, type and content.
     full_name: String,
     ttl: i64,
 }
 
 impl RecordItem {
-    fn new(record: Record, zone: &str) -> Self {
+    pub(crate) fn new(record: Record, zone: &str, domain: &str) -> Self {
         let full_name = full_name(&record.name, &record.r#type, &record.content);
-        Self { id: record.id, zone: zone.to_owned(), full_name, ttl: record.ttl }
+        let host = record.name.strip_suffix(domain.trim_end_matches('.')).and_then(|host| host.strip_suffix('.'));
+        let host = host.unwrap_or_default().to_owned();
+        Self { id: record.id, zone: zone.to_owned(), host, full_name, ttl: record.ttl }
     }
 
     /// The id.
@@ -55,8 +59,10 @@ impl RecordItem {
 pub struct DesiredRecord {
     /// The id of the zone.
     pub zone: String,
-    /// The full name.
-    pub name: String,
+    /// The domain of the zone.
+    pub domain: String,
+    /// The name without the domain.
+    pub host: String,
     /// `A` or `AAAA`.
     pub kind: &'static str,
     /// The address.
@@ -66,7 +72,11 @@ pub struct DesiredRecord {
 impl DesiredRecord {
     /// Returns the name that distinguishes the record from all others.
     pub fn full_name(&self) -> String {
-        full_name(&self.name, self.kind, &self.content)
+        full_name(&self.name(), self.kind, &self.content)
+    }
+
+    fn name(&self) -> String {
+        format!("{}.{}", self.host, self.domain.trim_end_matches('.'))
     }
 }
 
@@ -78,7 +88,7 @@ fn full_name(name: &str, kind: &str, content: &str) -> String {
 }
 
 fn fields(desired: &DesiredRecord) -> Value {
-    json!({ "name": desired.name, "type": desired.kind, "content": desired.content, "ttl": TTL })
+    json!({ "name": desired.name(), "type": desired.kind, "content": desired.content, "ttl": TTL })
 }
 
 fn collection(zone: &str) -> Collection {
@@ -126,9 +136,11 @@ impl Remote for Records {
 
     async fn list(&self, scope: &str) -> Result<Vec<RecordItem>, Failure> {
         let zones = self.read(scope).await?;
-        let items =
-            zones.iter().flat_map(|zone| zone.records.iter().cloned().map(|record| RecordItem::new(record, &zone.id)));
-        Ok(items.collect())
+        let items = |zone: &Zone| {
+            let records = zone.records.iter().cloned();
+            records.map(|record| RecordItem::new(record, &zone.id, &zone.domain)).collect::<Vec<_>>()
+        };
+        Ok(zones.iter().flat_map(items).collect())
     }
 
     async fn get(&self, scope: &str, id: &str) -> Result<Option<RecordItem>, Failure> {
@@ -137,7 +149,7 @@ impl Remote for Records {
 
     async fn create(&self, scope: &str, desired: &DesiredRecord, _: &Mark) -> Result<RecordItem, Failure> {
         let made = self.account.of(scope)?.create::<Record>(&collection(&desired.zone), fields(desired)).await?;
-        Ok(RecordItem::new(made.0, &desired.zone))
+        Ok(RecordItem::new(made.0, &desired.zone, &desired.domain))
     }
 
     async fn update(
@@ -148,7 +160,7 @@ impl Remote for Records {
         _: &Mark,
     ) -> Result<RecordItem, Failure> {
         let place = collection(&item.zone).place(&item.id);
-        Ok(RecordItem::new(self.account.of(scope)?.set(&place, fields(desired)).await?, &item.zone))
+        Ok(RecordItem::new(self.account.of(scope)?.set(&place, fields(desired)).await?, &item.zone, &desired.domain))
     }
 
     async fn delete(&self, scope: &str, item: &RecordItem) -> Result<Deletion, Failure> {
@@ -161,6 +173,10 @@ impl Remote for Records {
 
     fn name(item: &RecordItem) -> &str {
         &item.full_name
+    }
+
+    fn name_for_rules(item: &RecordItem) -> &str {
+        &item.host
     }
 
     fn mark(_: &RecordItem) -> Option<Mark> {

@@ -19,11 +19,14 @@ use serde_json::Value;
 
 use super::{
     group::blocker,
-    sidecar::{ENFORCE, Injection, Neighbours, SidecarSettings, inject},
+    sidecar::{ENFORCE, Injection, Neighbours, inject},
 };
-use crate::api::{
-    v1::{OZGroup, OZResource, OZRoutingPeer, OZSetupKey},
-    v1alpha1::{SetupKey, SidecarProfile},
+use crate::{
+    api::{
+        v1::{OZGroup, OZResource, OZRoutingPeer, OZSetupKey},
+        v1alpha1::{SetupKey, SidecarProfile},
+    },
+    settings::Settings,
 };
 
 /// The path at which openzro-operator's configuration asks for sidecars.
@@ -92,8 +95,7 @@ pub enum Callers {
 /// - Where Pod Security refuses `NET_ADMIN`, the pod gets no sidecar with it, because the API server would refuse the pod for the sidecar.
 /// - An `OZGroup` that a resource or a routing peer uses cannot be deleted. While no replica answers, it can: finalizers protect the group in
 ///   openZro all the same, and a deletion must not wait for an operator that is gone.
-pub fn webhooks(settings: SidecarSettings, callers: Callers) -> WebhookSetup {
-    let settings = Arc::new(settings);
+pub fn webhooks(settings: Arc<Settings>, callers: Callers) -> WebhookSetup {
     WebhookSetup::reading(move |caches| {
         let neighbours = NeighbourCaches::new(caches);
         let pods = |profiles, security| {

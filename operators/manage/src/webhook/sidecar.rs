@@ -3,23 +3,20 @@
 //! The pod is JSON and not a type, so fields of newer versions of Kubernetes stay as they were sent.
 
 mod container;
+mod privileges;
 mod selection;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use konverge::kube::ResourceExt;
-use konverge_core::names::few;
 use serde_json::{Map, Value, json};
 
-use self::{container::Container, selection::matches};
+use self::{container::Container, privileges::privileges, selection::matches};
 use crate::{
     annotations::{EXTRA_DNS_LABELS, INIT_SIDECAR, SETUP_KEY, SIDECAR_PROFILE},
     api::{
         v1::OZSetupKey,
-        v1alpha1::{ContainerOverride, InjectionMode, SetupKey, SidecarProfile},
+        v1alpha1::{InjectionMode, SetupKey, SidecarProfile},
     },
     settings::Settings,
 };
@@ -29,48 +26,6 @@ pub const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 
 /// The name of the sidecar.
 pub const CONTAINER: &str = "openzro";
-
-/// The settings of the operator that sidecars need.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SidecarSettings {
-    /// The address of the management server.
-    pub management_url: String,
-    /// The image of the client.
-    pub client_image: String,
-    /// The addresses of the management servers of namespaces with an account of their own.
-    pub accounts: BTreeMap<String, String>,
-    /// The namespaces whose objects may change the privileges of a sidecar; `None` for all.
-    pub privileged: Option<BTreeSet<String>>,
-}
-
-impl SidecarSettings {
-    /// Refuses fields that change the privileges of a sidecar, unless the objects of this namespace may set them.
-    fn check_privileges(&self, namespace: &str, fields: &[&str]) -> Result<(), String> {
-        let is_allowed = self.privileged.as_ref().is_none_or(|namespaces| namespaces.contains(namespace));
-        if fields.is_empty() || is_allowed {
-            return Ok(());
-        }
-        Err(format!(
-            "namespace {namespace} may not set {}; remove it, or ask the operator's administrators for --privileged-namespace={namespace}",
-            few(fields)
-        ))
-    }
-
-    fn url(&self, namespace: &str) -> &str {
-        self.accounts.get(namespace).unwrap_or(&self.management_url)
-    }
-}
-
-impl From<&Settings> for SidecarSettings {
-    fn from(settings: &Settings) -> Self {
-        Self {
-            management_url: settings.management_url.clone(),
-            client_image: settings.client_image.clone(),
-            accounts: settings.accounts.clone(),
-            privileged: settings.privileged.clone(),
-        }
-    }
-}
 
 /// The objects of a namespace that decide about the sidecars of its pods.
 #[derive(Debug, Clone, Default)]
@@ -93,7 +48,8 @@ impl Neighbours {
         }
         Err(format!(
             "the sidecar needs NET_ADMIN, which the label {ENFORCE} of namespace {namespace} refuses; run the pod in a namespace with the value \
-             privileged, or give the sidecar a securityContext that the standard allows, in spec.containerOverride of a SidecarProfile"
+             privileged, or take NET_ADMIN from the sidecar in spec.containerOverride.securityContext of a SidecarProfile (example: \
+             {{\"capabilities\": {{\"add\": []}}}})"
         ))
     }
 }
@@ -148,7 +104,7 @@ impl Injection {
 ///
 /// A pod that has a container of the sidecar's name stays as it is. The API server may ask again after another webhook changed the pod, and the
 /// operator's own routing peers have that container.
-pub fn inject(pod: &Value, namespace: &str, neighbours: &Neighbours, settings: &SidecarSettings) -> Injection {
+pub fn inject(pod: &Value, namespace: &str, neighbours: &Neighbours, settings: &Settings) -> Injection {
     if !pod.is_object() {
         return Injection::default();
     }
@@ -170,7 +126,7 @@ fn inject_annotated(
     namespace: &str,
     key_name: &str,
     neighbours: &Neighbours,
-    settings: &SidecarSettings,
+    settings: &Settings,
 ) -> Injection {
     let name = pod_name(pod, namespace);
     let refused = |why: String| Injection::unserved(format!("Pod {name} gets no sidecar: {why}"), true);
@@ -186,13 +142,15 @@ fn inject_annotated(
         ));
     }
     let has_volumes = !key.spec.volumes.is_empty() || !key.spec.volume_mounts.is_empty();
-    let fields: &[&str] = if has_volumes { &["spec.volumes or spec.volumeMounts"] } else { &[] };
-    if let Err(why) = settings.check_privileges(namespace, fields) {
+    let url = key.spec.management_url.as_deref().filter(|url| !url.is_empty()).unwrap_or(settings.url(namespace));
+    let requested =
+        [("spec.volumes or spec.volumeMounts", has_volumes), ("spec.managementURL", url != settings.url(namespace))];
+    let fields = requested.into_iter().filter(|(_, is_requested)| *is_requested).map(|(field, _)| field).collect();
+    if let Err(why) = settings.check_privileges(namespace, fields, "") {
         return refused(format!("in OZSetupKey {namespace}/{key_name}, {why}"));
     }
     let labels = annotation(pod, EXTRA_DNS_LABELS);
     let secret = key.spec.secret(key_name);
-    let url = key.spec.management_url.as_deref().filter(|url| !url.is_empty()).unwrap_or(settings.url(namespace));
     let container =
         Container::new(settings, url, &json!(secret), labels).in_pod(pod).with_mounts(&key.spec.volume_mounts);
     let container = match container {
@@ -217,7 +175,7 @@ fn inject_annotated(
     Injection { pod: Some(pod), warnings: warnings.into_iter().collect(), unserved: None }
 }
 
-fn inject_by_profile(pod: &Value, namespace: &str, neighbours: &Neighbours, settings: &SidecarSettings) -> Injection {
+fn inject_by_profile(pod: &Value, namespace: &str, neighbours: &Neighbours, settings: &Settings) -> Injection {
     let mut profiles: Vec<_> = neighbours.profiles.iter().collect();
     profiles.sort_by_key(|profile| profile.name_any());
     let mut invalid = Vec::new();
@@ -243,7 +201,7 @@ fn apply_profile(
     namespace: &str,
     profile: &SidecarProfile,
     neighbours: &Neighbours,
-    settings: &SidecarSettings,
+    settings: &Settings,
 ) -> Injection {
     let (name, spec) = (profile.name_any(), &profile.spec);
     let key_name = &spec.setup_key_ref.name;
@@ -256,8 +214,8 @@ fn apply_profile(
             "spec.setupKeyRef names SetupKey {key_name}, and the namespace has none of that name; create it, or correct the profile"
         ));
     };
-    let fields = spec.container_override.as_ref().map(ContainerOverride::privileges).unwrap_or_default();
-    if let Err(why) = settings.check_privileges(namespace, &fields) {
+    let fields = spec.container_override.as_ref().map(privileges).unwrap_or_default();
+    if let Err(why) = settings.check_privileges(namespace, fields, "") {
         return unserved(why);
     }
     let labels = (!spec.extra_dns_labels.is_empty()).then(|| spec.extra_dns_labels.join(","));

@@ -1,6 +1,6 @@
 //! Sidecars and protected groups, through the API server.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
@@ -18,7 +18,7 @@ use konverge_manage::{
         v1::{OZGroup, OZResource, OZSetupKey},
         v1alpha1::{SetupKey, SidecarProfile},
     },
-    webhook::{Callers, SidecarSettings, webhooks},
+    webhook::{Callers, webhooks},
 };
 use konverge_testkit::{eventually, free_port};
 use serde_json::{Value, from_value, json};
@@ -39,8 +39,7 @@ impl Place {
     }
 
     async fn inject(&self, callers: Callers) -> Running {
-        let settings = SidecarSettings::from(&self.settings());
-        let operator = Operator::new(PROGRAM, "0").webhooks(webhooks(settings, callers));
+        let operator = Operator::new(PROGRAM, "0").webhooks(webhooks(Arc::new(self.settings()), callers));
         let client_ca = if callers == Callers::ApiServer { Some(self.client_ca().await) } else { None };
         let port = free_port().unwrap();
         let running = self

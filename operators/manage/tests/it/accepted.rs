@@ -45,11 +45,7 @@ async fn a_child_that_the_api_server_refuses_makes_nothing_in_openzro() {
     ] {
         let stage = Stage::set().await;
         let operator = stage.start(&[]).await;
-        let resource = match refused.0.split_once('/') {
-            Some((group, _)) => format!("{}.{group}", refused.2),
-            None => refused.2.to_owned(),
-        };
-        let denied = DenyingPolicy::create(&stage.client, &stage.namespace, &resource, name).await.unwrap();
+        let denied = DenyingPolicy::create(&stage.client, &stage.namespace, &[(refused.2, name)]).await.unwrap();
         is_heeded(&stage, refused, name).await;
         let (peers, routers) = (stage.api::<OZRoutingPeer>(), stage.api::<NetworkRouter>());
         if kind == "OZRoutingPeer" {

@@ -145,15 +145,20 @@ async fn deletions_that_a_person_takes_back_leave_the_items_in_openzro() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_guard_all_deletions_are_done() {
+async fn the_flag_lets_all_deletions_go_also_those_that_were_stopped() {
     let stage = Stage::set().await;
-    let _operator = stage.start(&["--allow-deletes"]).await;
+    let operator = stage.start(&[GUARD]).await;
     let names = twenty(&stage).await;
     stage.api::<Group>().delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    stage.until("the operator tells that deletions are stopped", async || stopped(&stage).await.is_some()).await;
+    operator.stop().await;
+    let operator = stage.start(&["--allow-deletes"]).await;
     for name in &names {
         stage.gone(&stage.api::<Group>(), name).await;
     }
-    assert_eq!((on_server(&stage).await, stopped(&stage).await), (BTreeSet::new(), None));
+    assert_eq!(on_server(&stage).await, BTreeSet::new());
+    stage.until("nothing is stopped any more", async || stopped(&stage).await.is_none()).await;
+    assert_eq!(waiting(&operator), "openzro_deletions_stopped 0");
 }
 
 /// The items of several kinds count together, and so do parts that objects lose.

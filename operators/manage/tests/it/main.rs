@@ -8,6 +8,7 @@ mod documented;
 mod draining;
 mod dry_run;
 mod economy;
+mod every_kind;
 mod forged;
 mod groups;
 mod hostile;

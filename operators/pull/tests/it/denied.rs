@@ -20,7 +20,7 @@ async fn a24_a_secret_whose_writes_were_denied_is_up_to_date_soon_after_the_poli
     other.set("A", "1");
     world.bind("other", &other).await;
     world.holds("other", &[("A", "1")]).await;
-    let policy = DenyingPolicy::create(&world.kubernetes, &world.namespace, "secrets", "backend").await.unwrap();
+    let policy = DenyingPolicy::create(&world.kubernetes, &world.namespace, &[("secrets", "backend")]).await.unwrap();
     let is_allowed = async || {
         let change = json!({"metadata": {"labels": {"probe": "yes"}}});
         let parameters = PatchParams { dry_run: true, ..PatchParams::default() };

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use konverge::{kube::Resource, prelude::ObjectKey};
+use konverge::{
+    kube::{Resource, api::ObjectMeta},
+    prelude::ObjectKey,
+};
 use konverge_core::names::few;
 
 use super::scope_of;
@@ -41,11 +44,9 @@ impl Named {
     ) -> Self {
         let scope = scope_of(policy);
         // What no rule permits is not in openZro, and has no name in policies.
-        let allows_resource = |resource: &OZResource| {
-            settings.allows(resource.metadata.namespace.as_deref().unwrap_or_default(), &resource.spec.name)
-        };
-        let groups = groups.iter().filter(|group| settings.allows_group(&group.metadata, &group.spec.name));
-        let resources = resources.iter().filter(|resource| allows_resource(resource));
+        let allows = |of: &ObjectMeta, name: &str| settings.allows(of.namespace.as_deref().unwrap_or_default(), name);
+        let groups = groups.iter().filter(|group| allows(&group.metadata, &group.spec.name));
+        let resources = resources.iter().filter(|resource| allows(&resource.metadata, &resource.spec.name));
         let is_own = |namespace: &Option<String>| settings.scope(namespace.as_deref()) == scope;
         let (own_groups, foreign_groups) = groups.cloned().partition(|group| is_own(&group.metadata.namespace));
         let (own_resources, foreign_resources) =

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use konverge::{
+    apply::Applier,
     kube::{
         Api, ResourceExt,
         api::{DeleteParams, ObjectMeta, Preconditions},
@@ -90,7 +91,7 @@ pub(super) fn plan(
             return Err(Error::permanent(reasons::INVALID_SPEC, message));
         }
         for group in &resource.spec.policy_source_groups {
-            settings.check_group(&resource.metadata, "spec.policySourceGroups", group)?;
+            settings.check(&namespace, "spec.policySourceGroups", "group", group)?;
         }
         let observed = find(&generated_name(&requested, &namespace, &name)).cloned();
         if let Some(observed) = &observed
@@ -104,11 +105,17 @@ pub(super) fn plan(
     Ok(planned)
 }
 
-/// Fails if the API server would not accept one of the planned policies. Writes nothing.
-pub(super) async fn check(context: &Context<OZResource>, planned: &[Generated]) -> Result<(), Error> {
-    let preview = context.applier().clone().with_dry_run(true);
-    for Generated { desired, .. } in planned.iter().filter(|policy| policy.observed.is_none()) {
-        drop(preview.create(desired).await?);
+/// Asks the API server whether it accepts the planned policies.
+pub(super) async fn preview(context: &Context<OZResource>, planned: &[Generated]) -> Result<(), Error> {
+    write(&context.applier().clone().with_dry_run(true), planned).await
+}
+
+async fn write(applier: &Applier, planned: &[Generated]) -> Result<(), Error> {
+    for Generated { desired, observed, .. } in planned {
+        let _ = match observed {
+            Some(observed) => applier.apply(desired, Some(&**observed)).await?,
+            None => applier.create(desired).await?,
+        };
     }
     Ok(())
 }
@@ -118,14 +125,9 @@ pub(super) async fn ensure(
     context: &Context<OZResource>,
     planned: Vec<Generated>,
 ) -> Result<BTreeMap<String, String>, Error> {
-    let mut mapping = BTreeMap::new();
-    for Generated { requested, desired, observed } in planned {
-        let _ = match &observed {
-            Some(observed) => context.applier().apply(&desired, Some(&**observed)).await?,
-            None => context.applier().create(&desired).await?,
-        };
-        mapping.insert(requested, desired.name_any());
-    }
+    write(context.applier(), &planned).await?;
+    let mapping: BTreeMap<_, _> =
+        planned.into_iter().map(|policy| (policy.requested, policy.desired.name_any())).collect();
     let kept: Vec<_> = mapping.values().cloned().collect();
     delete_generated(context, &kept).await?;
     Ok(mapping)

@@ -89,6 +89,21 @@ where
     Ok(())
 }
 
+/// Deletes a child. Returns `true` until it is gone.
+pub(super) async fn delete<K, C>(context: &Context<K>, key: &ObjectKey) -> Result<bool, Error>
+where
+    K: Object + Writable,
+    C: Object + Writable + Resource<DynamicType = ()>,
+{
+    let known = context.watched::<C>()?.get(key);
+    let Some(child) = known.filter(|child| belongs_to(&**child, &**context.object())) else { return Ok(false) };
+    if child.meta().deletion_timestamp.is_none() {
+        let deletion = context.applier().delete(&*child).await?;
+        tracing::trace!(?deletion, "deleted a child");
+    }
+    Ok(true)
+}
+
 /// Whether an object has an owner reference to another one.
 pub(super) fn belongs_to<C: Resource, K: Resource>(child: &C, owner: &K) -> bool {
     let uid = owner.meta().uid.as_ref();

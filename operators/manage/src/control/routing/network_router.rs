@@ -25,8 +25,8 @@ use crate::{
         network_resource::check_router,
         pause::LOOK_AGAIN,
         references,
+        router_group::display_name,
         setup_key::{self, Place},
-        short_digest,
     },
     reasons,
     remote::{DesiredNetwork, DesiredRouter},
@@ -89,9 +89,9 @@ fn child_name(router: &NetworkRouter) -> String {
     format!("networkrouter-{}", router.name_any())
 }
 
-/// The name of the group and the setup key in openZro, as the original has it.
-fn display_name(network: &str, uid: &str) -> String {
-    format!("networkrouter-{network}-{}", short_digest(uid))
+/// Returns the key of the objects that belong to a router.
+pub(in crate::control) fn child_key(router: &NetworkRouter) -> ObjectKey {
+    ObjectKey { namespace: router.namespace(), name: child_name(router) }
 }
 
 fn pod_settings(router: &NetworkRouter) -> PodSettings {
@@ -162,7 +162,7 @@ impl NetworkRouterReconciler {
         let is_there = ObjectKey::of(&key).and_then(|key| context.watched::<SetupKey>().ok()?.get(&key)).is_some();
         // From then on, the `SetupKey` looks after its Secret.
         let place = Place { name: SetupKey::secret_name(&child_name(router)), key: SetupKey::SECRET_KEY.to_owned() };
-        if is_there { Ok(()) } else { setup_key::check_place(context, &self.settings, &place).await }
+        if is_there { Ok(()) } else { setup_key::preview(context, &self.settings, &place).await }
     }
 
     /// Makes the `Group` and the `SetupKey` exist. Returns the id of the group once the key is there, or what is waited for.
@@ -179,8 +179,8 @@ impl NetworkRouterReconciler {
                 "waits for its Group {namespace}/{name}, which is not in openZro yet; see its status for the cause"
             )));
         };
-        references::check_id(&self.metadata(router)?, "its group", &id, &self.collections.groups, &self.settings)
-            .await?;
+        let (child, owner) = (self.metadata(router)?, std::slice::from_ref(context.object()));
+        references::check_id(&child, owner, &id, &self.collections.groups, &self.settings).await?;
         let key = children::apply(context, &self.setup_key(router, network, &id)?).await?;
         if key.is_none_or(|key| key.status.as_ref().is_none_or(|status| status.setup_key_id.is_none())) {
             return Ok(Err(format!(
@@ -262,10 +262,11 @@ impl NetworkRouterReconciler {
             return Ok(Cleanup::pending(LOOK_AGAIN, Reason::new(reasons::IN_USE), message));
         }
         let network = network(router, &self.settings);
-        let key = ObjectKey { namespace: router.namespace(), name: child_name(router) };
-        let group = context.watched::<Group>()?.get(&key).and_then(|group| group.status.as_ref()?.group_id.clone());
-        let child = self.metadata(router)?;
-        let group = references::permitted_id(&child, group, &self.collections.groups, &self.settings).await?;
+        let children = child_key(router);
+        let group =
+            context.watched::<Group>()?.get(&children).and_then(|group| group.status.as_ref()?.group_id.clone());
+        let (child, owner) = (self.metadata(router)?, std::slice::from_ref(context.object()));
+        let group = references::permitted_id(&child, owner, group, &self.collections.groups, &self.settings).await?;
         let item = item(router, group.as_deref().unwrap_or_default(), &self.settings);
         let others = removal::others_inside(context, &self.collections, &network, &item, group.as_deref());
         if let Some(waits) = others.await? {
@@ -273,7 +274,19 @@ impl NetworkRouterReconciler {
         }
         let router = context.remote(&self.collections.routers).finalize(&item).await?;
         let network = context.remote(&self.collections.networks).finalize(&network).await?;
-        Ok([router, network].into_iter().find(|cleanup| *cleanup != Cleanup::Done).unwrap_or(Cleanup::Done))
+        if let Some(waits) = [router, network].into_iter().find(|cleanup| *cleanup != Cleanup::Done) {
+            return Ok(waits);
+        }
+        // Before the router goes, because only a router that exists lets them use its group.
+        let is_waiting = [
+            children::delete::<_, SetupKey>(context, &children).await?,
+            children::delete::<_, Group>(context, &children).await?,
+        ];
+        if is_waiting == [false; 2] {
+            return Ok(Cleanup::Done);
+        }
+        let message = format!("waits until its Group and SetupKey {children} are gone; see their status for the cause");
+        Ok(Cleanup::pending(LOOK_AGAIN, Reason::new(reasons::DELETING), message))
     }
 }
 
@@ -295,8 +308,8 @@ pub fn network_router(
         .finalizer_on_demand(FINALIZER)
         .access(setup_key::declare)
         .access(|access| {
-            access.to::<Group>(&(), &["create", "patch"]);
-            access.to::<SetupKey>(&(), &["create", "patch"]);
+            access.to::<Group>(&(), &["create", "delete", "patch"]);
+            access.to::<SetupKey>(&(), &["create", "delete", "patch"]);
             workload::declare(access);
         })
         .watches(Watch::<Group>::new(), |group, _| children::owner_key::<_, NetworkRouter>(group))

@@ -199,7 +199,7 @@ fn may_be_in(resource: &OZResource, peer: &OZRoutingPeer, local: &[Arc<OZGroup>]
         || (is_of_operator && resource::is_own_service(resource, settings));
     let allows_group = |word: &String| {
         let display = references::display_name(word, &namespace, local);
-        [word, &display].into_iter().any(|name| settings.allows_group(&resource.metadata, name))
+        [word, &display].into_iter().any(|name| settings.allows(&namespace, name))
     };
     resource.metadata.namespace == peer.metadata.namespace
         || (allows_network
@@ -280,7 +280,7 @@ impl OzRoutingPeerReconciler {
         let observed = children::apply(context, group).await?;
         let id = observed.and_then(|group| group.status.as_ref()?.group_id.clone());
         if let Some(id) = &id {
-            references::check_id(&peer.metadata, "its group", id, &self.collections.groups, &self.settings).await?;
+            references::check_id(&peer.metadata, &[], id, &self.collections.groups, &self.settings).await?;
         }
         Ok(id)
     }
@@ -295,22 +295,20 @@ impl OzRoutingPeerReconciler {
     ) -> Result<(), Error> {
         children::check(context, group).await?;
         let has_key = peer.status.as_ref().is_some_and(|status| status.setup_key_id.is_some());
-        if has_key { Ok(()) } else { setup_key::check_place(context, &self.settings, place).await }
+        if has_key { Ok(()) } else { setup_key::preview(context, &self.settings, place).await }
     }
 
     /// Returns `true` if the peers are exempt from the admission checks of the account. Refuses the exemption where the namespace may not change a
     /// setting of the account.
     fn is_exempt(&self, peer: &OZRoutingPeer) -> Result<bool, Error> {
         let namespace = peer.namespace().unwrap_or_default();
-        let may_be = self.settings.exempts_from_admission(&namespace);
-        if peer.spec.exempt_from_admission == Some(true) && !may_be {
-            let message = format!(
-                "namespace {namespace} may not set spec.exemptFromAdmission, which changes a setting of the account; remove it, or ask the \
-                 operator's administrators for --privileged-namespace={namespace}"
-            );
-            return Err(Error::permanent(reasons::PRIVILEGE_NOT_ALLOWED, message));
+        let is_exempt = self.settings.exempts_from_admission(&namespace);
+        if peer.spec.exempt_from_admission == Some(true) && !is_exempt {
+            let (field, advice) = ("spec.exemptFromAdmission", ", because it changes a setting of the account");
+            let checked = self.settings.check_privileges(&namespace, vec![field], advice);
+            checked.map_err(|why| Error::permanent(reasons::PRIVILEGE_NOT_ALLOWED, why))?;
         }
-        Ok(peer.spec.exempt_from_admission.unwrap_or(may_be))
+        Ok(peer.spec.exempt_from_admission.unwrap_or(is_exempt))
     }
 
     async fn setup_key(
@@ -472,7 +470,7 @@ impl OzRoutingPeerReconciler {
         let name = ObjectKey { namespace: peer.namespace(), name: peer.name_any() };
         let group = context.watched::<OZGroup>()?.get(&name).and_then(|group| group.status.as_ref()?.group_id.clone());
         let groups = &self.collections.groups;
-        let group = references::permitted_id(&peer.metadata, group, groups, &self.settings).await?;
+        let group = references::permitted_id(&peer.metadata, &[], group, groups, &self.settings).await?;
         let router = router(peer, group.as_deref().unwrap_or_default(), &self.settings);
         if sharers.is_empty() {
             let others = removal::others_inside(context, &self.collections, &network, &router, group.as_deref());
@@ -505,7 +503,7 @@ fn further_groups(
     let names: BTreeSet<String> =
         peer.spec.groups.iter().map(|name| references::display_name(name, &namespace, local)).collect();
     for name in &names {
-        settings.check_group(&peer.metadata, "spec.groups", name)?;
+        settings.check(&namespace, "spec.groups", "group", name)?;
     }
     Ok(names)
 }
@@ -691,7 +689,7 @@ pub fn oz_routing_peer(
             others.filter_map(|other| ObjectKey::of(&*other)).collect::<Vec<_>>()
         })
         .remote(&collections.groups, move |peer: &OZRoutingPeer| {
-            by_name.interest_in_groups(&peer.metadata, peer.spec.groups.iter().map(String::as_str))
+            references::interest(&peer.metadata, peer.spec.groups.iter().map(String::as_str), &by_name)
         })
         .remote(&collections.networks, move |peer: &OZRoutingPeer| {
             Interest::default().claims(&network(peer, &of_networks))

@@ -13,7 +13,6 @@ use konverge::{
     kube::Api,
     prelude::{Context, Error, EventType, ObjectKey},
 };
-use konverge_core::names::few;
 use serde_json::{Value, json};
 
 use super::{children, merge::merge};
@@ -67,16 +66,10 @@ impl PodSettings {
 
 /// Refuses pods with more privileges than the namespace may use.
 fn check_privileges(workload: &Workload<'_>, settings: &Settings) -> Result<(), Error> {
-    let (namespace, privileges) = (workload.namespace, workload.pod_settings.privileges());
-    if privileges.is_empty() || settings.may_be_privileged(namespace) {
-        return Ok(());
-    }
-    let message = format!(
-        "namespace {namespace} may not set {}; remove it, because a routing peer needs NET_ADMIN alone where the kernel of the node has the \
-         modules wireguard and tun, or ask the operator's administrators for --privileged-namespace={namespace}",
-        few(privileges)
-    );
-    Err(Error::permanent(reasons::PRIVILEGE_NOT_ALLOWED, message))
+    let advice =
+        ", because a routing peer needs NET_ADMIN alone where the kernel of the node has the modules wireguard and tun";
+    let checked = settings.check_privileges(workload.namespace, workload.pod_settings.privileges(), advice);
+    checked.map_err(|why| Error::permanent(reasons::PRIVILEGE_NOT_ALLOWED, why))
 }
 
 /// Returns the number of replicas to write: that of the object, or else that of the Deployment while only the operator has set it. `None` leaves

@@ -3,17 +3,20 @@
 use k8s_openapi::api::core::v1::{EnvVar, SecurityContext, VolumeMount};
 use serde_json::{Value, json};
 
-use super::{CONTAINER, SidecarSettings};
-use crate::api::{InvalidField, embedded, v1alpha1::ContainerOverride};
+use super::CONTAINER;
+use crate::{
+    api::{InvalidField, embedded, v1alpha1::ContainerOverride},
+    settings::Settings,
+};
 
-const NET_ADMIN: &str = "NET_ADMIN";
+pub(super) const NET_ADMIN: &str = "NET_ADMIN";
 
 /// The container of a sidecar, as a pod has it.
 pub(super) struct Container(Value);
 
 impl Container {
     /// The client, which may change the network of the pod and nothing else. It has no probes: the client has no command for them.
-    pub(super) fn new(settings: &SidecarSettings, management_url: &str, secret: &Value, labels: Option<&str>) -> Self {
+    pub(super) fn new(settings: &Settings, management_url: &str, secret: &Value, labels: Option<&str>) -> Self {
         let mut env = vec![
             json!({ "name": "OZ_SETUP_KEY", "valueFrom": { "secretKeyRef": secret } }),
             json!({ "name": "OZ_MANAGEMENT_URL", "value": management_url }),

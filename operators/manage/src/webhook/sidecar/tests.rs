@@ -7,12 +7,11 @@ use super::*;
 
 const NAMESPACE: &str = "shop";
 
-fn settings() -> SidecarSettings {
-    SidecarSettings {
+fn settings() -> Settings {
+    Settings {
         management_url: "https://openzro.example.com".to_owned(),
         client_image: "client:1".to_owned(),
-        accounts: BTreeMap::new(),
-        privileged: None,
+        ..Settings::default()
     }
 }
 
@@ -70,7 +69,7 @@ fn profile(change: Value) -> Value {
 fn what_changes_the_abilities_of_a_sidecar_is_for_the_namespaces_that_the_platform_names() {
     let decide = |privileged: Option<&str>, pod: &Value, objects: &[Value]| {
         let privileged = Some(privileged.into_iter().map(str::to_owned).collect());
-        inject(pod, NAMESPACE, &neighbours(objects), &SidecarSettings { privileged, ..settings() })
+        inject(pod, NAMESPACE, &neighbours(objects), &Settings { privileged, ..settings() })
     };
     let key = object("SetupKey", "k", json!({ "name": "K" }));
     let from_secret = json!({ "name": "X", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } });
@@ -101,6 +100,13 @@ fn what_changes_the_abilities_of_a_sidecar_is_for_the_namespaces_that_the_platfo
     let refused = decide(None, &annotated(json!({})), std::slice::from_ref(&with_volumes)).unserved.unwrap();
     assert!(refused.is_requested && refused.why.contains("spec.volumes"), "{refused:?}");
     assert!(decide(Some(NAMESPACE), &annotated(json!({})), &[with_volumes]).pod.is_some());
+
+    let to = |url: &str| ready_key("web", json!({ "secretKeyRef": secret, "managementURL": url }));
+    let elsewhere = [to("https://elsewhere.example.com")];
+    let refused = decide(None, &annotated(json!({})), &elsewhere).unserved.unwrap();
+    assert!(refused.is_requested && refused.why.contains("spec.managementURL"), "{refused:?}");
+    assert!(decide(Some(NAMESPACE), &annotated(json!({})), &elsewhere).pod.is_some());
+    assert!(decide(None, &annotated(json!({})), &[to("https://openzro.example.com")]).pod.is_some());
 }
 
 #[test]
