@@ -279,7 +279,7 @@ async fn a_deleted_secret_of_a_setup_key_is_back_at_once_and_a_foreign_one_is_le
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_is_deleted_waits_no_longer_than_its_deadline() {
     let stage = Stage::set().await;
-    let _operator = stage.start(&["--terminating-namespace-deadline=3"]).await;
+    let _operator = stage.start(&["--terminating-namespace-deadline=1"]).await;
     let groups = stage.api::<OZGroup>();
     stage.create(&groups, &group("devs", "Left")).await;
     let id = stage.says(&groups, "devs", "Ready", "Reconciled").await.status.unwrap().group_id.unwrap();
