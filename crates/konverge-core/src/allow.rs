@@ -84,7 +84,7 @@ impl Pattern {
 
     /// Returns the patterns of the parts of a name, in which `*` matches no separator.
     pub fn split(&self, separator: char) -> impl Iterator<Item = Self> {
-        self.0.split(separator).map(Self::new)
+        self.text.split(separator).map(Self::new)
     }
 
     /// Returns `true` if the pattern matches the whole name.

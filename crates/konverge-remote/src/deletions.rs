@@ -31,6 +31,8 @@ pub struct Deletions(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     guard: DeletionGuard<Doomed>,
+    /// Whether it is known if an earlier process had stopped deletions. Before, nothing is deleted.
+    has_begun: bool,
     next_step: &'static str,
     /// The uid of each object, and whether it is being deleted.
     objects: BTreeMap<Subject, (String, bool)>,
@@ -48,7 +50,7 @@ struct State {
 pub(crate) struct Held {
     /// The cause and the next step.
     pub(crate) message: String,
-    /// Whether the deletion begins to wait.
+    /// Whether the deletion begins to wait for an approval.
     pub(crate) is_new: bool,
 }
 
@@ -63,6 +65,7 @@ impl Deletions {
     pub fn new(budget: Option<DeletionBudget>, next_step: &'static str) -> Self {
         Self(Arc::new(Mutex::new(State {
             guard: DeletionGuard::new(budget, WITHIN),
+            has_begun: true,
             next_step,
             objects: BTreeMap::new(),
             announced: BTreeMap::new(),
@@ -70,6 +73,23 @@ impl Deletions {
             deleted: BTreeSet::new(),
             ended: Vec::new(),
         })))
+    }
+
+    /// Lets all deletions wait until [`begin`](Self::begin) tells what an earlier process has left.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        lock(&self.0).has_begun = false;
+        self
+    }
+
+    /// Begins. If an earlier process had stopped deletions, all that are requested within five minutes need an approval, because it is not known how many
+    /// that process had carried out.
+    pub fn begin(&self, was_stopped: bool) {
+        let mut state = lock(&self.0);
+        if was_stopped && !state.has_begun {
+            state.guard.stopped_earlier(now());
+        }
+        state.has_begun = true;
     }
 
     /// Returns why deletions wait for an approval, if some do.
@@ -112,6 +132,10 @@ impl Deletions {
         state.expire(now());
         let known = state.known();
         state.guard.request(doomed.clone());
+        if !state.has_begun {
+            let message = "the operator has not read yet whether an earlier process had stopped deletions".to_owned();
+            return Err(Held { message, is_new: false });
+        }
         match state.guard.check(doomed, known, now()) {
             Ok(()) => {
                 state.held.remove(doomed);

@@ -43,7 +43,7 @@ pub struct Approvals {
 impl Approvals {
     /// Creates the guard of all deletions in openZro. `None` allows everything.
     pub fn new(budget: Option<DeletionBudget>) -> Self {
-        Self { deletions: Deletions::new(budget, NEXT_STEP), gauge: Gauge::default() }
+        Self { deletions: Deletions::new(budget, NEXT_STEP).waiting(), gauge: Gauge::default() }
     }
 
     /// Returns the guard.
@@ -112,6 +112,7 @@ struct Task {
 impl Task {
     /// Checks for ever. While nothing is stopped, it checks only the memory.
     async fn run(self) {
+        self.deletions.begin(self.was_stopped().await);
         // An earlier process may have left something on the ConfigMap.
         let mut told = self.look(None).await;
         loop {
@@ -120,6 +121,21 @@ impl Task {
                 told = self.look(told).await;
             }
             sleep(if is_stopped { APPROVED } else { LOOK }).await;
+        }
+    }
+
+    /// Whether an earlier process had stopped deletions, by the `ConfigMap`. A role that does not allow to read it is that of an installation that never
+    /// wrote it.
+    async fn was_stopped(&self) -> bool {
+        loop {
+            match self.api.get_opt(CONFIG_MAP).await {
+                Ok(known) => return known.is_some_and(|known| known.annotations().contains_key(DELETIONS_STOPPED)),
+                Err(kube::Error::Api(status)) if status.code == 403 => return false,
+                Err(error) => {
+                    tracing::warn!("cannot read the ConfigMap {CONFIG_MAP}, before which nothing is deleted: {error}")
+                }
+            }
+            sleep(LOOK).await;
         }
     }
 

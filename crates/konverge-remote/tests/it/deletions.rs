@@ -109,6 +109,28 @@ async fn many_deletions_at_once_wait_for_an_approval() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_process_deletes_nothing_before_it_knows_what_the_former_one_had_stopped() {
+    for was_stopped in [false, true] {
+        let server = Shared::default();
+        let (remotes, deletions) = guarded(&server);
+        let objects = objects(&remotes, 10).await;
+        let (object, other) = (&objects[0], &objects[1]);
+        let _ = deletions.clone().waiting();
+        show(&remotes, object, true);
+        assert!(is_stopped(&delete(&remotes, object).await));
+        assert_eq!(object.world.lock().events.iter().filter(|event| event.reason == "DeletionsStopped").count(), 0);
+        deletions.begin(was_stopped);
+        assert_eq!(is_stopped(&delete(&remotes, object).await), was_stopped, "few, but the former process had begun");
+        deletions.approve();
+        assert_eq!(delete(&remotes, object).await, Finalized::Done);
+        leave(&remotes, object);
+        sleep(Duration::from_mins(6)).await;
+        show(&remotes, other, true);
+        assert_eq!(delete(&remotes, other).await, Finalized::Done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn deletions_one_by_one_count_for_five_minutes() {
     let server = Shared::default();
     let (remotes, deletions) = guarded(&server);
