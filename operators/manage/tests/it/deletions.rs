@@ -23,13 +23,13 @@ use crate::stage::{Running, Stage};
 /// The tests of other files run without the guard.
 const GUARD: &str = "--allow-deletes=false";
 
-/// How many objects of ten are deleted without approval.
+/// How many objects of twelve are deleted without approval.
 const ALLOWED: usize = 5;
 
-/// Ten groups, each with its object.
-async fn ten(stage: &Stage) -> Vec<String> {
+/// Twelve groups, each with its object. More than the allowed number are left, so that a restart stops their deletion again.
+async fn twelve(stage: &Stage) -> Vec<String> {
     let groups = stage.api::<Group>();
-    let names: Vec<_> = (0..10).map(|number| format!("g-{number}")).collect();
+    let names: Vec<_> = (0..12).map(|number| format!("g-{number}")).collect();
     for name in &names {
         stage.create(&groups, &Group::new(name, GroupSpec { name: name.clone() })).await;
     }
@@ -75,7 +75,7 @@ async fn approve(stage: &Stage) {
 async fn of_many_objects_that_are_deleted_at_once_openzro_keeps_the_items_until_approval() {
     let stage = Stage::set().await;
     let (operator, checks) = stage.begin(&[GUARD]).await;
-    let names = ten(&stage).await;
+    let names = twelve(&stage).await;
     assert_eq!((stopped(&stage).await, &*waiting(&operator)), (None, "openzro_deletions_stopped 0"));
     let of_kind = ListParams::default();
     stage.api::<Group>().delete_collection(&DeleteParams::default(), &of_kind).await.unwrap();
@@ -96,7 +96,7 @@ async fn of_many_objects_that_are_deleted_at_once_openzro_keeps_the_items_until_
         stage.told(name, "DeletionsStopped").await;
     }
     let why = stopped(&stage).await.unwrap();
-    assert!(why.contains("and 5 of 10 are allowed"), "{why}");
+    assert!(why.contains("and 5 of 12 are allowed"), "{why}");
     assert_ne!(waiting(&operator), "openzro_deletions_stopped 0");
     assert!(checks.ready().passed && checks.ready().text.contains("kubectl konverge approve"));
     let home = stage.at_home::<ConfigMap>().get(CONFIG_MAP).await.unwrap().namespace().unwrap();
@@ -128,7 +128,7 @@ async fn of_many_objects_that_are_deleted_at_once_openzro_keeps_the_items_until_
 async fn deletions_that_a_person_takes_back_leave_the_items_in_openzro() {
     let stage = Stage::set().await;
     let operator = stage.start(&[GUARD]).await;
-    ten(&stage).await;
+    twelve(&stage).await;
     stage.api::<Group>().delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     stage.until("the operator tells that deletions are stopped", async || stopped(&stage).await.is_some()).await;
     stage.settled(&operator).await;
@@ -148,7 +148,7 @@ async fn deletions_that_a_person_takes_back_leave_the_items_in_openzro() {
 async fn the_flag_lets_all_deletions_go_also_those_that_were_stopped() {
     let stage = Stage::set().await;
     let operator = stage.start(&[GUARD]).await;
-    let names = ten(&stage).await;
+    let names = twelve(&stage).await;
     stage.api::<Group>().delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     stage.until("the operator tells that deletions are stopped", async || stopped(&stage).await.is_some()).await;
     operator.stop().await;
@@ -208,7 +208,7 @@ async fn policies_that_lose_their_parts_count_with_deleted_groups() {
 async fn a_deleted_namespace_with_many_objects_waits_for_the_approval() {
     let stage = Stage::set().await;
     let operator = stage.start(&[GUARD, "--terminating-namespace-deadline=1"]).await;
-    let names = ten(&stage).await;
+    let names = twelve(&stage).await;
     let namespaces = Api::<Namespace>::all(stage.client.clone());
     namespaces.delete(&stage.namespace, &DeleteParams::default()).await.unwrap();
     // The test cluster has no namespace controller.
