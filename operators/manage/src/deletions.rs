@@ -132,7 +132,7 @@ impl Task {
                 Ok(known) => return known.is_some_and(|known| known.annotations().contains_key(DELETIONS_STOPPED)),
                 Err(kube::Error::Api(status)) if status.code == 403 => return false,
                 Err(error) => {
-                    tracing::warn!("cannot read the ConfigMap {CONFIG_MAP}, before which nothing is deleted: {error}")
+                    tracing::warn!("cannot read the ConfigMap {CONFIG_MAP}, before which nothing is deleted: {error}");
                 }
             }
             sleep(LOOK).await;

@@ -254,7 +254,9 @@ mod tests {
         };
         let replaced = [of("production", second, 2, 0, None), of("staging", second, 2, 0, None)];
         let (restored, trust) = memory(&["monday"]);
-        replaced.iter().for_each(|text| restored.recall(text));
+        for text in &replaced {
+            restored.recall(text);
+        }
         assert_eq!(trust.workspace("acme"), Some(second));
         restored.load();
         assert_eq!(trust.workspace("acme"), Some(first), "back to the key that was pinned first, and no other");
@@ -265,14 +267,18 @@ mod tests {
         let accepted = of("production", first, 1, 1, Some("monday"));
         for texts in [[&accepted, &replaced[1]], [&replaced[1], &accepted]] {
             let (next, trust) = memory(&["monday"]);
-            texts.into_iter().for_each(|text| next.recall(text));
+            for text in texts {
+                next.recall(text);
+            }
             next.load();
             assert_eq!(trust.workspace_memory("acme").map(|key| (key.fingerprint, key.generation)), Some((first, 1)));
         }
         // The key was replaced again, and the word is used up.
         let again = of("production", second, 2, 1, Some("monday"));
         let (next, trust) = memory(&["monday"]);
-        [&accepted, &again].into_iter().for_each(|text| next.recall(text));
+        for text in [&accepted, &again] {
+            next.recall(text);
+        }
         next.load();
         assert_eq!(trust.workspace("acme"), Some(second));
     }

@@ -147,7 +147,7 @@ impl Pusher {
             tracing::debug!("the journal is read again later: {}", in_one_line(&error));
             sleep(Backoff::default().delay(failures, rand::random())).await;
         }
-        pending().await
+        pending::<()>().await;
     }
 
     /// Queues all objects with an intention of an earlier process. No run does anything before these are known, and before the name is known

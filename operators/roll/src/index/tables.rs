@@ -310,7 +310,7 @@ impl Tables {
         let owner = self.workloads.pod_owner(key, &workload);
         let Health { unready, available, succeeded, .. } = owner.health;
         // The pods of another workload may be those of the template before.
-        let awaited = workload.health.awaited && std::ptr::eq(&*workload, owner);
+        let awaited = workload.health.awaited && std::ptr::eq(Arc::as_ptr(&workload), owner);
         let pods = Pods { rollout: owner.observed.rollout, unready, available, succeeded, awaited };
         let requests = self.triggers.requests(key, &workload.observed);
         let triggers: Vec<_> =

@@ -50,13 +50,11 @@ where
     C: Object + Writable + Resource<DynamicType = ()>,
 {
     let Some(key) = ObjectKey::of(desired) else { return Ok(()) };
-    match context.watched::<C>()?.get(&key) {
-        Some(observed) => check_owner(context, &*observed),
-        None => {
-            let preview = context.applier().clone().with_dry_run(true);
-            apply_as_seen(&preview, context, desired, None).await
-        }
+    if let Some(observed) = context.watched::<C>()?.get(&key) {
+        return check_owner(context, &*observed);
     }
+    let preview = context.applier().clone().with_dry_run(true);
+    apply_as_seen(&preview, context, desired, None).await
 }
 
 /// Refuses a child that belongs to another object.

@@ -155,10 +155,12 @@ fn a_disabled_device_that_the_server_hides_is_no_success() {
 /// The server names the device in a workspace that does not matter.
 #[test]
 fn a_key_that_stays_on_the_servers_word_is_no_success() {
+    type Lie = fn(&LyingServer);
+
     let (world, liar) = lying_world();
     let alice = &world.alice;
     alice.ok("workspace create dummy");
-    let lies: [(&str, fn(&LyingServer)); 3] = [
+    let lies: [(&str, Lie); 3] = [
         ("not_named", |liar| {
             liar.lie(GET_STATE, |request: GetKeyStateRequest, answer: Result<GetKeyStateResponse, Status>| {
                 let mut answer = answer?;

@@ -141,9 +141,11 @@ fn equal_salts_of_a_published_export_are_refused() {
 /// Whatever the server answers to the proof, it may have made the key of it.
 #[test]
 fn every_failure_after_a_published_proof_says_that_the_keys_may_be_known() {
+    type Lie = fn(&mut GetPrincipalExportResponse) -> Result<(), Status>;
+
     let (world, liar) = lying_world();
     let tablet = tablet(&world, &liar, "principal export laptop --for-published-client");
-    let lies: [(&str, fn(&mut GetPrincipalExportResponse) -> Result<(), Status>); 6] = [
+    let lies: [(&str, Lie); 6] = [
         ("refused", |_| Err(Status::permission_denied("wrong passphrase"))),
         ("gone", |_| Err(Status::unavailable("gone"))),
         ("damaged", |export| {
