@@ -88,8 +88,7 @@ pub enum PrincipalCommand {
         after_help = "Examples:\n  zopp principal disable --principal 0190…57\n  zopp principal disable --principal 0190…57 --rotate-keys\n\nA device is disabled by another device of the \
                             same user that has no ceiling, a service by an\nadmin of every workspace that it is in. The server's \
                             operator can disable any.\n\nWith --rotate-keys, the command ends with 1 if the key of a workspace that this \
-                            device has pinned\nstays on the server's word, which may be a lie. --keep-keys-of names a workspace whose key \
-                            the principal\nnever had."
+                            device has pinned\nstays on the server's word, which may be a lie. --keep-keys-of names\na workspace whose key the principal never had."
     )]
     Disable {
         /// The principal's ID
