@@ -70,7 +70,7 @@ fn annotations_are_those_of_the_reference() {
 }
 
 /// Words in the form of a reason that are something else.
-const OTHERS: [&str; 47] = [
+const OTHERS: [&str; 49] = [
     "Age",
     "Always",
     "Asks",
@@ -107,7 +107,9 @@ const OTHERS: [&str; 47] = [
     "Role",
     "RolledOut",
     "RollingOut",
+    "RuntimeDefault",
     "Secret",
+    "SecretProviderClass",
     "SecretStore",
     "SelfSubjectAccessReview",
     "Servers",

@@ -132,14 +132,15 @@ fn every_variable_on_a_page_is_one() {
     let is_letter = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
     let prefixes = ["VAULT_", "ROLLOUT_", "ZOPP_", "KONVERGE_", "OPENZRO_", "OZ_"];
     let mut faults = Vec::new();
-    // `OPENZRO_MANAGEMENT_URL` is read by the plugin of kubectl.
+    // `OPENZRO_MANAGEMENT_URL` is read by the plugin of kubectl, and the others by the client of openZro in sidecars.
+    let elsewhere = ["OPENZRO_MANAGEMENT_URL", "OZ_HOSTNAME", "OZ_LOG_LEVEL", "OZ_MANAGEMENT_URL"];
     // The page of zopp is generated from the command line, whose help names variables that the command reads by itself.
     let others = ["vault-variables.md", "reference/zopp.md"];
     for page in pages().iter().filter(|page| !others.iter().any(|other| page.path.ends_with(other))) {
         for word in words(&page.text, is_letter) {
             let is_variable = prefixes.iter().any(|prefix| word.starts_with(prefix) && word.len() > prefix.len());
             if is_variable
-                && word != "OPENZRO_MANAGEMENT_URL"
+                && !elsewhere.contains(&word)
                 && !known.contains(word)
                 && !of_vault.contains(&format!("`{word}`"))
                 && !of_zopp.contains(word)
