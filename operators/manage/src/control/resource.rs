@@ -190,7 +190,7 @@ impl Reconcile<OZResource> for ResourceReconciler {
         };
         let Checked { network, address, groups: names, policies } =
             check(&resource, &referenced, &self.collections, &self.settings).await?;
-        policies::preview(&context, &policies).await?;
+        policies::check(&context, &policies).await?;
         let scope = self.settings.scope(resource.metadata.namespace.as_deref());
         if let Some(waits) = groups::ensure(&context, &self.collections.groups, &self.settings, &names).await? {
             return Err(Error::after(LOOK_AGAIN, reasons::DEPENDENCY, waits));

@@ -14,7 +14,7 @@ use konverge::{
 };
 
 pub(crate) use self::duration::seconds;
-pub(super) use self::secret::{Place, declare, ensure, finalize, preview, watch};
+pub(super) use self::secret::{Place, check_place, declare, ensure, finalize, watch};
 use super::{
     deadline, references,
     routing::{child_key, children},

@@ -5,9 +5,7 @@ use konverge_workload::WorkloadKind::{self, Deployment};
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::json;
 
-use crate::world::{ALL, World, until};
-
-const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+use crate::world::{ALL, NO_REST, World, until};
 
 #[tokio::test]
 async fn a_change_rolls_once_in_two_requests_and_the_same_value_again_rolls_nothing() {

@@ -6,9 +6,7 @@ use konverge_workload::WorkloadKind::{self, DaemonSet, Deployment, StatefulSet};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::world::{ALL, Operator, World, until};
-
-const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+use crate::world::{ALL, NO_REST, Operator, World, until};
 
 /// A Deployment whose controller gives up soon.
 async fn impatient(world: &World, name: &str, annotations: Value) {
@@ -87,12 +85,7 @@ async fn a_rollout_whose_pods_fail_is_told_and_holds_back_those_that_wait_for_th
 
 #[tokio::test]
 async fn a_rollout_counts_as_succeeded_when_its_pods_have_been_available() {
-    let world = World::new().await;
-    world.secret("db", "1").await;
-    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let operator = world.operator(&NO_REST).await;
-    world.noted(Deployment, "web").await;
-    world.ready("web").await;
+    let (world, operator) = World::with_web().await;
     let count = async || {
         let count =
             async |result: &str| operator.metric("konverge_roll_rollouts_total", &format!("result=\"{result}\"")).await;

@@ -12,11 +12,9 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-use crate::world::{ALL, Operator, World, until};
+use crate::world::{ALL, NO_REST, Operator, World, until};
 
 const STAMP: &str = "roll.konverge.dev/content";
-
-const NO_REST: [&str; 2] = ["--min-interval", "0s"];
 
 /// Counts from outside how often a pod template has changed. A Deployment's generation also counts its annotations.
 struct Changes {

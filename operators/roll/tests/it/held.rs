@@ -7,9 +7,7 @@ use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{ALL, Operator, World, until};
-
-const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+use crate::world::{ALL, NO_REST, Operator, World, until};
 
 /// Longer than a source is left alone after a read.
 const BETWEEN_READS: Duration = Duration::from_secs(1);

@@ -10,9 +10,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::{ALL, SOON, World, control_plane, until};
-
-const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+use crate::world::{ALL, NO_REST, SOON, World, control_plane, until};
 
 const STAMP: &str = "roll.konverge.dev/content";
 
@@ -80,12 +78,7 @@ async fn f27_on_delete_is_stamped_once_for_each_change_and_its_pods_are_left_alo
 /// A budget keeps pods from being evicted, and a rollout evicts none: how many are away at a time is up to the workload's own strategy.
 #[tokio::test]
 async fn f27_a_pod_disruption_budget_that_allows_none_keeps_no_rollout_back() {
-    let world = World::new().await;
-    world.secret("db", "1").await;
-    world.workload(Deployment, "web", &["db"], json!({ ALL: "true" })).await;
-    let operator = world.operator(&NO_REST).await;
-    world.noted(Deployment, "web").await;
-    world.ready("web").await;
+    let (world, operator) = World::with_web().await;
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(world.client.clone(), &world.namespace);
     let spec = json!({ "maxUnavailable": 0, "selector": { "matchLabels": { "app": "web" } } });
     let budget = json!({ "metadata": { "name": "web" }, "spec": spec });

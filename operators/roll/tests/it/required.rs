@@ -4,9 +4,7 @@ use konverge_testkit::fault_proxy::Plan;
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::{Value, json};
 
-use crate::world::{ALL, World, until};
-
-const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+use crate::world::{ALL, NO_REST, World, until};
 
 /// A container that needs the key `password` of the Secret `db`, and takes the key `hint` if it is there.
 fn container() -> Value {

@@ -8,9 +8,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::{ALL, SOON, World, control_plane, until};
-
-const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+use crate::world::{ALL, NO_REST, SOON, World, control_plane, until};
 
 const CLASSES: &str = include_str!("../definitions/secretproviderclasses.yaml");
 

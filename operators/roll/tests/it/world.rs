@@ -46,6 +46,9 @@ pub(crate) const OWN_DEFINITION: &str = include_str!("../../../../deploy/crds/va
 /// The annotation for all sources that the pods use.
 pub(crate) const ALL: &str = "roll.konverge.dev/on-change";
 
+/// The flags of an operator that rolls a workload again at once.
+pub(crate) const NO_REST: [&str; 2] = ["--min-interval", "0s"];
+
 /// The annotation with the record.
 const RECORD: &str = "roll.konverge.dev/record";
 
@@ -136,6 +139,17 @@ impl World {
         let account = format!("system:serviceaccount:{home}:{ACCOUNT}");
         let kubeconfig = installed.kubeconfig().to_owned();
         Self { namespace, client, kubeconfig, account, pods_go, _kubelet: stop.drop_guard() }
+    }
+
+    /// A world with a Deployment `web` that uses the Secret `db` and is ready, and an operator that knows both.
+    pub(crate) async fn with_web() -> (Self, Operator) {
+        let world = Self::new().await;
+        world.secret("db", "1").await;
+        world.workload(WorkloadKind::Deployment, "web", &["db"], json!({ ALL: "true" })).await;
+        let operator = world.operator(&NO_REST).await;
+        world.noted(WorkloadKind::Deployment, "web").await;
+        world.ready("web").await;
+        (world, operator)
     }
 
     /// From now on no pod becomes ready.

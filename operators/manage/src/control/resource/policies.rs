@@ -105,8 +105,8 @@ pub(super) fn plan(
     Ok(planned)
 }
 
-/// Asks the API server whether it accepts the planned policies.
-pub(super) async fn preview(context: &Context<OZResource>, planned: &[Generated]) -> Result<(), Error> {
+/// Fails if the API server would not accept the planned policies. Writes nothing.
+pub(super) async fn check(context: &Context<OZResource>, planned: &[Generated]) -> Result<(), Error> {
     write(&context.applier().clone().with_dry_run(true), planned).await
 }
 

@@ -162,7 +162,7 @@ impl NetworkRouterReconciler {
         let is_there = ObjectKey::of(&key).and_then(|key| context.watched::<SetupKey>().ok()?.get(&key)).is_some();
         // From then on, the `SetupKey` looks after its Secret.
         let place = Place { name: SetupKey::secret_name(&child_name(router)), key: SetupKey::SECRET_KEY.to_owned() };
-        if is_there { Ok(()) } else { setup_key::preview(context, &self.settings, &place).await }
+        if is_there { Ok(()) } else { setup_key::check_place(context, &self.settings, &place).await }
     }
 
     /// Makes the `Group` and the `SetupKey` exist. Returns the id of the group once the key is there, or what is waited for.

@@ -295,7 +295,7 @@ impl OzRoutingPeerReconciler {
     ) -> Result<(), Error> {
         children::check(context, group).await?;
         let has_key = peer.status.as_ref().is_some_and(|status| status.setup_key_id.is_some());
-        if has_key { Ok(()) } else { setup_key::preview(context, &self.settings, place).await }
+        if has_key { Ok(()) } else { setup_key::check_place(context, &self.settings, place).await }
     }
 
     /// Returns `true` if the peers are exempt from the admission checks of the account. Refuses the exemption where the namespace may not change a

@@ -130,7 +130,7 @@ enum Outcome {
 impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
     /// Makes the key of a binding exist, and puts it into the Secret if it is new.
     async fn put(&self, binding: &Binding) -> Result<Outcome, Error> {
-        preview(self.context, self.settings, self.place).await?;
+        check_place(self.context, self.settings, self.place).await?;
         let applied = self.context.remote(self.keys).apply(binding, self.desired).await?;
         let id = applied.item.id().to_owned();
         let stored = self.secrets.get_opt(&self.place.name).await?;
@@ -170,7 +170,7 @@ impl<K: Object + Writable + Resource<DynamicType = ()>> Stored<'_, K> {
 }
 
 /// Refuses a Secret that another client created or that the API server would reject, before anything is created in openZro.
-pub(crate) async fn preview<K>(context: &Context<K>, settings: &Settings, place: &Place) -> Result<(), Error>
+pub(crate) async fn check_place<K>(context: &Context<K>, settings: &Settings, place: &Place) -> Result<(), Error>
 where
     K: Object + Writable + Resource<DynamicType = ()>,
 {

@@ -359,8 +359,6 @@ async fn fetch(
     code: &ExportCode,
     passphrase: &Passphrase,
 ) -> Result<(Content, String), Failure> {
-    let what = CANNOT_IMPORT;
-    let unusable = |why: Reason| Failure::new(what).because(why);
     let (ExportCode::Bound { name, .. } | ExportCode::Published { name }) = code;
     let request = |token_hash: String| GetPrincipalExportRequest { export_code: name.clone(), token_hash };
     let first = connection.get_principal_export(request(String::new())).await.map_err(refused)?;
@@ -369,7 +367,7 @@ async fn fetch(
             let marks = secret.marks();
             // Before the proof is sent. The proof tells the server nothing, but an altered export or a mistyped code is noticed here.
             if first.verification_salt != marks.0 {
-                return Err(Failure::new(what)
+                return Err(Failure::new(CANNOT_IMPORT)
                     .because("the server's answer does not belong to this code, so nothing more was sent")
                     .next("Check the code. If it is right, the server, or somebody who can write its database, altered the export."));
             }
@@ -394,9 +392,8 @@ fn open_published(
     salt: &[u8],
     export: &GetPrincipalExportResponse,
 ) -> Result<Content, Failure> {
-    let unusable = |why: Reason| Failure::new(CANNOT_IMPORT).because(why);
     if export.salt == salt || export.salt == export.verification_salt {
-        return Err(Failure::new(CANNOT_IMPORT).because("the server gives one salt for the proof and for the key"));
+        return Err(unusable("the server gives one salt for the proof and for the key".into()));
     }
     if export.verification_salt != salt || export.salt.len() != SALT_LENGTH {
         return Err(unusable(
@@ -405,6 +402,11 @@ fn open_published(
     }
     let key = passphrase.published_key(&export.salt).map_err(|source| unusable(source.into()))?;
     checked(open(&key, export).map_err(unusable)?, PUBLISHED_VERSION)
+}
+
+/// An export that cannot be imported, and why.
+fn unusable(why: Reason) -> Failure {
+    Failure::new(CANNOT_IMPORT).because(why)
 }
 
 /// Adds the next step after the proof of the published format was sent. A server that lies has the key of the export then, whatever it answers.
