@@ -85,7 +85,7 @@ impl Budget {
             self.wait_for_slot(key, now)?;
         }
         if let Some(spent) = self.rate.spent(&self.limits, &key.namespace, now) {
-            // It keeps its place in the order, and nobody waits for it meanwhile.
+            // The workload keeps its place in the order, and the others do not wait for it.
             self.waiting.rest(key, spent.until);
             return Err(spent);
         }
@@ -185,7 +185,7 @@ impl Budget {
         Some(self.waiting.call(place))
     }
 
-    /// Returns the place of the next waiting workload that was not called yet. A called workload that has not asked yet has its slot kept for it.
+    /// Returns the place of the next waiting workload that was not called yet. The budget keeps a slot for a called workload until that workload asks.
     fn place_of_next(&self, now: Time) -> Option<usize> {
         let Self { limits, slots, waiting, .. } = self;
         if waiting.is_empty() {

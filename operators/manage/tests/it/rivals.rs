@@ -1,4 +1,4 @@
-//! Two teams in one account. What the rules refuse to one of them does not stand in the way of the other.
+//! Two teams in one account. An object that the rules refuse to one team blocks no object of the other.
 
 use std::time::Duration;
 

@@ -308,7 +308,7 @@ impl Scene {
         self.tell(version);
     }
 
-    /// Deletes the environment and creates another one of its name: another ID, another key, no values, version 0. No stream is told. Returns the
+    /// Deletes the environment and creates another one of its name: another ID, another key, no values, version 0. The open streams say nothing. Returns the
     /// former one.
     pub(crate) fn recreate(&self) -> Script {
         let mut script = self.script();
@@ -316,7 +316,7 @@ impl Scene {
         std::mem::replace(&mut script, Script { has_own_calls, ..Script::new() })
     }
 
-    /// Brings a former environment of this name back, as a server does that was restored from a backup. No stream is told.
+    /// Brings a former environment of this name back, as a server does that was restored from a backup. The open streams say nothing.
     pub(crate) fn bring_back(&self, former: Script) {
         *self.script() = former;
     }

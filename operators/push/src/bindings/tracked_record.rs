@@ -108,7 +108,7 @@ impl TrackedRecord {
         !self.is_altered && self.ends_with(text)
     }
 
-    /// Returns `true` if a watch has shown this text, and nothing was written since. What admission changes beside the text may differ.
+    /// Returns `true` if a watch has shown this text, and nothing was written since. Admission may have changed other fields than the text.
     pub(super) fn shows(&self, text: &str) -> bool {
         self.texts.len() == 1 && self.ends_with(text)
     }

@@ -44,7 +44,7 @@ async fn a_record_that_a_policy_changes_is_told_and_written_again_once_the_polic
     };
     let policy = ReplacingPolicy::create_for(&world.client, &world.namespace, status, 7).await.unwrap();
     told_of(&world, "push", ".status.writtenPaths").await;
-    // Each change reaches Vault all the same. It is an attempt to write the status, and the pauses begin anew with it.
+    // Each change reaches Vault all the same. With each change, the operator tries to write the status, and its pauses start again from the shortest.
     for number in 0..8 {
         let value = format!("more {number}");
         world.rotate("source", &[("k", &value)]).await;

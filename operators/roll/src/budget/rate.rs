@@ -54,7 +54,7 @@ impl Rate {
         }
     }
 
-    /// The record of a workload tells of a rollout. It replaces what that record told before, so that a record that is written again and again counts once.
+    /// The record of a workload tells of a rollout. The rollout replaces the one of an earlier record, so a workload counts once, however often its record is written.
     /// Beyond the share of the namespace it does not count.
     pub(super) fn recorded(&mut self, limits: &Limits, key: &WorkloadRef, since: Time, now: Time) {
         if limits.per_minute.is_none() || !is_of_this_minute(since, now) {

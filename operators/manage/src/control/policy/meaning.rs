@@ -43,7 +43,7 @@ impl Named {
         settings: &Settings,
     ) -> Self {
         let scope = scope_of(policy);
-        // What no rule permits is not in openZro, and has no name in policies.
+        // An object whose name no rule permits is not in openZro, so policies cannot name it.
         let allows = |of: &ObjectMeta, name: &str| settings.allows(of.namespace.as_deref().unwrap_or_default(), name);
         let groups = groups.iter().filter(|group| allows(&group.metadata, &group.spec.name));
         let resources = resources.iter().filter(|resource| allows(&resource.metadata, &resource.spec.name));
