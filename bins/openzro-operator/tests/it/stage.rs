@@ -94,7 +94,8 @@ impl Stage {
                 "--runtime-namespace".to_owned(),
                 self.home.clone(),
             ])
-            .arg("--allow=*=*")
+            // The peers of routers are exempt from admission checks, which is a privilege.
+            .args(["--allow=*=*", "--allow-privileged-routing"])
             .arg("--openzro-api-key-file")
             .arg(file)
             .arg("--kubeconfig")
