@@ -1,7 +1,9 @@
-//! A guard for deletions: one mistake must not empty a store.
+//! A guard for deletions: one mistake must not empty a store, and one tenant must not stop the deletions of others.
 //!
-//! Single deletions are intended. When more are requested within a time than a [`DeletionBudget`] allows, the guard stops all of
-//! them until a person [approves](DeletionGuard::approve) them or enough requests are withdrawn. Pure: the caller passes the time.
+//! Single deletions are intended. When more are requested within a time than a [`DeletionBudget`] allows, the guard stops them until a
+//! person [approves](DeletionGuard::approve) them or enough requests are withdrawn. Each namespace is judged by itself: its own deletions
+//! count in full, and those of each other namespace up to half of what is allowed. So a mass in one namespace waits alone, and a mistake
+//! in all namespaces stops all of them. Pure: the caller passes the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,6 +18,8 @@ pub struct DeletionBudget {
     pub percent: u8,
     /// The minimum number, even if the share is smaller.
     pub at_least: usize,
+    /// The maximum number, even if the share is larger. Whoever creates many items raises the share, but not this.
+    pub at_most: usize,
 }
 
 impl DeletionBudget {
@@ -25,33 +29,50 @@ impl DeletionBudget {
     /// use konverge_core::deletion_guard::DeletionBudget;
     ///
     /// let budget = DeletionBudget::default();
-    /// assert_eq!((budget.allowed(20), budget.allowed(300)), (5, 30));
+    /// assert_eq!((budget.allowed(20), budget.allowed(300), budget.allowed(9000)), (5, 30, 100));
     /// ```
     pub fn allowed(self, known: usize) -> usize {
-        (known.saturating_mul(self.percent.into()) / 100).max(self.at_least)
+        (known.saturating_mul(self.percent.into()) / 100).min(self.at_most).max(self.at_least)
     }
 }
 
-/// Ten percent, and at least five.
+/// Ten percent, at least five and at most a hundred.
 impl Default for DeletionBudget {
     fn default() -> Self {
-        Self { percent: 10, at_least: 5 }
+        Self { percent: 10, at_least: 5, at_most: 100 }
     }
 }
 
-/// Counts the deletions of items that are identified by `I`.
+/// The deletion of an item of an object in a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deletion<I> {
+    /// The namespace, or an empty string for an object without one.
+    pub namespace: String,
+    /// What is to be deleted.
+    pub item: I,
+}
+
+impl<I> Deletion<I> {
+    /// Creates the deletion of an item of a namespace.
+    pub fn new(namespace: impl Into<String>, item: I) -> Self {
+        Self { namespace: namespace.into(), item }
+    }
+}
+
+/// Counts deletions of items that are identified by `I`.
 ///
-/// No method walks all items, so a mass of deletions is counted in a time that grows with their number and not with its square.
+/// No method but [`withdraw_unless`](Self::withdraw_unless) and [`approve`](Self::approve) walks all items. A check takes a time that grows
+/// with the number of namespaces that have deletions.
 #[derive(Debug)]
 pub struct DeletionGuard<I> {
     /// `None` allows everything.
     budget: Option<DeletionBudget>,
     within: Duration,
-    requests: BTreeMap<I, Request>,
+    requests: BTreeMap<Deletion<I>, Request>,
     /// The items that were deleted without an approval, the earliest first.
-    done: BTreeSet<(Instant, I)>,
-    /// The number of deletions that wait without an approval.
-    waiting: usize,
+    done: BTreeSet<(Instant, Deletion<I>)>,
+    /// The counts of each namespace that has deletions without an approval.
+    counts: BTreeMap<String, Counts>,
     /// When an earlier process had stopped deletions, as far as that still counts.
     stopped_earlier: Option<Instant>,
 }
@@ -66,14 +87,39 @@ enum Request {
     Done(Instant),
 }
 
-const WAITING: Request = Request::Waiting { is_approved: false };
+impl Request {
+    /// Returns what the request adds to the counts of its namespace.
+    fn counts(self) -> Counts {
+        match self {
+            Self::Waiting { is_approved } => Counts { waiting: usize::from(!is_approved), done: 0 },
+            Self::Done(_) => Counts { waiting: 0, done: 1 },
+        }
+    }
+}
 
-/// More deletions are requested than the budget allows, so none is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The deletions of a namespace without an approval.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    waiting: usize,
+    done: usize,
+}
+
+impl Counts {
+    fn requested(self) -> usize {
+        self.waiting.saturating_add(self.done)
+    }
+}
+
+/// More deletions are requested than the budget allows, so those of these namespaces are not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stopped {
-    /// The number of deletions that were requested or done within the time.
+    /// The namespaces whose deletions are stopped, in order. The name of objects without a namespace is empty.
+    pub namespaces: Vec<String>,
+    /// The number of deletions in these namespaces that were requested or done within the time.
     pub requested: usize,
-    /// The number of these that wait for an approval.
+    /// The number of deletions in other namespaces that count beside them.
+    pub elsewhere: usize,
+    /// The number of deletions in these namespaces that wait for an approval.
     pub waiting: usize,
     /// The number that the budget allows.
     pub allowed: usize,
@@ -81,10 +127,37 @@ pub struct Stopped {
     pub known: usize,
 }
 
+impl Stopped {
+    /// Returns the words for where the deletions are requested.
+    fn place(&self) -> String {
+        let named: Vec<&str> =
+            self.namespaces.iter().map(|name| if name.is_empty() { "(cluster-scoped)" } else { name }).collect();
+        match &*named {
+            [] => String::new(),
+            [one] if one.starts_with('(') => " of cluster-scoped objects".to_owned(),
+            [one] => format!(" in namespace {one}"),
+            [first @ .., last] if first.len() < 5 => format!(" in namespaces {} and {last}", first.join(", ")),
+            all => format!(" in {} namespaces, such as {}", all.len(), all[..3].join(", ")),
+        }
+    }
+}
+
 impl fmt::Display for Stopped {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requested, waiting: _, allowed, known } = self;
-        write!(out, "{requested} deletions are requested, and {allowed} of {known} are allowed without approval")
+        let Self { requested, elsewhere, allowed, known, .. } = self;
+        match requested {
+            1 => write!(out, "1 deletion is requested{}", self.place())?,
+            requested => write!(out, "{requested} deletions are requested{}", self.place())?,
+        }
+        if *elsewhere > 0 {
+            write!(out, " beside {elsewhere} elsewhere")?;
+        }
+        if requested.saturating_add(*elsewhere) > *allowed {
+            write!(out, ", and {allowed} of {known} are allowed without approval")
+        } else {
+            // Fewer than the budget allows are stopped only for this reason.
+            write!(out, ", and an earlier process had stopped deletions")
+        }
     }
 }
 
@@ -93,8 +166,8 @@ impl std::error::Error for Stopped {}
 impl<I: Ord + Clone> DeletionGuard<I> {
     /// Creates a guard with this budget for each span of `within`. Without a budget, it allows everything.
     pub fn new(budget: Option<DeletionBudget>, within: Duration) -> Self {
-        let (requests, done) = (BTreeMap::new(), BTreeSet::new());
-        Self { budget, within, requests, done, waiting: 0, stopped_earlier: None }
+        let (requests, done, counts) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { budget, within, requests, done, counts, stopped_earlier: None }
     }
 
     /// Whether everything is allowed.
@@ -108,62 +181,52 @@ impl<I: Ord + Clone> DeletionGuard<I> {
         self.stopped_earlier = Some(now);
     }
 
-    /// Records a request to delete an item, due or not. A repeated request counts once.
-    pub fn request(&mut self, item: I) {
-        if !matches!(self.requests.get(&item), Some(Request::Waiting { .. })) {
-            self.set(item, Some(WAITING));
+    /// Records a requested deletion, due or not. A repeated request counts once.
+    pub fn request(&mut self, deletion: Deletion<I>) {
+        if !matches!(self.requests.get(&deletion), Some(Request::Waiting { .. })) {
+            self.set(deletion, Some(Request::Waiting { is_approved: false }));
         }
     }
 
-    /// Withdraws the request to delete the item.
-    pub fn withdraw(&mut self, item: &I) {
-        if matches!(self.requests.get(item), Some(Request::Waiting { .. })) {
-            self.set(item.clone(), None);
+    /// Withdraws the request.
+    pub fn withdraw(&mut self, deletion: &Deletion<I>) {
+        if matches!(self.requests.get(deletion), Some(Request::Waiting { .. })) {
+            self.set(deletion.clone(), None);
         }
     }
 
-    /// Withdraws the requests to delete items that are not to be kept.
-    pub fn withdraw_unless(&mut self, keep: impl Fn(&I) -> bool) {
-        let is_void = |(item, request): &(&I, &Request)| matches!(request, Request::Waiting { .. }) && !keep(item);
-        let void: Vec<I> = self.requests.iter().filter(is_void).map(|(item, _)| item.clone()).collect();
-        for item in &void {
-            self.withdraw(item);
+    /// Withdraws the requests that are not to be kept.
+    pub fn withdraw_unless(&mut self, keep: impl Fn(&Deletion<I>) -> bool) {
+        let is_void = |(deletion, request): &(&Deletion<I>, &Request)| {
+            matches!(request, Request::Waiting { .. }) && !keep(deletion)
+        };
+        let void: Vec<_> = self.requests.iter().filter(is_void).map(|(deletion, _)| deletion.clone()).collect();
+        for deletion in &void {
+            self.withdraw(deletion);
         }
     }
 
-    /// Records the deletion of the item.
-    pub fn done(&mut self, item: I, now: Instant) {
-        let is_approved = self.requests.get(&item) == Some(&Request::Waiting { is_approved: true });
-        self.set(item, (!is_approved).then_some(Request::Done(now)));
+    /// Records that the item was deleted.
+    pub fn done(&mut self, deletion: Deletion<I>, now: Instant) {
+        let is_approved = self.requests.get(&deletion) == Some(&Request::Waiting { is_approved: true });
+        self.set(deletion, (!is_approved).then_some(Request::Done(now)));
     }
 
     /// Checks that the item may be deleted now, out of `known` items including it.
     ///
     /// # Errors
     ///
-    /// Returns an error if more deletions are requested than the budget allows, and this one is not approved.
-    pub fn check(&mut self, item: &I, known: usize, now: Instant) -> Result<(), Stopped> {
-        match self.requests.get(item) {
-            Some(Request::Waiting { is_approved: true }) => Ok(()),
-            _ => self.stopped(known, now).map_or(Ok(()), Err),
+    /// Returns an error if more deletions are requested than the budget allows for the namespace, and this one is not approved.
+    pub fn check(&mut self, deletion: &Deletion<I>, known: usize, now: Instant) -> Result<(), Stopped> {
+        if self.requests.get(deletion) == Some(&Request::Waiting { is_approved: true }) {
+            return Ok(());
         }
+        self.stopped_of(known, now, |namespace| namespace == deletion.namespace).map_or(Ok(()), Err)
     }
 
     /// Returns the reason why deletions wait for an approval, or `None` if none waits.
     pub fn stopped(&mut self, known: usize, now: Instant) -> Option<Stopped> {
-        let within = self.within;
-        let is_over = |then: Instant| now.saturating_duration_since(then) >= within;
-        while self.done.first().is_some_and(|(when, _)| is_over(*when))
-            && let Some((_, item)) = self.done.pop_first()
-        {
-            self.requests.remove(&item);
-        }
-        self.stopped_earlier = self.stopped_earlier.filter(|when| !is_over(*when));
-        let allowed = self.budget?.allowed(known);
-        let waiting = self.waiting;
-        let least = if self.stopped_earlier.is_some() { allowed.saturating_add(1) } else { 0 };
-        let requested = self.done.len().saturating_add(waiting).max(least);
-        (requested > allowed && waiting > 0).then_some(Stopped { requested, waiting, allowed, known })
+        self.stopped_of(known, now, |_| true)
     }
 
     /// Approves all requested deletions and returns their number. Later requests need another approval.
@@ -173,30 +236,74 @@ impl<I: Ord + Clone> DeletionGuard<I> {
             *request = Request::Waiting { is_approved: true };
         }
         self.done.clear();
-        self.waiting = 0;
+        self.counts.clear();
         self.stopped_earlier = None;
         self.requests.len()
     }
 
-    /// Replaces what is known of the item, and keeps the counts.
-    fn set(&mut self, item: I, request: Option<Request>) {
-        if let Some(Request::Done(when)) = request {
-            self.done.insert((when, item.clone()));
-        }
-        self.waiting += usize::from(request == Some(WAITING));
-        let before = match request {
-            Some(request) => self.requests.insert(item.clone(), request),
-            None => self.requests.remove(&item),
+    /// Returns the reason why deletions of the chosen namespaces wait for an approval.
+    fn stopped_of(&mut self, known: usize, now: Instant, is_chosen: impl Fn(&str) -> bool) -> Option<Stopped> {
+        self.expire(now);
+        let allowed = self.budget?.allowed(known);
+        let beside = |counts: &Counts| counts.requested().min(allowed / 2);
+        let mut elsewhere = self.counts.values().map(beside).sum::<usize>();
+        let is_stopped = |(namespace, counts): &(&String, &Counts)| {
+            let requested = counts.requested() + elsewhere - beside(counts);
+            let is_over = requested > allowed || self.stopped_earlier.is_some();
+            is_over && counts.waiting > 0 && is_chosen(namespace)
         };
-        self.waiting -= usize::from(before == Some(WAITING));
-        if let Some(Request::Done(when)) = before.filter(|before| Some(*before) != request) {
-            self.done.remove(&(when, item));
+        let stopped: Vec<_> = self.counts.iter().filter(is_stopped).collect();
+        elsewhere -= stopped.iter().map(|(_, counts)| beside(counts)).sum::<usize>();
+        (!stopped.is_empty()).then(|| Stopped {
+            namespaces: stopped.iter().map(|(namespace, _)| (*namespace).clone()).collect(),
+            requested: stopped.iter().map(|(_, counts)| counts.requested()).sum(),
+            elsewhere,
+            waiting: stopped.iter().map(|(_, counts)| counts.waiting).sum(),
+            allowed,
+            known,
+        })
+    }
+
+    /// Forgets what was done, and stopped, longer ago than the span.
+    fn expire(&mut self, now: Instant) {
+        let within = self.within;
+        let is_over = |then: Instant| now.saturating_duration_since(then) >= within;
+        while let Some((_, deletion)) = self.done.first().filter(|(when, _)| is_over(*when)) {
+            self.set(deletion.clone(), None);
+        }
+        self.stopped_earlier = self.stopped_earlier.filter(|when| !is_over(*when));
+    }
+
+    /// Replaces what is known of the deletion, and keeps the counts.
+    fn set(&mut self, deletion: Deletion<I>, request: Option<Request>) {
+        let before = match request {
+            Some(request) => self.requests.insert(deletion.clone(), request),
+            None => self.requests.remove(&deletion),
+        };
+        if let Some(Request::Done(when)) = before {
+            self.done.remove(&(when, deletion.clone()));
+        }
+        if let Some(Request::Done(when)) = request {
+            self.done.insert((when, deletion.clone()));
+        }
+        let (less, more) =
+            (before.map(Request::counts).unwrap_or_default(), request.map(Request::counts).unwrap_or_default());
+        let Deletion { namespace, .. } = deletion;
+        let counts = self.counts.remove(&namespace).unwrap_or_default();
+        let counts = Counts {
+            waiting: (counts.waiting + more.waiting).saturating_sub(less.waiting),
+            done: (counts.done + more.done).saturating_sub(less.done),
+        };
+        if counts != Counts::default() {
+            self.counts.insert(namespace, counts);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prop_assert, proptest};
+
     use super::*;
 
     const WITHIN: Duration = Duration::from_mins(5);
@@ -205,81 +312,184 @@ mod tests {
         DeletionGuard::new(Some(DeletionBudget::default()), WITHIN)
     }
 
-    fn request(guard: &mut DeletionGuard<u32>, items: std::ops::Range<u32>) {
+    fn of(namespace: &str, item: u32) -> Deletion<u32> {
+        Deletion::new(namespace, item)
+    }
+
+    fn shop(item: u32) -> Deletion<u32> {
+        of("shop", item)
+    }
+
+    fn request(guard: &mut DeletionGuard<u32>, namespace: &str, items: std::ops::Range<u32>) {
         for item in items {
-            guard.request(item);
+            guard.request(of(namespace, item));
         }
     }
 
+    /// The stopped deletions of the namespace alone, of 20 items.
+    fn stopped(requested: usize, waiting: usize) -> Stopped {
+        let namespaces = vec!["shop".to_owned()];
+        Stopped { namespaces, requested, elsewhere: 0, waiting, allowed: 5, known: 20 }
+    }
+
     #[test]
-    fn the_budget_is_a_share_and_a_least_number() {
-        for (known, allowed) in [(0, 5), (5, 5), (50, 5), (59, 5), (60, 6), (1000, 100), (usize::MAX, usize::MAX / 100)]
+    fn the_budget_is_a_share_between_two_numbers() {
+        for (known, allowed) in [(0, 5), (5, 5), (50, 5), (59, 5), (60, 6), (1000, 100), (2000, 100), (usize::MAX, 100)]
         {
             assert_eq!(DeletionBudget::default().allowed(known), allowed, "{known}");
         }
     }
 
     #[test]
-    fn one_deletion_too_many_stops_all_that_wait() {
+    fn one_deletion_too_many_stops_all_that_wait_in_the_namespace() {
         let (mut guard, now) = (guard(), Instant::now());
-        request(&mut guard, 0..5);
-        assert_eq!(guard.check(&0, 20, now), Ok(()));
-        guard.request(4);
+        request(&mut guard, "shop", 0..5);
+        assert_eq!(guard.check(&shop(0), 20, now), Ok(()));
+        guard.request(shop(4));
         assert_eq!(guard.stopped(20, now), None, "a repeated request counts once");
-        guard.request(5);
-        let stopped = Stopped { requested: 6, waiting: 6, allowed: 5, known: 20 };
-        assert_eq!(guard.check(&0, 20, now), Err(stopped));
-        assert_eq!(guard.stopped(20, now + 10 * WITHIN), Some(stopped), "time alone approves nothing");
-        guard.withdraw(&3);
-        assert_eq!(guard.check(&0, 20, now), Ok(()), "a request was withdrawn");
+        guard.request(shop(5));
+        assert_eq!(guard.check(&shop(0), 20, now), Err(stopped(6, 6)));
+        assert_eq!(guard.stopped(20, now + 10 * WITHIN), Some(stopped(6, 6)), "time alone approves nothing");
+        guard.withdraw(&shop(3));
+        assert_eq!(guard.check(&shop(0), 20, now), Ok(()), "a request was withdrawn");
+    }
+
+    #[test]
+    fn a_mass_in_one_namespace_does_not_stop_a_few_in_others() {
+        for (crowd, few, is_stopped) in [(1000, 3, false), (1000, 4, true), (5, 3, false), (1, 4, false), (1, 5, true)]
+        {
+            let (mut guard, now) = (guard(), Instant::now());
+            request(&mut guard, "crowd", 0..crowd);
+            request(&mut guard, "shop", 0..few);
+            let checked = guard.check(&shop(0), 20, now);
+            assert_eq!(checked.is_err(), is_stopped, "{few} beside {crowd}: {checked:?}");
+            assert_eq!(guard.check(&of("crowd", 0), 20, now).is_err(), crowd > 1, "{few} beside {crowd}");
+        }
+    }
+
+    #[test]
+    fn one_deletion_in_each_of_many_namespaces_stops_all() {
+        let (mut guard, now) = (guard(), Instant::now());
+        for namespace in ["a", "b", "c", "d", "e", "f"] {
+            guard.request(of(namespace, 0));
+        }
+        let stopped = guard.stopped(20, now).unwrap();
+        assert_eq!((stopped.requested, stopped.elsewhere, stopped.namespaces.len()), (6, 0, 6));
+        assert!(guard.check(&of("a", 0), 20, now).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_order_at_most_twice_the_budget_is_deleted(
+            known in 0_usize..400,
+            namespaces in vec(0_u32..40, 0..400),
+        ) {
+            let (mut guard, now) = (guard(), Instant::now());
+            let mut deleted = 0;
+            for (item, namespace) in (0..).zip(namespaces) {
+                let deletion = of(&namespace.to_string(), item);
+                guard.request(deletion.clone());
+                if guard.check(&deletion, known, now).is_ok() {
+                    guard.done(deletion, now);
+                    deleted += 1;
+                }
+            }
+            prop_assert!(deleted <= 2 * DeletionBudget::default().allowed(known), "{} of {}", deleted, known);
+        }
+    }
+
+    #[test]
+    fn the_sentence_names_where_and_why() {
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let base = stopped(6, 6);
+        for (names, requested, elsewhere, expected) in [
+            (
+                &["shop"][..],
+                6,
+                0,
+                "6 deletions are requested in namespace shop, and 5 of 20 are allowed without approval",
+            ),
+            (
+                &["shop"],
+                4,
+                2,
+                "4 deletions are requested in namespace shop beside 2 elsewhere, and 5 of 20 are allowed without approval",
+            ),
+            (
+                &[""],
+                6,
+                0,
+                "6 deletions are requested of cluster-scoped objects, and 5 of 20 are allowed without approval",
+            ),
+            (
+                &["a", "b", "c"],
+                9,
+                0,
+                "9 deletions are requested in namespaces a, b and c, and 5 of 20 are allowed without approval",
+            ),
+            (
+                &["a", "b", "c", "d", "e", "f"],
+                9,
+                0,
+                "9 deletions are requested in 6 namespaces, such as a, b, c, and 5 of 20 are allowed without approval",
+            ),
+            (
+                &["shop"],
+                1,
+                0,
+                "1 deletion is requested in namespace shop, and an earlier process had stopped deletions",
+            ),
+        ] {
+            let stopped = Stopped { namespaces: named(names), requested, elsewhere, ..base.clone() };
+            assert_eq!(stopped.to_string(), expected);
+        }
     }
 
     #[test]
     fn deletions_that_were_done_count_for_a_time() {
         let (mut guard, now) = (guard(), Instant::now());
-        for item in 0..5 {
-            guard.request(item);
-            assert_eq!(guard.check(&item, 20, now), Ok(()), "{item}");
+        for item in (0..5).map(shop) {
+            guard.request(item.clone());
+            assert_eq!(guard.check(&item, 20, now), Ok(()), "{item:?}");
             guard.done(item, now);
         }
-        guard.request(5);
-        assert!(guard.check(&5, 20, now).is_err());
-        assert_eq!(guard.check(&5, 20, now + WITHIN), Ok(()));
+        guard.request(shop(5));
+        assert!(guard.check(&shop(5), 20, now).is_err());
+        assert_eq!(guard.check(&shop(5), 20, now + WITHIN), Ok(()));
     }
 
     #[test]
     fn an_approval_is_for_what_waits_by_then() {
         let (mut guard, now) = (guard(), Instant::now());
-        request(&mut guard, 0..9);
-        assert!(guard.check(&0, 20, now).is_err());
+        request(&mut guard, "shop", 0..9);
+        assert!(guard.check(&shop(0), 20, now).is_err());
         assert_eq!(guard.approve(), 9);
-        for item in 0..9 {
-            assert_eq!(guard.check(&item, 20, now), Ok(()), "{item}");
+        for item in (0..9).map(shop) {
+            assert_eq!(guard.check(&item, 20, now), Ok(()), "{item:?}");
             guard.done(item, now);
         }
-        request(&mut guard, 10..15);
-        assert_eq!(guard.check(&10, 20, now), Ok(()), "what was approved does not count");
-        guard.request(15);
-        assert!(guard.check(&10, 20, now).is_err());
+        request(&mut guard, "shop", 10..15);
+        assert_eq!(guard.check(&shop(10), 20, now), Ok(()), "what was approved does not count");
+        guard.request(shop(15));
+        assert!(guard.check(&shop(10), 20, now).is_err());
     }
 
     #[test]
     fn only_what_waits_counts_as_waiting_and_a_settled_deletion_stops_nothing() {
         let (mut guard, now) = (guard(), Instant::now());
-        request(&mut guard, 0..3);
+        request(&mut guard, "shop", 0..3);
         for item in 0..3 {
-            guard.done(item, now);
+            guard.done(shop(item), now);
         }
-        request(&mut guard, 3..6);
-        let stopped = Stopped { requested: 6, waiting: 3, allowed: 5, known: 20 };
-        assert_eq!(guard.stopped(20, now), Some(stopped));
-        guard.withdraw_unless(|item| *item == 3);
+        request(&mut guard, "shop", 3..6);
+        assert_eq!(guard.stopped(20, now), Some(stopped(6, 3)));
+        guard.withdraw_unless(|deletion| deletion.item == 3);
         assert_eq!(guard.stopped(20, now), None, "one waits, and three are done");
-        request(&mut guard, 4..7);
-        assert_eq!(guard.stopped(20, now).map(|stopped| (stopped.requested, stopped.waiting)), Some((7, 4)));
-        guard.request(0);
-        assert_eq!(guard.stopped(20, now).map(|stopped| (stopped.requested, stopped.waiting)), Some((7, 5)));
-        guard.done(0, now + WITHIN);
+        request(&mut guard, "shop", 4..7);
+        assert_eq!(guard.stopped(20, now), Some(stopped(7, 4)));
+        guard.request(shop(0));
+        assert_eq!(guard.stopped(20, now), Some(stopped(7, 5)));
+        guard.done(shop(0), now + WITHIN);
         assert_eq!(guard.stopped(20, now + WITHIN), None, "the others are over");
     }
 
@@ -295,13 +505,12 @@ mod tests {
             let mut guard = guard();
             guard.stopped_earlier(now);
             assert_eq!(guard.stopped(20, now), None, "nothing waits");
-            guard.request(0);
+            guard.request(shop(0));
             if is_approved {
                 guard.approve();
-                guard.request(1);
+                guard.request(shop(1));
             }
-            let stopped = Stopped { requested: 6, waiting: 1, allowed: 5, known: 20 };
-            let expected = is_stopped.then_some(stopped);
+            let expected = is_stopped.then(|| stopped(1, 1));
             assert_eq!(guard.stopped(20, now + later), expected, "{is_approved} {later:?}");
         }
     }
@@ -310,13 +519,13 @@ mod tests {
     fn a_mass_of_deletions_is_checked_in_a_moment() {
         const MANY: u32 = 100_000;
         let (mut guard, now) = (guard(), Instant::now());
-        request(&mut guard, 0..MANY);
+        request(&mut guard, "shop", 0..MANY);
         for item in 0..MANY {
-            assert!(guard.check(&item, 20, now).is_err());
+            assert!(guard.check(&shop(item), 20, now).is_err());
         }
         guard.approve();
         for item in 0..MANY {
-            guard.done(item, now);
+            guard.done(shop(item), now);
         }
         assert!(now.elapsed() < Duration::from_secs(20), "{:?}", now.elapsed());
     }
@@ -324,7 +533,7 @@ mod tests {
     #[test]
     fn without_a_budget_everything_is_allowed() {
         let (mut guard, now) = (DeletionGuard::new(None, WITHIN), Instant::now());
-        request(&mut guard, 0..100);
-        assert_eq!(guard.check(&0, 100, now), Ok(()));
+        request(&mut guard, "shop", 0..100);
+        assert_eq!(guard.check(&shop(0), 100, now), Ok(()));
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge_core::deletion_guard::{DeletionBudget, DeletionGuard, Stopped};
+use konverge_core::deletion_guard::{Deletion, DeletionBudget, DeletionGuard, Stopped};
 
 use crate::{
     memory::lock,
@@ -17,7 +17,15 @@ use crate::{
 const WITHIN: Duration = Duration::from_secs(300);
 
 /// The uid of an object that is being deleted, or with a key one part of an object that stays.
-pub(crate) type Doomed = (String, Option<String>);
+type Item = (String, Option<String>);
+
+/// The deletion of the item of an object, or of one part of it.
+pub(crate) type Doomed = Deletion<Item>;
+
+/// Returns the deletion of the item of an object with this uid, or of one part of it.
+pub(crate) fn doomed(subject: &Subject, uid: &str, part: Option<String>) -> Doomed {
+    Deletion::new(subject.namespace.clone().unwrap_or_default(), (uid.to_owned(), part))
+}
 
 /// The guard of deletions on the server. All collections with the same [`Settings::deletions`](crate::Settings::deletions) share it. Clones share
 /// the counts.
@@ -30,14 +38,14 @@ pub struct Deletions(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    guard: DeletionGuard<Doomed>,
+    guard: DeletionGuard<Item>,
     /// Whether it is known if an earlier process had stopped deletions. Before, nothing is deleted.
     has_begun: bool,
     next_step: &'static str,
     /// The uid of each object, and whether it is being deleted.
     objects: BTreeMap<Subject, (String, bool)>,
-    /// The objects that are being deleted, by uid, and since when that is known. They may wait for something else for long.
-    announced: BTreeMap<String, Instant>,
+    /// The objects that are being deleted, and since when that is known. They may wait for something else for long.
+    announced: BTreeMap<Doomed, Instant>,
     /// The deletions that were refused and wait.
     held: BTreeSet<Doomed>,
     /// The deletions that were begun.
@@ -114,11 +122,12 @@ impl Deletions {
             None => state.objects.remove(subject),
         };
         if let Some((uid, true)) = shown.clone().filter(|_| before != shown) {
-            state.guard.request((uid.clone(), None));
-            state.announced.insert(uid, now());
+            let doomed = doomed(subject, &uid, None);
+            state.guard.request(doomed.clone());
+            state.announced.insert(doomed, now());
         }
         if let Some((uid, _)) = before.filter(|(uid, _)| interest.is_none_or(|interest| interest.uid != *uid)) {
-            state.end(uid);
+            state.end(&doomed(subject, &uid, None));
         }
     }
 
@@ -170,27 +179,27 @@ impl State {
     }
 
     /// Records that an object is gone.
-    fn end(&mut self, uid: String) {
-        if self.deleted.contains(&(uid.clone(), None)) {
+    fn end(&mut self, object: &Doomed) {
+        if self.deleted.contains(object) {
             self.ended.push(now());
         }
-        let parts: BTreeSet<_> = self.held.iter().chain(&self.deleted).filter(|(of, _)| *of == uid).cloned().collect();
+        let is_of_object = |doomed: &&Doomed| doomed.item.0 == object.item.0;
+        let parts: BTreeSet<_> = self.held.iter().chain(&self.deleted).filter(is_of_object).cloned().collect();
         for part in parts {
             self.settle(&part);
         }
-        self.announced.remove(&uid);
-        self.settle(&(uid, None));
+        self.announced.remove(object);
+        self.settle(object);
     }
 
     /// Stops counting objects whose deletion has waited for something else since long ago.
     fn expire(&mut self, now: Instant) {
         let is_old = |since: Instant| now.saturating_duration_since(since) >= WITHIN;
         self.ended.retain(|ended| !is_old(*ended));
-        let old = self.announced.iter().filter(|(_, since)| is_old(**since)).map(|(uid, _)| (uid.clone(), None));
-        for doomed in old.collect::<Vec<Doomed>>() {
-            self.announced.remove(&doomed.0);
-            if !self.held.contains(&doomed) && !self.deleted.contains(&doomed) {
-                self.guard.withdraw(&doomed);
+        let (held, deleted, guard) = (&self.held, &self.deleted, &mut self.guard);
+        for (doomed, _) in self.announced.extract_if(.., |_, since| is_old(*since)) {
+            if !held.contains(&doomed) && !deleted.contains(&doomed) {
+                guard.withdraw(&doomed);
             }
         }
     }

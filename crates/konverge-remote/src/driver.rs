@@ -14,7 +14,7 @@ use tokio::{
 use crate::{
     binding::{Binding, DeletionPolicy},
     collection::{Collection, Counts},
-    deletions::{Deletions, Doomed, Held},
+    deletions::{Deletions, Doomed, Held, doomed},
     failure::Failure,
     ledger::{Ledger, ObjectEvent},
     mark::Mark,
@@ -197,7 +197,7 @@ impl<R: Remote> Remotes<R> {
         desired: &R::Desired,
     ) -> Result<SyncedItem<R::Item>, Failure> {
         let mut run = Run::new(self.begun()?, ledger, binding);
-        run.begun.deletions.withdraw(&(ledger.uid().to_owned(), Some(run.key())));
+        run.begun.deletions.withdraw(&run.doomed());
         let is_void = lock(&self.0.memory).is_intent_void(&run.mark);
         if is_void && run.forget_intent() && !ledger.is_dry_run() {
             // The next process would take it for an intent of its own, and an item of this name for the object's.
@@ -232,7 +232,7 @@ impl<R: Remote> Remotes<R> {
     /// Deletes or releases the items of the object, as its policies say. A deletion that is one of too many waits with the reason `DeletionsStopped`; see
     /// [`Deletions`].
     pub async fn finalize(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
-        self.undo(ledger, binding, &(ledger.uid().to_owned(), None)).await
+        self.undo(ledger, binding, &doomed(&ledger.subject(), ledger.uid(), None)).await
     }
 
     async fn undo(&self, ledger: &impl Ledger, binding: &Binding, doomed: &Doomed) -> Result<Finalized, Failure> {
@@ -250,7 +250,7 @@ impl<R: Remote> Remotes<R> {
     /// Undoes one part of an object that stays, as [`finalize`](Self::finalize) does for an object that goes, and takes it out of the record.
     pub async fn withdraw(&self, ledger: &impl Ledger, binding: &Binding) -> Result<Finalized, Failure> {
         let mut run = Run::new(self.begun()?, ledger, binding);
-        let doomed = (ledger.uid().to_owned(), Some(run.key()));
+        let doomed = run.doomed();
         let finalized = self.undo(ledger, binding, &doomed).await?;
         if finalized == Finalized::Done {
             run.begun.deletions.settle(&doomed);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::{
     binding::{Binding, DeletionPolicy},
     collection::{Collection, Items},
-    deletions::Deletions,
+    deletions::{Deletions, Doomed, doomed},
     failure::Failure,
     ledger::{Ledger, ObjectEvent},
     mark::Mark,
@@ -111,6 +111,11 @@ impl<'a, R: Remote, L: Ledger> Run<'a, R, L> {
     /// The name of the part in the record, which is shared with other collections.
     pub(crate) fn key(&self) -> String {
         if self.binding.part.is_empty() { R::NOUN.to_owned() } else { format!("{}/{}", R::NOUN, self.binding.part) }
+    }
+
+    /// Returns the deletion of this part of an object that stays.
+    pub(crate) fn doomed(&self) -> Doomed {
+        doomed(&self.subject, self.ledger.uid(), Some(self.key()))
     }
 
     /// Writes an entry of the record. An object with an item to delete one day gets the finalizer in the same write.

@@ -365,10 +365,10 @@ impl Bindings {
     }
 
     /// Returns what the objects of these kinds no longer request: for each object its record with those paths, and the policy of deletion that counts.
-    pub(crate) fn left(&self, kinds: &BTreeSet<Kind>) -> Vec<Record> {
+    pub(crate) fn left(&self, kinds: &BTreeSet<Kind>) -> Vec<(ObjectRef, Record)> {
         let inner = self.lock();
         let of_kinds = inner.bindings.iter().filter(|(key, _)| kinds.contains(&key.kind));
-        of_kinds.filter_map(|(_, binding)| binding.left()).collect()
+        of_kinds.filter_map(|(key, binding)| Some((key.clone(), binding.left()?))).collect()
     }
 
     /// Whether the object no longer requests the location, which it still has.

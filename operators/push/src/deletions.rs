@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use konverge_core::deletion_guard::{DeletionBudget, DeletionGuard, Stopped};
+use konverge_core::deletion_guard::{Deletion, DeletionBudget, DeletionGuard, Stopped};
 use tokio::sync::Notify;
 
 use crate::{
     bindings::Bindings,
     messages,
-    object::Kind,
+    object::{Kind, ObjectRef},
     record::{Record, Written},
 };
 
@@ -51,7 +51,7 @@ struct State {
 }
 
 /// Why a path is not deleted now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Held {
     /// The operator has just begun to lead, and has not counted the deletions yet.
     #[error("nothing is deleted before the operator has read all objects and its list of orphans")]
@@ -95,7 +95,7 @@ impl Deletions {
     }
 
     /// Counts the paths of a record that the object no longer requests. A path that it requests again, or that another object gets, is no deletion.
-    pub(crate) fn follow(&self, record: &Record, is_inherited: impl Fn(&str, &Written) -> bool) {
+    pub(crate) fn follow(&self, key: &ObjectRef, record: &Record, is_inherited: impl Fn(&str, &Written) -> bool) {
         let is_requested: Vec<_> = record
             .paths
             .iter()
@@ -106,22 +106,28 @@ impl Deletions {
             .collect();
         let mut state = self.lock();
         for (path, is_requested) in is_requested {
-            state.request((record.uid.clone(), path.clone()), is_requested);
+            state.request(deletion(key, &record.uid, path), is_requested);
         }
     }
 
     /// Counts a path of a deleted object, unless another object gets it.
-    pub(crate) fn leave(&self, record: &Record, (path, written): (&str, &Written), is_inherited: bool) {
+    pub(crate) fn leave(
+        &self,
+        key: &ObjectRef,
+        record: &Record,
+        (path, written): (&str, &Written),
+        is_inherited: bool,
+    ) {
         let is_requested = is_deletion(record, written) && !is_inherited;
-        self.lock().request((record.uid.clone(), path.to_owned()), is_requested);
+        self.lock().request(deletion(key, &record.uid, path), is_requested);
     }
 
     /// Counts the paths of the journal's record for an object that no longer exists or requests nothing. They count until
     /// [`resume`](Self::resume), although no list has them.
-    pub(crate) fn abandon(&self, record: &Record, is_inherited: impl Fn(&str, &Written) -> bool) {
+    pub(crate) fn abandon(&self, key: &ObjectRef, record: &Record, is_inherited: impl Fn(&str, &Written) -> bool) {
         self.lock().abandoned.insert(record.uid.clone());
         for (path, written) in &record.paths {
-            self.leave(record, (path, written), is_inherited(path, written));
+            self.leave(key, record, (path, written), is_inherited(path, written));
         }
     }
 
@@ -133,23 +139,23 @@ impl Deletions {
     /// Withdraws the requests of the objects that are not `known`, because nothing settles these.
     pub(crate) fn forget_unless(&self, known: impl Fn(&str) -> bool) {
         let State { guard, abandoned, .. } = &mut *self.lock();
-        guard.withdraw_unless(|(uid, _)| known(uid) || abandoned.contains(uid));
+        guard.withdraw_unless(|Deletion { item: (uid, _), .. }| known(uid) || abandoned.contains(uid));
     }
 
-    /// Checks that a path of an object of this kind may be deleted now. The path of a deleted object has no kind.
+    /// Checks that a path of an object may be deleted now. `is_gone` is `true` for a deleted object, whose kind need not be counted.
     ///
     /// # Errors
     ///
     /// Returns an error if more deletions are requested than the budget allows, or if that is not known yet.
-    pub(crate) fn check(&self, kind: Option<Kind>, uid: &str, path: &str) -> Result<(), Held> {
+    pub(crate) fn check(&self, key: &ObjectRef, uid: &str, path: &str, is_gone: bool) -> Result<(), Held> {
         let known = self.known();
         let checked = {
             let mut state = self.lock();
             state.count(&self.bindings);
-            if !state.has_begun || kind.is_some_and(|kind| !state.is_counted(kind)) {
+            if !state.has_begun || !is_gone && !state.is_counted(key.kind) {
                 return Err(Held::Uncounted);
             }
-            state.guard.check(&(uid.to_owned(), path.to_owned()), known, Instant::now())
+            state.guard.check(&deletion(key, uid, path), known, Instant::now())
         };
         if checked.is_err() && !self.was_stopped.swap(true, Ordering::Relaxed) {
             self.told.notify_one();
@@ -158,10 +164,10 @@ impl Deletions {
     }
 
     /// Records that the path was deleted, or handed over to another object.
-    pub(crate) fn settle(&self, uid: &str, path: &str, is_deleted: bool) {
-        let item = (uid.to_owned(), path.to_owned());
+    pub(crate) fn settle(&self, key: &ObjectRef, uid: &str, path: &str, is_deleted: bool) {
+        let deletion = deletion(key, uid, path);
         let guard = &mut self.lock().guard;
-        if is_deleted { guard.done(item, Instant::now()) } else { guard.withdraw(&item) }
+        if is_deleted { guard.done(deletion, Instant::now()) } else { guard.withdraw(&deletion) }
     }
 
     /// Sets the number of paths in the list of orphans.
@@ -195,8 +201,8 @@ impl Deletions {
 }
 
 impl State {
-    fn request(&mut self, item: Item, is_requested: bool) {
-        if is_requested { self.guard.request(item) } else { self.guard.withdraw(&item) }
+    fn request(&mut self, deletion: Deletion<Item>, is_requested: bool) {
+        if is_requested { self.guard.request(deletion) } else { self.guard.withdraw(&deletion) }
     }
 
     /// Counts what the objects of each kind have left, as soon as all objects of the kind are known.
@@ -208,9 +214,9 @@ impl State {
         if new.is_empty() {
             return;
         }
-        for record in bindings.left(&new) {
+        for (key, record) in bindings.left(&new) {
             for (path, _) in record.paths.iter().filter(|(_, written)| is_deletion(&record, written)) {
-                self.guard.request((record.uid.clone(), path.clone()));
+                self.guard.request(deletion(&key, &record.uid, path));
             }
         }
         self.counted.extend(new);
@@ -219,6 +225,11 @@ impl State {
     fn is_counted(&self, kind: Kind) -> bool {
         self.guard.allows_everything() || self.counted.contains(&kind)
     }
+}
+
+/// Returns the deletion of a path of the object with this uid.
+fn deletion(key: &ObjectRef, uid: &str, path: &str) -> Deletion<Item> {
+    Deletion::new(key.namespace.clone(), (uid.to_owned(), path.to_owned()))
 }
 
 /// Returns `true` if clearing the path deletes the operator's content: it was written, and the policy does not keep it.

@@ -8,7 +8,10 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use konverge_apply::error::class_of;
+use konverge_apply::{
+    error::class_of,
+    events::{EventSink, Notice},
+};
 use konverge_core::{
     backoff::Backoff,
     deletion_guard::Stopped,
@@ -36,6 +39,7 @@ use crate::{
     metrics::Metrics,
     object::{Kind, ObjectRef},
     plan::Claim,
+    reasons,
     record::{Record, Written},
     store::{Cleanup, ClearError, Cleared, Store, Unfinished},
     watch::WAITED,
@@ -55,6 +59,10 @@ const APPROVED: Duration = Duration::from_secs(10);
 
 /// The delay between two checks whether another object requests content that is to be cleared later.
 const HEIRS: Duration = Duration::from_secs(1);
+
+/// The number of bytes that the orphans of one namespace may take up in the list, an eighth of a `ConfigMap`. Users may write the records of
+/// their objects, so without a limit one namespace could fill the list.
+const SHARE_OF_NAMESPACE: usize = 128 * 1024;
 
 /// Returns the name under which a deleted object claims paths. No object's name contains a space.
 fn gone(key: &ObjectRef) -> ObjectRef {
@@ -88,19 +96,37 @@ pub(crate) fn left_sentence(text: &str, namespace: Option<&str>) -> Option<Strin
 
 /// The list of orphans cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
-pub struct OrphansError(#[from] pub(crate) kube::Error);
+pub enum OrphansError {
+    /// A request to the API server failed.
+    #[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
+    Api(#[from] kube::Error),
+    /// The orphans of the namespace would take up more than their share of the list.
+    #[error(
+        "cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: the entries of namespace {namespace} would have {bytes} bytes, \
+         and {SHARE_OF_NAMESPACE} are allowed"
+    )]
+    Full {
+        /// The namespace of the orphan.
+        namespace: String,
+        /// The length of all its entries.
+        bytes: usize,
+    },
+}
 
 impl OrphansError {
     /// Whether the object must not wait for another attempt: the API server refuses the write, as in a namespace that is being deleted or
     /// when the list is full, or there is no such namespace.
     pub fn is_final(&self) -> bool {
-        class_of(&self.0) == ErrorClass::Refused || matches!(&self.0, kube::Error::Api(status) if status.code == 404)
+        match self {
+            Self::Api(kube::Error::Api(status)) if status.code == 404 => true,
+            Self::Api(error) => class_of(error) == ErrorClass::Refused,
+            Self::Full { .. } => true,
+        }
     }
 
     /// Returns `true` if another client has changed the list since it was read.
     fn is_conflict(&self) -> bool {
-        matches!(&self.0, kube::Error::Api(status) if status.code == 409)
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 409)
     }
 }
 
@@ -108,6 +134,7 @@ impl OrphansError {
 #[derive(Clone)]
 pub struct Orphans {
     api: Api<ConfigMap>,
+    events: EventSink,
     /// Notifies [`Clearing`] of a new orphan, and of stopped deletions.
     pub(crate) added: Arc<Notify>,
 }
@@ -169,14 +196,15 @@ impl Orphan {
 
 impl Orphans {
     /// A list in this namespace, which is the operator's own.
-    pub fn new(client: Client, namespace: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace), added: Arc::default() }
+    pub fn new(client: Client, namespace: &str, events: EventSink) -> Self {
+        Self { api: Api::namespaced(client, namespace), events, added: Arc::default() }
     }
 
     /// Adds an orphan. It is stored for sure when this returns.
     pub async fn add(&self, orphan: &Orphan) -> Result<(), OrphansError> {
         // An orphan is names, numbers and times, which are JSON.
         let text = serde_json::to_string(orphan).unwrap_or_default();
+        check_share(orphan, &text, &self.list().await?.data.unwrap_or_default())?;
         self.patch(&json!({ "data": { &*orphan.record.uid: text } })).await?;
         self.added.notify_one();
         Ok(())
@@ -215,16 +243,24 @@ impl Orphans {
         Ok(self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default())
     }
 
-    /// Annotates the list with the reason why deletions are stopped, or removes the annotation.
-    async fn tell(&self, stopped: Option<&Stopped>) -> Result<(), OrphansError> {
+    /// Annotates the list with the reason why deletions are stopped, or removes the annotation. `is_new` is `true` if the list did not say so before.
+    async fn tell(&self, stopped: Option<&Stopped>, is_new: bool) -> Result<(), OrphansError> {
         let why = stopped.map(Stopped::to_string);
-        self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } })).await.map(drop)
+        let list = self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } })).await?;
+        if let Some(stopped) = stopped.filter(|_| is_new) {
+            // Perhaps only deleted objects wait, which can have no events.
+            let note = messages::stopped(stopped);
+            self.events.send(Notice::warning(&list, reasons::DELETIONS_STOPPED, "Reconcile", note));
+        }
+        Ok(())
     }
 
     /// Takes an approval from the list, if the list still has this version. Returns the version after that.
     async fn take_approval(&self, version: Option<String>) -> Result<Option<String>, OrphansError> {
         let annotations = json!({ APPROVE_DELETIONS: null });
-        self.patch(&json!({ "metadata": { "resourceVersion": version, "annotations": annotations } })).await
+        let list =
+            self.patch(&json!({ "metadata": { "resourceVersion": version, "annotations": annotations } })).await?;
+        Ok(list.metadata.resource_version)
     }
 
     /// Annotates the list with the reason why the search was refused, or removes the annotation. Writes only a change.
@@ -236,13 +272,13 @@ impl Orphans {
         Ok(())
     }
 
-    /// Patches the list, and creates it if there is none. Returns its new version.
-    async fn patch(&self, patch: &Value) -> Result<Option<String>, OrphansError> {
+    /// Patches the list, and creates it if there is none. Returns the list after that.
+    async fn patch(&self, patch: &Value) -> Result<ConfigMap, OrphansError> {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         loop {
             match self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(patch)).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
-                patched => return Ok(patched?.metadata.resource_version),
+                patched => return Ok(patched?),
             }
             let metadata = ObjectMeta { name: Some(CONFIG_MAP.to_owned()), ..ObjectMeta::default() };
             match self.api.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await {
@@ -259,6 +295,18 @@ impl Orphans {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         Ok(self.api.patch(CONFIG_MAP, &parameters, &Patch::Merge(&patch)).await?.metadata.resource_version)
     }
+}
+
+/// Checks that the namespace of an orphan, whose entry is this text, stays within its share of the list.
+fn check_share(orphan: &Orphan, text: &str, known: &BTreeMap<String, String>) -> Result<(), OrphansError> {
+    let is_of_namespace =
+        |text: &str| serde_json::from_str::<Orphan>(text).is_ok_and(|known| known.namespace == orphan.namespace);
+    let others = known.iter().filter(|(uid, text)| **uid != orphan.record.uid && is_of_namespace(text));
+    let bytes = others.map(|(_, text)| text.len()).sum::<usize>() + text.len();
+    if bytes <= SHARE_OF_NAMESPACE {
+        return Ok(());
+    }
+    Err(OrphansError::Full { namespace: orphan.namespace.clone(), bytes })
 }
 
 /// Clears orphans.
@@ -430,9 +478,11 @@ impl Clearing {
         for (uid, text) in known {
             let Ok(orphan) = serde_json::from_str::<Orphan>(text) else { continue };
             paths = paths.saturating_add(orphan.record.paths.len());
+            let Some(key) = orphan.key() else { continue };
             for (path, written) in &orphan.record.paths {
                 if !self.cleared.contains(&(uid.clone(), path.clone())) {
-                    self.deletions.leave(&orphan.record, (path, written), self.is_inherited(&orphan, path, written));
+                    let is_inherited = self.heirs.is_inherited(&key, path, written);
+                    self.deletions.leave(&key, &orphan.record, (path, written), is_inherited);
                 }
             }
         }
@@ -453,7 +503,7 @@ impl Clearing {
         if let Some(stopped) = &stopped {
             tracing::warn!("{}", messages::stopped(stopped));
         }
-        self.orphans.tell(stopped.as_ref()).await
+        self.orphans.tell(stopped.as_ref(), told.is_none()).await
     }
 
     /// Whether another object gets the path.
@@ -474,7 +524,7 @@ impl Clearing {
                 continue;
             }
             let heritage = Some(self.heirs.heritage(&key, &done.1, written)).filter(|it| it.is_complete(written));
-            if heritage.is_none() && (!is_due || self.deletions.check(None, uid, &done.1).is_err()) {
+            if heritage.is_none() && (!is_due || self.deletions.check(&key, uid, &done.1, true).is_err()) {
                 is_over = false;
                 continue;
             }
@@ -482,7 +532,7 @@ impl Clearing {
             let what = "what was left behind";
             let path = GonePath { key: &key, owner: &owner, location: &location, written, unfinished, heritage, what };
             let cleared = self.heirs.clear(path, deletion).await?;
-            self.deletions.settle(uid, &done.1, cleared == Cleared::Deleted);
+            self.deletions.settle(&key, uid, &done.1, cleared == Cleared::Deleted);
             self.cleared.insert(done);
         }
         Ok(is_over)

@@ -213,6 +213,8 @@ impl Pusher {
 
     async fn reconcile_push(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Reported, PushError> {
         if push.spec.paused {
+            // The pause is no part of the time that a change takes.
+            self.bindings.on_object(key, &binding.uid, |now| now.pending.changed = None);
             self.reporter.report(key, binding, None, vec![messages::paused(key.kind)]).await?;
             return Ok(Ok(Action::Done));
         }
@@ -562,14 +564,14 @@ impl Pusher {
                     pending.insert(text, now.checked_add(rest).unwrap_or(Timestamp::MAX));
                     continue;
                 }
-                if let Err(now) = self.deletions.check(Some(key.kind), &binding.uid, &text) {
+                if let Err(now) = self.deletions.check(key, &binding.uid, &text, false) {
                     held = Some(now);
                     continue;
                 }
             }
             match self.clear_one(run, &location, &written, (outcome.record.deletion, heritage)).await {
                 Ok(cleared) => {
-                    self.deletions.settle(&binding.uid, &text, cleared == Cleared::Deleted);
+                    self.deletions.settle(key, &binding.uid, &text, cleared == Cleared::Deleted);
                     self.paths.warn_sharers(key, &text, &written, cleared);
                     outcome.record.paths.remove(&text);
                     self.paths.release(key, &text, &written);
@@ -595,14 +597,14 @@ impl Pusher {
         // A recorded path that leads nowhere was not written by this operator.
         let leading: BTreeSet<String> = outcome.record.locations().map(|(location, _)| location.to_string()).collect();
         for (text, _) in outcome.record.paths.extract_if(.., |text, _| !leading.contains(text)) {
-            self.deletions.settle(&binding.uid, &text, false);
+            self.deletions.settle(key, &binding.uid, &text, false);
         }
         Ok(())
     }
 
     /// Counts the paths of a record that are to be deleted.
     fn count_deletions(&self, key: &ObjectRef, record: &Record) {
-        self.deletions.follow(record, |path, written| self.paths.heritage(key, path, written).is_some());
+        self.deletions.follow(key, record, |path, written| self.paths.heritage(key, path, written).is_some());
     }
 
     /// How long content stays that an object no longer requests, in case the request returns.

@@ -118,7 +118,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 
     let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
-    let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
+    let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace(), events.clone());
     let (budget, grace) = (config.push.deletion_budget(), config.push.deletion_grace);
     let deletions = Deletions::new(budget, grace, Arc::clone(&bindings), Arc::clone(&orphans.added));
     let (stopped, gauge) = (deletions.clone(), counts.clone());

@@ -580,6 +580,14 @@ async fn another_cluster_name_writes_the_new_paths_and_deletes_no_old_one_withou
         Ok(why.is_some_and(|why| why.starts_with("6 deletions are requested")))
     })
     .await;
+    until("an event about the list says so", async || {
+        let events = Api::<Event>::namespaced(view.client.clone(), &home).list(&ListParams::default()).await?;
+        Ok(events.items.iter().any(|event| {
+            let regarding = event.regarding.as_ref().and_then(|object| object.name.as_deref());
+            event.reason.as_deref() == Some("DeletionsStopped") && regarding == Some("vault-sync-operator-orphans")
+        }))
+    })
+    .await;
     for name in &names {
         until("the new path is written", async || view.holds(&at("c2", name), "n", "1").await).await;
         assert!(view.holds(&at("c1", name), "n", "1").await.unwrap(), "{name}");

@@ -78,7 +78,8 @@ async fn many_deletions_at_once_wait_for_an_approval() {
     for object in &objects[..8] {
         for _ in 0..2 {
             let Finalized::Pending(_, reason, message) = delete(&remotes, object).await else { panic!("released") };
-            let expected = "8 deletions are requested, and 5 of 20 are allowed without approval; approve them";
+            let expected =
+                "8 deletions are requested in namespace shop, and 5 of 20 are allowed without approval; approve them";
             assert_eq!((reason, &*message), ("DeletionsStopped", expected));
         }
         let told = object.world.lock().events.iter().filter(|event| event.reason == "DeletionsStopped").count();
@@ -142,7 +143,10 @@ async fn deletions_one_by_one_count_for_five_minutes() {
     }
     show(&remotes, &objects[5], true);
     let Finalized::Pending(_, _, message) = delete(&remotes, &objects[5]).await else { panic!("deleted") };
-    assert_eq!(message, "6 deletions are requested, and 5 of 20 are allowed without approval; approve them");
+    assert_eq!(
+        message,
+        "6 deletions are requested in namespace shop, and 5 of 20 are allowed without approval; approve them"
+    );
     assert_eq!(items(&server), 15);
     sleep(Duration::from_mins(5)).await;
     assert_eq!(delete(&remotes, &objects[5]).await, Finalized::Done);

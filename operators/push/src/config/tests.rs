@@ -53,7 +53,7 @@ fn ours_have_the_defaults_that_are_stated() {
     assert_eq!((config.push.existing, config.push.binary), (ExistingPolicy::Adopt, BinaryPolicy::Base64));
     assert_eq!((config.push.deletion_grace, config.push.allow_deletes), (Duration::from_mins(5), false));
     assert_eq!(config.push.deletion_share, 10);
-    assert_eq!(config.push.deletion_budget(), Some(DeletionBudget { percent: 10, at_least: 5 }));
+    assert_eq!(config.push.deletion_budget(), Some(DeletionBudget::default()));
     assert_eq!(config.push.finalizer_deadline, Duration::from_mins(15));
     assert_eq!(config.push.terminating_namespace_deadline, Duration::from_mins(1));
     assert_eq!((config.push.workers, config.vault.vault_concurrency.get(), config.vault.vault_rate), (16, 32, None));

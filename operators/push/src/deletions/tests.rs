@@ -35,7 +35,7 @@ fn deletions(bindings: &Arc<Bindings>) -> Deletions {
 }
 
 fn check(deletions: &Deletions, kind: Kind, record: &Record) -> Result<(), Held> {
-    record.paths.keys().try_for_each(|path| deletions.check(Some(kind), &record.uid, path))
+    record.paths.keys().try_for_each(|path| deletions.check(&key(kind, ""), &record.uid, path, false))
 }
 
 fn waiting(deletions: &Deletions) -> Option<usize> {
@@ -66,14 +66,37 @@ fn a_process_that_has_just_begun_counts_what_was_left_before_it_deletes_anything
             records.iter().filter(|(kind, _)| *kind == of).map(|(kind, record)| check(&deletions, *kind, record));
         checked.collect::<Vec<_>>()
     };
-    assert_eq!(checked(Kind::Secret), [Err(Held::Uncounted); 7], "the list of orphans is not read");
+    assert_eq!(checked(Kind::Secret), vec![Err(Held::Uncounted); 7], "the list of orphans is not read");
     deletions.begin(false);
-    let stopped = Stopped { requested: 7, waiting: 7, allowed: 5, known: 14 };
-    assert_eq!(checked(Kind::Secret), [Err(Held::Stopped(stopped)); 7]);
-    assert_eq!(checked(Kind::VaultPush), [Err(Held::Uncounted); 7], "not all of them are known");
+    let namespaces = vec!["shop".to_owned()];
+    let stopped = Stopped { namespaces, requested: 7, elsewhere: 0, waiting: 7, allowed: 5, known: 14 };
+    assert_eq!(checked(Kind::Secret), vec![Err(Held::Stopped(stopped.clone())); 7]);
+    assert_eq!(checked(Kind::VaultPush), vec![Err(Held::Uncounted); 7], "not all of them are known");
     bindings.missing(Kind::VaultPush, &HashSet::new());
     let stopped = Stopped { requested: 14, waiting: 14, ..stopped };
-    assert_eq!(checked(Kind::VaultPush), [Err(Held::Stopped(stopped)); 7], "the first counts all of its kind");
+    assert_eq!(checked(Kind::VaultPush), vec![Err(Held::Stopped(stopped)); 7], "the first counts all of its kind");
+}
+
+/// A user may write the record of an object, and delete as many as there are.
+#[test]
+fn a_mass_in_one_namespace_does_not_stop_the_deletions_of_another() {
+    let bindings = Arc::new(Bindings::default());
+    let deletions = deletions(&bindings);
+    let forger = ObjectRef { namespace: "forger".to_owned(), ..key(Kind::Secret, "forged") };
+    let (mut object, mut forged) = leaving(&forger, None);
+    for number in 0..100 {
+        let written = Written { written: true, ..Written::default() };
+        forged.paths.insert(format!("secret/data/forger/{number}"), written);
+    }
+    object.record = Some(forged.text());
+    bindings.apply(object);
+    let (object, record) = leaving(&key(Kind::Secret, "db"), None);
+    bindings.apply(object);
+    bindings.missing(Kind::Secret, &HashSet::new());
+    deletions.begin(false);
+    let checked = deletions.check(&forger, &forged.uid, "secret/data/forger/1", false);
+    assert!(matches!(&checked, Err(Held::Stopped(stopped)) if stopped.namespaces == ["forger"]), "{checked:?}");
+    assert_eq!(check(&deletions, Kind::Secret, &record), Ok(()));
 }
 
 #[test]
@@ -96,6 +119,7 @@ fn what_is_kept_handed_over_requested_again_or_unknown_is_no_deletion() {
     let bindings = Arc::new(Bindings::default());
     let deletions = deletions(&bindings);
     let records = left(&bindings, &[Kind::Secret]);
+    let owner = key(Kind::Secret, "secrets-0");
     bindings.missing(Kind::Secret, &HashSet::new());
     for number in 0..7 {
         bindings.apply(leaving(&key(Kind::Deployment, &number.to_string()), Some(DeletionPolicy::Keep)).0);
@@ -105,11 +129,11 @@ fn what_is_kept_handed_over_requested_again_or_unknown_is_no_deletion() {
     assert_eq!(waiting(&deletions), Some(7), "those that are kept do not count");
     let mut gone = records[0].1.clone();
     gone.leave(Timestamp::UNIX_EPOCH);
-    deletions.follow(&gone, |_, _| true);
+    deletions.follow(&owner, &gone, |_, _| true);
     assert_eq!(waiting(&deletions), Some(6), "another object gets its path");
-    deletions.follow(&gone, |_, _| false);
+    deletions.follow(&owner, &gone, |_, _| false);
     assert_eq!(waiting(&deletions), Some(7), "it does not after all");
-    deletions.follow(&records[0].1, |_, _| false);
+    deletions.follow(&owner, &records[0].1, |_, _| false);
     assert_eq!(waiting(&deletions), Some(6), "it requests its path again");
     deletions.forget_unless(|uid| uid != records[1].1.uid);
     assert_eq!(waiting(&deletions), None, "one is gone");
@@ -120,17 +144,18 @@ fn begun_writes_of_gone_objects_count_until_they_are_cleared() {
     let bindings = Arc::new(Bindings::default());
     let deletions = deletions(&bindings);
     deletions.begin(false);
+    let gone = key(Kind::Secret, "gone");
     let records: Vec<_> = (0..6).map(|number| leaving(&key(Kind::Secret, &number.to_string()), None).1).collect();
     for record in &records {
-        deletions.abandon(record, |_, _| false);
+        deletions.abandon(&gone, record, |_, _| false);
     }
     deletions.forget_unless(|_| false);
     assert_eq!(waiting(&deletions), Some(6), "the journal has them");
     let path = records[0].paths.keys().next().unwrap();
-    assert!(deletions.check(None, &records[0].uid, path).is_err());
-    deletions.abandon(&records[0], |_, _| true);
+    assert!(deletions.check(&gone, &records[0].uid, path, true).is_err());
+    deletions.abandon(&gone, &records[0], |_, _| true);
     assert_eq!(waiting(&deletions), None, "another object gets the path");
-    deletions.abandon(&records[0], |_, _| false);
+    deletions.abandon(&gone, &records[0], |_, _| false);
     deletions.resume(&records[0].uid);
     deletions.forget_unless(|_| false);
     assert_eq!(waiting(&deletions), None, "nothing of it is left");

@@ -151,7 +151,7 @@ impl Finalizer<'_> {
         let Self { pusher, key, .. } = self;
         let mut deleted =
             record.paths.iter().filter(|(path, written)| pusher.paths.heritage(key, path, written).is_none());
-        deleted.try_for_each(|(path, _)| pusher.deletions.check(Some(key.kind), &record.uid, path))
+        deleted.try_for_each(|(path, _)| pusher.deletions.check(key, &record.uid, path, false))
     }
 
     /// Hands the paths of an object that stays over to the objects that request them. Returns the record of the other paths. The list of orphans hands
@@ -174,7 +174,7 @@ impl Finalizer<'_> {
                 self.within_limit(&location, pusher.paths.store.clear(&cleanup, deletion)).await??;
             }
             record.paths.remove(&text);
-            pusher.deletions.settle(&binding.uid, &text, false);
+            pusher.deletions.settle(key, &binding.uid, &text, false);
             // A watch may show the object again before its record is written.
             pusher.bindings.on_object(key, &binding.uid, |now| {
                 if let Some(record) = &mut now.record {
@@ -261,7 +261,7 @@ impl Finalizer<'_> {
                 let text = location.to_string();
                 let content = made.as_ref().and_then(|made| made.get(&text)).filter(|_| !written.left);
                 let cleared = self.clear_one(&location, written, (&owner, content, deletion)).await?;
-                pusher.deletions.settle(&binding.uid, &text, cleared == Cleared::Deleted);
+                pusher.deletions.settle(key, &binding.uid, &text, cleared == Cleared::Deleted);
                 paths.add(text, cleared);
             }
         }
@@ -368,7 +368,7 @@ impl Finalizer<'_> {
         if !remembered && matches!(error, PushError::Held(_)) {
             // Nobody will delete them. They count as if they were deleted, so that the rest of a mass is held as before.
             for path in &paths {
-                self.pusher.deletions.settle(&binding.uid, path, true);
+                self.pusher.deletions.settle(key, &binding.uid, path, true);
             }
         }
         let is_gone = self.pusher.bindings.has_escaped(key, &binding.uid);
@@ -450,16 +450,16 @@ async fn clear_intended(pusher: &Pusher, key: &ObjectRef, intention: &Intention)
     let owner = pusher.paths.owner(key, &record.uid).await?;
     let deletion = record.deletion.in_vault();
     let is_inherited = |path: &str, written: &Written| pusher.heirs.is_inherited(key, path, written);
-    pusher.deletions.abandon(record, is_inherited);
+    pusher.deletions.abandon(key, record, is_inherited);
     let mut deleted = record.paths.iter().filter(|(path, written)| deletion.is_some() && !is_inherited(path, written));
-    deleted.try_for_each(|(path, _)| pusher.deletions.check(None, &record.uid, path))?;
+    deleted.try_for_each(|(path, _)| pusher.deletions.check(key, &record.uid, path, true))?;
     for (location, written) in record.locations() {
         let path = location.to_string();
         let unfinished = intention.unfinished(&path);
         let (heritage, what) = (None, "what was begun");
         let gone = GonePath { key, owner: &owner, location: &location, written, unfinished, heritage, what };
         match pusher.heirs.clear(gone, deletion).await {
-            Ok(cleared) => pusher.deletions.settle(&record.uid, &path, cleared == Cleared::Deleted),
+            Ok(cleared) => pusher.deletions.settle(key, &record.uid, &path, cleared == Cleared::Deleted),
             Err(error) => {
                 tracing::debug!(object = %key, path, "what was begun is not cleared yet: {}", in_one_line(&error));
                 return Err(error.into());

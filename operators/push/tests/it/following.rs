@@ -17,6 +17,29 @@ const PROMPT: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 10;
 
 #[tokio::test]
+async fn a_pause_is_no_part_of_the_time_that_a_change_takes() {
+    let world = World::new().await;
+    let operator = world.operator(&[]).await;
+    let path = world.path("db");
+    world.secret("db", &[("k", "1")], json!({ "vault-sync.io/path": path })).await;
+    world.says(Kind::Secret, "db", "Synced").await;
+    world.rotate("db", &[("k", "2")]).await;
+    world.holds(&path, &[("k", "2")]).await;
+    operator.settled().await;
+    let observed = || operator.metric("konverge_push_propagation_seconds_count", "");
+    let before = observed();
+    assert!(before > 0.0, "a change is observed");
+    world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/pause": "true" })).await;
+    world.event("db", "Paused").await;
+    world.rotate("db", &[("k", "3")]).await;
+    operator.settled().await;
+    world.annotate(Kind::Secret, "db", json!({ "vault-sync.io/pause": null })).await;
+    world.holds(&path, &[("k", "3")]).await;
+    operator.settled().await;
+    assert!((observed() - before).abs() < f64::EPSILON, "the change that waited is not observed");
+}
+
+#[tokio::test]
 async fn a_secret_that_asks_is_read_once_whatever_is_noted_on_it() {
     let world = World::new().await;
     let path = world.path("db");

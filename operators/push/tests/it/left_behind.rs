@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use konverge_apply::events::EventSink;
 use konverge_core::deletion_guard::DeletionBudget;
 use konverge_push::{
     annotations::APPROVE_DELETIONS,
@@ -57,7 +58,8 @@ impl Stage {
         let identity = identity(world.client.clone(), Some("one".to_owned()), || true);
         let store = Store::new(world.vault.clone(), counts.clone(), identity, None);
         let bindings = Arc::new(Bindings::default());
-        let orphans = Orphans::new(client, &world.home);
+        let (events, _) = EventSink::dry_run(std::future::ready(()));
+        let orphans = Orphans::new(client, &world.home, events);
         let queue = Queue::new("push", metrics.queues());
         let deletions = Deletions::new(budget, Duration::ZERO, Arc::clone(&bindings), Arc::default());
         let (list, heirs, work) = (orphans.clone(), Arc::clone(&bindings), queue.clone());
@@ -67,7 +69,7 @@ impl Stage {
 
     /// One in which each deletion needs an approval.
     fn strict(world: World, client: Client) -> Self {
-        Self::with(world, client, Some(DeletionBudget { percent: 0, at_least: 0 }))
+        Self::with(world, client, Some(DeletionBudget { percent: 0, at_least: 0, at_most: 0 }))
     }
 
     fn key(&self, name: &str) -> ObjectRef {
@@ -192,6 +194,31 @@ async fn change(world: &World, change: Value) {
 /// Approves the deletions that wait.
 async fn approve(world: &World) {
     change(world, json!({ "metadata": { "annotations": { APPROVE_DELETIONS: "true" } } })).await;
+}
+
+/// A user may write the record of an object.
+#[tokio::test]
+async fn the_orphans_of_one_namespace_do_not_fill_the_list() {
+    let mut stage = Stage::new().await;
+    let orphan = |namespace: &str, uid: String| {
+        let mut record = Record::new(&uid, Timestamp::UNIX_EPOCH);
+        record.paths = (0..100).map(|number| (format!("a/{number:0>500}"), Written::default())).collect();
+        let key = ObjectRef { kind: Kind::Secret, namespace: namespace.to_owned(), name: uid };
+        Orphan::new(&key, record)
+    };
+    let mut added = 0;
+    let refused = loop {
+        match stage.orphans.add(&orphan("forger", added.to_string())).await {
+            Ok(()) => added += 1,
+            Err(error) => break error,
+        }
+        assert!(added < 20, "no limit");
+    };
+    assert!(added > 0 && refused.is_final(), "{added}: {refused}");
+    assert!(refused.to_string().contains("the entries of namespace forger would have"), "{refused}");
+    stage.orphans.add(&orphan("forger", "0".to_owned())).await.unwrap();
+    stage.orphans.add(&orphan("other", "other".to_owned())).await.unwrap();
+    assert_eq!(stage.clearing.clear().await.unwrap(), 0, "they are no paths of an engine");
 }
 
 #[tokio::test]
