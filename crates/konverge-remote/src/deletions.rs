@@ -196,10 +196,12 @@ impl State {
     fn expire(&mut self, now: Instant) {
         let is_old = |since: Instant| now.saturating_duration_since(since) >= WITHIN;
         self.ended.retain(|ended| !is_old(*ended));
-        let (held, deleted, guard) = (&self.held, &self.deleted, &mut self.guard);
-        for (doomed, _) in self.announced.extract_if(.., |_, since| is_old(*since)) {
-            if !held.contains(&doomed) && !deleted.contains(&doomed) {
-                guard.withdraw(&doomed);
+        let is_over = |(_, since): &(&Doomed, &Instant)| is_old(**since);
+        let old: Vec<Doomed> = self.announced.iter().filter(is_over).map(|(doomed, _)| doomed.clone()).collect();
+        for doomed in old {
+            self.announced.remove(&doomed);
+            if !self.held.contains(&doomed) && !self.deleted.contains(&doomed) {
+                self.guard.withdraw(&doomed);
             }
         }
     }

@@ -83,20 +83,20 @@ fn a_mass_in_one_namespace_does_not_stop_the_deletions_of_another() {
     let bindings = Arc::new(Bindings::default());
     let deletions = deletions(&bindings);
     let forger = ObjectRef { namespace: "forger".to_owned(), ..key(Kind::Secret, "forged") };
-    let (mut object, mut forged) = leaving(&forger, None);
+    let (mut object, mut record) = leaving(&forger, None);
     for number in 0..100 {
         let written = Written { written: true, ..Written::default() };
-        forged.paths.insert(format!("secret/data/forger/{number}"), written);
+        record.paths.insert(format!("secret/data/forger/{number}"), written);
     }
-    object.record = Some(forged.text());
+    object.record = Some(record.text());
     bindings.apply(object);
-    let (object, record) = leaving(&key(Kind::Secret, "db"), None);
+    let (object, few) = leaving(&key(Kind::Secret, "db"), None);
     bindings.apply(object);
     bindings.missing(Kind::Secret, &HashSet::new());
     deletions.begin(false);
-    let checked = deletions.check(&forger, &forged.uid, "secret/data/forger/1", false);
+    let checked = deletions.check(&forger, &record.uid, "secret/data/forger/1", false);
     assert!(matches!(&checked, Err(Held::Stopped(stopped)) if stopped.namespaces == ["forger"]), "{checked:?}");
-    assert_eq!(check(&deletions, Kind::Secret, &record), Ok(()));
+    assert_eq!(check(&deletions, Kind::Secret, &few), Ok(()));
 }
 
 #[test]
