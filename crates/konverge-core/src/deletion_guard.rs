@@ -18,7 +18,7 @@ pub struct DeletionBudget {
     pub percent: u8,
     /// The minimum number, even if the share is smaller.
     pub at_least: usize,
-    /// The maximum number, even if the share is larger. Whoever creates many items raises the share, but not this.
+    /// The maximum number, even if the share is larger. Creating many items raises the share, but not this maximum.
     pub at_most: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct Deletion<I> {
 }
 
 impl<I> Deletion<I> {
-    /// Creates the deletion of an item of a namespace.
+    /// Creates the deletion of an item in a namespace.
     pub fn new(namespace: impl Into<String>, item: I) -> Self {
         Self { namespace: namespace.into(), item }
     }
@@ -110,14 +110,14 @@ impl Counts {
     }
 }
 
-/// More deletions are requested than the budget allows, so those of these namespaces are not done.
+/// More deletions are requested than the budget allows, so the deletions in these namespaces wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stopped {
-    /// The namespaces whose deletions are stopped, in order. The name of objects without a namespace is empty.
+    /// The namespaces whose deletions are stopped, in order. An empty name stands for cluster-scoped objects.
     pub namespaces: Vec<String>,
     /// The number of deletions in these namespaces that were requested or done within the time.
     pub requested: usize,
-    /// The number of deletions in other namespaces that count beside them.
+    /// The deletions in other namespaces, each namespace counted up to half of `allowed`.
     pub elsewhere: usize,
     /// The number of deletions in these namespaces that wait for an approval.
     pub waiting: usize,
@@ -125,38 +125,39 @@ pub struct Stopped {
     pub allowed: usize,
     /// The number of known items.
     pub known: usize,
+    /// Whether they wait because an earlier process had stopped deletions.
+    pub by_earlier_process: bool,
 }
 
 impl Stopped {
     /// Returns the words for where the deletions are requested.
     fn place(&self) -> String {
-        let named: Vec<&str> =
-            self.namespaces.iter().map(|name| if name.is_empty() { "(cluster-scoped)" } else { name }).collect();
-        match &*named {
-            [] => String::new(),
-            [one] if one.starts_with('(') => " of cluster-scoped objects".to_owned(),
-            [one] => format!(" in namespace {one}"),
-            [first @ .., last] if first.len() < 5 => format!(" in namespaces {} and {last}", first.join(", ")),
-            all => format!(" in {} namespaces, such as {}", all.len(), all[..3].join(", ")),
-        }
+        const SHOWN: usize = 5;
+        let of_cluster = self.namespaces.iter().any(String::is_empty).then(|| "of cluster-scoped objects".to_owned());
+        let names: Vec<&str> = self.namespaces.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+        let in_namespaces = match &*names {
+            [] => None,
+            [one] => Some(format!("in namespace {one}")),
+            [first @ .., last] if names.len() <= SHOWN => {
+                Some(format!("in namespaces {} and {last}", first.join(", ")))
+            }
+            all => Some(format!("in {} namespaces, including {}", all.len(), all[..SHOWN].join(", "))),
+        };
+        of_cluster.into_iter().chain(in_namespaces).collect::<Vec<_>>().join(" and ")
     }
 }
 
 impl fmt::Display for Stopped {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requested, elsewhere, allowed, known, .. } = self;
-        match requested {
-            1 => write!(out, "1 deletion is requested{}", self.place())?,
-            requested => write!(out, "{requested} deletions are requested{}", self.place())?,
-        }
+        let Self { requested, elsewhere, allowed, known, by_earlier_process, .. } = self;
+        let deletions = if *requested == 1 { "deletion is" } else { "deletions are" };
+        write!(out, "{requested} {deletions} requested {}", self.place())?;
         if *elsewhere > 0 {
-            write!(out, " beside {elsewhere} elsewhere")?;
+            write!(out, " in addition to {elsewhere} in other namespaces")?;
         }
-        if requested.saturating_add(*elsewhere) > *allowed {
-            write!(out, ", and {allowed} of {known} are allowed without approval")
-        } else {
-            // Fewer than the budget allows are stopped only for this reason.
-            write!(out, ", and an earlier process had stopped deletions")
+        match by_earlier_process {
+            false => write!(out, ", and {allowed} of {known} are allowed without approval"),
+            true => write!(out, ", and an earlier process had stopped deletions"),
         }
     }
 }
@@ -212,7 +213,7 @@ impl<I: Ord + Clone> DeletionGuard<I> {
         self.set(deletion, (!is_approved).then_some(Request::Done(now)));
     }
 
-    /// Checks that the item may be deleted now, out of `known` items including it.
+    /// Checks that the item, whose deletion was requested, may be deleted now, out of `known` items including it.
     ///
     /// # Errors
     ///
@@ -261,6 +262,7 @@ impl<I: Ord + Clone> DeletionGuard<I> {
             waiting: stopped.iter().map(|(_, counts)| counts.waiting).sum(),
             allowed,
             known,
+            by_earlier_process: self.stopped_earlier.is_some(),
         })
     }
 
@@ -274,7 +276,7 @@ impl<I: Ord + Clone> DeletionGuard<I> {
         self.stopped_earlier = self.stopped_earlier.filter(|when| !is_over(*when));
     }
 
-    /// Replaces what is known of the deletion, and keeps the counts.
+    /// Replaces the state of a deletion, and updates the counts.
     fn set(&mut self, deletion: Deletion<I>, request: Option<Request>) {
         let before = match request {
             Some(request) => self.requests.insert(deletion.clone(), request),
@@ -290,10 +292,8 @@ impl<I: Ord + Clone> DeletionGuard<I> {
             (before.map(Request::counts).unwrap_or_default(), request.map(Request::counts).unwrap_or_default());
         let Deletion { namespace, .. } = deletion;
         let counts = self.counts.remove(&namespace).unwrap_or_default();
-        let counts = Counts {
-            waiting: (counts.waiting + more.waiting).saturating_sub(less.waiting),
-            done: (counts.done + more.done).saturating_sub(less.done),
-        };
+        let counts =
+            Counts { waiting: counts.waiting + more.waiting - less.waiting, done: counts.done + more.done - less.done };
         if counts != Counts::default() {
             self.counts.insert(namespace, counts);
         }
@@ -329,7 +329,7 @@ mod tests {
     /// The stopped deletions of the namespace alone, of 20 items.
     fn stopped(requested: usize, waiting: usize) -> Stopped {
         let namespaces = vec!["shop".to_owned()];
-        Stopped { namespaces, requested, elsewhere: 0, waiting, allowed: 5, known: 20 }
+        Stopped { namespaces, requested, elsewhere: 0, waiting, allowed: 5, known: 20, by_earlier_process: false }
     }
 
     #[test]
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mass_in_one_namespace_does_not_stop_a_few_in_others() {
+    fn a_mass_in_one_namespace_stops_only_those_that_delete_more_than_the_other_half() {
         for (crowd, few, is_stopped) in [(1000, 3, false), (1000, 4, true), (5, 3, false), (1, 4, false), (1, 5, true)]
         {
             let (mut guard, now) = (guard(), Instant::now());
@@ -380,7 +380,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_order_at_most_twice_the_budget_is_deleted(
+        fn namespaces_one_after_another_delete_at_most_twice_the_budget(
             known in 0_usize..400,
             namespaces in vec(0_u32..40, 0..400),
         ) {
@@ -402,45 +402,41 @@ mod tests {
     fn the_sentence_names_where_and_why() {
         let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let base = stopped(6, 6);
-        for (names, requested, elsewhere, expected) in [
-            (
-                &["shop"][..],
-                6,
-                0,
-                "6 deletions are requested in namespace shop, and 5 of 20 are allowed without approval",
-            ),
+        let of_five = ", and 5 of 20 are allowed without approval";
+        for (names, requested, elsewhere, by_earlier_process, expected) in [
+            (&["shop"][..], 6, 0, false, format!("6 deletions are requested in namespace shop{of_five}")),
             (
                 &["shop"],
                 4,
                 2,
-                "4 deletions are requested in namespace shop beside 2 elsewhere, and 5 of 20 are allowed without approval",
+                false,
+                format!("4 deletions are requested in namespace shop in addition to 2 in other namespaces{of_five}"),
             ),
+            (&[""], 6, 0, false, format!("6 deletions are requested of cluster-scoped objects{of_five}")),
             (
-                &[""],
-                6,
-                0,
-                "6 deletions are requested of cluster-scoped objects, and 5 of 20 are allowed without approval",
-            ),
-            (
-                &["a", "b", "c"],
+                &["", "a", "b"],
                 9,
                 0,
-                "9 deletions are requested in namespaces a, b and c, and 5 of 20 are allowed without approval",
+                false,
+                format!("9 deletions are requested of cluster-scoped objects and in namespaces a and b{of_five}"),
             ),
             (
                 &["a", "b", "c", "d", "e", "f"],
                 9,
                 0,
-                "9 deletions are requested in 6 namespaces, such as a, b, c, and 5 of 20 are allowed without approval",
+                false,
+                format!("9 deletions are requested in 6 namespaces, including a, b, c, d, e{of_five}"),
             ),
             (
                 &["shop"],
                 1,
                 0,
-                "1 deletion is requested in namespace shop, and an earlier process had stopped deletions",
+                true,
+                "1 deletion is requested in namespace shop, and an earlier process had stopped deletions".to_owned(),
             ),
         ] {
-            let stopped = Stopped { namespaces: named(names), requested, elsewhere, ..base.clone() };
+            let stopped =
+                Stopped { namespaces: named(names), requested, elsewhere, by_earlier_process, ..base.clone() };
             assert_eq!(stopped.to_string(), expected);
         }
     }
@@ -510,7 +506,7 @@ mod tests {
                 guard.approve();
                 guard.request(shop(1));
             }
-            let expected = is_stopped.then(|| stopped(1, 1));
+            let expected = is_stopped.then(|| Stopped { by_earlier_process: true, ..stopped(1, 1) });
             assert_eq!(guard.stopped(20, now + later), expected, "{is_approved} {later:?}");
         }
     }

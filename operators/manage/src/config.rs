@@ -167,8 +167,8 @@ pub struct Config {
     /// Delete in openZro without approval, however many objects are deleted (ours)
     #[arg(long, env = "OPENZRO_ALLOW_DELETES", default_value = "false", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub allow_deletes: bool,
-    /// The share of all objects in percent that may be deleted within five minutes without approval; five objects may in any case, and
-    /// more than a hundred never (ours)
+    /// The share of all objects in percent that one namespace may delete within five minutes without approval; at least five objects, and at
+    /// most a hundred (ours)
     #[arg(long, env = "OPENZRO_DELETION_SHARE", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100), value_name = "PERCENT")]
     pub deletion_share: u8,
     /// The name that tells this cluster from others on the same account, in marks [default: the uid of the namespace kube-system] (ours)

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const APPROVED: Duration = Duration::from_secs(5);
 
 /// The end of the sentence about deletions that are stopped.
-const NEXT_STEP: &str = ", so the operator deletes nothing more in openZro. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; \
+const NEXT_STEP: &str = ", so they wait for an approval. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; \
     if not, annotate the objects with konverge.dev/deletion=orphan, so that openZro keeps their items, and create them again";
 
 /// Tells that deletions are stopped, and takes approvals.
@@ -102,6 +102,15 @@ impl Part for Approvals {
     }
 }
 
+/// What the task has told.
+#[derive(Default)]
+struct Told {
+    /// The cause that is on the `ConfigMap`.
+    why: Option<String>,
+    /// The namespaces of which an event told that their deletions are stopped.
+    namespaces: Vec<String>,
+}
+
 /// Keeps the `ConfigMap`.
 struct Task {
     deletions: Deletions,
@@ -113,12 +122,13 @@ impl Task {
     /// Checks for ever. While nothing is stopped, it checks only the memory.
     async fn run(self) {
         self.deletions.begin(self.was_stopped().await);
+        let mut told = Told::default();
         // An earlier process may have left something on the ConfigMap.
-        let mut told = self.look(None).await;
+        self.look(&mut told).await;
         loop {
             let is_stopped = self.deletions.stopped().is_some();
-            if is_stopped || told.is_some() {
-                told = self.look(told).await;
+            if is_stopped || told.why.is_some() {
+                self.look(&mut told).await;
             }
             sleep(if is_stopped { APPROVED } else { LOOK }).await;
         }
@@ -139,23 +149,18 @@ impl Task {
         }
     }
 
-    /// Takes an approval, and tells what the deletions wait for. Returns the cause that is on the `ConfigMap` now. `told` is the one before.
-    async fn look(&self, told: Option<String>) -> Option<String> {
-        match self.synchronize(told.is_none()).await {
-            Ok(why) => why,
-            Err(error) => {
-                let why = self.deletions.stopped()?.to_string();
-                if told.as_ref() != Some(&why) {
-                    tracing::warn!(
-                        "cannot write the ConfigMap {CONFIG_MAP}, with which deletions are approved: {error}"
-                    );
-                }
-                Some(why)
+    /// Takes an approval, and tells what the deletions wait for.
+    async fn look(&self, told: &mut Told) {
+        if let Err(error) = self.synchronize(told).await {
+            let why = self.deletions.stopped().map(|stopped| stopped.to_string());
+            if why.is_some() && told.why != why {
+                tracing::warn!("cannot write the ConfigMap {CONFIG_MAP}, with which deletions are approved: {error}");
             }
+            told.why = why;
         }
     }
 
-    async fn synchronize(&self, is_new: bool) -> Result<Option<String>, kube::Error> {
+    async fn synchronize(&self, told: &mut Told) -> Result<(), kube::Error> {
         let known = self.api.get_opt(CONFIG_MAP).await?;
         let annotations = known.as_ref().map(|known| known.annotations().clone()).unwrap_or_default();
         let is_approved = annotations.contains_key(APPROVE_DELETIONS);
@@ -166,8 +171,11 @@ impl Task {
         }
         let stopped = self.deletions.stopped();
         let why = stopped.as_ref().map(Stopped::to_string);
-        if !is_approved && annotations.get(DELETIONS_STOPPED) == why.as_ref() {
-            return Ok(why);
+        let namespaces = stopped.as_ref().map(|stopped| stopped.namespaces.clone()).unwrap_or_default();
+        let is_new = is_approved || namespaces.iter().any(|namespace| !told.namespaces.contains(namespace));
+        if !is_new && annotations.get(DELETIONS_STOPPED) == why.as_ref() {
+            told.why = why;
+            return Ok(());
         }
         let mut change = json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } });
         if is_approved {
@@ -176,11 +184,12 @@ impl Task {
             change["metadata"]["resourceVersion"] = json!(known.as_ref().and_then(ResourceExt::resource_version));
         }
         let merged = config_map::merge(&self.api, known.as_ref(), &change).await?;
-        if let Some(stopped) = stopped.filter(|_| is_new || is_approved) {
+        if let Some(stopped) = stopped.filter(|_| is_new) {
             let note = sentence(&stopped);
             tracing::warn!("{note}");
             self.events.send(Notice::warning(&merged, reasons::DELETIONS_STOPPED, "Reconcile", note));
         }
-        Ok(why)
+        *told = Told { why, namespaces };
+        Ok(())
     }
 }

@@ -56,7 +56,7 @@ konverge_jobs::reasons! {
     "Deleted" on ANY;
     /// The operator took over an item that it had not made.
     "Adopted" on ANY, next: "Nothing, or set `konverge.dev/adopt: \"false\"` where this must not happen.";
-    /// More objects are being deleted than the operator deletes in openZro without approval. It deletes nothing there until that changes.
+    /// More objects are being deleted than the operator deletes in openZro without approval. Those of the namespace wait until that changes.
     DELETIONS_STOPPED = "DeletionsStopped" on ANY,
         next: "Run `kubectl konverge approve`, or keep the items with `konverge.dev/deletion: orphan` if the deletions were a mistake.";
     /// Another object of the same item keeps it, because this one was deleted.

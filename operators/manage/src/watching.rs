@@ -65,7 +65,7 @@ pub(crate) const ALERTS: &[Alert] = &[
         since: "0m",
         severity: "warning",
         summary: "{{ $value }} deletions in openZro wait for an approval",
-        runbook: "More objects are being deleted than the operator deletes in openZro without approval, so it deletes nothing more. Conditions with the reason DeletionsStopped name the objects. If the deletions are meant, run kubectl konverge approve. If they are a mistake, annotate the objects with konverge.dev/deletion=orphan, and create them again. In a namespace that is being deleted they wait for 15 minutes.",
+        runbook: "More objects are being deleted than the operator deletes in openZro without approval, so they wait. Conditions with the reason DeletionsStopped name the objects. If the deletions are meant, run kubectl konverge approve. If they are a mistake, annotate the objects with konverge.dev/deletion=orphan, and create them again. In a namespace that is being deleted they wait for 15 minutes.",
     },
     Alert {
         name: "ManageSlow",

@@ -142,7 +142,7 @@ impl Deletions {
         guard.withdraw_unless(|Deletion { item: (uid, _), .. }| known(uid) || abandoned.contains(uid));
     }
 
-    /// Checks that a path of an object may be deleted now. `is_gone` is `true` for a deleted object, whose kind need not be counted.
+    /// Checks that a path of an object may be deleted now. `is_gone` tells that the object no longer exists, so its kind need not be counted.
     ///
     /// # Errors
     ///

@@ -106,8 +106,7 @@ impl Classify for PushError {
             }
             Self::Held(Held::Stopped(_)) => ErrorClass::After(APPROVAL),
             Self::Read { source, .. } => class_of(source),
-            Self::Orphans(OrphansError::Api(source)) => class_of(source),
-            Self::Orphans(OrphansError::Full { .. }) => ErrorClass::Refused,
+            Self::Orphans(error) => error.class(),
             Self::Journal(JournalError(source)) => class_of(source),
             Self::Ledger(error) => error.class(),
             Self::Vault { source, .. } => source.class(),

@@ -278,7 +278,7 @@ pub fn deletion_awaits_heir(locations: &[String], due: Timestamp) -> Statement {
 /// More deletions are requested than are allowed without approval.
 pub fn stopped(stopped: &Stopped) -> String {
     format!(
-        "{stopped}, so nothing is deleted in Vault. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; if \
+        "{stopped}, so they wait for an approval. If they are meant, run kubectl konverge approve, or start the operator with --allow-deletes; if \
          not, restore the requests"
     )
 }

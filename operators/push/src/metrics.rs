@@ -137,7 +137,7 @@ impl Originals {
 
 impl Ours {
     fn new(registry: &mut Registry) -> Self {
-        let propagation = "Time from the moment a change of a Secret was seen until its version was in Vault";
+        let propagation = "Time from the moment a change of a Secret was seen until its version was in Vault, without changes that waited for the end of a pause";
         let drift = "Times that content in Vault was restored after another client had changed or deleted it";
         let adoptions = "Times that content without a mark of ownership was replaced";
         let conflicts = "Times that a path belonged to another owner, or was written by another client meanwhile";

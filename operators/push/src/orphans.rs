@@ -1,5 +1,7 @@
 //! Orphans: the paths that had to be left behind in Vault, in a `ConfigMap` of the operator's namespace, until it can clear them.
 
+mod shares;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, btree_map::Entry},
     sync::Arc,
@@ -30,6 +32,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use self::shares::{ShareExceeded, Shares};
 use crate::{
     annotations::{APPROVE_DELETIONS, DELETIONS_STOPPED, SEARCH_REFUSED},
     bindings::{Bindings, Heritage, Share, key_of},
@@ -59,10 +62,6 @@ const APPROVED: Duration = Duration::from_secs(10);
 
 /// The delay between two checks whether another object requests content that is to be cleared later.
 const HEIRS: Duration = Duration::from_secs(1);
-
-/// The number of bytes that the orphans of one namespace may take up in the list, an eighth of a `ConfigMap`. Users may write the records of
-/// their objects, so without a limit one namespace could fill the list.
-const SHARE_OF_NAMESPACE: usize = 128 * 1024;
 
 /// Returns the name under which a deleted object claims paths. No object's name contains a space.
 fn gone(key: &ObjectRef) -> ObjectRef {
@@ -96,31 +95,26 @@ pub(crate) fn left_sentence(text: &str, namespace: Option<&str>) -> Option<Strin
 
 /// The list of orphans cannot be written.
 #[derive(Debug, thiserror::Error)]
+#[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
 pub enum OrphansError {
     /// A request to the API server failed.
-    #[error("cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: {0}")]
     Api(#[from] kube::Error),
     /// The orphans of the namespace would take up more than their share of the list.
-    #[error(
-        "cannot note down in the ConfigMap {CONFIG_MAP} what is left in Vault: the entries of namespace {namespace} would have {bytes} bytes, \
-         and {SHARE_OF_NAMESPACE} are allowed"
-    )]
-    Full {
-        /// The namespace of the orphan.
-        namespace: String,
-        /// The length of all its entries.
-        bytes: usize,
-    },
+    ShareExceeded(#[from] ShareExceeded),
 }
 
 impl OrphansError {
     /// Whether the object must not wait for another attempt: the API server refuses the write, as in a namespace that is being deleted or
-    /// when the list is full, or there is no such namespace.
+    /// when the list is full, there is no such namespace, or the namespace of the object has used up its share of the list.
     pub fn is_final(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404) || self.class() == ErrorClass::Refused
+    }
+
+    /// Returns the class of the error.
+    pub(crate) fn class(&self) -> ErrorClass {
         match self {
-            Self::Api(kube::Error::Api(status)) if status.code == 404 => true,
-            Self::Api(error) => class_of(error) == ErrorClass::Refused,
-            Self::Full { .. } => true,
+            Self::Api(error) => class_of(error),
+            Self::ShareExceeded(_) => ErrorClass::Refused,
         }
     }
 
@@ -134,7 +128,7 @@ impl OrphansError {
 #[derive(Clone)]
 pub struct Orphans {
     api: Api<ConfigMap>,
-    events: EventSink,
+    shares: Arc<Shares>,
     /// Notifies [`Clearing`] of a new orphan, and of stopped deletions.
     pub(crate) added: Arc<Notify>,
 }
@@ -196,16 +190,17 @@ impl Orphan {
 
 impl Orphans {
     /// A list in this namespace, which is the operator's own.
-    pub fn new(client: Client, namespace: &str, events: EventSink) -> Self {
-        Self { api: Api::namespaced(client, namespace), events, added: Arc::default() }
+    pub fn new(client: Client, namespace: &str) -> Self {
+        Self { api: Api::namespaced(client, namespace), shares: Arc::default(), added: Arc::default() }
     }
 
     /// Adds an orphan. It is stored for sure when this returns.
     pub async fn add(&self, orphan: &Orphan) -> Result<(), OrphansError> {
         // An orphan is names, numbers and times, which are JSON.
         let text = serde_json::to_string(orphan).unwrap_or_default();
-        check_share(orphan, &text, &self.list().await?.data.unwrap_or_default())?;
+        let reserved = self.shares.reserve(&orphan.namespace, &orphan.record.uid, text.len())?;
         self.patch(&json!({ "data": { &*orphan.record.uid: text } })).await?;
+        reserved.keep();
         self.added.notify_one();
         Ok(())
     }
@@ -226,11 +221,13 @@ impl Orphans {
                 return Ok(added);
             }
             let text = serde_json::to_string(&whole).unwrap_or_default();
+            let reserved = self.shares.reserve(&whole.namespace, uid, text.len())?;
             let patch = json!({ "metadata": { "resourceVersion": metadata.resource_version }, "data": { uid: text } });
             match self.patch(&patch).await {
                 Err(error) if error.is_conflict() => {}
                 patched => {
                     patched?;
+                    reserved.keep();
                     self.added.notify_one();
                     return Ok(added);
                 }
@@ -243,16 +240,10 @@ impl Orphans {
         Ok(self.api.get_opt(CONFIG_MAP).await?.unwrap_or_default())
     }
 
-    /// Annotates the list with the reason why deletions are stopped, or removes the annotation. `is_new` is `true` if the list did not say so before.
-    async fn tell(&self, stopped: Option<&Stopped>, is_new: bool) -> Result<(), OrphansError> {
+    /// Annotates the list with the reason why deletions are stopped, or removes the annotation. Returns the list after that.
+    async fn tell(&self, stopped: Option<&Stopped>) -> Result<ConfigMap, OrphansError> {
         let why = stopped.map(Stopped::to_string);
-        let list = self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } })).await?;
-        if let Some(stopped) = stopped.filter(|_| is_new) {
-            // Perhaps only deleted objects wait, which can have no events.
-            let note = messages::stopped(stopped);
-            self.events.send(Notice::warning(&list, reasons::DELETIONS_STOPPED, "Reconcile", note));
-        }
-        Ok(())
+        self.patch(&json!({ "metadata": { "annotations": { DELETIONS_STOPPED: why } } })).await
     }
 
     /// Takes an approval from the list, if the list still has this version. Returns the version after that.
@@ -297,18 +288,6 @@ impl Orphans {
     }
 }
 
-/// Checks that the namespace of an orphan, whose entry is this text, stays within its share of the list.
-fn check_share(orphan: &Orphan, text: &str, known: &BTreeMap<String, String>) -> Result<(), OrphansError> {
-    let is_of_namespace =
-        |text: &str| serde_json::from_str::<Orphan>(text).is_ok_and(|known| known.namespace == orphan.namespace);
-    let others = known.iter().filter(|(uid, text)| **uid != orphan.record.uid && is_of_namespace(text));
-    let bytes = others.map(|(_, text)| text.len()).sum::<usize>() + text.len();
-    if bytes <= SHARE_OF_NAMESPACE {
-        return Ok(());
-    }
-    Err(OrphansError::Full { namespace: orphan.namespace.clone(), bytes })
-}
-
 /// Clears orphans.
 pub struct Clearing {
     orphans: Orphans,
@@ -323,6 +302,9 @@ pub struct Clearing {
     early: Vec<Orphan>,
     /// Whether a path could not be cleared at the last check, for example because the reply was lost.
     has_failed: bool,
+    events: EventSink,
+    /// The namespaces of which an event told that their deletions are stopped.
+    told: Vec<String>,
 }
 
 impl Clearing {
@@ -334,6 +316,7 @@ impl Clearing {
         queue: Queue<ObjectRef>,
         metrics: Metrics,
         deletions: Deletions,
+        events: EventSink,
     ) -> Self {
         Self {
             orphans,
@@ -344,6 +327,8 @@ impl Clearing {
             is_complete: true,
             early: Vec::new(),
             has_failed: false,
+            events,
+            told: Vec::new(),
         }
     }
 
@@ -475,8 +460,10 @@ impl Clearing {
     /// Counts what is in the list, and forgets what was requested for objects that are neither there nor known.
     fn count(&mut self, known: &BTreeMap<String, String>, objects: &HashSet<String>, was_stopped: bool) {
         let mut paths = 0_usize;
+        let mut entries = Vec::new();
         for (uid, text) in known {
             let Ok(orphan) = serde_json::from_str::<Orphan>(text) else { continue };
+            entries.push((orphan.namespace.clone(), uid.clone(), text.len()));
             paths = paths.saturating_add(orphan.record.paths.len());
             let Some(key) = orphan.key() else { continue };
             for (path, written) in &orphan.record.paths {
@@ -486,6 +473,7 @@ impl Clearing {
                 }
             }
         }
+        self.orphans.shares.list(entries);
         self.deletions.orphaned(paths);
         self.deletions.forget_unless(|uid| objects.contains(uid) || known.contains_key(uid));
         if self.is_complete {
@@ -493,17 +481,24 @@ impl Clearing {
         }
     }
 
-    /// Tells on the list whether deletions are stopped, if it says something else.
-    async fn tell(&self, told: Option<&String>) -> Result<(), OrphansError> {
+    /// Tells on the list whether deletions are stopped, if it says something else. Each namespace that is stopped is news, and becomes an event about
+    /// the list: if only deleted objects wait, there is no other object that an event could be about.
+    async fn tell(&mut self, told: Option<&String>) -> Result<(), OrphansError> {
         let stopped = self.deletions.stopped();
         self.deletions.is_told(stopped.is_some());
-        if told == stopped.as_ref().map(Stopped::to_string).as_ref() {
+        let namespaces = stopped.as_ref().map(|stopped| stopped.namespaces.clone()).unwrap_or_default();
+        let is_new = namespaces.iter().any(|namespace| !self.told.contains(namespace));
+        if !is_new && told == stopped.as_ref().map(Stopped::to_string).as_ref() {
             return Ok(());
         }
-        if let Some(stopped) = &stopped {
-            tracing::warn!("{}", messages::stopped(stopped));
+        let list = self.orphans.tell(stopped.as_ref()).await?;
+        if let Some(stopped) = stopped.filter(|_| is_new) {
+            let note = messages::stopped(&stopped);
+            tracing::warn!("{note}");
+            self.events.send(Notice::warning(&list, reasons::DELETIONS_STOPPED, "Reconcile", note));
         }
-        self.orphans.tell(stopped.as_ref(), told.is_none()).await
+        self.told = namespaces;
+        Ok(())
     }
 
     /// Whether another object gets the path.

@@ -18,7 +18,7 @@ konverge_jobs::reasons! {
     /// The object no longer requests content that the operator wrote. The operator deletes it at the time that the event names.
     DELETION_PENDING = "DeletionPending" on OBJECT,
         next: "Restore the request if its removal was a mistake. To have the content deleted now, set `vault-sync.io/deletion-grace: 0s`.";
-    /// Too much content is no longer requested, so its deletion needs approval. Until then, the operator deletes nothing.
+    /// Too much content is no longer requested, so its deletion needs approval. Until then, the operator deletes nothing of the namespace.
     DELETIONS_STOPPED = "DeletionsStopped" on OBJECT,
         next: "Restore the requests if their removal was a mistake, or run `kubectl konverge approve`.";
     /// Content that the object no longer requests is still in Vault, because it may not be the content that the operator wrote.

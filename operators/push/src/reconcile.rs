@@ -213,7 +213,7 @@ impl Pusher {
 
     async fn reconcile_push(&self, key: &ObjectRef, binding: &Binding, push: &Push) -> Result<Reported, PushError> {
         if push.spec.paused {
-            // The pause is no part of the time that a change takes.
+            // The time of a pause does not count as propagation time.
             self.bindings.on_object(key, &binding.uid, |now| now.pending.changed = None);
             self.reporter.report(key, binding, None, vec![messages::paused(key.kind)]).await?;
             return Ok(Ok(Action::Done));

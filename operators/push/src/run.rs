@@ -118,7 +118,8 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 
     let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
-    let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace(), events.clone());
+    let list_events = events.clone();
+    let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
     let (budget, grace) = (config.push.deletion_budget(), config.push.deletion_grace);
     let deletions = Deletions::new(budget, grace, Arc::clone(&bindings), Arc::clone(&orphans.added));
     let (stopped, gauge) = (deletions.clone(), counts.clone());
@@ -171,7 +172,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         policy: Arc::clone(&policy),
         deletions: deletions.clone(),
     });
-    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, deletions);
+    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, deletions, list_events);
     manager.leader_task("journal-recall", Arc::clone(&pusher).recall_at_start());
     let controller = Controller::new(pusher, queue, metrics.controllers())
         .workers(policy.workers.into())

@@ -251,7 +251,14 @@ impl Search {
     /// Adds content that was found to the list of orphans.
     async fn list(&self, orphan: &Orphan) -> Result<(), SearchError> {
         let Some(key) = orphan.key().filter(|_| self.store.is_leader()) else { return Ok(()) };
-        let added = self.orphans.find(orphan).await?;
+        let added = match self.orphans.find(orphan).await {
+            Err(error @ OrphansError::ShareExceeded(_)) => {
+                // A later search finds the content again.
+                tracing::warn!(object = %key, "{}", in_one_line(&error));
+                return Ok(());
+            }
+            found => found?,
+        };
         for path in &added {
             tracing::warn!(object = %key, path, "{}", messages::FOUND);
         }

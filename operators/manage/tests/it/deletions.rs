@@ -168,7 +168,7 @@ async fn policies_that_lose_their_parts_count_with_deleted_groups() {
     let operator = stage.start(&[GUARD]).await;
     let (groups, policies) = (stage.api::<Group>(), Api::<OZPolicy>::all(stage.client.clone()));
     let spec = json!({ "name": "p", "sourceGroups": ["All"], "destinationGroups": ["All"], "ports": [443], "protocols": ["tcp", "udp"] });
-    // The deletions of a namespace count up to two for policies, which have none.
+    // Policies are cluster-scoped, so at most two deletions of groups count for them.
     for number in 0..2 {
         let name = format!("g-{number}");
         stage.create(&groups, &Group::new(&name, GroupSpec { name: name.clone() })).await;

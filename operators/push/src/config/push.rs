@@ -58,8 +58,8 @@ pub struct PushOptions {
     /// Delete any number of paths without approval
     #[arg(long, env = "VAULT_SYNC_ALLOW_DELETES", default_value = "false", value_parser = boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL")]
     pub allow_deletes: bool,
-    /// Percentage of all paths that may be deleted without approval within the grace period; five paths always may,
-    /// and more than a hundred never may
+    /// Percentage of all paths that one namespace may have deleted without approval within the grace period; at least five
+    /// paths, and at most a hundred
     #[arg(long, env = "VAULT_SYNC_DELETION_SHARE", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=100), value_name = "PERCENT")]
     pub deletion_share: u8,
     /// How a path is treated that has content without an owner, unless the object says it

@@ -69,7 +69,15 @@ fn a_process_that_has_just_begun_counts_what_was_left_before_it_deletes_anything
     assert_eq!(checked(Kind::Secret), vec![Err(Held::Uncounted); 7], "the list of orphans is not read");
     deletions.begin(false);
     let namespaces = vec!["shop".to_owned()];
-    let stopped = Stopped { namespaces, requested: 7, elsewhere: 0, waiting: 7, allowed: 5, known: 14 };
+    let stopped = Stopped {
+        namespaces,
+        requested: 7,
+        elsewhere: 0,
+        waiting: 7,
+        allowed: 5,
+        known: 14,
+        by_earlier_process: false,
+    };
     assert_eq!(checked(Kind::Secret), vec![Err(Held::Stopped(stopped.clone())); 7]);
     assert_eq!(checked(Kind::VaultPush), vec![Err(Held::Uncounted); 7], "not all of them are known");
     bindings.missing(Kind::VaultPush, &HashSet::new());
@@ -77,7 +85,7 @@ fn a_process_that_has_just_begun_counts_what_was_left_before_it_deletes_anything
     assert_eq!(checked(Kind::VaultPush), vec![Err(Held::Stopped(stopped)); 7], "the first counts all of its kind");
 }
 
-/// A user may write the record of an object, and delete as many as there are.
+/// A user can forge a record with many paths.
 #[test]
 fn a_mass_in_one_namespace_does_not_stop_the_deletions_of_another() {
     let bindings = Arc::new(Bindings::default());

@@ -158,7 +158,15 @@ fn errors_by_what_happened_and_not_by_their_words() {
 
 #[test]
 fn of_stopped_deletions_those_count_that_wait() {
-    let stopped = Stopped { namespaces: Vec::new(), requested: 9, elsewhere: 0, waiting: 4, allowed: 5, known: 20 };
+    let stopped = Stopped {
+        namespaces: Vec::new(),
+        requested: 9,
+        elsewhere: 0,
+        waiting: 4,
+        allowed: 5,
+        known: 20,
+        by_earlier_process: false,
+    };
     assert_has(&scraped(|metrics| metrics.stopped(Some(stopped))), &["konverge_push_deletions_stopped 4"]);
     assert_has(&scraped(|metrics| metrics.stopped(None)), &["konverge_push_deletions_stopped 0"]);
 }

@@ -44,6 +44,11 @@ struct Stage {
     deletions: Deletions,
 }
 
+/// A sink whose events nobody writes.
+fn unheard() -> EventSink {
+    EventSink::dry_run(std::future::ready(())).0
+}
+
 impl Stage {
     async fn new() -> Self {
         let world = World::new().await;
@@ -58,12 +63,11 @@ impl Stage {
         let identity = identity(world.client.clone(), Some("one".to_owned()), || true);
         let store = Store::new(world.vault.clone(), counts.clone(), identity, None);
         let bindings = Arc::new(Bindings::default());
-        let (events, _) = EventSink::dry_run(std::future::ready(()));
-        let orphans = Orphans::new(client, &world.home, events);
+        let orphans = Orphans::new(client, &world.home);
         let queue = Queue::new("push", metrics.queues());
         let deletions = Deletions::new(budget, Duration::ZERO, Arc::clone(&bindings), Arc::default());
         let (list, heirs, work) = (orphans.clone(), Arc::clone(&bindings), queue.clone());
-        let clearing = Clearing::new(list, store.clone(), heirs, work, counts.clone(), deletions.clone());
+        let clearing = Clearing::new(list, store.clone(), heirs, work, counts.clone(), deletions.clone(), unheard());
         Self { world, store, bindings, orphans, clearing, counts, queue, deletions }
     }
 
@@ -133,7 +137,8 @@ async fn who_leads_no_more_clears_nothing_more() {
     let store = Store::new(stage.world.vault.clone(), stage.counts.clone(), identity, Some(elector.leadership()));
     let (bindings, orphans) = (Arc::clone(&stage.bindings), stage.orphans.clone());
     let deletions = Deletions::new(None, Duration::ZERO, Arc::clone(&bindings), Arc::default());
-    let mut deposed = Clearing::new(orphans, store, bindings, stage.queue.clone(), stage.counts.clone(), deletions);
+    let mut deposed =
+        Clearing::new(orphans, store, bindings, stage.queue.clone(), stage.counts.clone(), deletions, unheard());
     assert_eq!(deposed.clear().await.unwrap(), 1);
     stage.world.holds(&path, &[("k", "v")]).await;
     assert_eq!(stage.clearing.clear().await.unwrap(), 0);
@@ -215,10 +220,10 @@ async fn the_orphans_of_one_namespace_do_not_fill_the_list() {
         assert!(added < 20, "no limit");
     };
     assert!(added > 0 && refused.is_final(), "{added}: {refused}");
-    assert!(refused.to_string().contains("the entries of namespace forger would have"), "{refused}");
+    assert!(refused.to_string().contains("the entries of namespace forger would take up"), "{refused}");
     stage.orphans.add(&orphan("forger", "0".to_owned())).await.unwrap();
     stage.orphans.add(&orphan("other", "other".to_owned())).await.unwrap();
-    assert_eq!(stage.clearing.clear().await.unwrap(), 0, "they are no paths of an engine");
+    assert_eq!(stage.clearing.clear().await.unwrap(), 0, "no path leads to an engine, so nothing is left");
 }
 
 #[tokio::test]
