@@ -117,7 +117,8 @@ pub struct Pace {
     /// How long a source must stay unchanged before its users restart; a source that keeps changing delays them five times as long at most
     #[arg(long, env = "ROLLOUT_DEBOUNCE", default_value = "1s", value_parser = span, value_name = "TIME")]
     pub debounce: SignedDuration,
-    /// How long later waves and the budget wait for a rollout that does not become ready, and when one has failed that has no deadline of its own
+    /// How long later waves and the budget wait for a rollout that does not become ready, and when one has failed that has no deadline of its own;
+    /// with 0, they wait for none, and none fails for that
     #[arg(long, env = "ROLLOUT_TIMEOUT", default_value = "10m", value_parser = span, value_name = "TIME")]
     pub rollout_timeout: SignedDuration,
     /// Rollouts in any minute, over all workloads; 0 is no limit
