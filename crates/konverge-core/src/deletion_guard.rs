@@ -48,7 +48,7 @@ impl Default for DeletionBudget {
 pub struct Deletion<I> {
     /// The namespace, or an empty string for an object without one.
     pub namespace: String,
-    /// What is to be deleted.
+    /// The item to delete.
     pub item: I,
 }
 
@@ -106,14 +106,14 @@ struct Counts {
 
 impl Counts {
     fn requested(self) -> usize {
-        self.waiting.saturating_add(self.done)
+        self.waiting + self.done
     }
 }
 
 /// More deletions are requested than the budget allows, so the deletions in these namespaces wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stopped {
-    /// The namespaces whose deletions are stopped, in order. An empty name stands for cluster-scoped objects.
+    /// The namespaces whose deletions are stopped, in order. The name is empty for cluster-scoped objects.
     pub namespaces: Vec<String>,
     /// The number of deletions in these namespaces that were requested or done within the time.
     pub requested: usize,
@@ -130,6 +130,11 @@ pub struct Stopped {
 }
 
 impl Stopped {
+    /// Returns `true` if deletions are stopped in a namespace that is not among the `told` ones.
+    pub fn is_news(&self, told: &[String]) -> bool {
+        self.namespaces.iter().any(|namespace| !told.contains(namespace))
+    }
+
     /// Returns the words for where the deletions are requested.
     fn place(&self) -> String {
         const SHOWN: usize = 5;
@@ -155,9 +160,10 @@ impl fmt::Display for Stopped {
         if *elsewhere > 0 {
             write!(out, " in addition to {elsewhere} in other namespaces")?;
         }
-        match by_earlier_process {
-            false => write!(out, ", and {allowed} of {known} are allowed without approval"),
-            true => write!(out, ", and an earlier process had stopped deletions"),
+        if *by_earlier_process {
+            write!(out, ", and an earlier process had stopped deletions")
+        } else {
+            write!(out, ", and {allowed} of {known} are allowed without approval")
         }
     }
 }

@@ -16,10 +16,10 @@ use crate::{
 /// Deletions within this time count together.
 const WITHIN: Duration = Duration::from_secs(300);
 
-/// The uid of an object that is being deleted, or with a key one part of an object that stays.
+/// The uid of an object that is being deleted, or the uid and one part of an object that stays.
 type Item = (String, Option<String>);
 
-/// The deletion of the item of an object, or of one part of it.
+/// The deletion of an [`Item`].
 pub(crate) type Doomed = Deletion<Item>;
 
 /// Returns the deletion of the item of an object with this uid, or of one part of it.

@@ -102,12 +102,12 @@ impl Part for Approvals {
     }
 }
 
-/// What the task has told.
+/// The reports of the task so far.
 #[derive(Default)]
 struct Told {
     /// The cause that is on the `ConfigMap`.
     why: Option<String>,
-    /// The namespaces of which an event told that their deletions are stopped.
+    /// The namespaces whose stopped deletions an event has reported.
     namespaces: Vec<String>,
 }
 
@@ -171,8 +171,7 @@ impl Task {
         }
         let stopped = self.deletions.stopped();
         let why = stopped.as_ref().map(Stopped::to_string);
-        let namespaces = stopped.as_ref().map(|stopped| stopped.namespaces.clone()).unwrap_or_default();
-        let is_new = is_approved || namespaces.iter().any(|namespace| !told.namespaces.contains(namespace));
+        let is_new = is_approved || stopped.as_ref().is_some_and(|stopped| stopped.is_news(&told.namespaces));
         if !is_new && annotations.get(DELETIONS_STOPPED) == why.as_ref() {
             told.why = why;
             return Ok(());
@@ -184,12 +183,12 @@ impl Task {
             change["metadata"]["resourceVersion"] = json!(known.as_ref().and_then(ResourceExt::resource_version));
         }
         let merged = config_map::merge(&self.api, known.as_ref(), &change).await?;
-        if let Some(stopped) = stopped.filter(|_| is_new) {
-            let note = sentence(&stopped);
+        if let Some(stopped) = stopped.as_ref().filter(|_| is_new) {
+            let note = sentence(stopped);
             tracing::warn!("{note}");
             self.events.send(Notice::warning(&merged, reasons::DELETIONS_STOPPED, "Reconcile", note));
         }
-        *told = Told { why, namespaces };
+        *told = Told { why, namespaces: stopped.map(|stopped| stopped.namespaces).unwrap_or_default() };
         Ok(())
     }
 }

@@ -303,7 +303,7 @@ pub struct Clearing {
     /// Whether a path could not be cleared at the last check, for example because the reply was lost.
     has_failed: bool,
     events: EventSink,
-    /// The namespaces of which an event told that their deletions are stopped.
+    /// The namespaces whose stopped deletions an event has reported.
     told: Vec<String>,
 }
 
@@ -486,18 +486,17 @@ impl Clearing {
     async fn tell(&mut self, told: Option<&String>) -> Result<(), OrphansError> {
         let stopped = self.deletions.stopped();
         self.deletions.is_told(stopped.is_some());
-        let namespaces = stopped.as_ref().map(|stopped| stopped.namespaces.clone()).unwrap_or_default();
-        let is_new = namespaces.iter().any(|namespace| !self.told.contains(namespace));
+        let is_new = stopped.as_ref().is_some_and(|stopped| stopped.is_news(&self.told));
         if !is_new && told == stopped.as_ref().map(Stopped::to_string).as_ref() {
             return Ok(());
         }
         let list = self.orphans.tell(stopped.as_ref()).await?;
-        if let Some(stopped) = stopped.filter(|_| is_new) {
-            let note = messages::stopped(&stopped);
+        if let Some(stopped) = stopped.as_ref().filter(|_| is_new) {
+            let note = messages::stopped(stopped);
             tracing::warn!("{note}");
             self.events.send(Notice::warning(&list, reasons::DELETIONS_STOPPED, "Reconcile", note));
         }
-        self.told = namespaces;
+        self.told = stopped.map(|stopped| stopped.namespaces).unwrap_or_default();
         Ok(())
     }
 

@@ -118,7 +118,6 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
 
     let identity = identify(&mut manager, &kubernetes, &config, secrets);
     let store = Store::new(vault, counts.clone(), identity, leadership);
-    let list_events = events.clone();
     let orphans = Orphans::new(kubernetes.clone(), kubernetes.default_namespace());
     let (budget, grace) = (config.push.deletion_budget(), config.push.deletion_grace);
     let deletions = Deletions::new(budget, grace, Arc::clone(&bindings), Arc::clone(&orphans.added));
@@ -157,7 +156,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         },
         reporter: Reporter::new(
             kubernetes.clone(),
-            events,
+            events.clone(),
             Arc::clone(&bindings),
             queue.clone(),
             policy.terminating_namespace_deadline,
@@ -172,7 +171,7 @@ pub async fn assemble(config: Config, vault: Vault) -> Result<Manager, StartErro
         policy: Arc::clone(&policy),
         deletions: deletions.clone(),
     });
-    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, deletions, list_events);
+    let clearing = Clearing::new(orphans, store, bindings, queue.clone(), counts, deletions, events);
     manager.leader_task("journal-recall", Arc::clone(&pusher).recall_at_start());
     let controller = Controller::new(pusher, queue, metrics.controllers())
         .workers(policy.workers.into())

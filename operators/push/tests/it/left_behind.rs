@@ -44,7 +44,7 @@ struct Stage {
     deletions: Deletions,
 }
 
-/// A sink whose events nobody writes.
+/// A sink that drops its events.
 fn unheard() -> EventSink {
     EventSink::dry_run(std::future::ready(())).0
 }
