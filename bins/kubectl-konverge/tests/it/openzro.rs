@@ -174,10 +174,13 @@ impl Stage {
 }
 
 /// Waits until the plugin ends so: the API server serves new definitions after a moment.
+///
+/// The plugin wraps its lines, so the words of `says` may stand on two lines.
 async fn ends(code: i32, says: &str, run: impl AsyncFn() -> Ran) {
     let found = eventually(SOON, async || {
         let ran = run().await;
-        (ran.code == code && format!("{}{}", ran.out, ran.err).contains(says)).then_some(())
+        let said = format!("{} {}", ran.out, ran.err).split_whitespace().collect::<Vec<_>>().join(" ");
+        (ran.code == code && said.contains(says)).then_some(())
     });
     assert!(found.await.is_ok(), "{says}: {:?}", run().await);
 }
