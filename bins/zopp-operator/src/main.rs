@@ -1,4 +1,4 @@
-//! The zopp operator: zopp environments into annotated Kubernetes Secrets.
+//! The zopp operator: environments of zopp and secrets in Vault into annotated Kubernetes Secrets.
 
 use std::process::ExitCode;
 

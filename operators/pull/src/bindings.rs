@@ -12,10 +12,9 @@ use konverge_runtime::{
     own_writes::{Freshness, OwnWrites},
     watch::Origin,
 };
-use konverge_zopp_client::EnvironmentName;
 use tokio::time::Instant;
 
-use crate::{annotations::Declaration, hub::Hub, metrics::Metrics, plan::Verified};
+use crate::{annotations::Declaration, hub::Hub, metrics::Metrics, plan::Verified, source::Reference};
 
 /// The namespace and the name of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +31,9 @@ impl fmt::Display for SecretRef {
     }
 }
 
+/// A subscription, or a statement for the owner of the Secret that has none.
+pub type Subscribed = Result<Arc<Hub>, Arc<Statement>>;
+
 /// A bound Secret. All of it can be lost at any time: the cluster and the server have the truth.
 #[derive(Clone)]
 pub struct Binding {
@@ -39,8 +41,8 @@ pub struct Binding {
     pub uid: String,
     /// Where its data is to come from.
     pub declared: Declaration,
-    /// The subscription that keeps the environment followed. `None` if there is no environment, or the platform's rules forbid it.
-    pub hub: Option<Arc<Hub>>,
+    /// The subscription that keeps the content followed, or why there is none.
+    pub hub: Subscribed,
     /// The resource version that the watch has shown last.
     pub shown: String,
     /// Whether another client may have written since it was verified.
@@ -53,7 +55,7 @@ pub struct Binding {
     pub said: Vec<Statement>,
     /// When this process last wrote it.
     pub written_at: Option<Instant>,
-    /// When its environment was first seen empty, while that is not confirmed.
+    /// When its source was first seen empty, while that is not confirmed.
     pub empty_since: Option<Instant>,
     /// The record on the Secret, as last seen by the watch or written by this process.
     pub record: Option<String>,
@@ -83,8 +85,8 @@ pub struct WatchedSecret {
     pub shown: String,
     /// Where its data is to come from.
     pub declared: Declaration,
-    /// The subscription to its environment, if it may have one.
-    pub hub: Option<Arc<Hub>>,
+    /// The subscription to its content, or why there is none.
+    pub hub: Subscribed,
     /// Whether it requests a choice of keys.
     pub requests_keys: bool,
     /// The record on the Secret.
@@ -233,12 +235,12 @@ impl Bindings {
         }
     }
 
-    /// The Secrets that are bound to the environment.
-    pub fn bound_to(&self, name: &EnvironmentName) -> Vec<SecretRef> {
+    /// The Secrets that are bound to the content.
+    pub fn bound_to(&self, reference: &Reference) -> Vec<SecretRef> {
         let inner = self.lock();
         let is_bound =
-            |binding: &Binding| matches!(&binding.declared, Declaration::Bound(declared) if declared == name);
-        let bound = inner.bindings.iter().filter(|(_, binding)| binding.hub.is_some() && is_bound(binding));
+            |binding: &Binding| matches!(&binding.declared, Declaration::Bound(declared) if declared == reference);
+        let bound = inner.bindings.iter().filter(|(_, binding)| binding.hub.is_ok() && is_bound(binding));
         bound.map(|(key, _)| key.clone()).collect()
     }
 
@@ -265,6 +267,10 @@ mod tests {
         SecretRef { namespace: "shop".into(), name: "backend".into() }
     }
 
+    fn nothing() -> Arc<Statement> {
+        Arc::new(crate::messages::invalid_annotation("nothing"))
+    }
+
     fn bindings() -> Bindings {
         Bindings::new(Metrics::new(&mut prometheus_client::registry::Registry::default()))
     }
@@ -272,7 +278,7 @@ mod tests {
     fn shown_by(origin: Origin, bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
         let declared = Declaration::Incomplete(vec!["zopp.dev/project"]);
         let (uid, shown) = (uid.into(), resource_version.into());
-        let seen = WatchedSecret { uid, shown, declared, hub: None, requests_keys: false, record: None };
+        let seen = WatchedSecret { uid, shown, declared, hub: Err(nothing()), requests_keys: false, record: None };
         bindings.apply(key(), seen, origin)
     }
 

@@ -15,7 +15,7 @@ use konverge_zopp_client::{
     config::DEFAULT_SERVER,
 };
 
-use crate::allow::Rule;
+use crate::{allow::Rule, vault::VaultFlags};
 
 konverge_jobs::metrics_flags!("ZOPP");
 
@@ -27,7 +27,7 @@ pub fn arguments(arguments: impl IntoIterator<Item = OsString>) -> Config {
     variables::parse_from(arguments).unwrap_or_else(|error| error.exit())
 }
 
-/// Keeps annotated Kubernetes Secrets equal to zopp environments.
+/// Keeps annotated Kubernetes Secrets equal to environments of zopp and secrets in Vault.
 ///
 /// Credentials are the current principal of the credentials file. If `ZOPP_PRINCIPAL_ID` is set, they are that variable together with
 /// `ZOPP_PRINCIPAL_NAME`, `ZOPP_PRIVATE_KEY`, `ZOPP_PUBLIC_KEY`, `ZOPP_X25519_PRIVATE_KEY` and `ZOPP_X25519_PUBLIC_KEY` in hexadecimal.
@@ -55,20 +55,24 @@ pub struct Config {
     /// How the server and its keys are verified
     #[command(flatten)]
     pub trust: TrustFlags,
+    /// How Vault is reached
+    #[command(flatten)]
+    pub vault: VaultFlags,
     /// How often each environment is asked for changes that its stream did not tell, in seconds, or with a unit: 90s, 5m
     #[arg(long, env = "ZOPP_POLL_INTERVAL", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
     pub poll_interval: Duration,
     /// Only look at Secrets with these labels, such as team=a,tier!=test
     #[arg(long, env = "ZOPP_SELECTOR", value_parser = label_selector, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// Which namespaces may have which environments; may be repeated; * matches anything, {namespace} the namespace of the Secret [default: no
-    /// restriction]
+    /// Which namespaces may have what; may be repeated. A rule is about zopp, such as team-a=acme/backend/*, or about Vault, such as
+    /// *=vault://secret/{namespace}/*. * matches anything, at the end of a path in Vault one part or more, and {namespace} the namespace of the Secret
+    /// [default: every environment of zopp, and nothing in Vault]
     #[arg(
         long = "allow",
         visible_alias = "allow-path",
         env = "ZOPP_ALLOW",
         value_delimiter = ',',
-        value_name = "NAMESPACE=WORKSPACE/PROJECT/ENVIRONMENT"
+        value_name = "NAMESPACE=SOURCE"
     )]
     pub allow: Vec<Rule>,
     /// How many Secrets are worked on at the same time
@@ -226,6 +230,7 @@ impl fmt::Display for Config {
                     require_manifest,
                     accept_older,
                 },
+            vault,
             poll_interval,
             selector,
             allow,
@@ -256,6 +261,7 @@ impl fmt::Display for Config {
         write!(f, "require-signed-keys={signed} require-manifest={require_manifest} ")?;
         let older: Vec<String> = accept_older.iter().map(|(name, word)| format!("{name}={word}")).collect();
         write!(f, "accept-older={} ", if older.is_empty() { "none".to_owned() } else { older.join(",") })?;
+        write!(f, "{vault} ")?;
         write!(f, "poll-interval={}s ", poll_interval.as_secs_f64())?;
         write!(f, "selector={} ", selector.as_deref().unwrap_or("none"))?;
         write!(f, "allow={} ", if rules.is_empty() { "everything".to_owned() } else { rules.join(",") })?;
@@ -292,7 +298,7 @@ fn accepted_environment(text: &str) -> Result<(EnvironmentName, String), &'stati
     }
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "" | "s" => 1,

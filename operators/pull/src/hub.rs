@@ -1,11 +1,9 @@
-//! One subscription per distinct environment, however many Secrets want it.
+//! One subscription per distinct reference, however many Secrets name it.
 //!
-//! A hub follows its environment by stream, with a jittered poll as the net beneath it, and wakes everybody who is bound to the
-//! environment when it changed. It fetches for all of them at once, and keeps no value: a fetched environment lives as long as
-//! the workers that use it.
+//! A hub follows its content as the store allows, and wakes everybody who is bound to it when it changed. It fetches for all of them at once, and keeps no
+//! value: a snapshot lives as long as the workers that use it.
 
-mod follow;
-mod missed;
+mod feed;
 mod pace;
 
 use std::{
@@ -18,81 +16,96 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
-use konverge_core::error::Classify;
-use konverge_zopp_client::{Client, ContentFingerprint, EnvironmentName, EnvironmentReader, FetchError, Snapshot};
+use konverge_apply::Statement;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{memory::Memory, metrics::Metrics};
+pub use self::{
+    feed::{Feed, poll_after},
+    pace::{Failures, SHORTEST_PAUSE},
+};
+use crate::{
+    metrics::Metrics,
+    source::{Cause, Failure, Reference, Revision, Snapshot, Sources, Succession, Upstream},
+};
 
-/// Tells all that are bound to an environment to look again.
-pub type Wake = Arc<dyn Fn(&EnvironmentName) + Send + Sync>;
+/// Tells all that are bound to a content to look again.
+pub type Wake = Arc<dyn Fn(&Reference) + Send + Sync>;
 
 /// All hubs of the process.
 pub struct Hubs {
-    client: Client,
+    sources: Sources,
     poll_interval: Duration,
     wake: Wake,
     metrics: Metrics,
-    memory: Arc<Memory>,
-    active: Mutex<HashMap<EnvironmentName, Weak<Hub>>>,
+    active: Mutex<HashMap<Reference, Weak<Hub>>>,
 }
 
 impl Hubs {
-    /// Creates hubs that read with `client` once `memory` is loaded, poll about every `poll_interval`, and call `wake` from their own tasks.
-    pub fn new(client: Client, poll_interval: Duration, wake: Wake, metrics: Metrics, memory: Arc<Memory>) -> Self {
-        Self { client, poll_interval, wake, metrics, memory, active: Mutex::default() }
+    /// Creates hubs for contents of these stores. They poll about every `poll_interval`, and call `wake` from their own tasks.
+    pub fn new(sources: Sources, poll_interval: Duration, wake: Wake, metrics: Metrics) -> Self {
+        Self { sources, poll_interval, wake, metrics, active: Mutex::default() }
     }
 
-    /// The environment's hub, started if nobody was bound to it. It ends with the last clone of what this returns.
-    pub fn subscribe(&self, name: &EnvironmentName) -> Arc<Hub> {
+    /// Returns the hub of the content, started if nobody was bound to it. It ends with the last clone of what this returns.
+    ///
+    /// # Errors
+    /// A statement for the owner of the Secret, if no store can have such a content.
+    pub fn subscribe(&self, reference: &Reference) -> Result<Arc<Hub>, Statement> {
         let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hub) = active.get(name).and_then(Weak::upgrade) {
-            return hub;
+        if let Some(hub) = active.get(reference).and_then(Weak::upgrade) {
+            return Ok(hub);
         }
         active.retain(|_, hub| hub.strong_count() > 0);
-        let reader = EnvironmentReader::new(self.client.clone(), name.clone());
-        let fetcher = Arc::new(Fetcher::new(reader, Arc::clone(&self.memory)));
+        let fetcher = Arc::new(Fetcher::new(self.sources.open(reference)?));
         let stop = CancellationToken::new();
-        let follow = follow::Follow {
+        let feed = Feed {
+            reference: reference.clone(),
             fetcher: Arc::clone(&fetcher),
             poll_interval: self.poll_interval,
             wake: Arc::clone(&self.wake),
             metrics: self.metrics.clone(),
         };
-        tokio::spawn(stop.clone().run_until_cancelled_owned(follow.run()));
+        let followed = Arc::clone(&fetcher);
+        let follow = async move { followed.upstream.follow(feed).await };
+        tokio::spawn(stop.clone().run_until_cancelled_owned(follow));
         let hub = Arc::new(Hub { fetcher, _stop: stop.drop_guard() });
-        active.insert(name.clone(), Arc::downgrade(&hub));
-        hub
+        active.insert(reference.clone(), Arc::downgrade(&hub));
+        Ok(hub)
     }
 
-    /// How long ago the server last answered about the environment about which it was silent for the longest time. A refusal is an answer. The
-    /// poll keeps it below its interval as long as all is well; nothing if no environment is wanted.
+    /// Returns how long ago a store last answered about the content about which it was silent for the longest time. A refusal is an answer. The
+    /// poll keeps it below its interval as long as all is well. Returns `None` if no content is wanted.
     pub fn stalest(&self) -> Option<Duration> {
         let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
         active.values().filter_map(Weak::upgrade).map(|hub| hub.fetcher.age()).max()
     }
 }
 
-/// A subscription to one environment. Its task and its stream end when this is dropped.
+/// A subscription to one content. Its task ends when this is dropped.
 pub struct Hub {
     fetcher: Arc<Fetcher>,
     _stop: DropGuard,
 }
 
 impl Hub {
-    /// Returns the last statement of the server about the environment. `None` before the first answer, and after a failed one.
+    /// Returns the last statement of the store about the content. `None` before the first answer, and after a failed one.
     pub fn stated(&self) -> Option<Stated> {
         self.fetcher.stated()
     }
 
-    /// The environment, at least as new as every change that the hub heard of before this call; with `since`, from a call to the server that began no
+    /// Returns the content, as the store has it.
+    pub fn upstream(&self) -> &dyn Upstream {
+        &*self.fetcher.upstream
+    }
+
+    /// The content, at least as new as every change that the hub heard of before this call; with `since`, from a call to the store that began no
     /// earlier. Callers at the same time share one fetch. After an error the hub itself tries again, and wakes everybody when it succeeds.
-    pub async fn snapshot(&self, since: Option<Instant>) -> Result<Arc<Snapshot>, Arc<FetchError>> {
+    pub async fn snapshot(&self, since: Option<Instant>) -> Result<Arc<Snapshot>, Arc<Failure>> {
         self.fetcher.snapshot(since).await
     }
 
-    /// Tells that a Secret of the environment has changed: an environment that could not be read is asked for again within a second.
+    /// Tells that a Secret has changed that names the content: a content that could not be read is asked for again within a second.
     pub fn retry_soon(&self) {
         if self.fetcher.failure().is_some() {
             self.fetcher.wanted.notify_one();
@@ -100,23 +113,19 @@ impl Hub {
     }
 }
 
-type Answer = Result<Arc<Snapshot>, Arc<FetchError>>;
+type Answer = Result<Arc<Snapshot>, Arc<Failure>>;
 type Fetch = Shared<BoxFuture<'static, Answer>>;
 
-/// Which environment the server has under the name, and its version.
+/// The revision that the store has of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stated {
-    /// The environment's id.
-    pub environment_id: String,
-    /// Its version.
-    pub version: i64,
-    /// Its content; `None` if the version was only heard of.
-    pub content: Option<ContentFingerprint>,
-    /// Whether a manifest was given with it.
-    pub has_manifest: bool,
-    /// Stands for its content, if the server has such a thing and nothing changed since.
+    /// The revision.
+    pub revision: Revision,
+    /// The contents that it may replace.
+    pub succession: Succession,
+    /// Stands for the revision, if the store has such a thing and nothing changed since.
     pub tag: Option<String>,
-    /// When the process learned of this version.
+    /// When the process learned of this revision.
     pub since: Instant,
 }
 
@@ -124,27 +133,23 @@ impl Stated {
     /// The statement of an answer that arrived now.
     fn by(snapshot: &Snapshot) -> Self {
         Self {
-            environment_id: snapshot.environment_id.clone(),
-            version: snapshot.version,
-            content: Some(snapshot.content),
-            has_manifest: snapshot.serial.is_some(),
+            revision: snapshot.revision.clone(),
+            succession: snapshot.succession,
             tag: snapshot.tag.clone(),
             since: Instant::now(),
         }
     }
 
-    /// Whether it says the same of the environment; when that was learned does not matter. A server that lost changes states a version
-    /// again that it stated before, with other content.
-    pub fn agrees_with(&self, other: &Self) -> bool {
-        let has_other_content = self.content.zip(other.content).is_some_and(|(content, other)| content != other);
-        self.environment_id == other.environment_id && self.version == other.version && !has_other_content
+    /// Returns whether both are the same for the Secrets that hold the content. A first proof changes no content, but Secrets record it.
+    fn is_no_news_after(&self, before: &Self) -> bool {
+        let is_proven = |stated: &Self| matches!(stated.succession, Succession::Proven(_));
+        self.revision.agrees_with(&before.revision) && is_proven(self) == is_proven(before)
     }
 }
 
-/// Reads one environment, one call at a time, and remembers what the server stated, but no value.
+/// Reads one content, one call at a time, and remembers what the store stated, but no value.
 struct Fetcher {
-    reader: EnvironmentReader,
-    memory: Arc<Memory>,
+    upstream: Box<dyn Upstream>,
     state: Mutex<State>,
     /// Told when a fetch failed, so that the hub tries again.
     failed: Notify,
@@ -153,7 +158,7 @@ struct Fetcher {
 }
 
 struct State {
-    /// When the server last answered, be it with a refusal; before that, when it was first wanted.
+    /// When the store last answered, be it with a refusal; before that, when it was first wanted.
     answered: Instant,
     /// Counts what makes earlier fetches outdated.
     era: u64,
@@ -161,14 +166,14 @@ struct State {
     /// Of which kind the last failure was, until an answer comes.
     trouble: Option<&'static str>,
     /// The last failure, for all who ask before the hub tries again.
-    failure: Option<(u64, Arc<FetchError>)>,
+    failure: Option<(u64, Arc<Failure>)>,
     /// The call under way. Weak, so that its answer goes with the last caller that waits for it.
     under_way: Option<Begun<WeakShared<BoxFuture<'static, Answer>>>>,
     /// The last answer while a caller still uses it.
     last: Option<Begun<Weak<Snapshot>>>,
 }
 
-/// A call to the server, or its answer, with the era and the moment in which it began.
+/// A call to the store, or its answer, with the era and the moment in which it began.
 struct Begun<T> {
     era: u64,
     at: Instant,
@@ -183,7 +188,7 @@ impl<T> Begun<T> {
 }
 
 impl Fetcher {
-    fn new(reader: EnvironmentReader, memory: Arc<Memory>) -> Self {
+    fn new(upstream: Box<dyn Upstream>) -> Self {
         let state = State {
             answered: Instant::now(),
             era: 0,
@@ -193,16 +198,17 @@ impl Fetcher {
             under_way: None,
             last: None,
         };
-        Self { reader, memory, state: Mutex::new(state), failed: Notify::new(), wanted: Notify::new() }
+        Self { upstream, state: Mutex::new(state), failed: Notify::new(), wanted: Notify::new() }
     }
 
     fn stated(&self) -> Option<Stated> {
         self.state().stated.clone()
     }
 
-    /// How long ago the server last answered, or was first asked if it never did.
+    /// How long ago the store last answered, or was first asked if it never did.
     fn age(&self) -> Duration {
-        self.state().answered.elapsed()
+        let answered = self.state().answered;
+        self.upstream.answered().map_or(answered, |otherwise| otherwise.max(answered)).elapsed()
     }
 
     /// Of which kind the last failure was, if nothing good came after it.
@@ -211,14 +217,14 @@ impl Fetcher {
     }
 
     /// The last failure, if no answer came after it.
-    fn failure(&self) -> Option<Arc<FetchError>> {
+    fn failure(&self) -> Option<Arc<Failure>> {
         self.state().failure.as_ref().map(|(_, failure)| Arc::clone(failure))
     }
 
-    /// Asks, by one small call, whether what the server stated last still holds. Returns it if so; `None` if it does not, or nobody can tell.
+    /// Asks, by one small call, whether what the store stated last still holds. Returns it if so; `None` if it does not, or nobody can tell.
     async fn confirm(&self) -> Option<Stated> {
         let stated = self.stated()?;
-        if !self.reader.is_current(stated.tag.as_ref()?).await.unwrap_or(false) {
+        if !self.upstream.is_current(stated.tag.as_ref()?).await {
             return None;
         }
         let mut state = self.state();
@@ -235,13 +241,13 @@ impl Fetcher {
         self.state().era += 1;
     }
 
-    /// The stream told of a change.
-    fn changed(&self, version: i64) {
+    /// The store told of a change.
+    fn changed(&self, number: i64) {
         let mut state = self.state();
         state.era += 1;
         if let Some(stated) = &mut state.stated {
-            stated.version = version;
-            stated.content = None;
+            stated.revision.number = number;
+            stated.revision.fingerprint = None;
             stated.tag = None;
             stated.since = Instant::now();
         }
@@ -278,8 +284,7 @@ impl Fetcher {
     }
 
     async fn fetch(self: Arc<Self>, era: u64, at: Instant) -> Answer {
-        self.memory.loaded().await;
-        match self.reader.fetch().await {
+        match self.upstream.fetch().await {
             Ok(snapshot) => {
                 let snapshot = Arc::new(snapshot);
                 let mut state = self.state();
@@ -296,7 +301,7 @@ impl Fetcher {
             Err(error) => {
                 let error = Arc::new(error);
                 let mut state = self.state();
-                if !matches!(*error, FetchError::Unreachable { .. }) {
+                if error.cause != Cause::Unreachable {
                     state.answered = Instant::now();
                 }
                 state.stated = None;
@@ -316,9 +321,9 @@ impl Fetcher {
 
 impl State {
     /// That nothing can be reached, after something was and refused, is no news: a broken answer is often followed by that.
-    fn worsen(&mut self, error: &FetchError) {
-        if self.trouble.is_none() || !matches!(error, FetchError::Unreachable { .. }) {
-            self.trouble = Some(error.reason());
+    fn worsen(&mut self, error: &Failure) {
+        if self.trouble.is_none() || error.cause != Cause::Unreachable {
+            self.trouble = Some(error.kind);
         }
     }
 
@@ -326,7 +331,9 @@ impl State {
         let stated = Stated::by(snapshot);
         match &mut self.stated {
             // Since when it is so does not change.
-            Some(before) if before.agrees_with(&stated) => *before = Stated { since: before.since, ..stated },
+            Some(before) if before.revision.agrees_with(&stated.revision) => {
+                *before = Stated { since: before.since, ..stated }
+            }
             _ => self.stated = Some(stated),
         }
     }

@@ -1,9 +1,10 @@
-//! Pull: zopp environments into Kubernetes Secrets that are annotated for it.
+//! Pull: contents of zopp and Vault into Kubernetes Secrets that are annotated for it.
 //!
 //! ```text
-//! zopp ──stream, poll──▶ hub ──wake──▶ queue ──▶ reconcile: observe ▶ plan ▶ apply ▶ report
-//!                                        ▲
-//! Secrets (metadata) ──watch──▶ bindings ┘
+//! zopp ───stream, poll──▶ ┐
+//! Vault ──poll──────────▶ ┴ hub ──wake──▶ queue ──▶ reconcile: observe ▶ plan ▶ apply ▶ report
+//!                                           ▲
+//! Secrets (metadata) ──watch──▶ bindings ───┘
 //! ```
 //!
 //! Read in this order:
@@ -12,9 +13,9 @@
 //!
 //! - [`watch`] and [`bindings`]: the event handler for Secrets, and the bindings that it keeps;
 //!
-//! - [`hub`]: one subscription for each environment;
+//! - [`source`]: the interface of a store, and [`hub`]: one subscription for each content;
 //!
-//! - [`record`] and [`memory`]: the accepted state of zopp, kept across restarts;
+//! - [`zopp`] and [`vault`]: the stores;
 //!
 //! - [`plan`]: the decision, without IO;
 //!
@@ -28,7 +29,7 @@
 //!
 //! # Guarantees
 //! - A Secret that is not annotated is never read, and nothing about it is kept.
-//! - No failure and no empty answer takes a key away. An environment without keys takes keys away only if two separate reads agree.
+//! - No failure and no empty answer takes a key away. A content without keys takes keys away only if two separate reads agree.
 //! - Values are held while they are written, and wiped then.
 //! - One writer per Secret, and every write is safe to repeat.
 
@@ -37,7 +38,6 @@ pub mod annotations;
 pub mod bindings;
 pub mod config;
 pub mod hub;
-pub mod memory;
 pub mod messages;
 pub mod metrics;
 pub mod migrate;
@@ -45,10 +45,12 @@ pub mod plan;
 pub mod plugin;
 pub mod reasons;
 pub mod reconcile;
-pub mod record;
 pub mod run;
+pub mod source;
 mod unsupported;
+pub mod vault;
 pub mod watch;
+pub mod zopp;
 
 use konverge_jobs::Job;
 
@@ -56,5 +58,9 @@ pub use run::run;
 
 /// Pull as one of several jobs in a process.
 pub fn job() -> Job {
-    Job::new("pull", "zopp environments into annotated Secrets, as zopp-operator does it", run::job)
+    Job::new(
+        "pull",
+        "environments of zopp and secrets in Vault into annotated Secrets, as zopp-operator does it",
+        run::job,
+    )
 }

@@ -1,19 +1,20 @@
 //! The statements about a Secret, for its owner: the object, the cause and the next step; never a value.
 
-use std::collections::BTreeSet;
-
 use konverge_apply::{ApplyError, Severity, Statement};
 use konverge_core::{
     error::{Classify, ErrorClass},
     names::few,
 };
-use konverge_zopp_client::{EnvironmentName, FetchError, Fingerprint};
 
 use crate::{
+    allow,
     annotations::KEYS,
     plan::{Problem, SECRET_SIZE_LIMIT},
     reasons,
     reconcile::LONGEST_REVERT_PAUSE,
+    source::Reference,
+    vault,
+    zopp::{self, messages as zopp_messages},
 };
 
 /// Returns whether saying `new` after `said` would hide a better explanation: a server that refuses may be out of reach in between.
@@ -21,15 +22,14 @@ pub fn explains_more_than(said: &Statement, new: &Statement) -> bool {
     new.reason == reasons::SERVER_UNREACHABLE && said.is_passing && said.reason != new.reason
 }
 
-fn failure(reason: &'static str, text: String) -> Statement {
+pub(crate) fn failure(reason: &'static str, text: String) -> Statement {
     Statement { is_passing: reasons::PASSING.contains(&reason), ..Statement::new(Severity::Problem, reason, text) }
 }
 
-/// The Secret holds the environment. `proven`: a manifest shows that it is whole and current. The text carries no version: a series of events keeps the text of its first, which would
-/// soon be wrong.
-pub fn synced(name: &EnvironmentName, proven: bool) -> Statement {
-    let unproven = if proven { "" } else { "; it has no manifest to show that it is whole and current" };
-    Statement::new(Severity::Good, reasons::SYNCED, format!("in sync with {name}{unproven}"))
+/// The Secret holds the content. The text carries no version: a series of events keeps the text of its first, which would soon be wrong.
+pub fn synced(reference: &Reference, remark: Option<&str>) -> Statement {
+    let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
+    Statement::new(Severity::Good, reasons::SYNCED, format!("in sync with {reference}{remark}"))
 }
 
 /// The Secret asks to be synced but not from where.
@@ -41,24 +41,54 @@ pub fn incomplete(missing: &[&'static str]) -> Statement {
     )
 }
 
-/// The platform's rules do not let this namespace read this environment.
-pub fn not_allowed(namespace: &str, name: &EnvironmentName) -> Statement {
+/// The value of an annotation cannot be used.
+pub fn invalid_annotation(cause: &str) -> Statement {
+    failure(
+        reasons::INVALID_ANNOTATION,
+        format!(
+            "{cause}. The data stays as it is; change the annotation, or remove it if the Secret is not to be filled"
+        ),
+    )
+}
+
+/// The reference has the scheme of zopp, and is none of an environment.
+pub fn not_an_environment(reference: &Reference) -> Statement {
+    invalid_annotation(&format!(
+        "{reference} does not name an environment: zopp://WORKSPACE/PROJECT/ENVIRONMENT is expected"
+    ))
+}
+
+/// The operator has no connection to the store.
+pub fn no_connection(reference: &Reference) -> Statement {
+    let next = match reference.scheme() {
+        vault::SCHEME => "the operator's administrator connects it with --vault-addr",
+        zopp::SCHEME => "the operator's administrator connects it with --server and --credentials",
+        _ => "write zopp:// or vault://",
+    };
+    failure(
+        reasons::SOURCE_NOT_CONNECTED,
+        format!("this operator has no connection for {reference}. The data stays as it is; {next}"),
+    )
+}
+
+/// The platform's rules do not let this namespace read this content.
+pub fn not_allowed(namespace: &str, reference: &Reference) -> Statement {
+    let rule = word(&format!("{namespace}={}", allow::name(reference)));
     failure(
         reasons::NOT_ALLOWED,
         format!(
-            "namespace {namespace} may not read {name}. The data stays as it is; the operator's administrator can \
-             permit it with --allow {}",
-            word(&format!("{namespace}={name}"))
+            "namespace {namespace} may not read {reference}. The data stays as it is; the operator's administrator can permit it with \
+             --allow {rule}"
         ),
     )
 }
 
 /// The Secret requests a choice of keys, and gets all.
-pub fn keys_not_supported(name: &EnvironmentName) -> Statement {
+pub fn keys_not_supported(reference: &Reference) -> Statement {
     failure(
         reasons::FEATURE_MISSING,
         format!(
-            "{KEYS} is not supported: the Secret holds all keys of {name}. Put the keys that it needs into an environment of their own, or remove \
+            "{KEYS} is not supported: the Secret holds all keys of {reference}. Put the keys that it needs into an environment of their own, or remove \
              the annotation"
         ),
     )
@@ -74,87 +104,10 @@ pub fn kind_not_supported() -> Statement {
     )
 }
 
-/// The environment could not be read.
-pub fn fetch_failed(principal: &str, error: &FetchError) -> Statement {
-    let (reason, next) = match error {
-        FetchError::Unreachable { .. } => (
-            reasons::SERVER_UNREACHABLE,
-            "the operator goes on trying; check the server, its address and its certificate".to_owned(),
-        ),
-        FetchError::Unauthenticated { .. } => {
-            (reasons::CREDENTIALS_INVALID, "check the operator's credentials and the clocks of both sides".to_owned())
-        }
-        FetchError::NoExchangeKey { .. } | FetchError::Key { .. } => (
-            reasons::CREDENTIALS_INVALID,
-            "give the operator the credentials of a principal that was granted access to the workspace".to_owned(),
-        ),
-        FetchError::PermissionDenied { environment, .. } => (
-            reasons::PERMISSION_DENIED,
-            format!(
-                "grant it with: zopp permission env-set -w {} -p {} -e {} --principal {principal} --role read",
-                word(&environment.workspace),
-                word(&environment.project),
-                word(&environment.environment)
-            ),
-        ),
-        FetchError::NotFound { .. } => (
-            reasons::ENVIRONMENT_NOT_FOUND,
-            "check the three annotations, and that the operator's principal was given access to the workspace"
-                .to_owned(),
-        ),
-        FetchError::Garbage { .. } | FetchError::Refused { .. } => {
-            (reasons::BAD_SERVER_ANSWER, "check that the address is a zopp server's and see its log".to_owned())
-        }
-        FetchError::OtherKey { environment, .. } => (
-            reasons::WORKSPACE_KEY_CHANGED,
-            format!(
-                "ask a member of the workspace for its fingerprint (zopp workspace fingerprint -w {}); only if it is the new one, give \
-                 it to the operator with --workspace-fingerprint; if the server was restored on purpose from a backup from before the key was \
-                 replaced, {}",
-                word(&environment.workspace),
-                how_to_accept(environment)
-            ),
-        ),
-        FetchError::ForgedKey { environment, .. } => (
-            reasons::WORKSPACE_KEY_CHANGED,
-            format!(
-                "give the operator the fingerprint of a member of the workspace (zopp workspace fingerprint -w {}) with \
-                 --workspace-fingerprint",
-                word(&environment.workspace)
-            ),
-        ),
-        FetchError::Unpinned { workspace, offered, .. } => (
-            reasons::WORKSPACE_KEY_UNKNOWN,
-            format!(
-                "compare the key with that of a member (zopp workspace fingerprint -w {}); only if it is the same, {}. \
-                 --trust-first-key trusts the server",
-                word(workspace),
-                how_to_pin(workspace, *offered)
-            ),
-        ),
-        FetchError::NotCurrent { environment, .. } => (
-            reasons::SOURCE_NOT_CURRENT,
-            format!(
-                "a member sees what differs with zopp environment protect {} -w {} -p {}, and accepts it with --accept-changes; if the \
-                 server was restored from a backup on purpose, {}",
-                word(&environment.environment),
-                word(&environment.workspace),
-                word(&environment.project),
-                how_to_accept(environment)
-            ),
-        ),
-        FetchError::AmbiguousName { .. } => (
-            reasons::INVALID_ANNOTATION,
-            "make a project without it, move the secrets there, and name it in the annotation".to_owned(),
-        ),
-    };
-    failure(reason, format!("{error}. The data stays as it is; {next}"))
-}
-
 /// The API server did not take the write.
-pub fn apply_failed(environment: &EnvironmentName, error: &ApplyError) -> Statement {
+pub fn apply_failed(reference: &Reference, error: &ApplyError) -> Statement {
     if error.is_immutable() {
-        return problem(environment, &Problem::Immutable);
+        return problem(reference, &Problem::Immutable);
     }
     let then = match error {
         ApplyError::Altered { .. } => "It is tried again",
@@ -165,7 +118,8 @@ pub fn apply_failed(environment: &EnvironmentName, error: &ApplyError) -> Statem
 }
 
 /// A problem that the plan found.
-pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
+pub fn problem(reference: &Reference, problem: &Problem) -> Statement {
+    let environment = zopp::environment(reference);
     match problem {
         Problem::InvalidKeys(keys) => failure(
             reasons::INVALID_KEY_NAME,
@@ -186,83 +140,48 @@ pub fn problem(environment: &EnvironmentName, problem: &Problem) -> Statement {
         Problem::TooLarge { size } => failure(
             reasons::TOO_LARGE,
             format!(
-                "the environment holds {size} bytes and a Secret at most {SECRET_SIZE_LIMIT}. The data stays as it is; \
-                 move keys to another environment"
+                "{reference} holds {size} bytes and a Secret at most {SECRET_SIZE_LIMIT}. The data stays as it is; move keys to \
+                 another place"
             ),
         ),
         Problem::Immutable => failure(
             reasons::IMMUTABLE,
-            "the Secret is marked immutable and differs from the environment. Delete and create it again, without \
+            "the Secret is marked immutable and differs from its source. Delete and create it again, without \
              'immutable' if it is to follow"
                 .to_owned(),
         ),
         Problem::NeverFilled => failure(
             reasons::ENVIRONMENT_EMPTY,
-            "the environment has never held a key. The data stays as it is until it holds one".to_owned(),
+            format!("{reference} has never held a key. The data stays as it is until it holds one"),
         ),
-        Problem::Replaced { applied, stated } => failure(
-            reasons::ENVIRONMENT_REPLACED,
-            format!(
-                "the server states the environment {stated:?} of this name and {applied:?} was applied before. The data stays as it is; \
-                 if the environment was made anew on purpose, a manifest proves it (zopp environment protect {} -w {} -p {}), or {}",
-                word(&environment.environment),
-                word(&environment.workspace),
-                word(&environment.project),
-                how_to_accept(environment)
-            ),
-        ),
-        Problem::WentBack { applied, stated } => failure(
-            reasons::SOURCE_WENT_BACK,
-            format!(
-                "the server states version {stated} of the environment and {applied} was applied before. The data stays \
-                 as it is; if the server was restored from a backup on purpose, {}",
-                how_to_accept(environment)
-            ),
-        ),
+        Problem::Replaced { applied, stated } => {
+            let next =
+                environment.map_or_else(|| "check the store".to_owned(), |name| zopp_messages::accept_replaced(&name));
+            failure(
+                reasons::ENVIRONMENT_REPLACED,
+                format!(
+                    "the server states the content {stated:?} of this name and {applied:?} was applied before. The data stays as it is; {next}"
+                ),
+            )
+        }
+        Problem::WentBack { applied, stated } => {
+            let next = environment.map_or_else(
+                || "a server that lags catches up by itself. If the store was restored from a backup on purpose, restart the operator".to_owned(),
+                |name| zopp_messages::accept_older(&name),
+            );
+            failure(
+                reasons::SOURCE_WENT_BACK,
+                format!(
+                    "the server states version {stated} and {applied} was applied before. The data stays as it is; {next}"
+                ),
+            )
+        }
     }
-}
-
-/// Returns the warning about a trusted first key of a workspace.
-pub fn first_key(workspace: &str, fingerprint: Fingerprint) -> String {
-    format!(
-        "the key {fingerprint} of workspace {workspace:?} is trusted because it is, or follows from, the first that the server gave. {}",
-        how_to_compare(workspace, fingerprint)
-    )
-}
-
-/// Returns the same warning for a reader of these Secrets, who cannot tell whether the operator wrote their records.
-pub fn recorded_first_key(workspace: &str, fingerprint: Fingerprint, secrets: &BTreeSet<String>) -> String {
-    format!(
-        "by the record on Secret {}, which is not verified here, the operator trusts the key {fingerprint} of workspace {workspace:?} because it \
-         is, or follows from, the first that the server gave. {}",
-        few(secrets),
-        how_to_compare(workspace, fingerprint)
-    )
-}
-
-/// Returns the steps that confirm and pin a key.
-fn how_to_compare(workspace: &str, fingerprint: Fingerprint) -> String {
-    format!(
-        "Compare it with that of a member (zopp workspace fingerprint -w {}), and {}",
-        word(workspace),
-        how_to_pin(workspace, fingerprint)
-    )
-}
-
-/// Returns the step that pins a key.
-fn how_to_pin(workspace: &str, fingerprint: Fingerprint) -> String {
-    format!("start the operator with --workspace-fingerprint {}", word(&format!("{workspace}={fingerprint}")))
-}
-
-/// Returns the step that accepts an older state.
-fn how_to_accept(environment: &EnvironmentName) -> String {
-    let accepted = word(&format!("{environment}=WORD"));
-    format!("start the operator with --accept-older {accepted}, where WORD is a new word such as the date")
 }
 
 /// Quotes a word of a command line, which a person may copy into a shell. Tenants and servers choose the names in it. A control character is
 /// escaped, since a terminal may act on it although it is quoted.
-fn word(text: &str) -> String {
+pub(crate) fn word(text: &str) -> String {
     let escape = |letter: char| {
         if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
     };
@@ -277,7 +196,7 @@ pub fn contested(other: Option<&str>) -> Statement {
         reasons::CONTESTED,
         format!(
             "{other} keeps reverting the operator's writes to this Secret, so the operator writes again after growing pauses of up to {} minutes. \
-             Have only one of the two write it: stop the other one, or remove zopp.dev/sync",
+             Have only one of the two write it: stop the other one, or remove the annotation that fills the Secret",
             LONGEST_REVERT_PAUSE.as_secs() / 60
         ),
     )
@@ -292,9 +211,6 @@ fn quoted(keys: &[String]) -> String {
 mod tests {
     use std::process::Command;
 
-    use konverge_zopp_client::{CallError, ManifestFault, trust::PinMismatch};
-    use tonic::Status;
-
     use super::*;
 
     #[test]
@@ -308,11 +224,12 @@ mod tests {
             Problem::Replaced { applied: "e1".into(), stated: "e2".into() },
             Problem::WentBack { applied: 4, stated: 2 },
         ] {
-            let name = EnvironmentName::new("acme", "backend", "production");
-            let statement = super::problem(&name, &problem);
-            assert!(reasons::REASONS.iter().any(|entry| entry.reason == statement.reason), "{problem:?}");
-            assert!(statement.text.contains('.'), "{problem:?}");
-            assert!(statement.is_problem() && !statement.is_passing);
+            for reference in ["zopp://acme/backend/production", "vault://secret/db"] {
+                let statement = super::problem(&reference.parse().unwrap(), &problem);
+                assert!(reasons::REASONS.iter().any(|entry| entry.reason == statement.reason), "{problem:?}");
+                assert!(statement.text.contains('.'), "{problem:?}");
+                assert!(statement.is_problem() && !statement.is_passing);
+            }
         }
     }
 
@@ -326,51 +243,5 @@ mod tests {
         // A terminal acts on these before a shell reads the quotes.
         let escaped = word("x\u{3}\nid\n\u{1b}[201~");
         assert!(!escaped.chars().any(char::is_control), "{escaped:?}");
-    }
-
-    #[test]
-    fn every_command_for_a_person_quotes_the_names() {
-        let (name, source) = ("x; id", || CallError::Refused {
-            rpc: "Read",
-            server: "zopp".into(),
-            status: Box::new(Status::permission_denied("")),
-        });
-        let environment = || EnvironmentName::new(name, name, name);
-        let fingerprint = Fingerprint::of_principal(b"a", b"");
-        let mismatch = PinMismatch { what: String::new(), pinned: fingerprint, offered: fingerprint };
-        let failed = |error| fetch_failed("p", &error).text;
-        let show = "zopp workspace fingerprint -w 'x; id'";
-        let pin = &*format!("--workspace-fingerprint 'x; id={fingerprint}'");
-        let accept = "--accept-older 'x; id/x; id/x; id=WORD'";
-        let protect = "zopp environment protect 'x; id' -w 'x; id' -p 'x; id'";
-        let went_back = Problem::WentBack { applied: 4, stated: 2 };
-        let replaced = Problem::Replaced { applied: "e1".into(), stated: "e2".into() };
-        for (text, commands) in [
-            (not_allowed(name, &environment()).text, vec!["--allow 'x; id=x; id/x; id/x; id'"]),
-            (
-                failed(FetchError::PermissionDenied { environment: environment(), source: source() }),
-                vec!["zopp permission env-set -w 'x; id' -p 'x; id' -e 'x; id' --principal p"],
-            ),
-            (failed(FetchError::OtherKey { environment: environment(), source: mismatch.clone() }), vec![show, accept]),
-            (failed(FetchError::ForgedKey { environment: environment(), source: mismatch.into() }), vec![show]),
-            (
-                failed(FetchError::Unpinned {
-                    environment: environment(),
-                    workspace: name.into(),
-                    offered: fingerprint,
-                }),
-                vec![show, pin],
-            ),
-            (
-                failed(FetchError::NotCurrent { environment: environment(), source: ManifestFault::Missing }),
-                vec![protect, accept],
-            ),
-            (super::problem(&environment(), &went_back).text, vec![accept]),
-            (super::problem(&environment(), &replaced).text, vec![protect, accept]),
-            (first_key(name, fingerprint), vec![show, pin]),
-            (recorded_first_key(name, fingerprint, &["team-a/s".to_owned()].into()), vec![show, pin]),
-        ] {
-            assert!(commands.iter().all(|command| text.contains(command)), "{commands:?} in {text}");
-        }
     }
 }

@@ -8,7 +8,7 @@ use kube::core::{ApiResource, DynamicObject};
 
 use crate::{
     annotations::{Declaration, KEYS, declaration},
-    unsupported,
+    unsupported, zopp,
 };
 
 /// The tools that pull replaces.
@@ -59,7 +59,11 @@ fn of_secret(annotations: &BTreeMap<String, String>, namespace: &str) -> Option<
         Declaration::Incomplete(missing) => {
             migrated.lost.push(format!("it lacks {}. pull writes nothing until you add that", missing.join(", ")));
         }
-        Declaration::Bound(environment) => {
+        Declaration::Invalid(cause) => {
+            migrated.lost.push(format!("{cause}. pull writes nothing until you change that"))
+        }
+        Declaration::Bound(reference) => {
+            let environment = zopp::environment(&reference)?;
             migrated.becomes.push(format!("pull keeps it equal to {environment}, with the same annotations"));
             if environment.project != namespace {
                 migrated.becomes.push(format!(

@@ -6,9 +6,8 @@ use konverge_core::{
     SecretValue,
     digest::{ContentDigest, DigestKey},
 };
-use konverge_zopp_client::{ContentFingerprint, Snapshot};
 
-use crate::record::EnvironmentState;
+use crate::source::{Revision, Snapshot, Succession};
 
 /// A Secret's data may be this many bytes in all: `MaxSecretSize` of the Kubernetes API.
 pub const SECRET_SIZE_LIMIT: usize = 1 << 20;
@@ -19,12 +18,8 @@ const KEY_LENGTH_LIMIT: usize = 253;
 /// The content of the Secret when this process last verified it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// The environment it came from.
-    pub environment_id: String,
-    /// The environment's version then.
-    pub version: i64,
-    /// The environment's content then.
-    pub content: ContentFingerprint,
+    /// The revision it came from.
+    pub revision: Revision,
     /// Digest of our keys and their values.
     pub digest: ContentDigest,
 }
@@ -106,8 +101,8 @@ pub struct Plan<'a> {
 /// The remembered facts that a decision uses.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Remembered<'a> {
-    /// The newest state of the environment that any Secret has held, if one has.
-    pub state: Option<&'a EnvironmentState>,
+    /// The newest revision that any Secret has held, if one has.
+    pub accepted: Option<&'a Revision>,
     /// Whether the Secret has the record that belongs to the snapshot.
     pub is_recorded: bool,
     /// Whether an empty environment was seen empty by two separate reads.
@@ -121,15 +116,15 @@ pub fn plan<'a>(
     key: &DigestKey,
     remembered: Remembered<'_>,
 ) -> Plan<'a> {
-    let Remembered { state, is_recorded, is_confirmed } = remembered;
+    let Remembered { accepted, is_recorded, is_confirmed } = remembered;
     let before = match observed {
         Observed::Unchanged(verified) => Some(*verified),
         Observed::Read(_, verified) => *verified,
     };
-    if let Some(problem) = rollback(upstream, before, state) {
+    if let Some(problem) = rollback(upstream, before, accepted) {
         return keep(vec![problem]);
     }
-    if upstream.version == 0 && upstream.values.is_empty() && upstream.failed.is_empty() {
+    if upstream.revision.number == 0 && upstream.values.is_empty() && upstream.failed.is_empty() {
         return keep(vec![Problem::NeverFilled]);
     }
     let (mut desired, mut problems) = sort_out(upstream);
@@ -148,12 +143,7 @@ pub fn plan<'a>(
         return keep(problems);
     }
     let digest = key.digest(desired.iter().map(|(name, value)| (*name, value.expose())));
-    let verified = Verified {
-        environment_id: upstream.environment_id.clone(),
-        version: upstream.version,
-        content: upstream.content,
-        digest,
-    };
+    let verified = Verified { revision: upstream.revision.clone(), digest };
     let right = match observed {
         Observed::Unchanged(before) => before.digest == digest,
         Observed::Read(contents, _) => contents.hold_exactly(&desired),
@@ -168,23 +158,22 @@ pub fn plan<'a>(
     Plan { action: Action::Apply(desired), verified: Some(verified), problems }
 }
 
-/// Returns the problem with a snapshot that does not follow the state that was applied. Servers make IDs that sort by time, and a manifest proves the
-/// ID of its environment, so a later environment with a manifest follows.
-pub fn rollback(
-    upstream: &Snapshot,
-    before: Option<&Verified>,
-    remembered: Option<&EnvironmentState>,
-) -> Option<Problem> {
-    let before = before.map(|before| (&before.environment_id, before.version));
-    // The state is empty after a person has accepted an older one.
-    let remembered = remembered.filter(|state| !state.id.is_empty()).map(|state| (&state.id, state.version));
-    let (id, applied) = before.max(remembered)?;
-    let stated = upstream.version;
-    if *id == upstream.environment_id {
+/// Returns the problem with a snapshot that does not follow the revisions that were applied.
+pub fn rollback(upstream: &Snapshot, before: Option<&Verified>, accepted: Option<&Revision>) -> Option<Problem> {
+    let revisions = before.map(|before| &before.revision).into_iter().chain(accepted);
+    let rank = |revision: &Revision| (revision.identity.clone(), revision.number);
+    let last = revisions.max_by_key(|revision| rank(revision))?;
+    let stated = &upstream.revision;
+    if last.identity == stated.identity {
+        let (applied, stated) = (last.number, stated.number);
         return (applied > stated).then_some(Problem::WentBack { applied, stated });
     }
-    let is_proven = upstream.serial.is_some() && upstream.environment_id > *id;
-    (!is_proven).then(|| Problem::Replaced { applied: id.clone(), stated: upstream.environment_id.clone() })
+    let follows = match upstream.succession {
+        Succession::Unproven => false,
+        Succession::Proven(_) => stated.identity > last.identity,
+        Succession::Any => true,
+    };
+    (!follows).then(|| Problem::Replaced { applied: last.identity.clone(), stated: stated.identity.clone() })
 }
 
 fn keep<'a>(problems: Vec<Problem>) -> Plan<'a> {
@@ -207,14 +196,14 @@ fn sort_out(upstream: &Snapshot) -> (BTreeMap<&str, &SecretValue>, Vec<Problem>)
         problems.push(Problem::InvalidKeys(invalid.into_iter().map(|(name, _)| name.clone()).collect()));
     }
     if !upstream.failed.is_empty() {
-        problems.push(Problem::Undecryptable(upstream.failed.iter().map(|(name, _)| name.clone()).collect()));
+        problems.push(Problem::Undecryptable(upstream.failed.clone()));
     }
     (valid.into_iter().map(|(name, value)| (name.as_str(), value)).collect(), problems)
 }
 
 /// A key that cannot be decrypted keeps the value that the Secret has, if the operator wrote it.
 fn carry_forward<'a>(desired: &mut BTreeMap<&'a str, &'a SecretValue>, contents: &'a Contents, upstream: &'a Snapshot) {
-    for (name, _) in &upstream.failed {
+    for name in &upstream.failed {
         if contents.owned.contains(name)
             && let Some(value) = contents.data.get(name)
         {

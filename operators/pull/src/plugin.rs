@@ -16,12 +16,12 @@ use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
 
 use crate::{
-    annotations::{Declaration, ENVIRONMENT, PROJECT, RECORD, SYNC, WORKSPACE, declaration},
+    annotations::{Declaration, ENVIRONMENT, FROM, PROJECT, RECORD, SYNC, WORKSPACE, declaration},
     config::{Config, PROGRAM},
     messages, reasons,
     reconcile::FIELD_MANAGER,
-    record::read_unverified,
     unsupported::{GROUP, PLURAL},
+    zopp::{SCHEME, messages as zopp_messages, record::read_unverified},
 };
 
 /// Pull, for the plugin.
@@ -47,7 +47,8 @@ impl Job for Pull {
 
     fn how_to_opt_in(&self, _: &Kind, name: &str) -> String {
         format!(
-            "To have it filled from an environment of zopp:\n  kubectl annotate secret {name} {SYNC}=true {WORKSPACE}=… {PROJECT}=… {ENVIRONMENT}=…"
+            "To have it filled from an environment of zopp:\n  kubectl annotate secret {name} {SYNC}=true {WORKSPACE}=… {PROJECT}=… {ENVIRONMENT}=…\nFrom \
+             Vault:\n  kubectl annotate secret {name} {FROM}=vault://MOUNT/PATH"
         )
     }
 
@@ -60,8 +61,8 @@ impl Job for Pull {
 
     async fn difference(&self, _: &Cluster, _: &Kind, _: &DynamicObject) -> Result<Vec<Difference>, Failure> {
         Err(Failure::Failed(
-            "pull cannot be compared from here: only the operator's keys decrypt the environment. zopp secret list shows the names of its \
-             keys"
+            "pull cannot be compared from here: only the operator has the keys and tokens for its sources. zopp secret list and vault kv get \
+             show what they hold"
                 .to_owned(),
         ))
     }
@@ -70,11 +71,11 @@ impl Job for Pull {
         Err(Failure::Failed(match action {
             RequestedAction::Adopt(_) | RequestedAction::Release => return Err(action.unsupported(self.name())),
             RequestedAction::Sync(_) => {
-                "pull needs no request: it follows the environment, and polls it at each --poll-interval. A new label on the Secret makes it ask again at once"
+                "pull needs no request: it follows its source, and polls it at each --poll-interval or --vault-interval. A new label on the Secret makes it ask again at once"
                     .to_owned()
             }
             RequestedAction::Pause | RequestedAction::Resume => {
-                format!("pull cannot be paused; without {SYNC} the Secret stays as it is")
+                format!("pull cannot be paused; without {SYNC} and {FROM} the Secret stays as it is")
             }
         }))
     }
@@ -103,13 +104,13 @@ impl Operator for Pull {
 
     fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {
         vec![match &*operator.config.allow {
-            [] => Finding::note(
+            rules if !rules.iter().any(|rule| rule.scheme() == SCHEME) => Finding::note(
                 "settings",
                 "any namespace may have every environment that the operator's principal can read",
                 Some("give it --allow, as docs/how-to/tenancy.md says"),
             ),
-            [rule] => Finding::fine("settings", format!("one rule says who may have which environments: {rule}")),
-            rules => Finding::fine("settings", format!("{} rules say who may have which environments", rules.len())),
+            [rule] => Finding::fine("settings", format!("one rule says who may have what: {rule}")),
+            rules => Finding::fine("settings", format!("{} rules say who may have what", rules.len())),
         }]
     }
 
@@ -149,7 +150,7 @@ fn believed_keys<'a>(bound: impl Iterator<Item = &'a ObjectMeta>) -> Vec<Finding
         }
     }
     let texts =
-        secrets.iter().map(|((workspace, key), secrets)| messages::recorded_first_key(workspace, *key, secrets));
+        secrets.iter().map(|((workspace, key), secrets)| zopp_messages::recorded_first_key(workspace, *key, secrets));
     texts.map(|text| Finding::note("workspace key", text, None)).collect()
 }
 
@@ -184,8 +185,12 @@ fn health(metadata: &ObjectMeta) -> Option<ObjectHealth> {
             let statement = messages::incomplete(&missing);
             Some(ObjectHealth::new(statement.reason, Grade::Wrong, statement.text))
         }
-        Declaration::Bound(environment) => {
-            let paths = vec![Place { path: environment.to_string(), version: None, note: None }];
+        Declaration::Invalid(cause) => {
+            let statement = messages::invalid_annotation(&cause);
+            Some(ObjectHealth::new(statement.reason, Grade::Wrong, statement.text))
+        }
+        Declaration::Bound(reference) => {
+            let paths = vec![Place { path: reference.to_string(), version: None, note: None }];
             if keys(metadata).is_empty() {
                 let text = "the operator has written nothing yet; the events show why".to_owned();
                 return Some(ObjectHealth { paths, ..ObjectHealth::new("Pending", Grade::Waiting, text) });
@@ -211,7 +216,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::record::tests::{key, record};
+    use crate::zopp::record::tests::{key, record};
 
     #[test]
     fn a_record_that_anybody_may_have_written_is_not_called_the_operators() {
@@ -251,7 +256,7 @@ mod tests {
             assert_eq!(found.as_ref().map(|found| (&*found.state, found.grade)), expected, "{metadata:?}");
             if let Some(found) = found.filter(|found| found.state == "Written") {
                 assert_eq!(found.since.map(|since| since.to_string()).as_deref(), Some("2026-11-21T14:00:00Z"));
-                assert_eq!(found.paths[0].path, "acme/backend/production");
+                assert_eq!(found.paths[0].path, "zopp://acme/backend/production");
             }
         }
     }

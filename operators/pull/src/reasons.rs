@@ -4,14 +4,17 @@
 const SECRET: &str = "Secret";
 
 konverge_jobs::reasons! {
-    /// The Secret holds the keys and values of its environment.
+    /// The Secret holds the keys and values of its source.
     SYNCED = "Synced" on SECRET;
-    /// An annotation is missing or empty, or names a project that cannot be told from others. The data stays as it is.
+    /// An annotation is missing or empty, is no reference to a source, or names a project that cannot be told from others. The data stays as it is.
     INVALID_ANNOTATION = "InvalidAnnotation" on SECRET,
-        next: "Set the annotation that the event names, or remove `zopp.dev/sync`.";
-    /// No `--allow` rule lets this namespace read the environment. The data stays as it is.
+        next: "Change the annotation that the event names, or remove it.";
+    /// No `--allow` rule lets this namespace read the source. The data stays as it is.
     NOT_ALLOWED = "NotAllowed" on SECRET,
-        next: "Ask the operator's administrator for the rule that the event shows, or name another environment.";
+        next: "Ask the operator's administrator for the rule that the event shows, or name another source.";
+    /// The operator has no connection to the store that the annotation names. The data stays as it is.
+    SOURCE_NOT_CONNECTED = "SourceNotConnected" on SECRET,
+        next: "Ask the operator's administrator for `--vault-addr` or for credentials of zopp, or correct the scheme.";
     /// The Secret has `zopp.dev/keys`, which this operator does not follow: it holds all keys of its environment. Or the object is a `ZoppSecretSync`, for
     /// which this operator does nothing.
     FEATURE_MISSING = "FeatureMissing" on "Secret, `ZoppSecretSync`",
@@ -19,13 +22,18 @@ konverge_jobs::reasons! {
     /// The operator's principal sees no such workspace, project or environment. The data stays as it is.
     ENVIRONMENT_NOT_FOUND = "EnvironmentNotFound" on SECRET,
         next: "Check the three annotations, and that the principal has access to the workspace.";
-    /// The operator's principal lacks the role READ on the environment. The data stays as it is.
+    /// Vault holds no secret at the path, or the pinned version does not exist. The data stays as it is.
+    SECRET_NOT_FOUND = "SecretNotFound" on SECRET, next: "Correct the path or the version, or write the secret.";
+    /// The newest or the pinned version in Vault is deleted or destroyed. The data stays as it is.
+    VERSION_DELETED = "VersionDeleted" on SECRET,
+        next: "Undelete the version, write a new one, or delete the Kubernetes Secret if the content is not needed any more.";
+    /// The operator's principal lacks the role READ on the environment, or no policy of its token lets it read the path. The data stays as it is.
     PERMISSION_DENIED = "PermissionDenied" on SECRET,
-        next: "Run the `zopp permission env-set` command that the event shows.";
-    /// The zopp server does not answer, is too slow, or shows a certificate that is not trusted. The data stays as it is.
+        next: "Run the `zopp permission env-set` command that the event shows, or grant the capability in Vault.";
+    /// The server of the source does not answer, is too slow, or shows a certificate that is not trusted. The data stays as it is.
     SERVER_UNREACHABLE = "ServerUnreachable" on SECRET,
         next: "Check the server, its address and its certificate. The operator retries.";
-    /// The server refuses the operator's principal, or the principal's keys open nothing. The data stays as it is.
+    /// The server refuses the operator's principal or login, or the principal's keys open nothing. The data stays as it is.
     CREDENTIALS_INVALID = "CredentialsInvalid" on SECRET, next: "Check the credentials and the clocks of both sides.";
     /// The server gives another key of the workspace than the pinned one. The data stays as it is.
     WORKSPACE_KEY_CHANGED = "WorkspaceKeyChanged" on SECRET,
@@ -45,7 +53,7 @@ konverge_jobs::reasons! {
     IMMUTABLE = "Immutable" on SECRET,
         next: "Delete and create it again without `immutable` if it is to follow the environment.";
     /// The environment has never held a key. The data stays as it is.
-    ENVIRONMENT_EMPTY = "EnvironmentEmpty" on SECRET, next: "Set the first key, or name another environment.";
+    ENVIRONMENT_EMPTY = "EnvironmentEmpty" on SECRET, next: "Set the first key, or name another source.";
     /// The server states another environment under this name than was applied, and no manifest proves that it is a newer one. The data stays as it is.
     ENVIRONMENT_REPLACED = "EnvironmentReplaced" on SECRET,
         next: "If the environment was made anew on purpose, protect it: `zopp environment protect NAME`. Without manifests, or after an intended restore of the server, start the operator with `--accept-older`.";
@@ -63,12 +71,14 @@ konverge_jobs::reasons! {
     SYNC_FAILED = "SyncFailed" on SECRET, next: "Follow the event. The operator retries.";
 }
 
-/// Reasons that can end although neither the Secret nor the environment changes, because something between them was wrong.
-pub const PASSING: [&str; 8] = [
+/// Reasons that can end although neither the Secret nor the source changes, because something between them was wrong.
+pub const PASSING: [&str; 10] = [
     SERVER_UNREACHABLE,
     CREDENTIALS_INVALID,
     PERMISSION_DENIED,
     ENVIRONMENT_NOT_FOUND,
+    SECRET_NOT_FOUND,
+    VERSION_DELETED,
     BAD_SERVER_ANSWER,
     SOURCE_NOT_CURRENT,
     CONTESTED,

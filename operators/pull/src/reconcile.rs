@@ -16,7 +16,6 @@ use konverge_core::{
     revert_backoff::RevertBackoff,
 };
 use konverge_runtime::{Action as Next, Reconciler, Request};
-use konverge_zopp_client::{EnvironmentName, FetchError, Snapshot};
 use kube::{
     Api, Client,
     core::{GroupVersionKind, PartialObjectMetaExt},
@@ -31,11 +30,11 @@ use crate::{
     annotations::{Declaration, RECORD, declaration},
     bindings::{Binding, Bindings, Learned, Reverts, SecretRef},
     hub::{Hub, Stated},
-    memory::Memory,
     messages,
     metrics::Metrics,
     plan::{Action, Contents, Observed, Plan, Problem, Remembered, Verified, plan, rollback},
     reasons,
+    source::{Failure, Reference, Snapshot},
 };
 
 /// The field manager of every write, and that of the original operator, whose keys are thereby ours.
@@ -47,29 +46,26 @@ const ACTION: &str = "Pull";
 /// After a write the Secret is left alone this long, so that a burst of changes becomes one more write and not many.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Between the two reads that confirm an empty environment.
+/// Between the two reads that confirm an empty content.
 const CONFIRM_AFTER: Duration = Duration::from_millis(500);
 
 /// The maximum pause while another client keeps reverting this client's writes.
 pub const LONGEST_REVERT_PAUSE: Duration = Duration::from_mins(5);
 
-/// Syncs annotated Secrets with their environments.
+/// Syncs annotated Secrets with their sources.
 pub struct Pull {
     client: Client,
     applier: SecretApplier,
     announcer: Announcer,
     bindings: Arc<Bindings>,
-    memory: Arc<Memory>,
     metrics: Metrics,
     /// This process's own: no digest leaves it.
     digest_key: DigestKey,
-    /// Id of the operator's principal, for messages that say what to grant.
-    principal: String,
     /// One for each Secret that may be read and written at the same time.
     permits: Semaphore,
 }
 
-/// The API server did not do its part. A failure of zopp is no error here: the hub tries again.
+/// The API server did not do its part. A failure of a store is no error here: the hub tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
     /// The Secret could not be read.
@@ -103,35 +99,25 @@ impl Classify for PullError {
 
 impl Pull {
     /// Reads and writes with `client`, `workers` Secrets at once.
-    pub fn new(
-        client: Client,
-        events: EventSink,
-        bindings: Arc<Bindings>,
-        memory: Arc<Memory>,
-        metrics: Metrics,
-        principal: String,
-        workers: usize,
-    ) -> Self {
+    pub fn new(client: Client, events: EventSink, bindings: Arc<Bindings>, metrics: Metrics, workers: usize) -> Self {
         Self {
             applier: SecretApplier::new(client.clone(), FIELD_MANAGER),
             client,
             announcer: Announcer::new(events, ACTION, statement_log!(secret)),
             bindings,
-            memory,
             metrics,
             digest_key: DigestKey::new(rand::random()),
-            principal,
             permits: Semaphore::new(workers),
         }
     }
 
-    /// Syncs the Secret with its environment.
+    /// Syncs the Secret with its content.
     async fn sync(&self, run: Run<'_>) -> Result<Next, PullError> {
-        let Run { key, binding, hub, environment } = run;
+        let Run { key, binding, hub, .. } = run;
         if is_in_sync(binding, hub) {
             return Ok(Next::Done);
         }
-        // While another client reverts the writes, only a change of the environment is written during the pause.
+        // While another client reverts the writes, only a change of the content is written during the pause.
         if let Some(rest) = rest_of_pause(binding, hub) {
             return Ok(Next::After(rest));
         }
@@ -150,9 +136,9 @@ impl Pull {
         {
             let remembered = Remembered { is_confirmed: is_confirming, ..Remembered::default() };
             let observed = Observed::Unchanged(verified);
-            let (plan, record) = self.decide(environment, &snapshot, &observed, remembered, binding.record.as_deref());
+            let (plan, record) = self.decide(hub, &snapshot, &observed, remembered, binding.record.as_deref());
             if !matches!(plan.action, Action::ReadFirst) {
-                match self.carry_out(run, plan, snapshot.proven, record, None).await {
+                match self.carry_out(run, plan, snapshot.remark, record, None).await {
                     // Another writer was faster than the watch.
                     Err(PullError::Apply(ApplyError::OutOfDate { .. })) => {}
                     done => return done,
@@ -165,7 +151,7 @@ impl Pull {
         };
         let verified = binding.verified.as_ref();
         if !read.contents.is_as_verified(verified, &self.digest_key)
-            || rollback(&snapshot, None, self.memory.state(environment).as_ref()).is_some()
+            || rollback(&snapshot, None, hub.upstream().accepted().as_ref()).is_some()
         {
             // Another writer may have put in a change that this snapshot lacks. A snapshot fetched after the Secret was read has it.
             snapshot = match hub.snapshot(Some(Instant::now())).await {
@@ -173,10 +159,11 @@ impl Pull {
                 Err(error) => return Ok(self.fetch_failed(run, &error)),
             };
         }
-        let state = self.memory.state(environment);
-        let remembered = Remembered { state: state.as_ref(), is_confirmed: is_confirming, ..Remembered::default() };
+        let accepted = hub.upstream().accepted();
+        let remembered =
+            Remembered { accepted: accepted.as_ref(), is_confirmed: is_confirming, ..Remembered::default() };
         let observed = Observed::Read(&read.contents, verified);
-        let (plan, record) = self.decide(environment, &snapshot, &observed, remembered, read.record.as_deref());
+        let (plan, record) = self.decide(hub, &snapshot, &observed, remembered, read.record.as_deref());
         if is_revert(&plan, binding) {
             let before = binding.reverts.as_ref();
             let row =
@@ -191,28 +178,28 @@ impl Pull {
                 return Ok(Next::After(row.pause()));
             }
         }
-        self.carry_out(run, plan, snapshot.proven, record, Some(&read.resource_version)).await
+        self.carry_out(run, plan, snapshot.remark, record, Some(&read.resource_version)).await
     }
 
     /// Plans for a Secret that has this record. Returns the plan, and the record of the snapshot. A state that the plan applies counts as accepted.
     fn decide<'a>(
         &self,
-        environment: &EnvironmentName,
+        hub: &Hub,
         snapshot: &'a Snapshot,
         observed: &Observed<'a>,
         remembered: Remembered<'_>,
         recorded: Option<&str>,
     ) -> (Plan<'a>, Option<String>) {
-        let record = self.memory.record(environment, snapshot);
+        let record = hub.upstream().record(snapshot);
         let remembered = Remembered { is_recorded: record.as_deref() == recorded, ..remembered };
         let plan = plan(snapshot, observed, &self.digest_key, remembered);
         if plan.verified.is_some() {
-            self.memory.accept(environment, snapshot);
+            hub.upstream().accept(snapshot);
         }
         (plan, record)
     }
 
-    /// Reads the Secret. `None` if it is gone, if another one has its name, or if it no longer requests this environment. The watch will show that, too.
+    /// Reads the Secret. `None` if it is gone, if another one has its name, or if it no longer requests this content. The watch will show that, too.
     ///
     /// Keys that the original operator wrote by merge patches are taken over before, so that those that are no longer upstream can go.
     async fn read(&self, key: &SecretRef, binding: &Binding) -> Result<Option<Read>, PullError> {
@@ -242,10 +229,10 @@ impl Pull {
         Ok(Some(Read { contents, resource_version, record, other_writer }))
     }
 
-    /// Reports that the environment could not be read. The hub tries again, and wakes the binding.
-    fn fetch_failed(&self, run: Run<'_>, error: &FetchError) -> Next {
+    /// Reports that the content could not be read. The hub tries again, and wakes the binding.
+    fn fetch_failed(&self, run: Run<'_>, failure: &Failure) -> Next {
         self.metrics.synced("failed");
-        let statement = messages::fetch_failed(&self.principal, error);
+        let statement = failure.statement.clone();
         if !run.binding.said.iter().any(|said| messages::explains_more_than(said, &statement)) {
             self.say(run.key, run.binding, vec![statement]);
         }
@@ -257,7 +244,7 @@ impl Pull {
         &self,
         run: Run<'_>,
         plan: Plan<'_>,
-        proven: bool,
+        remark: Option<&str>,
         record: Option<String>,
         read: Option<&str>,
     ) -> Result<Next, PullError> {
@@ -276,7 +263,7 @@ impl Pull {
                 if !self.bindings.is_current(key, binding) {
                     return Ok(Next::Done);
                 }
-                let version = verified.as_ref().map_or(0, |verified| verified.version);
+                let version = verified.as_ref().map_or(0, |verified| verified.revision.number);
                 match self.write(run, record.as_deref(), &desired, version, read.or(binding.known.as_deref())).await {
                     Ok(Some(written)) => (Some(written), "changed"),
                     // The Secret was deleted. The next event about it starts another run.
@@ -304,11 +291,11 @@ impl Pull {
                 now.verified = None;
             }
         });
-        self.report(run, &problems, proven);
+        self.report(run, &problems, remark);
         Ok(row_ends_after(binding).map_or(Next::Done, Next::After))
     }
 
-    /// Writes this version of the environment, if the Secret still has the resource version that was seen. Returns the new one, or `None` if the
+    /// Writes this version of the content, if the Secret still has the resource version that was seen. Returns the new one, or `None` if the
     /// Secret is gone.
     async fn write(
         &self,
@@ -318,26 +305,26 @@ impl Pull {
         version: i64,
         resource_version: Option<&str>,
     ) -> Result<Option<String>, ApplyError> {
-        let Run { key, binding, environment, hub } = run;
+        let Run { key, binding, reference, hub } = run;
         let target = SecretTarget { namespace: &key.namespace, name: &key.name, uid: &binding.uid, resource_version };
         let annotations = record.map(|record| (RECORD.to_owned(), record.to_owned())).into_iter().collect();
         let written = stored_version(self.applier.apply(target, &annotations, desired).await?);
         if written.is_some() {
-            // Only a change of the environment has a moment at which it was heard of; a repair or a new binding has none.
+            // Only a change of the content has a moment at which it was heard of; a repair or a new binding has none.
             if let (Some(before), Some(stated)) = (&binding.verified, hub.stated())
-                && before.version != stated.version
+                && before.revision.number != stated.revision.number
             {
                 self.metrics.propagated(stated.since.elapsed());
             }
             // An event for every change would cost as much as the change; the log has them all.
-            info!(secret = %key, %environment, version, keys = desired.len(), "written");
+            info!(secret = %key, source = %reference, version, keys = desired.len(), "written");
         }
         Ok(written)
     }
 
     /// Reports that the write failed.
     fn write_failed(&self, run: Run<'_>, error: ApplyError) -> Result<Next, PullError> {
-        let Run { key, binding, environment, .. } = run;
+        let Run { key, binding, reference, .. } = run;
         // That another writer was faster is no failure: the Secret is read, and decided upon anew.
         if matches!(error, ApplyError::OutOfDate { .. }) {
             return Err(error.into());
@@ -351,24 +338,24 @@ impl Pull {
             // The content of the Secret is not verified, so it is read before it is written again.
             self.bindings.update_if_current(key, binding, |now| now.verified = None);
         }
-        self.say(key, binding, vec![messages::apply_failed(environment, &error)]);
+        self.say(key, binding, vec![messages::apply_failed(reference, &error)]);
         // Only replacing an immutable Secret helps, and the watch shows that.
         if error.is_immutable() { Ok(Next::Done) } else { Err(error.into()) }
     }
 
     /// Tells the owner what the plan found.
-    fn report(&self, run: Run<'_>, problems: &[Problem], proven: bool) {
-        let Run { key, binding, environment, .. } = run;
+    fn report(&self, run: Run<'_>, problems: &[Problem], remark: Option<&str>) {
+        let Run { key, binding, reference, .. } = run;
         let mut statements: Vec<_> = match problems {
             // Another revert may follow. Until the write lasts, the last statement about the other client stays.
             [] if row_ends_after(binding).is_some() => {
                 binding.said.iter().filter(|said| said.reason == reasons::CONTESTED).cloned().collect()
             }
-            [] => vec![messages::synced(environment, proven)],
-            problems => problems.iter().map(|problem| messages::problem(environment, problem)).collect(),
+            [] => vec![messages::synced(reference, remark)],
+            problems => problems.iter().map(|problem| messages::problem(reference, problem)).collect(),
         };
         if binding.requests_keys {
-            statements.push(messages::keys_not_supported(environment));
+            statements.push(messages::keys_not_supported(reference));
         }
         self.say(key, binding, statements);
     }
@@ -383,12 +370,12 @@ impl Pull {
     }
 }
 
-/// One run for a Secret that is bound to an environment.
+/// One run for a Secret that is bound to a content.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     key: &'a SecretRef,
     binding: &'a Binding,
-    environment: &'a EnvironmentName,
+    reference: &'a Reference,
     hub: &'a Hub,
 }
 
@@ -417,7 +404,7 @@ fn stored_version(outcome: Outcome) -> Option<String> {
     }
 }
 
-/// Whether the Secret holds the environment as the server stated it last, and nobody else wrote to it.
+/// Whether the Secret holds the content as the store stated it last, and nobody else wrote to it.
 fn is_in_sync(binding: &Binding, hub: &Hub) -> bool {
     let (Some(verified), Some(stated)) = (&binding.verified, hub.stated()) else { return false };
     !binding.is_touched
@@ -426,14 +413,12 @@ fn is_in_sync(binding: &Binding, hub: &Hub) -> bool {
         && !binding.said.iter().any(|statement| statement.is_passing)
 }
 
-/// Returns `true` if this is the last state of the environment that the server reported.
+/// Returns `true` if this is the last revision that the store stated.
 fn is_stated(verified: &Verified, stated: &Stated) -> bool {
-    verified.environment_id == stated.environment_id
-        && verified.version == stated.version
-        && stated.content.is_none_or(|content| content == verified.content)
+    verified.revision.agrees_with(&stated.revision)
 }
 
-/// Returns `true` if another client has reverted the Secret, while the environment is unchanged. Each revert counts once.
+/// Returns `true` if another client has reverted the Secret, while the content is unchanged. Each revert counts once.
 fn is_revert(plan: &Plan<'_>, binding: &Binding) -> bool {
     let (Action::Apply(_), Some(now), Some(before)) = (&plan.action, &plan.verified, &binding.verified) else {
         return false;
@@ -473,13 +458,12 @@ impl Reconciler for Pull {
         // Without a binding, the request came before the watch showed that the Secret is not bound any more.
         let Some(binding) = self.bindings.get(key) else { return Ok(Next::Done) };
         match (&binding.declared, &binding.hub) {
-            (Declaration::Incomplete(missing), _) => self.say(key, &binding, vec![messages::incomplete(missing)]),
-            (Declaration::Bound(name), None) => {
-                self.say(key, &binding, vec![messages::not_allowed(&key.namespace, name)]);
+            (Declaration::Bound(reference), Ok(hub)) => {
+                return self.sync(Run { key, binding: &binding, reference, hub }).await;
             }
-            (Declaration::Bound(environment), Some(hub)) => {
-                return self.sync(Run { key, binding: &binding, environment, hub }).await;
-            }
+            (_, Err(statement)) => self.say(key, &binding, vec![Statement::clone(statement)]),
+            // Only a reference has a subscription.
+            (Declaration::Incomplete(_) | Declaration::Invalid(_), Ok(_)) => {}
         }
         Ok(Next::Done)
     }

@@ -9,29 +9,29 @@ use konverge_runtime::{
     Priority, Queue,
     watch::{EventHandler, Origin},
 };
-use konverge_zopp_client::EnvironmentName;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     allow::{Rule, is_allowed},
     annotations::{Declaration, KEYS, RECORD, declaration},
-    bindings::{Bindings, SecretRef, WatchedSecret},
+    bindings::{Bindings, SecretRef, Subscribed, WatchedSecret},
     hub::{Hubs, Wake},
-    memory::Memory,
+    messages,
+    source::{Reference, Sources},
 };
 
 /// Reason in the queue: the Secret changed in the cluster.
 const SECRET: &str = "secret";
-/// Reason in the queue: the environment changed, or can be read again.
-const ENVIRONMENT: &str = "environment";
+/// Reason in the queue: the content changed, or can be read again.
+const SOURCE: &str = "source";
 
-/// Returns the function that queues the Secrets of an environment. They come before all others, since somebody waits for the change.
+/// Returns the function that queues the Secrets of a content. They come before all others, since somebody waits for the change.
 pub fn wake(bindings: &Arc<Bindings>, queue: Queue<SecretRef>) -> Wake {
     // Bindings hold hubs and hubs hold this: were it not weak, neither would ever end.
     let bindings = Arc::downgrade(bindings);
-    Arc::new(move |name: &EnvironmentName| {
-        for key in bindings.upgrade().iter().flat_map(|bindings| bindings.bound_to(name)) {
-            queue.add(key, Priority::High, ENVIRONMENT);
+    Arc::new(move |reference: &Reference| {
+        for key in bindings.upgrade().iter().flat_map(|bindings| bindings.bound_to(reference)) {
+            queue.add(key, Priority::High, SOURCE);
         }
     })
 }
@@ -40,14 +40,28 @@ pub fn wake(bindings: &Arc<Bindings>, queue: Queue<SecretRef>) -> Wake {
 pub struct SecretHandler {
     /// The bindings to keep.
     pub bindings: Arc<Bindings>,
-    /// Where bound environments are followed.
+    /// Where bound contents are followed.
     pub hubs: Arc<Hubs>,
-    /// The memory that recalls the records of the Secrets.
-    pub memory: Arc<Memory>,
-    /// Which namespaces may read which environments.
+    /// The stores that recall the records of the Secrets.
+    pub sources: Sources,
+    /// Which namespaces may read which contents.
     pub rules: Vec<Rule>,
     /// Where the Secrets are queued.
     pub queue: Queue<SecretRef>,
+}
+
+impl SecretHandler {
+    fn subscribe(&self, namespace: &str, declared: &Declaration) -> Subscribed {
+        let hub = match declared {
+            Declaration::Incomplete(missing) => Err(messages::incomplete(missing)),
+            Declaration::Invalid(cause) => Err(messages::invalid_annotation(cause)),
+            Declaration::Bound(reference) if !is_allowed(&self.rules, namespace, reference) => {
+                Err(messages::not_allowed(namespace, reference))
+            }
+            Declaration::Bound(reference) => self.hubs.subscribe(reference),
+        };
+        hub.map_err(Arc::new)
+    }
 }
 
 impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
@@ -65,19 +79,14 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
         };
         let record = annotations.get(RECORD).cloned();
         if let Some(record) = &record {
-            self.memory.recall(record);
+            self.sources.recall(record);
         }
         let (Some(uid), Some(shown)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
-        let hub = match &declared {
-            Declaration::Bound(name) if is_allowed(&self.rules, &key.namespace, name) => {
-                Some(self.hubs.subscribe(name))
-            }
-            Declaration::Bound(_) | Declaration::Incomplete(_) => None,
-        };
+        let hub = self.subscribe(&key.namespace, &declared);
         let requests_keys = annotations.contains_key(KEYS);
         let seen = WatchedSecret { uid, shown, declared, hub: hub.clone(), requests_keys, record };
         if self.bindings.apply(key.clone(), seen, origin) {
-            if let Some(hub) = hub {
+            if let Ok(hub) = hub {
                 hub.retry_soon();
             }
             self.queue.add(key.clone(), Priority::Normal, SECRET);
@@ -94,6 +103,6 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
     fn replace(&mut self, listed: &HashSet<SecretRef>) {
         self.bindings.retain(listed);
         self.queue.retain(|key| self.bindings.get(key).is_some());
-        self.memory.load();
+        self.sources.records_are_complete();
     }
 }

@@ -54,6 +54,14 @@ impl Content {
         self.0.iter().map(|(key, field)| (key.as_str(), field))
     }
 
+    /// Returns the values by their keys: a text, or the JSON of what is none.
+    pub fn into_values(self) -> BTreeMap<String, SecretValue> {
+        let value = |field| match field {
+            Field::Text(value) | Field::Json(value) => value,
+        };
+        self.0.into_iter().map(|(key, field)| (key, value(field))).collect()
+    }
+
     /// How many fields there are.
     pub fn len(&self) -> usize {
         self.0.len()

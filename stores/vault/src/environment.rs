@@ -141,6 +141,14 @@ pub fn access(flags: &Flags) -> Result<Access, EnvironmentError> {
     VaultEnvironment::of_process()?.access(flags)
 }
 
+/// Returns an address without the user and the password, to show it.
+pub fn without_user(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").map_or(("", address), |(scheme, rest)| (scheme, rest));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let host = rest[..end].rfind('@').map_or(rest, |at| &rest[at + 1..]);
+    if scheme.is_empty() { host.to_owned() } else { format!("{scheme}://{host}") }
+}
+
 /// A switch as Vault's programs read it, which is as Go's `strconv.ParseBool` does.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text {

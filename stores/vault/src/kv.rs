@@ -118,7 +118,23 @@ struct KeyList {
 impl Vault {
     /// Reads content, version and custom metadata of a location in one request.
     pub async fn read(&self, location: &Location) -> Result<Found, VaultError> {
-        let call = Call::new(Method::GET, location.data_route(), format!("read {location}"), "read");
+        self.read_version(location, None).await
+    }
+
+    /// Reads this version, or the newest one.
+    ///
+    /// # Errors
+    /// [`VaultError::Unversioned`] for a version in an engine of version 1, and everything by which a call can fail.
+    pub async fn read_version(&self, location: &Location, version: Option<u64>) -> Result<Found, VaultError> {
+        let (mut route, mut what) = (location.data_route(), format!("read {location}"));
+        if let Some(version) = version {
+            what = format!("read version {version} of {location}");
+            if location.mount().version() == KvVersion::One {
+                return Err(VaultError::Unversioned { what });
+            }
+            route = format!("{route}?version={version}");
+        }
+        let call = Call::new(Method::GET, route, what, "read");
         let answer = self.kv(location, &call).await?;
         if answer.is_absent() {
             return Ok(Found::Absent);

@@ -2,34 +2,31 @@
 
 use std::time::Duration;
 
-use konverge_core::{
-    backoff::Backoff,
-    error::{Classify, ErrorClass},
-    outage::LONGEST_PAUSE,
-};
-use konverge_zopp_client::FetchError;
+use konverge_core::{backoff::Backoff, outage::LONGEST_PAUSE};
+
+use crate::source::Cause;
 
 /// The limit of the first pause, and the pause before an attempt that somebody waits for.
-pub(super) const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+pub const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// From a second to four, so that a server is found again within five seconds however long it was away.
+/// From a second to four, so that a store is found again within five seconds however long it was away.
 const RECONNECT: Backoff = Backoff { base: SHORTEST_PAUSE, factor: 2.0, cap: LONGEST_PAUSE };
 
-/// While the server refuses: nothing tells when somebody grants a role or mends a name, so the pauses grow until they end between one and two
-/// minutes, as after every refusal ([`ErrorClass::Refused`]).
+/// While the store refuses: nothing tells when somebody grants a role or mends a name, so the pauses grow until they end between one and two
+/// minutes, as after every refusal ([`ErrorClass::Refused`](konverge_core::error::ErrorClass::Refused)).
 const REFUSED: Backoff = Backoff { cap: Duration::from_mins(2), ..RECONNECT };
 
-/// Failures in a row of one kind: the server is away, or it refuses.
+/// Failures in a row of one kind: the store is away, or it refuses.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Failures {
+pub struct Failures {
     in_a_row: u32,
     are_refusals: bool,
 }
 
 impl Failures {
-    /// Counts one more. A stream that the server ended without an error has none.
-    pub(super) fn count(&mut self, error: Option<&FetchError>) {
-        self.count_one(error.is_some_and(is_refusal));
+    /// Counts one more. A stream that the store ended without an error has no cause.
+    pub fn count(&mut self, cause: Option<Cause>) {
+        self.count_one(cause == Some(Cause::Refused));
     }
 
     fn count_one(&mut self, is_refusal: bool) {
@@ -37,23 +34,19 @@ impl Failures {
         *self = Self { in_a_row: before.saturating_add(1), are_refusals: is_refusal };
     }
 
-    pub(super) fn in_a_row(self) -> u32 {
+    /// Returns the number of failures.
+    pub fn in_a_row(self) -> u32 {
         self.in_a_row
     }
 
     /// The pause before the next attempt. `random` is from 0 to 1.
-    pub(super) fn pause(self, random: f64) -> Duration {
+    pub fn pause(self, random: f64) -> Duration {
         if self.are_refusals {
             REFUSED.late_delay(self.in_a_row, random)
         } else {
             RECONNECT.delay(self.in_a_row, random)
         }
     }
-}
-
-/// Whether the server has decided, and decides the same until somebody changes something.
-fn is_refusal(error: &FetchError) -> bool {
-    error.class() != ErrorClass::Transient
 }
 
 #[cfg(test)]

@@ -18,29 +18,22 @@ fn contents(data: &[(&str, &str)], owned: &[&str]) -> Contents {
 
 fn verified(version: i64, pairs: &[(&str, &str)]) -> Verified {
     let digest = digest_key().digest(pairs.iter().map(|&(key, value)| (key, value.as_bytes())));
-    Verified { environment_id: ENVIRONMENT.into(), version, content: content(), digest }
+    Verified { revision: revision(ENVIRONMENT, version), digest }
 }
 
-fn state(id: &str, version: i64) -> EnvironmentState {
-    EnvironmentState { epoch: 0, accepted: None, id: id.into(), version, serial: None }
+fn revision(identity: &str, number: i64) -> Revision {
+    Revision { identity: identity.into(), number, fingerprint: Some(7) }
 }
 
 fn snapshot(version: i64, upstream: &[(&str, &str)], failed: &[&str]) -> Snapshot {
     Snapshot {
-        environment_id: ENVIRONMENT.to_owned(),
-        version,
-        content: content(),
+        revision: revision(ENVIRONMENT, version),
+        succession: Succession::Unproven,
         tag: None,
-        proven: false,
-        serial: None,
+        remark: None,
         values: values(upstream),
-        failed: failed.iter().map(|&key| (key.to_owned(), "wrong tag".to_owned())).collect(),
+        failed: failed.iter().map(|&key| key.to_owned()).collect(),
     }
-}
-
-/// The content of all environments here. The plan passes it on and does not decide by it.
-fn content() -> ContentFingerprint {
-    ContentFingerprint::of([("A", [1; 24].as_slice())])
 }
 
 /// The outcome of a plan, in a form that a table can hold.
@@ -64,7 +57,7 @@ fn decide(
     observed: &Observed<'_>,
     confirmed: bool,
 ) -> (Outcome, Vec<Problem>) {
-    let remembered = Remembered { state: None, is_recorded: true, is_confirmed: confirmed };
+    let remembered = Remembered { accepted: None, is_recorded: true, is_confirmed: confirmed };
     decide_with(remembered, version, upstream, failed, observed)
 }
 
@@ -151,7 +144,7 @@ fn an_empty_environment_takes_nothing_away_before_it_is_confirmed() {
 
 #[test]
 fn an_older_version_and_a_replaced_environment_are_refused() {
-    let applied = |id: &str, version| (id.to_owned(), version);
+    let applied = revision;
     let replaced = |id: &str| Some(Problem::Replaced { applied: id.into(), stated: ENVIRONMENT.into() });
     for (name, applied, serial, expected) in [
         ("nothing was applied", None, None, None),
@@ -161,22 +154,26 @@ fn an_older_version_and_a_replaced_environment_are_refused() {
         ("a later environment with a manifest", Some(applied("environment-0", 9)), Some(1), None),
         ("a former environment", Some(applied("environment-2", 1)), None, replaced("environment-2")),
         ("a former environment with a manifest", Some(applied("environment-2", 1)), Some(7), replaced("environment-2")),
-        ("any environment after an older one was accepted", Some(applied("", i64::MIN)), None, None),
     ] {
-        let upstream = Snapshot { serial, ..snapshot(4, &[("A", "0")], &[]) };
-        let state = applied.clone().map(|(id, version)| state(&id, version));
-        assert_eq!(rollback(&upstream, None, state.as_ref()), expected, "{name}, by memory");
-        if let Some((environment_id, version)) = applied.filter(|(id, _)| !id.is_empty()) {
-            let before = Verified { environment_id, ..verified(version, &[("A", "1")]) };
+        let succession = serial.map_or(Succession::Unproven, Succession::Proven);
+        let upstream = Snapshot { succession, ..snapshot(4, &[("A", "0")], &[]) };
+        assert_eq!(rollback(&upstream, None, applied.as_ref()), expected, "{name}, by memory");
+        if let Some(applied) = applied {
+            let before = Verified { revision: applied, ..verified(4, &[("A", "1")]) };
             assert_eq!(rollback(&upstream, Some(&before), None), expected, "{name}, by this Secret");
             let plan = plan(&upstream, &Observed::Unchanged(&before), &digest_key(), Remembered::default());
             assert_eq!(matches!(plan.action, Action::Keep), expected.is_some(), "{name}");
         }
     }
     // This Secret has not followed an environment that another Secret has followed.
-    let (former, later) =
-        (Verified { environment_id: "environment-0".into(), ..verified(9, &[]) }, state(ENVIRONMENT, 3));
+    let former = Verified { revision: revision("environment-0", 9), ..verified(9, &[]) };
+    let later = revision(ENVIRONMENT, 3);
     assert_eq!(rollback(&snapshot(4, &[], &[]), Some(&former), Some(&later)), None);
+    // Vault's versions begin anew when a secret is created again, and nothing there lies about which is newer.
+    let upstream = Snapshot { succession: Succession::Any, ..snapshot(4, &[], &[]) };
+    assert_eq!(rollback(&upstream, None, Some(&revision("environment-2", 9))), None);
+    let went_back = Problem::WentBack { applied: 9, stated: 4 };
+    assert_eq!(rollback(&upstream, None, Some(&revision(ENVIRONMENT, 9))), Some(went_back));
 }
 
 #[test]
@@ -193,8 +190,8 @@ fn a_version_that_another_secret_has_held_counts_as_one_that_this_secret_has_hel
         ("a newer one than this process has seen", Some(7), 6, Observed::Read(&held, Some(&before)), Err(7)),
         ("an older one than this process has seen", Some(3), 4, Observed::Read(&held, Some(&before)), Err(5)),
     ] {
-        let newest = newest.map(|version| state(ENVIRONMENT, version));
-        let remembered = Remembered { state: newest.as_ref(), is_recorded: true, is_confirmed: false };
+        let newest = newest.map(|version| revision(ENVIRONMENT, version));
+        let remembered = Remembered { accepted: newest.as_ref(), is_recorded: true, is_confirmed: false };
         let (outcome, problems) = decide_with(remembered, stated, &[("A", "5")], &[], &observed);
         let expected = match expected {
             Ok(outcome) => (outcome, vec![]),

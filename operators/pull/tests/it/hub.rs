@@ -11,8 +11,9 @@ use std::{
 use konverge_pull::{
     hub::{Hub, Hubs},
     metrics::Metrics,
+    source::{Reference, Sources},
+    zopp::{self, Zopp, memory::Memory, record::RecordKey},
 };
-use konverge_pull::{memory::Memory, record::RecordKey};
 use prometheus_client::{encoding::text, registry::Registry};
 use tokio::time::Instant;
 use tonic::Status;
@@ -36,7 +37,7 @@ impl World {
         let scene = server.create("production");
         scene.set_silently("A", "1");
         let wakes = Arc::new(AtomicUsize::new(0));
-        let (woken, name) = (Arc::clone(&wakes), scene.name().clone());
+        let (woken, name) = (Arc::clone(&wakes), zopp::reference(scene.name()));
         let wake = Arc::new(move |changed: &_| {
             assert_eq!(*changed, name);
             woken.fetch_add(1, Ordering::SeqCst);
@@ -45,8 +46,17 @@ impl World {
         let memory =
             Memory::new(RecordKey::of(client.identity()).unwrap(), client.connection().trust().clone(), [].into());
         memory.load();
-        let hubs = Hubs::new(client, poll_interval, wake, Metrics::new(&mut registry), Arc::new(memory));
+        let sources = Sources::default().with(Zopp::new(client, memory));
+        let hubs = Hubs::new(sources, poll_interval, wake, Metrics::new(&mut registry));
         Self { scene, _server: server, hubs, wakes, registry: Mutex::new(registry) }
+    }
+
+    fn subscribe(&self) -> Arc<Hub> {
+        self.subscribe_to(&zopp::reference(self.scene.name()))
+    }
+
+    fn subscribe_to(&self, reference: &Reference) -> Arc<Hub> {
+        self.hubs.subscribe(reference).unwrap()
     }
 
     fn wakes(&self) -> usize {
@@ -62,7 +72,7 @@ impl World {
     /// Subscribes and waits until the stream is open and the first full look is over, which ends with a wake.
     async fn settled(&self) -> Arc<Hub> {
         let wakes = self.wakes();
-        let hub = self.hubs.subscribe(self.scene.name());
+        let hub = self.subscribe();
         holds("the stream is open and the environment is known", || {
             self.scene.streams() == 1 && hub.stated().is_some() && self.wakes() > wakes
         })
@@ -76,11 +86,12 @@ const NO_POLL: Duration = Duration::from_hours(1);
 #[tokio::test(flavor = "multi_thread")]
 async fn one_stream_serves_all_and_ends_with_the_last() {
     let world = World::new(NO_POLL).await;
-    let hubs: Vec<_> = (0..50).map(|_| world.hubs.subscribe(world.scene.name())).collect();
+    let hubs: Vec<_> = (0..50).map(|_| world.subscribe()).collect();
     holds("a stream is open", || world.scene.streams() == 1).await;
     for number in 0..20 {
         world.scene.set("A", number.to_string());
-        holds("the hub heard of it", || hubs[0].stated().is_some_and(|stated| stated.version == number + 2)).await;
+        holds("the hub heard of it", || hubs[0].stated().is_some_and(|stated| stated.revision.number == number + 2))
+            .await;
         assert_eq!(world.scene.streams(), 1, "after {number} changes");
     }
     drop(hubs);
@@ -118,7 +129,7 @@ async fn a_change_while_the_stream_is_away_is_found_on_reconnecting() {
     world.scene.hang_up();
     world.scene.set_silently("A", "2");
     holds("woken", || world.wakes() > wakes).await;
-    assert_eq!(hub.stated().unwrap().version, 2);
+    assert_eq!(hub.stated().unwrap().revision.number, 2);
     holds("the stream is open again", || world.scene.streams() == 1).await;
 }
 
@@ -129,7 +140,7 @@ async fn the_poll_finds_and_counts_what_the_stream_did_not_tell() {
     let wakes = world.wakes();
     world.scene.set_silently("A", "2");
     holds("woken", || world.wakes() > wakes).await;
-    assert_eq!(hub.stated().unwrap().version, 2);
+    assert_eq!(hub.stated().unwrap().revision.number, 2);
     holds("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
 }
 
@@ -149,8 +160,8 @@ async fn other_content_under_the_same_version_is_a_change() {
     world.scene.set_at_the_same_version("A", "2");
     holds("woken", || world.wakes() > wakes).await;
     let after = hub.stated().unwrap();
-    assert_eq!(after.version, before.version);
-    assert!(!after.agrees_with(&before));
+    assert_eq!(after.revision.number, before.revision.number);
+    assert!(!after.revision.agrees_with(&before.revision));
     assert!(hub.snapshot(None).await.unwrap().values["A"].expose() == b"2");
 }
 
@@ -162,13 +173,15 @@ async fn a_change_during_a_poll_is_heard_at_once_and_not_missed() {
     holds("a poll is under way", || world.scene.hanging() > 0).await;
     let wakes = world.wakes();
     world.scene.set("A", "2");
-    holds("the stream is read", || world.wakes() > wakes && hub.stated().is_some_and(|stated| stated.version == 2))
-        .await;
+    holds("the stream is read", || {
+        world.wakes() > wakes && hub.stated().is_some_and(|stated| stated.revision.number == 2)
+    })
+    .await;
     assert_eq!(world.scene.hanging(), 1, "and the poll is still under way");
     world.scene.hang(false);
     // The next change is the first that is missed, and not before the stream has had its time.
     world.scene.set_silently("A", "3");
-    holds("a poll found it", || hub.stated().is_some_and(|stated| stated.version == 3)).await;
+    holds("a poll found it", || hub.stated().is_some_and(|stated| stated.revision.number == 3)).await;
     assert!(world.metrics().contains("konverge_pull_missed_events_total 0"), "{}", world.metrics());
     holds("counted", || world.metrics().contains("konverge_pull_missed_events_total 1")).await;
 }
@@ -177,14 +190,14 @@ async fn a_change_during_a_poll_is_heard_at_once_and_not_missed() {
 async fn an_environment_made_anew_during_the_first_look_is_stated_with_its_own_id() {
     let world = World::new(Duration::from_millis(50)).await;
     world.scene.hang(true);
-    let hub = world.hubs.subscribe(world.scene.name());
+    let hub = world.subscribe();
     holds("the key is read, and the list is under way", || world.scene.hanging() > 0).await;
     world.scene.recreate();
     world.scene.hang(false);
     holds("the first look is over", || hub.stated().is_some()).await;
     for look in ["first", "later"] {
         let stated = hub.stated().unwrap();
-        assert_eq!((stated.environment_id, stated.version), (world.scene.id(), 0), "{look}");
+        assert_eq!((&*stated.revision.identity, stated.revision.number), (&*world.scene.id(), 0), "{look}");
         let lists = world.scene.lists();
         holds("a poll", || world.scene.lists() > lists + 1).await;
     }

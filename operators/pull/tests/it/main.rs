@@ -14,4 +14,5 @@ mod reverting;
 mod scripted;
 mod standby;
 mod unsupported;
+mod vault;
 mod world;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use konverge_kubectl::{Cluster, Examined, Finding, Verdict};
-use konverge_pull::{annotations::RECORD, plugin::Pull, record::read_unverified};
+use konverge_pull::{annotations::RECORD, plugin::Pull, zopp::record::read_unverified};
 use konverge_zopp_client::{Fingerprint, Trust};
 use konverge_zopp_crypto::SigningSeed;
 use serde_json::json;

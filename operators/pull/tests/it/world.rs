@@ -77,6 +77,11 @@ impl World {
         self.operator_of(self.server.client(), control_plane().await.kubeconfig(), arguments).await
     }
 
+    /// Starts an operator without a connection to zopp.
+    pub(crate) async fn restarted_without_zopp(&self, arguments: &[&str]) -> Operator {
+        self.operator_of(None, control_plane().await.kubeconfig(), arguments).await
+    }
+
     /// Starts an operator that reaches the API server as this kubeconfig says.
     pub(crate) async fn operator_by(&self, kubeconfig: &Path, arguments: &[&str]) -> Operator {
         self.operator_of(self.zopp.clone(), kubeconfig, arguments).await
@@ -85,7 +90,7 @@ impl World {
     /// Starts an operator with this client of zopp.
     pub(crate) async fn operator_of(
         &self,
-        zopp: konverge_zopp_client::Client,
+        zopp: impl Into<Option<konverge_zopp_client::Client>>,
         kubeconfig: &Path,
         arguments: &[&str],
     ) -> Operator {
@@ -93,7 +98,7 @@ impl World {
         let common = ["zopp-operator", "--health-addr", "127.0.0.1:0", "--namespace", &self.namespace];
         let rest = ["--poll-interval", "1s", "--kubeconfig", kubeconfig];
         let config = Config::try_parse_from([&common, rest.as_slice(), arguments].concat()).unwrap();
-        let manager = assemble(config, zopp).await.unwrap();
+        let manager = assemble(config, zopp.into()).await.unwrap();
         let (metrics, checks, shutdown) = (manager.metrics().clone(), manager.checks().clone(), manager.shutdown());
         let running = tokio::spawn(async { manager.run().await.unwrap() });
         Operator { metrics, checks, shutdown: CancellationToken::drop_guard(shutdown), running }

@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::Args;
 use konverge_runtime::open_files;
-use konverge_vault::environment::{AuthMethod, Flags};
+use konverge_vault::environment::{self, AuthMethod, Flags};
 
 use super::values::file;
 
@@ -111,7 +111,7 @@ impl fmt::Display for VaultOptions {
             vault_concurrency,
             vault_follow_redirects,
         } = self;
-        write!(formatter, "vault-addr={} ", without_user(vault_addr))?;
+        write!(formatter, "vault-addr={} ", environment::without_user(vault_addr))?;
         write!(formatter, "vault-auth-method={} ", vault_auth_method.name())?;
         match vault_auth_method {
             AuthMethod::Token => write!(formatter, "vault-token-file={} ", file(vault_token_file.as_ref()))?,
@@ -128,12 +128,4 @@ impl fmt::Display for VaultOptions {
         write!(formatter, "vault-timeout={}s vault-rate={rate} ", vault_timeout.as_secs_f64())?;
         write!(formatter, "vault-concurrency={vault_concurrency} vault-follow-redirects={vault_follow_redirects}")
     }
-}
-
-/// Takes the user and the password out of an address.
-fn without_user(address: &str) -> String {
-    let (scheme, rest) = address.split_once("://").map_or(("", address), |(scheme, rest)| (scheme, rest));
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let host = rest[..end].rfind('@').map_or(rest, |at| &rest[at + 1..]);
-    if scheme.is_empty() { host.to_owned() } else { format!("{scheme}://{host}") }
 }

@@ -50,6 +50,13 @@ impl From<Wire> for VersionState {
 }
 
 impl VersionState {
+    /// Returns whether it certainly is older than the other one: it has a smaller number and an earlier time. A secret that was created again after its
+    /// metadata were deleted has only a smaller number, and a server whose clock is behind writes only an earlier time.
+    pub fn is_before(&self, other: &Self) -> bool {
+        let time = |version: &Self| version.created.parse::<Timestamp>().ok();
+        self.number < other.number && time(self).zip(time(other)).is_some_and(|(one, another)| one < another)
+    }
+
     /// As it was read at this time of Vault's, in seconds since 1970.
     pub(super) fn read_at(mut self, date: Option<i64>) -> Self {
         let read = date.and_then(|seconds| Timestamp::from_second(seconds).ok());

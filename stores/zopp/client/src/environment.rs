@@ -46,6 +46,11 @@ impl ContentFingerprint {
         let ordered: BTreeMap<&str, &[u8]> = secrets.into_iter().collect();
         Self(HASHER.get_or_init(RandomState::new).hash_one(ordered))
     }
+
+    /// Returns the fingerprint as a number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
 }
 
 /// All values of an environment at one version.

@@ -2,7 +2,7 @@
 //!
 //! A restarted operator reads the records before its first request to zopp. So it refuses an older state, a former key or an environment without
 //! its manifest. The operator authenticates each record with a key that it derives from its own private key, so neither zopp's server nor an
-//! editor of a Secret can forge one. Old records stay genuine, so the newest of all records counts ([`crate::memory`]).
+//! editor of a Secret can forge one. Old records stay genuine, so the newest of all records counts ([`memory`](super::memory)).
 
 use konverge_core::digest::DigestKey;
 use konverge_zopp_client::{

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Stated;
+use crate::hub::Stated;
 
 /// How long the stream may take after a poll: far longer than an event is under way, far shorter than a poll interval.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,13 +33,14 @@ impl Missed {
     /// A poll that began when `before` was known has found `found`. Of several finds in a row the first sets the time, and they
     /// count as one.
     pub(super) fn polled(&mut self, before: &Stated, found: &Stated, now: Instant) {
-        let went_on = found.environment_id == before.environment_id && found.version > before.version;
-        let is_told = went_on && self.streamed.is_some_and(|streamed| streamed >= found.version);
-        if !found.agrees_with(before) && !is_told {
+        let went_on =
+            found.revision.identity == before.revision.identity && found.revision.number > before.revision.number;
+        let is_told = went_on && self.streamed.is_some_and(|streamed| streamed >= found.revision.number);
+        if !found.revision.agrees_with(&before.revision) && !is_told {
             // Versions that were told before prove nothing after this: they may have begun anew.
             self.streamed = None;
             let until = self.owed.map_or(now + PATIENCE, |(_, until)| until);
-            self.owed = Some((found.version, until));
+            self.owed = Some((found.revision.number, until));
         }
     }
 
@@ -57,10 +58,11 @@ impl Missed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::{Revision, Succession};
 
     fn stated(environment_id: &str, version: i64) -> Stated {
-        let environment_id = environment_id.into();
-        Stated { environment_id, version, content: None, has_manifest: false, tag: None, since: Instant::now() }
+        let revision = Revision { identity: environment_id.into(), number: version, fingerprint: None };
+        Stated { revision, succession: Succession::Unproven, tag: None, since: Instant::now() }
     }
 
     /// One event of a stream or a poll. The polls begin at version 4 of environment `a`.

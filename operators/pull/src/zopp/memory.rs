@@ -8,14 +8,15 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use konverge_zopp_client::{EnvironmentName, Snapshot, Trust, trust::WorkspaceMemory};
+use konverge_zopp_client::{EnvironmentName, Trust, trust::WorkspaceMemory};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{
+use super::{
     messages,
     record::{EnvironmentState, Record, RecordKey},
 };
+use crate::source::{Snapshot, Succession};
 
 /// The memory of the process. Each bound Secret has a record of the state that was accepted when the Secret was written.
 pub struct Memory {
@@ -154,9 +155,12 @@ fn state_of(snapshot: &Snapshot, known: Option<&EnvironmentState>) -> Environmen
     EnvironmentState {
         epoch: known.map_or(0, |known| known.epoch),
         accepted: known.and_then(|known| known.accepted.clone()),
-        id: snapshot.environment_id.clone(),
-        version: snapshot.version,
-        serial: snapshot.serial,
+        id: snapshot.revision.identity.clone(),
+        version: snapshot.revision.number,
+        serial: match snapshot.succession {
+            Succession::Proven(serial) => Some(serial),
+            Succession::Unproven | Succession::Any => None,
+        },
     }
 }
 
@@ -171,7 +175,7 @@ mod tests {
     use konverge_zopp_client::{Fingerprint, server_record::ManifestPin};
 
     use super::*;
-    use crate::record::tests::{key, record};
+    use crate::zopp::record::tests::{key, record};
 
     fn memory(accepted: &[&str]) -> (Memory, Trust) {
         let trust = Trust::default();
