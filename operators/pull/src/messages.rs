@@ -196,7 +196,7 @@ pub fn contested(other: Option<&str>) -> Statement {
         reasons::CONTESTED,
         format!(
             "{other} keeps reverting the operator's writes to this Secret, so the operator writes again after growing pauses of up to {} minutes. \
-             Have only one of the two write it: stop the other one, or remove the annotation that fills the Secret",
+             Have only one of the two write it: stop the other one, or remove zopp.dev/sync or pull.konverge.dev/from",
             LONGEST_REVERT_PAUSE.as_secs() / 60
         ),
     )

@@ -72,13 +72,11 @@ konverge_jobs::reasons! {
 }
 
 /// Reasons that can end although neither the Secret nor the source changes, because something between them was wrong.
-pub const PASSING: [&str; 10] = [
+pub const PASSING: [&str; 8] = [
     SERVER_UNREACHABLE,
     CREDENTIALS_INVALID,
     PERMISSION_DENIED,
     ENVIRONMENT_NOT_FOUND,
-    SECRET_NOT_FOUND,
-    VERSION_DELETED,
     BAD_SERVER_ANSWER,
     SOURCE_NOT_CURRENT,
     CONTESTED,

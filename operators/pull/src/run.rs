@@ -68,7 +68,7 @@ pub async fn run(config: Config) -> ExitCode {
 pub async fn job(config: Config) -> Result<Manager, StartError> {
     let protection = konverge_zopp_memory::protect();
     tracing::debug!("{protection}");
-    let zopp = if config.vault.vault_addr.is_some() && !has_credentials(&config) {
+    let zopp = if config.vault.flags().is_some() && !has_credentials(&config) {
         tracing::info!("no credentials of zopp are given, so only Vault is followed");
         None
     } else {

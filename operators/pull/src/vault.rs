@@ -245,9 +245,13 @@ fn fingerprint(content: &Content) -> u64 {
 /// Hashes with a random key of this process, so nobody can look for content with the same hash.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
+/// Returns a statement that no longer holds when Vault answers otherwise, even if neither the Secret nor the content has changed.
+fn statement(reason: &'static str, text: &str) -> Statement {
+    Statement { is_passing: true, ..failure(reason, format!("{text}. The data stays as it is")) }
+}
+
 fn refused(kind: &'static str, reason: &'static str, text: &str) -> Failure {
-    let statement = failure(reason, format!("{text}. The data stays as it is"));
-    Failure { statement, kind, cause: Cause::Refused }
+    Failure { statement: statement(reason, text), kind, cause: Cause::Refused }
 }
 
 fn absent(location: &Location, version: Option<u64>) -> Failure {
@@ -294,8 +298,7 @@ fn failed(error: &VaultError) -> Failure {
         }
         _ => (reasons::BAD_SERVER_ANSWER, Cause::Refused),
     };
-    let statement = failure(reason, format!("{}. The data stays as it is", in_one_line(error)));
-    Failure { statement, kind: error.reason(), cause }
+    Failure { statement: statement(reason, &in_one_line(error)), kind: error.reason(), cause }
 }
 
 #[cfg(test)]
