@@ -65,7 +65,7 @@ pub struct Config {
     #[arg(long, env = "ZOPP_SELECTOR", value_parser = label_selector, value_name = "LABELS")]
     pub selector: Option<String>,
     /// Which namespaces may have what; may be repeated. A rule is about zopp, such as team-a=acme/backend/*, or about Vault, such as
-    /// *=vault://secret/{namespace}/*. * matches anything, at the end of a path in Vault one part or more, and {namespace} the namespace of the Secret
+    /// `*=vault://secret/{namespace}/*`. * matches anything, at the end of a path in Vault one part or more, and {namespace} the namespace of the Secret
     /// [default: every environment of zopp, and nothing in Vault]
     #[arg(
         long = "allow",

@@ -60,7 +60,7 @@ fn of_secret(annotations: &BTreeMap<String, String>, namespace: &str) -> Option<
             migrated.lost.push(format!("it lacks {}. pull writes nothing until you add that", missing.join(", ")));
         }
         Declaration::Invalid(cause) => {
-            migrated.lost.push(format!("{cause}. pull writes nothing until you change that"))
+            migrated.lost.push(format!("{cause}. pull writes nothing until you change that"));
         }
         Declaration::Bound(reference) => {
             let environment = zopp::environment(&reference)?;

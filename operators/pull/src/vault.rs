@@ -61,7 +61,7 @@ impl Source for VaultSource {
 
     fn open(&self, reference: &Reference) -> Result<Box<dyn Upstream>, Statement> {
         Ok(Box::new(Path {
-            path: path(reference)?,
+            name: path(reference)?,
             version: reference.version(),
             vault: self.vault.clone(),
             watches: self.watches.clone(),
@@ -84,7 +84,7 @@ fn path(reference: &Reference) -> Result<SecretPath, Statement> {
 
 /// A secret, or one version of it.
 struct Path {
-    path: SecretPath,
+    name: SecretPath,
     version: Option<u64>,
     vault: Vault,
     watches: Watches,
@@ -164,10 +164,10 @@ impl Upstream for Path {
 impl Path {
     /// Returns where Vault has the path.
     async fn locate(&self) -> Result<Location, Failure> {
-        let location = self.vault.locate(&self.path).await.map_err(|error| failed(&error))?;
+        let location = self.vault.locate(&self.name).await.map_err(|error| failed(&error))?;
         let (mount, name) = (location.mount().path(), location.name());
         // Rules are about the spelling in the reference, so each secret has one.
-        if format!("{mount}/{name}") != self.path.as_str() {
+        if format!("{mount}/{name}") != self.name.as_str() {
             let cause = format!("the secret has the name {SCHEME}://{mount}/{name}, without data/ behind the mount");
             let statement = messages::invalid_annotation(&cause);
             return Err(Failure { statement, kind: "OtherSpelling", cause: Cause::Refused });

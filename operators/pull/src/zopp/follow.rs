@@ -90,7 +90,8 @@ impl Follow<'_> {
                     Polled::Answer(change) => {
                         failures = Failures::default();
                         next_poll = poll_after(self.feed.poll_interval());
-                        if let Some((before, found)) = change {
+                        if let Some(change) = change {
+                            let (before, found) = *change;
                             missed.polled(&before, &found, Instant::now());
                         }
                     }
@@ -122,7 +123,7 @@ impl Follow<'_> {
         match answer {
             None => Polled::Nothing,
             // Out of a trouble there is no telling since when the environment has been so.
-            Some(found) => Polled::Answer(before.map(|before| (before, found))),
+            Some(found) => Polled::Answer(before.map(|before| Box::new((before, found)))),
         }
     }
 }
@@ -132,7 +133,7 @@ enum Polled {
     /// No answer.
     Nothing,
     /// An answer: what was known when the poll began, if anything was, and what the server stated.
-    Answer(Option<(Stated, Stated)>),
+    Answer(Option<Box<(Stated, Stated)>>),
 }
 
 #[cfg(test)]

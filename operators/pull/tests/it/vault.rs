@@ -178,7 +178,7 @@ async fn vault_needs_a_rule_a_path_has_one_spelling_and_a_secret_one_source() {
     stage.write(&format!("secret/data/{namespace}/db"), json!({ "A": "own" })).await;
     let closed = stage.operator_with(&[]).await;
     stage.bind("own", &format!("vault://secret/{namespace}/db")).await;
-    stage.world.told_of("own", "NotAllowed", &format!("--allow {namespace}=vault://secret/{namespace}/db")).await;
+    stage.world.told_of("own", "NotAllowed", &format!("--allow '{namespace}=vault://secret/{namespace}/db'")).await;
     closed.stop().await;
 
     let operator = stage.operator_with(&["--allow", "*=vault://secret/{namespace}/*,*=vault://secret/data/*"]).await;
