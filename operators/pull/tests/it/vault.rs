@@ -254,8 +254,7 @@ async fn a_secret_moves_from_zopp_to_vault_and_keeps_nothing_of_the_former() {
     world.holds("backend", &[("A", "1")]).await;
     world.annotate("backend", json!({ "pull.konverge.dev/from": "vault://secret/db" })).await;
     world.holds("backend", &[("B", "2")]).await;
-    until("the record of zopp is gone", async || world.record("backend").await.map_or(Ok(()), |record| Err(record)))
-        .await;
+    until("the record of zopp is gone", async || world.record("backend").await.map_or(Ok(()), Err)).await;
     world.stays("backend", &[&operator]).await;
 }
 
