@@ -99,8 +99,9 @@ fn connect_to_zopp(config: &Config) -> Result<Client, StartError> {
     }
     let trust = Trust::load(config.server.credentials.as_deref(), &address).map_err(CredentialsError::from)?;
     if !config.allow.iter().any(|rule| rule.scheme() == zopp::SCHEME) {
+        let about = if config.allow.is_empty() { "" } else { " for zopp" };
         tracing::warn!(
-            "no --allow rule for zopp: an annotated Secret of any namespace can have every environment that the operator's principal can read; \
+            "no --allow rule{about}: an annotated Secret of any namespace can have every environment that the operator's principal can read; \
              --allow='*=*/{{namespace}}/*' gives each namespace the projects of its own name"
         );
     }

@@ -35,7 +35,7 @@ async fn each_job_of_one_process_is_found_with_its_own_settings() {
     let found = doctor(&plane).await.ends(1);
     let operator = format!("ok operator {home}/konverge: 2 of 2 ready");
     for (job, settings) in [
-        ("pull", "ok settings one rule says who may have which environments: *=*/{namespace}/* "),
+        ("pull", "ok settings one rule says who may have what: *=*/{namespace}/* "),
         ("push", "ok settings one rule says who may write where: *=secret/data/{namespace}/* "),
         (
             "roll",
