@@ -115,7 +115,9 @@ async fn many_secrets_of_one_path_cost_one_question_in_an_interval_and_one_read_
     }
     operator.settled().await;
     let intervals = began.elapsed().as_secs_f64() / INTERVAL.div_f64(1.1).as_secs_f64();
-    assert_eq!(stage.requests(before, "secret/data/shared"), 1, "reads of the new version");
+    // The operator may read once more, if nobody holds what the first read gave when the first worker asks.
+    let reads = stage.requests(before, "secret/data/shared");
+    assert!((1..=2).contains(&reads), "{reads} reads of the new version");
     // A question comes up to a tenth of an interval early.
     let questions = u32::try_from(stage.requests(before, "secret/metadata/shared")).unwrap();
     assert!(f64::from(questions) <= intervals / 0.9 + 1.0, "{questions} questions in {intervals} intervals");
@@ -183,16 +185,16 @@ async fn vault_needs_a_rule_a_path_has_one_spelling_and_a_secret_one_source() {
 
     let operator = stage.operator_with(&["--allow", "*=vault://secret/{namespace}/*,*=vault://secret/data/*"]).await;
     stage.world.holds("own", &[("A", "own")]).await;
-    stage.bind("foreign", "vault://secret/other-team/db").await;
-    stage.world.told("foreign", "NotAllowed").await;
+    for (name, from) in [("foreign", "vault://secret/other-team/db"), ("administrative", "vault://sys/raw")] {
+        stage.bind(name, from).await;
+        stage.world.told(name, "NotAllowed").await;
+    }
     // The rule for the folder `data` is none for what Vault means by this spelling.
     stage.bind("spelled", "vault://secret/data/other-team/db").await;
     stage.world.told_of("spelled", "InvalidAnnotation", "vault://secret/other-team/db, without data/").await;
-    for (name, from, cause) in [
-        ("relative", "vault://secret/../sys/raw", "`..`"),
-        ("administrative", "vault://sys/raw", "sys"),
-        ("plain", "secret/db", "it has no ://"),
-    ] {
+    for (name, from, cause) in
+        [("relative", "vault://secret/../sys/raw", "`..`"), ("plain", "secret/db", "it has no ://")]
+    {
         stage.bind(name, from).await;
         stage.world.told_of(name, "InvalidAnnotation", cause).await;
     }
