@@ -106,15 +106,7 @@ struct State {
 #[async_trait]
 impl Upstream for Path {
     async fn fetch(&self) -> Result<Snapshot, Failure> {
-        self.state().read = None;
-        let location = self.locate().await?;
-        let found = self.vault.read_version(&location, self.version).await.map_err(|error| failed(&error))?;
-        let secret = match found {
-            Found::Live(secret) => secret,
-            Found::Deleted(version) => return Err(deleted(&location, &version)),
-            Found::Absent => return Err(absent(&location, self.version)),
-        };
-        self.accept_version(&location, secret.version.as_ref())?;
+        let secret = self.read().await.inspect_err(|_| self.state().read = None)?;
         Ok(snapshot(secret))
     }
 
@@ -132,7 +124,8 @@ impl Upstream for Path {
                 watch = location.map(|location| self.watches.watch(location, every));
             }
             feed.look().await;
-            let lags = watch.as_ref().is_some_and(|watch| self.lags_behind(&watch.known()));
+            let known = watch.as_ref().map(Watch::known).unwrap_or_default();
+            let lags = self.newer_version(&known).is_some();
             let cause = feed.failure().map(|failure| failure.cause).or_else(|| lags.then_some(Cause::Broken));
             failures = if cause.is_some() { failures } else { Failures::default() };
             let mut pause = cause.map(|cause| {
@@ -142,11 +135,23 @@ impl Upstream for Path {
             loop {
                 tokio::select! {
                     Some(known) = OptionFuture::from(watch.as_mut().map(Watch::changed)) => {
-                        if feed.failure().is_some() || self.is_news(&known) {
-                            break;
+                        match self.newer_version(&known).filter(|_| feed.failure().is_none()) {
+                            Some(number) => {
+                                // The workers read it, once for all. A server that lags behind may give them the former version.
+                                feed.changed(number);
+                                pause = Some(SHORTEST_PAUSE);
+                            }
+                            None if feed.failure().is_some() || self.is_news(&known) => break,
+                            None => {}
                         }
                     }
-                    Some(()) = OptionFuture::from(pause.map(sleep)) => break,
+                    Some(()) = OptionFuture::from(pause.map(sleep)) => {
+                        let known = watch.as_ref().map(Watch::known).unwrap_or_default();
+                        if feed.failure().is_some() || self.newer_version(&known).is_some() {
+                            break;
+                        }
+                        pause = None;
+                    }
                     () = feed.failed() => {
                         pause.get_or_insert(SHORTEST_PAUSE);
                     }
@@ -162,6 +167,19 @@ impl Upstream for Path {
 }
 
 impl Path {
+    /// Reads the secret.
+    async fn read(&self) -> Result<Secret, Failure> {
+        let location = self.locate().await?;
+        let found = self.vault.read_version(&location, self.version).await.map_err(|error| failed(&error))?;
+        let secret = match found {
+            Found::Live(secret) => secret,
+            Found::Deleted(version) => return Err(deleted(&location, &version)),
+            Found::Absent => return Err(absent(&location, self.version)),
+        };
+        self.accept_version(&location, secret.version.as_ref())?;
+        Ok(secret)
+    }
+
     /// Returns where Vault has the path.
     async fn locate(&self) -> Result<Location, Failure> {
         let location = self.vault.locate(&self.name).await.map_err(|error| failed(&error))?;
@@ -206,10 +224,11 @@ impl Path {
         known.failure.is_some() || !is_read
     }
 
-    /// Returns whether the watch has seen a newer version than the one that was read, as behind a server that has not caught up.
-    fn lags_behind(&self, known: &Known) -> bool {
-        let (Some(Seen::State(seen)), Some(read)) = (&known.seen, &self.state().read) else { return false };
-        !seen.deleted && !seen.destroyed && seen.version > read.number
+    /// Returns the number of a version that the watch has seen and that is newer than the one that was read.
+    fn newer_version(&self, known: &Known) -> Option<i64> {
+        let (Some(Seen::State(seen)), Some(read)) = (&known.seen, &self.state().read) else { return None };
+        let is_newer = !seen.deleted && !seen.destroyed && seen.version > read.number && known.failure.is_none();
+        is_newer.then(|| seen.version.try_into().unwrap_or(i64::MAX))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
