@@ -136,13 +136,13 @@ async fn what_pull_tells_is_what_the_secret_shows() {
         .run("status")
         .await
         .ends(1)
-        .says(&["secret/bound pull Pending acme/shop/prod", "secret/half pull InvalidAnnotation"]);
+        .says(&["secret/bound pull Pending zopp://acme/shop/prod", "secret/half pull InvalidAnnotation"]);
     world.run("why secret/half").await.ends(1).says(&["annotation missing or empty: zopp.dev/workspace"]);
     world.run("why secret/bound").await.ends(1).says(&["its keys none yet"]);
     for (line, says) in [
         ("sync secret/bound", "pull needs no request"),
         ("pause secret/bound", "pull cannot be paused"),
-        ("diff secret/bound", "only the operator's keys decrypt"),
+        ("diff secret/bound", "only the operator has the keys"),
     ] {
         world.run(line).await.ends(2).says(&[says]);
     }
