@@ -1,7 +1,7 @@
 //! Which namespaces may pull which contents.
 //!
-//! Without rules for zopp, anybody who may annotate a Secret can read every environment that the operator's principal can, as with the original. Of every
-//! other store, nobody reads anything without a rule.
+//! Without rules for zopp, anybody who may annotate a Secret can read every environment that the operator's principal can, as with the original. From any
+//! other store, a Secret gets nothing without a rule.
 
 use std::{fmt, str::FromStr};
 

@@ -47,7 +47,7 @@ impl Hubs {
         Self { sources, poll_interval, wake, metrics, active: Mutex::default() }
     }
 
-    /// Returns the hub of the content, started if nobody was bound to it. It ends with the last clone of what this returns.
+    /// Returns the hub of the content. Starts it if no Secret is bound to the content. The hub ends when its last `Arc` is dropped.
     ///
     /// # Errors
     /// A statement for the owner of the Secret, if no store can have such a content.
@@ -74,8 +74,8 @@ impl Hubs {
         Ok(hub)
     }
 
-    /// Returns how long ago a store last answered about the content about which it was silent for the longest time. A refusal is an answer. The
-    /// poll keeps it below its interval as long as all is well. Returns `None` if no content is wanted.
+    /// Returns the longest time since a store answered about one of the contents. A refusal is an answer. The poll keeps it below its interval as
+    /// long as all is well. Returns `None` if no Secret is bound.
     pub fn stalest(&self) -> Option<Duration> {
         let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
         active.values().filter_map(Weak::upgrade).map(|hub| hub.fetcher.age()).max()
@@ -105,7 +105,7 @@ impl Hub {
         self.fetcher.snapshot(since).await
     }
 
-    /// Tells that a Secret has changed that names the content: a content that could not be read is asked for again within a second.
+    /// Tells the hub that a bound Secret has changed. If the last fetch failed, the hub tries again within a second.
     pub fn retry_soon(&self) {
         if self.fetcher.failure().is_some() {
             self.fetcher.wanted.notify_one();
@@ -123,7 +123,7 @@ pub struct Stated {
     pub revision: Revision,
     /// The contents that it may replace.
     pub succession: Succession,
-    /// Stands for the revision, if the store has such a thing and nothing changed since.
+    /// The tag with which [`Upstream::is_current`] asks for this revision. `None` if the store has no tags, or has told of a change since.
     pub tag: Option<String>,
     /// When the process learned of this revision.
     pub since: Instant,
@@ -158,7 +158,7 @@ struct Fetcher {
 }
 
 struct State {
-    /// When the store last answered, be it with a refusal; before that, when it was first wanted.
+    /// When the store last answered. A refusal is an answer. Before the first answer, when the hub began.
     answered: Instant,
     /// Counts what makes earlier fetches outdated.
     era: u64,
@@ -205,7 +205,7 @@ impl Fetcher {
         self.state().stated.clone()
     }
 
-    /// How long ago the store last answered, or was first asked if it never did.
+    /// Returns the time since the store last answered, or since the hub began if it never did.
     fn age(&self) -> Duration {
         let answered = self.state().answered;
         self.upstream.answered().map_or(answered, |otherwise| otherwise.max(answered)).elapsed()
@@ -221,7 +221,7 @@ impl Fetcher {
         self.state().failure.as_ref().map(|(_, failure)| Arc::clone(failure))
     }
 
-    /// Asks, by one small call, whether what the store stated last still holds. Returns it if so; `None` if it does not, or nobody can tell.
+    /// Asks, by one small request, whether the last statement of the store still holds. Returns the statement if it does, and `None` if it does not or the store cannot tell.
     async fn confirm(&self) -> Option<Stated> {
         let stated = self.stated()?;
         if !self.upstream.is_current(stated.tag.as_ref()?).await {
@@ -241,7 +241,7 @@ impl Fetcher {
         self.state().era += 1;
     }
 
-    /// The store told of a change.
+    /// Records that the store has told of a change.
     fn changed(&self, number: i64) {
         let mut state = self.state();
         state.era += 1;

@@ -51,7 +51,7 @@ pub fn invalid_annotation(cause: &str) -> Statement {
     )
 }
 
-/// The reference has the scheme of zopp, and is none of an environment.
+/// The reference begins with `zopp://` and does not name an environment.
 pub fn not_an_environment(reference: &Reference) -> Statement {
     invalid_annotation(&format!(
         "{reference} does not name an environment: zopp://WORKSPACE/PROJECT/ENVIRONMENT is expected"

@@ -161,8 +161,7 @@ pub fn plan<'a>(
 /// Returns the problem with a snapshot that does not follow the revisions that were applied.
 pub fn rollback(upstream: &Snapshot, before: Option<&Verified>, accepted: Option<&Revision>) -> Option<Problem> {
     let revisions = before.map(|before| &before.revision).into_iter().chain(accepted);
-    let rank = |revision: &Revision| (revision.identity.clone(), revision.number);
-    let last = revisions.max_by_key(|revision| rank(revision))?;
+    let last = revisions.max()?;
     let stated = &upstream.revision;
     if last.identity == stated.identity {
         let (applied, stated) = (last.number, stated.number);

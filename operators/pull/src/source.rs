@@ -41,7 +41,7 @@ pub trait Upstream: Send + Sync {
     /// Reads the content. Cancelled if nobody waits for it any more.
     async fn fetch(&self) -> Result<Snapshot, Failure>;
 
-    /// Asks, by one small request, whether the content with this tag is still current. Returns `false` if nobody can tell.
+    /// Asks, by one small request, whether the content with this tag is still current. Returns `false` if the store cannot tell.
     async fn is_current(&self, _tag: &str) -> bool {
         false
     }
@@ -107,7 +107,7 @@ pub struct Snapshot {
     pub revision: Revision,
     /// The contents that it may replace.
     pub succession: Succession,
-    /// Stands for the revision in [`Upstream::is_current`], if the store has such a thing.
+    /// The tag of the revision for [`Upstream::is_current`], if the store has tags.
     pub tag: Option<String>,
     /// A remark for the owner of a Secret in sync with it.
     pub remark: Option<&'static str>,

@@ -1,7 +1,7 @@
 //! Vault and `OpenBao`: secrets of KV engines of both versions.
 //!
-//! Each path is asked for its metadata once in an interval, however many Secrets name it, and is read once for each new version. A pinned version is read
-//! once in an interval instead, since the metadata of its path tell of the newest version.
+//! pull asks Vault for the metadata of each path once in an interval, however many Secrets name it, and reads each new version once. It reads a pinned
+//! version once in an interval instead, because a watch only tells of the newest version.
 
 mod flags;
 
@@ -95,10 +95,8 @@ struct Path {
 /// What the last read and the watch have told.
 #[derive(Default)]
 struct State {
-    /// The version that was read last. `None` in an engine of version 1, and after a failure.
+    /// The version that was read last. `None` before the first read, and in an engine of version 1.
     read: Option<VersionState>,
-    /// The newest version that was ever read.
-    newest: Option<VersionState>,
     /// An interest in the path, to look up when the watch last had an answer.
     watch: Option<Watch>,
 }
@@ -106,7 +104,14 @@ struct State {
 #[async_trait]
 impl Upstream for Path {
     async fn fetch(&self) -> Result<Snapshot, Failure> {
-        let secret = self.read().await.inspect_err(|_| self.state().read = None)?;
+        let location = self.locate().await?;
+        let found = self.vault.read_version(&location, self.version).await.map_err(|error| failed(&error))?;
+        let secret = match found {
+            Found::Live(secret) => secret,
+            Found::Deleted(version) => return Err(deleted(&location, &version)),
+            Found::Absent => return Err(absent(&location, self.version)),
+        };
+        self.accept_version(&location, secret.version.as_ref())?;
         Ok(snapshot(secret))
     }
 
@@ -167,19 +172,6 @@ impl Upstream for Path {
 }
 
 impl Path {
-    /// Reads the secret.
-    async fn read(&self) -> Result<Secret, Failure> {
-        let location = self.locate().await?;
-        let found = self.vault.read_version(&location, self.version).await.map_err(|error| failed(&error))?;
-        let secret = match found {
-            Found::Live(secret) => secret,
-            Found::Deleted(version) => return Err(deleted(&location, &version)),
-            Found::Absent => return Err(absent(&location, self.version)),
-        };
-        self.accept_version(&location, secret.version.as_ref())?;
-        Ok(secret)
-    }
-
     /// Returns where Vault has the path.
     async fn locate(&self) -> Result<Location, Failure> {
         let location = self.vault.locate(&self.name).await.map_err(|error| failed(&error))?;
@@ -198,16 +190,15 @@ impl Path {
         Ok(location)
     }
 
-    /// Learns of the version that was read. Refuses one that is certainly older than another that was read before.
+    /// Remembers the version that was read. Refuses one that is certainly older than the one before.
     fn accept_version(&self, location: &Location, version: Option<&VersionState>) -> Result<(), Failure> {
         let mut state = self.state();
-        if let (Some(version), Some(newest)) = (version, &state.newest)
-            && version.is_before(newest)
+        if let (Some(version), Some(read)) = (version, &state.read)
+            && version.is_before(read)
         {
-            return Err(went_back(location, version, newest));
+            return Err(went_back(location, version, read));
         }
         state.read = version.cloned();
-        state.newest = version.cloned();
         Ok(())
     }
 
@@ -291,11 +282,11 @@ fn deleted(location: &Location, version: &VersionState) -> Failure {
     refused("Deleted", reasons::VERSION_DELETED, &text)
 }
 
-fn went_back(location: &Location, version: &VersionState, newest: &VersionState) -> Failure {
+fn went_back(location: &Location, version: &VersionState, read: &VersionState) -> Failure {
     let text = format!(
         "Vault states version {} of {location} of {} and version {} of {} was read before; a server that lags behind catches up by itself. After an \
          intended restore of Vault from a backup, restart the operator",
-        version.number, version.created, newest.number, newest.created
+        version.number, version.created, read.number, read.created
     );
     Failure { cause: Cause::Broken, ..refused("WentBack", reasons::SOURCE_WENT_BACK, &text) }
 }

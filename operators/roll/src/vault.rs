@@ -24,11 +24,9 @@ pub struct Version {
 }
 
 impl Version {
-    /// Returns whether it certainly is older than the other one: it has a smaller number and an earlier time. A secret that was recreated after its metadata were
-    /// deleted has only a smaller number, and a server whose clock is behind writes only an earlier time.
+    /// Returns whether it certainly is older than the other one; see [`konverge_vault::is_before`].
     pub fn is_before(&self, other: &Self) -> bool {
-        let time = |version: &Self| version.created.parse::<Timestamp>().ok();
-        self.number < other.number && time(self).zip(time(other)).is_some_and(|(one, another)| one < another)
+        konverge_vault::is_before((self.number, &self.created), (other.number, &other.created))
     }
 
     /// Returns how many changes in a time `within` this one counts for if it comes after the other one: at least one, and more if the versions between the two

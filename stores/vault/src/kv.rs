@@ -15,7 +15,7 @@ use self::version::Wire;
 pub use self::{
     delete::Deletion,
     metadata::{Metadata, VersionRecord},
-    version::VersionState,
+    version::{VersionState, is_before},
     write::Expected,
 };
 use crate::{

@@ -64,7 +64,7 @@ pub use config::{ConfigError, VaultConfig};
 pub use content::{Content, Field};
 pub use error::VaultError;
 pub use konverge_endpoint::{Credential, Limits, TlsSettings};
-pub use kv::{Deletion, Expected, Found, Metadata, Secret, VersionRecord, VersionState};
+pub use kv::{Deletion, Expected, Found, Metadata, Secret, VersionRecord, VersionState, is_before};
 pub use login::{Login, SERVICE_ACCOUNT_TOKEN};
 pub use mount::{KvVersion, Location, Mount};
 pub use ownership::{InvalidOwner, Owner, Ownership};

@@ -23,11 +23,6 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Returns the name of the content.
-    pub fn reference(&self) -> &Reference {
-        &self.reference
-    }
-
     /// Returns the interval of polls, before they are [spread](poll_after).
     pub fn poll_interval(&self) -> Duration {
         self.poll_interval

@@ -12,7 +12,7 @@ pub const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 /// From a second to four, so that a store is found again within five seconds however long it was away.
 const RECONNECT: Backoff = Backoff { base: SHORTEST_PAUSE, factor: 2.0, cap: LONGEST_PAUSE };
 
-/// While the store refuses: nothing tells when somebody grants a role or mends a name, so the pauses grow until they end between one and two
+/// The pauses while the store refuses. No event shows that somebody has granted a role or corrected a name, so the pauses grow until they end between one and two
 /// minutes, as after every refusal ([`ErrorClass::Refused`](konverge_core::error::ErrorClass::Refused)).
 const REFUSED: Backoff = Backoff { cap: Duration::from_mins(2), ..RECONNECT };
 

@@ -169,7 +169,7 @@ fn an_older_version_and_a_replaced_environment_are_refused() {
     let former = Verified { revision: revision("environment-0", 9), ..verified(9, &[]) };
     let later = revision(ENVIRONMENT, 3);
     assert_eq!(rollback(&snapshot(4, &[], &[]), Some(&former), Some(&later)), None);
-    // Vault's versions begin anew when a secret is created again, and nothing there lies about which is newer.
+    // A secret that is created again in Vault begins at version 1, and the new secret may replace the former one.
     let upstream = Snapshot { succession: Succession::Any, ..snapshot(4, &[], &[]) };
     assert_eq!(rollback(&upstream, None, Some(&revision("environment-2", 9))), None);
     let went_back = Problem::WentBack { applied: 9, stated: 4 };

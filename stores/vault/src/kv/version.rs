@@ -50,11 +50,9 @@ impl From<Wire> for VersionState {
 }
 
 impl VersionState {
-    /// Returns whether it certainly is older than the other one: it has a smaller number and an earlier time. A secret that was created again after its
-    /// metadata were deleted has only a smaller number, and a server whose clock is behind writes only an earlier time.
+    /// Returns whether it certainly is older than the other one; see [`is_before`].
     pub fn is_before(&self, other: &Self) -> bool {
-        let time = |version: &Self| version.created.parse::<Timestamp>().ok();
-        self.number < other.number && time(self).zip(time(other)).is_some_and(|(one, another)| one < another)
+        is_before((self.number, &self.created), (other.number, &other.created))
     }
 
     /// As it was read at this time of Vault's, in seconds since 1970.
@@ -65,6 +63,14 @@ impl VersionState {
         self.age = read.zip(created).map(|(read, created)| read.duration_since(created).try_into().unwrap_or_default());
         self
     }
+}
+
+/// Returns whether one version, by its number and the time at which it was written, certainly is older than the other one: it has a smaller number and an
+/// earlier time. A secret that was created again after its metadata were deleted has only a smaller number, and a server whose clock is behind writes only
+/// an earlier time.
+pub fn is_before(version: (u64, &str), other: (u64, &str)) -> bool {
+    let time = |created: &str| created.parse::<Timestamp>().ok();
+    version.0 < other.0 && time(version.1).zip(time(other.1)).is_some_and(|(one, another)| one < another)
 }
 
 /// An empty text is no time. Of one that is none, it is only sure that there is one, so it is long past.
