@@ -1,7 +1,7 @@
 //! The stores that Secrets are filled from.
 //!
 //! A store is one [`Source`] that opens a [`Reference`] as an [`Upstream`]. A hub ([`crate::hub`]) shares each upstream among all Secrets that
-//! name it. Another store needs one file that implements both traits, and one line in [`run`](crate::run) that registers it.
+//! name it. Another store needs one file that implements both traits, and one line in `run.rs` that registers it.
 
 pub mod in_memory;
 pub mod reference;
