@@ -18,7 +18,8 @@ const CHARTS: [(&str, &str); 1] = [("configmapsync-operator", "examples/configma
 
 /// The definition of a job of ours, by an example of its crate: the program itself holds nothing but the job. Cargo puts all examples into one folder, so
 /// each has its own name.
-const DEFINITIONS: [(&str, &str, &str); 3] = [
+const DEFINITIONS: [(&str, &str, &str); 4] = [
+    ("konverge-pull", "generate-pull", "deploy/crds"),
     ("konverge-push", "generate-push", "deploy/crds"),
     ("konverge-roll", "generate-roll", "deploy/crds"),
     ("konverge-manage", "generate-manage", "deploy/openzro"),

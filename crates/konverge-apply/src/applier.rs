@@ -104,7 +104,7 @@ pub(crate) fn altered_error(target: &Target, stored: &Value, fields: Vec<Altered
 
 /// A version that no object ever has, as etcd counts from 2. An apply with it makes an object and changes none: the API server
 /// compares versions only if there is something to compare with.
-const NO_VERSION: &str = "1";
+pub(crate) const NO_VERSION: &str = "1";
 
 /// Writes objects under one field manager. Clones are cheap and share what they know.
 ///

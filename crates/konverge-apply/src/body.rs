@@ -12,10 +12,12 @@ use zeroize::Zeroizing;
 /// behind, and it is wiped when the last handle to it goes.
 pub(crate) fn apply_configuration<Key: AsRef<str>, Content: Borrow<SecretValue>>(
     metadata: &Value,
+    secret_type: Option<&str>,
     data: &BTreeMap<Key, Content>,
 ) -> Bytes {
     let metadata = escaped(metadata);
-    let head = format!(r#"{{"apiVersion":"v1","kind":"Secret","metadata":{metadata},"data":{{"#);
+    let secret_type = secret_type.map(|name| format!(r#""type":{},"#, escaped(&json!(name)))).unwrap_or_default();
+    let head = format!(r#"{{"apiVersion":"v1","kind":"Secret",{secret_type}"metadata":{metadata},"data":{{"#);
     let names: Vec<String> = data.keys().map(|name| format!("{}:", json!(name.as_ref()))).collect();
     let quoted: usize = data.values().map(|value| quoted_length(value.borrow())).sum();
     let length = head.len() + names.iter().map(String::len).sum::<usize>() + quoted;
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     fn decoded(metadata: &Value, data: &BTreeMap<String, SecretValue>) -> Value {
-        serde_json::from_slice(&apply_configuration(metadata, data)).expect("the body is JSON")
+        serde_json::from_slice(&apply_configuration(metadata, None, data)).expect("the body is JSON")
     }
 
     #[test]
@@ -82,6 +84,12 @@ mod tests {
             decoded(&metadata, &BTreeMap::new()),
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {} })
         );
+    }
+
+    #[test]
+    fn a_type_is_named() {
+        let body = apply_configuration(&json!({}), Some("kubernetes.io/tls"), &BTreeMap::<String, SecretValue>::new());
+        assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["type"], "kubernetes.io/tls");
     }
 
     #[test]

@@ -55,6 +55,6 @@ pub use object::Writable;
 pub use object_name::ObjectName;
 pub use owners::{Owner, OwnerKey, controller_ref, owner_ref};
 pub use readiness::{Readiness, readiness};
-pub use secret::{Outcome, SecretApplier, SecretTarget};
+pub use secret::{CreatedSecret, Outcome, SecretApplier, SecretMetadata, SecretTarget};
 pub use status::StatusWriter;
 pub use write_observer::{WriteObserver, Writing};

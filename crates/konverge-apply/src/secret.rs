@@ -1,11 +1,11 @@
-//! Server-side apply of a Secret that already exists.
+//! Server-side apply of a Secret.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{Request, StatusCode};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use konverge_core::SecretValue;
 use kube::{
     Client, Resource, ResourceExt,
@@ -17,6 +17,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     altered::{AlteredField, managers_of},
+    applier::NO_VERSION,
     body::apply_configuration,
     call::{Answer, send_with_body, still_there},
     difference::joined,
@@ -36,6 +37,29 @@ pub struct SecretTarget<'a> {
     pub uid: &'a str,
     /// The resource version that the caller saw last. Every write has it as a precondition; `None` writes whatever the state is.
     pub resource_version: Option<&'a str>,
+}
+
+/// The fields of a Secret besides its data that the manager owns. It gets no further field, so that it can be written as a literal.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SecretMetadata {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// The object with which it is deleted.
+    pub owner: Option<OwnerReference>,
+    /// Its type. The API server refuses to change it. `None` is `Opaque` for a new Secret.
+    pub secret_type: Option<String>,
+}
+
+/// A Secret that was created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CreatedSecret {
+    /// Its uid.
+    pub uid: String,
+    /// Its resource version.
+    pub resource_version: String,
 }
 
 /// The effect of a write.
@@ -59,8 +83,8 @@ pub enum Outcome {
 /// Writes Secrets under one field manager.
 ///
 /// Guarantees: after a successful [`apply`](Self::apply) the manager owns exactly the given keys of `data`; keys that it owned
-/// before and that nobody else owns are removed; keys of others stay. It never creates an object. Repeating a write changes
-/// nothing, not even the resource version. A write that was decided for another version than the object has is refused with
+/// before and that nobody else owns are removed; keys of others stay. Only [`create`](Self::create) creates an object. Repeating a write
+/// changes nothing, not even the resource version. A write that was decided for another version than the object has is refused with
 /// [`ApplyError::OutOfDate`], however late it arrives. Values go into one buffer that is wiped after the request. The stored ones come
 /// back, are compared with what was sent and are wiped; a value that admission has changed is [`ApplyError::Altered`].
 ///
@@ -82,30 +106,75 @@ impl SecretApplier {
         &self.manager
     }
 
-    /// Makes `data` the exact set of keys that this manager owns, and `annotations` its exact set of annotations.
+    /// Makes `data` the exact set of keys that this manager owns, and `metadata` its exact set of other fields.
     ///
     /// Takes keys over from other managers where they differ in value (`force`).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server does not take the write, or stores other values.
     pub async fn apply<Key: AsRef<str>, Value: Borrow<SecretValue>>(
         &self,
         target: SecretTarget<'_>,
-        annotations: &BTreeMap<String, String>,
+        metadata: &SecretMetadata,
         data: &BTreeMap<Key, Value>,
     ) -> Result<Outcome, ApplyError> {
-        let parameters = PatchParams::apply(&self.manager).force().validation_strict();
-        // The body of this request is a placeholder: kube would keep a copy of the values while serialising.
-        let request = requests(target).patch(target.name, &parameters, &Patch::Apply(serde_json::json!({})));
         let object = target.object();
-        let body = apply_configuration(&target.metadata(annotations), data);
-        let Some(answer) = self.write(target, request, body).await? else { return Ok(Outcome::Gone) };
-        let fields = altered_in_secret(&answer.body, annotations, data, &self.manager);
-        let result = answer.decode::<PartialObjectMeta<Secret>>(&object);
-        wipe(answer.body);
-        let (fields, written) = (fields.map_err(|source| unreadable(&object, source))?, result?);
-        if !fields.is_empty() {
-            let resource_version = written.resource_version().unwrap_or_default();
-            return Err(ApplyError::Altered { object: Box::new(object), fields, resource_version });
+        let body = apply_configuration(&target.metadata(metadata), metadata.secret_type.as_deref(), data);
+        let Some(answer) = self.write(target, self.patch(target.namespace, target.name), body).await? else {
+            return Ok(Outcome::Gone);
+        };
+        Ok(outcome(target, &self.written(&object, answer, metadata, data)?))
+    }
+
+    /// Creates a Secret. If there is one of this name, it is left as it is, and the error is [`ApplyError::OutOfDate`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server does not take the write, or stores other values.
+    pub async fn create<Key: AsRef<str>, Value: Borrow<SecretValue>>(
+        &self,
+        namespace: &str,
+        name: &str,
+        metadata: &SecretMetadata,
+        data: &BTreeMap<Key, Value>,
+    ) -> Result<CreatedSecret, ApplyError> {
+        let object = object(namespace, name);
+        let mut fields = metadata.fields(namespace, name);
+        fields["resourceVersion"] = NO_VERSION.into();
+        let body = apply_configuration(&fields, metadata.secret_type.as_deref(), data);
+        let answer = send_with_body(&self.client, &object, self.patch(namespace, name), body).await?;
+        if answer.code == StatusCode::CONFLICT {
+            return Err(ApplyError::OutOfDate { object: Box::new(object) });
         }
-        Ok(outcome(target, &written))
+        let written = self.written(&object, answer.success(&object)?, metadata, data)?;
+        let (uid, resource_version) = (written.uid().unwrap_or_default(), written.resource_version().unwrap_or_default());
+        Ok(CreatedSecret { uid, resource_version })
+    }
+
+    /// The request of an apply, without its body: kube would keep a copy of the values while serialising.
+    fn patch(&self, namespace: &str, name: &str) -> Result<Request<Vec<u8>>, request::Error> {
+        let parameters = PatchParams::apply(&self.manager).force().validation_strict();
+        requests(namespace).patch(name, &parameters, &Patch::Apply(serde_json::json!({})))
+    }
+
+    /// Compares the stored Secret with what was sent, and wipes the answer.
+    fn written<Key: AsRef<str>, Value: Borrow<SecretValue>>(
+        &self,
+        object: &ObjectName,
+        answer: Answer,
+        metadata: &SecretMetadata,
+        data: &BTreeMap<Key, Value>,
+    ) -> Result<PartialObjectMeta<Secret>, ApplyError> {
+        let fields = altered_in_secret(&answer.body, metadata, data, &self.manager);
+        let result = answer.decode::<PartialObjectMeta<Secret>>(object);
+        wipe(answer.body);
+        let (fields, written) = (fields.map_err(|source| unreadable(object, source))?, result?);
+        if fields.is_empty() {
+            return Ok(written);
+        }
+        let resource_version = written.resource_version().unwrap_or_default();
+        Err(ApplyError::Altered { object: Box::new(object.clone()), fields, resource_version })
     }
 
     /// Makes the keys of `data` that `update_manager` wrote by plain updates or merge patches count as applied by this manager,
@@ -130,7 +199,7 @@ impl SecretApplier {
             "metadata": { "managedFields": entries, "resourceVersion": resource_version, "uid": uid }
         });
         let parameters = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
-        let request = requests(target).patch_metadata(&name, &parameters, &Patch::Merge(&patch));
+        let request = requests(&namespace).patch_metadata(&name, &parameters, &Patch::Merge(&patch));
         let answer = self.write(target, request, Bytes::from(patch.to_string())).await?;
         let Some(answer) = answer else { return Ok(Outcome::Gone) };
         Ok(outcome(target, &answer.decode(&target.object())?))
@@ -148,7 +217,7 @@ impl SecretApplier {
         match answer.code {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
-                if matches!(still_there(&self.client, &object, &requests(target), target.uid).await, Ok(None)) =>
+                if matches!(still_there(&self.client, &object, &requests(target.namespace), target.uid).await, Ok(None)) =>
             {
                 Ok(None)
             }
@@ -161,26 +230,44 @@ impl SecretApplier {
 }
 
 impl SecretTarget<'_> {
-    /// The metadata of an apply configuration for this Secret.
-    fn metadata(&self, annotations: &BTreeMap<String, String>) -> serde_json::Value {
-        let Self { namespace, name, uid, resource_version } = self;
-        let mut metadata = serde_json::json!({ "name": name, "namespace": namespace, "uid": uid });
-        if let Some(version) = resource_version {
-            metadata["resourceVersion"] = (*version).into();
-        }
-        if !annotations.is_empty() {
-            metadata["annotations"] = serde_json::json!(annotations);
-        }
-        metadata
+    fn object(&self) -> ObjectName {
+        object(self.namespace, self.name)
     }
 
-    fn object(&self) -> ObjectName {
-        ObjectName { kind: "Secret".to_owned(), namespace: Some(self.namespace.to_owned()), name: self.name.to_owned() }
+    /// The metadata of an apply configuration for this Secret.
+    fn metadata(&self, metadata: &SecretMetadata) -> serde_json::Value {
+        let mut fields = metadata.fields(self.namespace, self.name);
+        fields["uid"] = self.uid.into();
+        if let Some(version) = self.resource_version {
+            fields["resourceVersion"] = version.into();
+        }
+        fields
     }
 }
 
-fn requests(target: SecretTarget<'_>) -> request::Request {
-    request::Request::new(Secret::url_path(&(), Some(target.namespace)))
+impl SecretMetadata {
+    /// The metadata of an apply configuration for a Secret of this name.
+    fn fields(&self, namespace: &str, name: &str) -> serde_json::Value {
+        let Self { labels, annotations, owner, secret_type: _ } = self;
+        let mut fields = serde_json::json!({ "name": name, "namespace": namespace });
+        for (field, entries) in [("labels", labels), ("annotations", annotations)] {
+            if !entries.is_empty() {
+                fields[field] = serde_json::json!(entries);
+            }
+        }
+        if let Some(owner) = owner {
+            fields["ownerReferences"] = serde_json::json!([owner]);
+        }
+        fields
+    }
+}
+
+fn object(namespace: &str, name: &str) -> ObjectName {
+    ObjectName { kind: "Secret".to_owned(), namespace: Some(namespace.to_owned()), name: name.to_owned() }
+}
+
+fn requests(namespace: &str) -> request::Request {
+    request::Request::new(Secret::url_path(&(), Some(namespace)))
 }
 
 /// The part of a stored Secret that is compared. The values are those in the buffer of the answer, which is wiped.
@@ -194,7 +281,7 @@ struct Stored<'a> {
 /// The fields that are not as they were sent.
 fn altered_in_secret<Key: AsRef<str>, Value: Borrow<SecretValue>>(
     answer: &[u8],
-    annotations: &BTreeMap<String, String>,
+    sent: &SecretMetadata,
     data: &BTreeMap<Key, Value>,
     manager: &str,
 ) -> Result<Vec<AlteredField>, serde_json::Error> {
@@ -205,14 +292,17 @@ fn altered_in_secret<Key: AsRef<str>, Value: Borrow<SecretValue>>(
     };
     let changed_data = data.iter().filter(|(name, value)| !is_stored(name.as_ref(), (*value).borrow()));
     let changed_data = changed_data.map(|(name, _)| ("data", name.as_ref()));
-    let changed_annotations =
-        annotations.iter().filter(|(name, value)| metadata["annotations"][name.as_str()] != **value);
-    let changed_annotations = changed_annotations.map(|(name, _)| ("annotations", name.as_str()));
-    let changed: Vec<_> = changed_data.chain(changed_annotations).collect();
+    let changed_metadata = [("annotations", &sent.annotations), ("labels", &sent.labels)].into_iter().flat_map(|(part, sent)| {
+        let stored = &metadata[part];
+        let changed = sent.iter().filter(move |(name, value)| stored[name.as_str()] != **value);
+        changed.map(move |(name, _)| (part, name.as_str()))
+    });
+    let changed: Vec<_> = changed_data.chain(changed_metadata).collect();
     let object = serde_json::json!({"metadata": metadata});
     let field = |(part, name): (&str, &str)| {
         let (place, path) = match part {
             "data" => (".data", vec!["f:data".to_owned()]),
+            "labels" => (".metadata.labels", vec!["f:metadata".to_owned(), "f:labels".to_owned()]),
             _ => (".metadata.annotations", vec!["f:metadata".to_owned(), "f:annotations".to_owned()]),
         };
         let path: Vec<String> = path.into_iter().chain([format!("f:{name}")]).collect();

@@ -255,8 +255,9 @@ impl Caches {
             if is_optional {
                 let (health, definition) = (health.clone(), definition.clone());
                 manager.checks().warning(format!("kind {definition}"), move || {
-                    let missing =
-                        format!("the API server does not serve {definition}; it is watched once it is installed");
+                    let missing = format!(
+                        "the API server does not serve {definition}, or does not allow to list it; it is watched once that changes"
+                    );
                     if health.is_missing() { Err(missing) } else { Ok(()) }
                 });
             }

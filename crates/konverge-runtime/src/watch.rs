@@ -54,7 +54,7 @@ pub struct WatchOptions {
     /// For one page of a list, from the request to its last byte, and for the next object of a streamed list.
     pub list_timeout: Duration,
     /// Whether the kind may be missing. If the API server does not serve it, the watch counts as complete, and begins once the
-    /// definition of the kind is installed.
+    /// definition of the kind is installed. So it is if the program may not list the kind.
     pub optional: bool,
     /// How what exists is read at the beginning.
     pub initial_list: InitialList,
@@ -275,6 +275,8 @@ struct Progress<Begin, S> {
     events: S,
     failures: u32,
     is_missing: bool,
+    /// Whether a list was complete once.
+    is_listed: bool,
 }
 
 impl<Begin: Fn(InitialList) -> S, S> Progress<Begin, S> {
@@ -304,7 +306,7 @@ where
 {
     let (StreamOptions { list, backoff, optional }, kind) = (stream_options, kind.to_owned());
     let events = begin(list);
-    let progress = Progress { begin, list, is_listing: false, events, failures: 0, is_missing: false };
+    let progress = Progress { begin, list, is_listing: false, events, failures: 0, is_missing: false, is_listed: false };
     stream::unfold(progress, move |mut progress| {
         let (health, kind) = (health.clone(), kind.clone());
         async move {
@@ -319,6 +321,7 @@ where
                         match observed {
                             Observed::Init => progress.is_listing = true,
                             Observed::InitDone(_) => {
+                                progress.is_listed = true;
                                 (progress.is_listing, progress.is_missing, progress.failures) = (false, false, 0);
                             }
                             _ => progress.failures = 0,
@@ -326,9 +329,12 @@ where
                         return Some((observed, progress));
                     }
                     Some(Err(error)) if progress.list.is_refused_by(&error) => progress.fall_back(&kind),
-                    Some(Err(error)) if optional && is_missing(&error) => {
+                    Some(Err(error))
+                        if optional
+                            && (answers(&error, 404) || (!progress.is_listed && answers(&error, 403))) =>
+                    {
                         if !std::mem::replace(&mut progress.is_missing, true) {
-                            tracing::info!(kind, "{}; watching it once it is", in_one_line(&error));
+                            tracing::info!(kind, "not watched until that changes: {}", in_one_line(&error));
                         }
                         health.set_missing();
                         tokio::time::sleep(watch_when_available::EVERY_UNKNOWN).await;
@@ -357,14 +363,15 @@ fn needs_new_list(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }
 
-/// Whether the API server does not serve the kind.
-fn is_missing(error: &watcher::Error) -> bool {
+/// Whether the API server refuses to list the kind with this code: 404 if it does not serve the kind, and 403 if the program may not list it, which the API
+/// server finds out first.
+fn answers(error: &watcher::Error, code: u16) -> bool {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
     else {
         return false;
     };
-    status.code == 404
+    status.code == code
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! The annotations that bind a Secret to a content of a store.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use konverge_zopp_client::EnvironmentName;
 
 use crate::{
+    select::Selection,
     source::{Reference, ReferenceError},
+    wanted::Wanted,
     zopp,
 };
 
@@ -27,22 +29,56 @@ konverge_jobs::annotations! {
     /// Fills the Secret from this content of any store, such as `vault://secret/team-a/db` or `zopp://acme/backend/production`. `?version=3` behind a
     /// path in Vault pins a version. Instead of the annotations of zopp.
     FROM = "pull.konverge.dev/from" on SECRET, otherwise: "`InvalidAnnotation`; the data stays as it is";
-    /// Announced by the original operator, for a choice of keys. Neither operator follows it: the Secret gets all keys, with an event `FeatureMissing`.
-    KEYS = "zopp.dev/keys" on SECRET;
+    /// The keys that the Secret gets, with commas between them, such as `DATABASE_URL, API_*`. `*` stands for any run of characters. The original operator
+    /// announces it and gives all keys.
+    KEYS = "zopp.dev/keys" on SECRET, otherwise: "The Secret gets all keys.";
+    /// The same for either store.
+    SELECTED = "pull.konverge.dev/keys" on SECRET, otherwise: "The Secret gets all keys.";
     /// Written by the operator: the authenticated record of the zopp state that it accepted. A restarted operator reads it before its first request
     /// to zopp. Do not edit it. The operator writes a removed record again.
     RECORD = "konverge.dev/zopp-record" on SECRET, otherwise: "It is ignored and written again.";
+    /// Written by the operator on a Secret that it makes for a custom resource: whose the Secret is, and which source gave which keys. Do not edit it.
+    TARGET_RECORD = "pull.konverge.dev/record" on SECRET, otherwise: "The Secret counts as one that somebody else made.";
+}
+
+/// Annotations of the original operator and of the CLI that request nothing of this operator.
+const OF_ZOPP: [&str; 5] =
+    ["zopp.dev/managed", "zopp.dev/reload", "zopp.dev/restartedAt", "zopp.dev/synced-at", "zopp.dev/synced-by"];
+
+/// The prefixes of the annotations that this operator reads.
+const PREFIXES: [&str; 2] = ["zopp.dev/", "pull.konverge.dev/"];
+
+/// Returns whether the original operator has created the Secret for a `ZoppSecretSync`.
+pub fn zopp_managed(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get("zopp.dev/managed").is_some_and(|managed| managed == "true")
+}
+
+/// Returns the annotations with a prefix of this operator that it does not know, such as misspelt ones.
+pub fn unknown(annotations: &BTreeMap<String, String>) -> Vec<String> {
+    let is_known = |name: &str| ANNOTATIONS.iter().any(|known| known.name == name) || OF_ZOPP.contains(&name);
+    let is_ours = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    annotations.keys().filter(|name| is_ours(name) && !is_known(name)).cloned().collect()
 }
 
 /// The declaration of a Secret that requests a sync.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Declaration {
     /// These annotations are missing or empty, so it does not name the environment. Its data stays as it is.
     Incomplete(Vec<&'static str>),
     /// The annotations cannot be used for this cause. Its data stays as it is.
     Invalid(String),
-    /// The Secret requests this content.
-    Bound(Reference),
+    /// This is requested, by the annotations or by a custom resource.
+    Bound(Arc<Wanted>),
+}
+
+impl Declaration {
+    /// Returns what is requested.
+    pub fn wanted(&self) -> Option<&Arc<Wanted>> {
+        match self {
+            Self::Bound(wanted) => Some(wanted),
+            Self::Incomplete(_) | Self::Invalid(_) => None,
+        }
+    }
 }
 
 /// Reads the annotations. `None` if the Secret requests no sync: it is never read. Values are taken as they are; a value of nothing but white space
@@ -58,7 +94,7 @@ pub fn declaration(annotations: &BTreeMap<String, String>) -> Option<Declaration
         Some(from) => {
             let reference = from.trim().parse().map_or_else(
                 |error: ReferenceError| Declaration::Invalid(format!("{FROM}: {error}")),
-                Declaration::Bound,
+                |reference| bound(annotations, reference),
             );
             return Some(reference);
         }
@@ -68,7 +104,20 @@ pub fn declaration(annotations: &BTreeMap<String, String>) -> Option<Declaration
     let [Some(workspace), Some(project), Some(environment)] = all.map(value) else {
         return Some(Declaration::Incomplete(all.into_iter().filter(|key| value(key).is_none()).collect()));
     };
-    Some(Declaration::Bound(zopp::reference(&EnvironmentName::new(workspace, project, environment))))
+    Some(bound(annotations, zopp::reference(&EnvironmentName::new(workspace, project, environment))))
+}
+
+/// Reads the choice of keys.
+fn bound(annotations: &BTreeMap<String, String>, reference: Reference) -> Declaration {
+    let keys = [SELECTED, KEYS].map(|name| annotations.get(name).map(|text| Selection::of_list(text)));
+    let selection = match keys {
+        [Some(selected), Some(keys)] if selected != keys => {
+            return Declaration::Invalid(format!("{SELECTED} and {KEYS} are set and differ"));
+        }
+        [Some(selection), _] | [None, Some(selection)] => selection,
+        [None, None] => Selection::default(),
+    };
+    Declaration::Bound(Arc::new(Wanted::annotated(reference, selection)))
 }
 
 #[cfg(test)]
@@ -93,13 +142,13 @@ mod tests {
     #[test]
     fn a_complete_declaration_names_the_environment() {
         let declared = read(&[&[(SYNC, "true")], COMPLETE.as_slice()].concat());
-        assert_eq!(declared, Some(Declaration::Bound("zopp://acme/backend/production".parse().unwrap())));
+        assert_eq!(declared, Some(all_of("zopp://acme/backend/production")));
     }
 
     #[test]
     fn one_annotation_names_a_content_of_any_store() {
         for from in ["vault://secret/team-a/db?version=3", "zopp://acme/backend/production"] {
-            assert_eq!(read(&[(FROM, from)]), Some(Declaration::Bound(from.parse().unwrap())));
+            assert_eq!(read(&[(FROM, from)]), Some(all_of(from)));
         }
         for from in ["", "secret/team-a/db"] {
             let declared = read(&[(FROM, from)]);
@@ -109,6 +158,28 @@ mod tests {
         assert!(matches!(&both, Some(Declaration::Invalid(cause)) if cause.contains(SYNC)), "{both:?}");
         let off = read(&[(SYNC, "false"), (FROM, "vault://secret/db")]);
         assert!(matches!(off, Some(Declaration::Bound(_))));
+    }
+
+    fn all_of(from: &str) -> Declaration {
+        Declaration::Bound(Arc::new(Wanted::annotated(from.parse().unwrap(), Selection::default())))
+    }
+
+    #[test]
+    fn keys_are_chosen_in_either_spelling() {
+        let of = |keys: &[(&str, &str)]| read(&[&[(FROM, "vault://secret/db")], keys].concat());
+        let chosen = Wanted::annotated("vault://secret/db".parse().unwrap(), Selection::of_list("A,B_*"));
+        let chosen = Some(Declaration::Bound(Arc::new(chosen)));
+        assert_eq!(of(&[(KEYS, "A, B_*")]), chosen);
+        assert_eq!(of(&[(SELECTED, "A\nB_*")]), chosen);
+        assert_eq!(of(&[(SELECTED, "A B_*"), (KEYS, "A,B_*")]), chosen);
+        assert!(matches!(of(&[(SELECTED, "A"), (KEYS, "B")]), Some(Declaration::Invalid(_))));
+    }
+
+    #[test]
+    fn misspelt_annotations_are_found() {
+        let names = ["zopp.dev/sync", "zopp.dev/managed", "pull.konverge.dev/key", "zopp.dev/Keys", "example.io/x"];
+        let annotations = names.iter().map(|&name| (name.to_owned(), String::new())).collect();
+        assert_eq!(unknown(&annotations), ["pull.konverge.dev/key", "zopp.dev/Keys"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The annotated Secrets, as the watch shows them. Nothing about any other Secret is kept.
+//! The Secrets that pull fills, as the watch shows them. Nothing about any other Secret is kept.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,14 +7,21 @@ use std::{
 };
 
 use konverge_apply::Statement;
-use konverge_core::revert_backoff::RevertBackoff;
+use konverge_core::{reverse_index::ReverseIndex, revert_backoff::RevertBackoff};
 use konverge_runtime::{
     own_writes::{Freshness, OwnWrites},
     watch::Origin,
 };
 use tokio::time::Instant;
 
-use crate::{annotations::Declaration, hub::Hub, metrics::Metrics, plan::Verified, source::Reference};
+use crate::{
+    annotations::Declaration,
+    hub::Hub,
+    metrics::Metrics,
+    plan::Verified,
+    source::Reference,
+    wanted::{Made, Owner},
+};
 
 /// The namespace and the name of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,25 +44,25 @@ pub type Subscribed = Result<Arc<Hub>, Arc<Statement>>;
 /// A bound Secret. All of it can be lost at any time: the cluster and the server have the truth.
 #[derive(Clone)]
 pub struct Binding {
-    /// The object's uid; another one under the same name is another binding.
-    pub uid: String,
+    /// The object's uid; another one under the same name is another binding. `None` until a Secret is seen that a custom resource has made.
+    pub uid: Option<String>,
     /// Where its data is to come from.
     pub declared: Declaration,
-    /// The subscription that keeps the content followed, or why there is none.
-    pub hub: Subscribed,
+    /// The subscriptions that keep the contents followed, in the order of the sources, or why there are none.
+    pub hubs: Vec<Subscribed>,
     /// The resource version that the watch has shown last.
-    pub shown: String,
+    pub shown: Option<String>,
     /// Whether another client may have written since it was verified.
     pub is_touched: bool,
     /// Its content when it was last verified.
     pub verified: Option<Verified>,
-    /// Whether it requests a choice of keys, which is not supported.
-    pub requests_keys: bool,
+    /// Its annotations with a prefix of this operator that nobody reads.
+    pub unknown: Vec<String>,
     /// The statements of the last run.
     pub said: Vec<Statement>,
     /// When this process last wrote it.
     pub written_at: Option<Instant>,
-    /// When its source was first seen empty, while that is not confirmed.
+    /// When its sources were first seen empty, while that is not confirmed.
     pub empty_since: Option<Instant>,
     /// The record on the Secret, as last seen by the watch or written by this process.
     pub record: Option<String>,
@@ -77,7 +84,7 @@ pub struct Reverts {
     pub by: Option<String>,
 }
 
-/// An annotated Secret, as the watch shows it.
+/// A Secret, as the watch shows it.
 pub struct WatchedSecret {
     /// The object's uid.
     pub uid: String,
@@ -85,10 +92,10 @@ pub struct WatchedSecret {
     pub shown: String,
     /// Where its data is to come from.
     pub declared: Declaration,
-    /// The subscription to its content, or why there is none.
-    pub hub: Subscribed,
-    /// Whether it requests a choice of keys.
-    pub requests_keys: bool,
+    /// The subscriptions to its contents, or why there are none.
+    pub hubs: Vec<Subscribed>,
+    /// Its annotations that nobody reads.
+    pub unknown: Vec<String>,
     /// The record on the Secret.
     pub record: Option<String>,
 }
@@ -96,27 +103,38 @@ pub struct WatchedSecret {
 impl Binding {
     /// The binding of an object that the watch shows for the first time.
     fn new(seen: WatchedSecret) -> Self {
-        let WatchedSecret { uid, shown, declared, hub, requests_keys, record } = seen;
+        let WatchedSecret { uid, shown, declared, hubs, unknown, record } = seen;
+        Self { uid: Some(uid), shown: Some(shown), unknown, record, ..Self::unseen(declared, hubs) }
+    }
+
+    /// The binding of a Secret that may not exist.
+    fn unseen(declared: Declaration, hubs: Vec<Subscribed>) -> Self {
         Self {
-            uid,
+            uid: None,
             declared,
-            hub,
-            shown,
+            hubs,
+            shown: None,
             is_touched: true,
             verified: None,
-            requests_keys,
+            unknown: Vec::new(),
             said: Vec::new(),
             written_at: None,
             empty_since: None,
-            record,
+            record: None,
             reverts: None,
             known: None,
         }
     }
 
-    /// Whether it is of this object with this source. The rules decide the same for both.
-    fn is_of(&self, uid: &str, declared: &Declaration) -> bool {
-        self.uid == uid && self.declared == *declared
+    /// Returns how the Secret is made, if a custom resource has it made.
+    pub fn made(&self) -> Option<&Made> {
+        self.declared.wanted()?.made.as_ref()
+    }
+
+    /// Whether it is of this object with these sources. The rules decide the same for both. An unseen Secret may be any.
+    fn is_of(&self, uid: Option<&str>, declared: &Declaration) -> bool {
+        let is_same_object = self.uid.is_none() || uid.is_none() || self.uid.as_deref() == uid;
+        is_same_object && self.declared == *declared
     }
 
     fn last_reason(&self) -> Option<&'static str> {
@@ -131,6 +149,8 @@ pub struct Learned<'a> {
     pub read: Option<&'a str>,
     /// The version that it wrote.
     pub written: Option<&'a str>,
+    /// The uid, if it has created the Secret.
+    pub uid: Option<&'a str>,
 }
 
 /// All bindings.
@@ -142,7 +162,20 @@ pub struct Bindings {
 #[derive(Default)]
 struct Inner {
     bindings: HashMap<SecretRef, Binding>,
+    /// The contents that each Secret is bound to.
+    uses: ReverseIndex<SecretRef, Reference>,
     own_writes: OwnWrites<SecretRef>,
+}
+
+impl Inner {
+    /// Puts a binding in place of another one.
+    fn insert(&mut self, key: SecretRef, binding: Binding) -> Option<Binding> {
+        self.own_writes.forget(&key);
+        let sources = binding.declared.wanted().filter(|_| binding.hubs.iter().all(Result::is_ok));
+        let references = sources.iter().flat_map(|wanted| &wanted.sources).map(|source| (source.reference.clone(), ()));
+        self.uses.set(&key, references);
+        self.bindings.insert(key, binding)
+    }
 }
 
 impl Bindings {
@@ -153,21 +186,22 @@ impl Bindings {
 
     /// The watch shows a bound Secret. Returns whether there is work: the binding is new, or another client wrote to the Secret.
     pub fn apply(&self, key: SecretRef, seen: WatchedSecret, origin: Origin) -> bool {
-        let Inner { bindings, own_writes } = &mut *self.lock();
-        let Some(binding) = current(bindings, &key, &seen.uid, &seen.declared) else {
-            own_writes.forget(&key);
+        let inner = &mut *self.lock();
+        let Inner { bindings, own_writes, .. } = inner;
+        let Some(binding) = current(bindings, &key, Some(&seen.uid), &seen.declared) else {
             // The statements go, too: about another object or another source, the same words are news.
-            let before = bindings.insert(key, Binding::new(seen));
+            let before = inner.insert(key, Binding::new(seen));
             self.metrics.reason_changed(before.as_ref().and_then(Binding::last_reason), None);
             return true;
         };
-        binding.requests_keys = seen.requests_keys;
-        if binding.shown == seen.shown {
+        binding.unknown = seen.unknown;
+        if binding.shown.as_ref() == Some(&seen.shown) {
             return false;
         }
+        binding.uid = Some(seen.uid.clone());
         let freshness = own_writes.classify(&key, Some(&seen.uid), &seen.shown, Instant::now());
         let is_known = binding.known.as_ref() == Some(&seen.shown) || freshness == Freshness::Echo;
-        binding.shown = seen.shown;
+        binding.shown = Some(seen.shown);
         if is_known {
             binding.is_touched = false;
         } else if origin == Origin::List || freshness == Freshness::New {
@@ -183,23 +217,67 @@ impl Bindings {
     /// A run that began with `before` has learned the content of these resource versions.
     pub fn learned(&self, key: &SecretRef, before: &Binding, learned: Learned<'_>) {
         let Some(known) = learned.written.or(learned.read) else { return };
-        let Inner { bindings, own_writes } = &mut *self.lock();
-        let Some(binding) = current(bindings, key, &before.uid, &before.declared) else { return };
-        let (uid, now) = (Some(binding.uid.as_str()), Instant::now());
+        let Inner { bindings, own_writes, .. } = &mut *self.lock();
+        let Some(binding) = current(bindings, key, before.uid.as_deref(), &before.declared) else { return };
+        if binding.uid.is_none() {
+            binding.uid = learned.uid.map(str::to_owned);
+        }
+        let (uid, now) = (binding.uid.as_deref(), Instant::now());
         if let Some(version) = learned.written {
             own_writes.wrote(key, uid, version, now);
         }
         // The watch may have been faster than the answer, and may have shown the changes of others meanwhile.
         binding.is_touched = binding.shown != before.shown
-            && own_writes.classify(key, uid, &binding.shown, now) == Freshness::New
-            && learned.read != Some(&binding.shown);
+            && binding.shown.as_ref().is_some_and(|shown| {
+                own_writes.classify(key, uid, shown, now) == Freshness::New && learned.read != Some(shown)
+            });
         binding.known = Some(known.to_owned());
     }
 
-    /// The Secret is gone or not annotated any more. Its subscription ends with it.
+    /// A custom resource has the Secret made. Returns `false` if annotations on the Secret itself precede that.
+    pub fn bind(&self, key: &SecretRef, declared: Declaration, hubs: impl FnOnce() -> Vec<Subscribed>) -> bool {
+        let mut inner = self.lock();
+        let before = inner.bindings.get(key);
+        if let Some(before) = before
+            && (before.declared == declared || before.made().is_none())
+        {
+            return before.declared == declared;
+        }
+        let seen = before.map(|before| (before.uid.clone(), before.shown.clone()));
+        let (uid, shown) = seen.unwrap_or_default();
+        let before = inner.insert(key.clone(), Binding { uid, shown, ..Binding::unseen(declared, hubs()) });
+        self.metrics.reason_changed(before.as_ref().and_then(Binding::last_reason), None);
+        true
+    }
+
+    /// The Secret is gone. Returns the custom resource that has it made. Without one, the binding ends.
+    pub fn gone(&self, key: &SecretRef) -> Option<Owner> {
+        let mut inner = self.lock();
+        let owner = inner.bindings.get(key).and_then(|binding| Some(binding.made()?.owner.clone()));
+        let Some(owner) = owner else {
+            drop(inner);
+            self.remove(key);
+            return None;
+        };
+        if let Some(Binding { declared, hubs, said, .. }) = inner.bindings.remove(key) {
+            inner.insert(key.clone(), Binding { said, ..Binding::unseen(declared, hubs) });
+        }
+        Some(owner)
+    }
+
+    /// Ends the binding of a Secret that this custom resource has made. The Secret stays as it is.
+    pub fn release(&self, key: &SecretRef, owner: &Owner) {
+        let is_of_owner = self.get(key).is_some_and(|binding| binding.made().is_some_and(|made| made.owner == *owner));
+        if is_of_owner {
+            self.remove(key);
+        }
+    }
+
+    /// The Secret is not to be filled any more. Its subscriptions end with it.
     pub fn remove(&self, key: &SecretRef) {
         let mut inner = self.lock();
         inner.own_writes.forget(key);
+        inner.uses.remove(key);
         let removed = inner.bindings.remove(key);
         drop(inner);
         if let Some(binding) = removed {
@@ -207,12 +285,11 @@ impl Bindings {
         }
     }
 
-    /// Removes the bindings of all Secrets that are not in a complete list.
-    pub fn retain(&self, listed: &HashSet<SecretRef>) {
-        let vanished: Vec<_> = self.lock().bindings.keys().filter(|key| !listed.contains(*key)).cloned().collect();
-        for key in vanished {
-            self.remove(&key);
-        }
+    /// Returns the bound Secrets that are not in a complete list, and are therefore gone. Secrets that were never seen are not among them.
+    pub fn vanished(&self, listed: &HashSet<SecretRef>) -> Vec<SecretRef> {
+        let inner = self.lock();
+        let gone = inner.bindings.iter().filter(|(key, binding)| binding.uid.is_some() && !listed.contains(*key));
+        gone.map(|(key, _)| key.clone()).collect()
     }
 
     /// Returns the binding of the Secret, if it is bound.
@@ -222,26 +299,24 @@ impl Bindings {
 
     /// Whether it is still the same object with the same source, so that it may be written.
     pub fn is_current(&self, key: &SecretRef, before: &Binding) -> bool {
-        self.lock().bindings.get(key).is_some_and(|now| now.is_of(&before.uid, &before.declared))
+        self.lock().bindings.get(key).is_some_and(|now| now.is_of(before.uid.as_deref(), &before.declared))
     }
 
     /// Changes the binding if it is still of the same object with the same source.
     pub fn update_if_current(&self, key: &SecretRef, before: &Binding, change: impl FnOnce(&mut Binding)) {
         let mut inner = self.lock();
-        if let Some(binding) = current(&mut inner.bindings, key, &before.uid, &before.declared) {
+        if let Some(binding) = current(&mut inner.bindings, key, before.uid.as_deref(), &before.declared) {
             let reason = binding.last_reason();
             change(binding);
             self.metrics.reason_changed(reason, binding.last_reason());
         }
     }
 
-    /// The Secrets that are bound to the content.
-    pub fn bound_to(&self, reference: &Reference) -> Vec<SecretRef> {
+    /// The Secrets that are bound to the content, each with the custom resource that has it made.
+    pub fn bound_to(&self, reference: &Reference) -> Vec<(SecretRef, Option<Owner>)> {
         let inner = self.lock();
-        let is_bound =
-            |binding: &Binding| matches!(&binding.declared, Declaration::Bound(declared) if declared == reference);
-        let bound = inner.bindings.iter().filter(|(_, binding)| binding.hub.is_ok() && is_bound(binding));
-        bound.map(|(key, _)| key.clone()).collect()
+        let owner = |key: &SecretRef| inner.bindings.get(key).and_then(|binding| Some(binding.made()?.owner.clone()));
+        inner.uses.referrers(reference).map(|key| (key.clone(), owner(key))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -253,7 +328,7 @@ impl Bindings {
 fn current<'a>(
     bindings: &'a mut HashMap<SecretRef, Binding>,
     key: &SecretRef,
-    uid: &str,
+    uid: Option<&str>,
     declared: &Declaration,
 ) -> Option<&'a mut Binding> {
     bindings.get_mut(key).filter(|binding| binding.is_of(uid, declared))
@@ -278,7 +353,8 @@ mod tests {
     fn shown_by(origin: Origin, bindings: &Bindings, uid: &str, resource_version: &str) -> bool {
         let declared = Declaration::Incomplete(vec!["zopp.dev/project"]);
         let (uid, shown) = (uid.into(), resource_version.into());
-        let seen = WatchedSecret { uid, shown, declared, hub: Err(nothing()), requests_keys: false, record: None };
+        let seen =
+            WatchedSecret { uid, shown, declared, hubs: vec![Err(nothing())], unknown: Vec::new(), record: None };
         bindings.apply(key(), seen, origin)
     }
 
@@ -290,7 +366,7 @@ mod tests {
     fn work(bindings: &Bindings, read: Option<&str>, written: Option<&str>, meanwhile: impl FnOnce(&Bindings)) {
         let before = bindings.get(&key()).unwrap();
         meanwhile(bindings);
-        bindings.learned(&key(), &before, Learned { read, written });
+        bindings.learned(&key(), &before, Learned { read, written, uid: None });
     }
 
     fn is_touched(bindings: &Bindings) -> bool {
@@ -380,9 +456,9 @@ mod tests {
     fn a_list_removes_what_it_does_not_show() {
         let bindings = bindings();
         show(&bindings, "one", "1");
-        bindings.retain(&HashSet::from([key()]));
-        assert!(bindings.get(&key()).is_some());
-        bindings.retain(&HashSet::new());
+        assert!(bindings.vanished(&HashSet::from([key()])).is_empty());
+        assert_eq!(bindings.vanished(&HashSet::new()), [key()]);
+        assert_eq!(bindings.gone(&key()), None);
         assert!(bindings.get(&key()).is_none());
     }
 }

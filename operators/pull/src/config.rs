@@ -3,7 +3,8 @@
 use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser};
-use konverge_jobs::{Program, Settings, Shared};
+use konverge::Options;
+use konverge_jobs::{MetricsOptions, Program, Settings, Shared};
 use konverge_runtime::{
     http_server::Listen,
     telemetry::LogFormat,
@@ -177,6 +178,29 @@ impl Config {
     pub fn as_original(mut self) -> Self {
         self.trust.trust_first_key.get_or_insert(true);
         self
+    }
+
+    /// Returns the settings of the framework.
+    pub fn options(&self) -> Options {
+        Options::default().with(|options| {
+            options.kubeconfig.clone_from(&self.kubeconfig);
+            options.namespaces.extend(self.namespace.clone());
+            options.server.address = self.health_addr;
+            let MetricsOptions { address, authentication, tls, certificate } = self.metrics.options();
+            options.server.metrics.address = address;
+            options.server.metrics.authentication = authentication;
+            options.server.metrics.tls = tls;
+            if let Some((certificate, key)) = certificate {
+                options.server.metrics.tls = true;
+                options.server.metrics.certificate = Some(certificate);
+                options.server.metrics.key = Some(key);
+            }
+            options.leader_election = self.leader_elect;
+            options.lease_name = Some(Self::LEASE.to_owned());
+            // The program is unready while a list is not complete, and fills no Secret. Ending it would not help.
+            options.cache_sync_timeout = 0;
+            options.log_format = self.log_format;
+        })
     }
 
     /// How to reach the zopp server, held to what the settings pin.

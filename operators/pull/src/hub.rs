@@ -105,6 +105,11 @@ impl Hub {
         self.fetcher.snapshot(since).await
     }
 
+    /// Returns the time since the store last answered about the content. A refusal is an answer.
+    pub fn age(&self) -> Duration {
+        self.fetcher.age()
+    }
+
     /// Tells the hub that a bound Secret has changed. If the last fetch failed, the hub tries again within a second.
     pub fn retry_soon(&self) {
         if self.fetcher.failure().is_some() {

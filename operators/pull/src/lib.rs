@@ -1,15 +1,16 @@
-//! Pull: contents of zopp and Vault into Kubernetes Secrets that are annotated for it.
+//! Pull: contents of zopp and Vault into Kubernetes Secrets that request it by annotations, or that custom resources have made.
 //!
 //! ```text
 //! zopp ───stream, poll──▶ ┐
 //! Vault ──poll──────────▶ ┴ hub ──wake──▶ queue ──▶ reconcile: observe ▶ plan ▶ apply ▶ report
 //!                                           ▲
-//! Secrets (metadata) ──watch──▶ bindings ───┘
+//! Secrets (metadata) ──watch──▶ bindings ───┤
+//! SecretPull, ZoppSecretSync ───watch───────┘
 //! ```
 //!
 //! Read in this order:
 //!
-//! - [`annotations`] and [`allow`]: the request of a Secret, and whether it is permitted;
+//! - [`wanted`] and [`select`]: what a Secret is to hold, from [`annotations`] or [`objects`], and [`allow`]: whether it is permitted;
 //!
 //! - [`watch`] and [`bindings`]: the event handler for Secrets, and the bindings that it keeps;
 //!
@@ -28,7 +29,8 @@
 //! - [`plugin`]: the plugin of kubectl.
 //!
 //! # Guarantees
-//! - A Secret that is not annotated is never read, and nothing about it is kept.
+//! - A Secret that nobody requests is never read, and nothing about it is kept.
+//! - A Secret is created only for a custom resource. One that somebody else made is filled only if it is annotated, or to be adopted.
 //! - No failure and no empty answer takes a key away. A content without keys takes keys away only if two separate reads agree.
 //! - Values are held while they are written, and wiped then.
 //! - One writer per Secret, and every write is safe to repeat.
@@ -41,14 +43,18 @@ pub mod hub;
 pub mod messages;
 pub mod metrics;
 pub mod migrate;
+pub mod objects;
 pub mod plan;
 pub mod plugin;
 pub mod reasons;
 pub mod reconcile;
+pub mod record;
 pub mod run;
+pub mod select;
 pub mod source;
-mod unsupported;
 pub mod vault;
+pub mod wakes;
+pub mod wanted;
 pub mod watch;
 pub mod zopp;
 
@@ -60,7 +66,7 @@ pub use run::run;
 pub fn job() -> Job {
     Job::new(
         "pull",
-        "environments of zopp and secrets in Vault into annotated Secrets, as zopp-operator does it",
+        "environments of zopp and secrets in Vault into Secrets, as zopp-operator does it",
         run::job,
     )
 }

@@ -8,12 +8,13 @@ use konverge_core::{
 
 use crate::{
     allow,
-    annotations::KEYS,
+    bindings::SecretRef,
     plan::{Problem, SECRET_SIZE_LIMIT},
     reasons,
     reconcile::LONGEST_REVERT_PAUSE,
     source::Reference,
     vault,
+    wanted::{Foreign, Owner, Wanted},
     zopp::{self, messages as zopp_messages},
 };
 
@@ -27,9 +28,9 @@ pub(crate) fn failure(reason: &'static str, text: String) -> Statement {
 }
 
 /// The Secret holds the content. The text carries no version: a series of events keeps the text of its first, which would soon be wrong.
-pub fn synced(reference: &Reference, remark: Option<&str>) -> Statement {
+pub fn synced(wanted: &Wanted, remark: Option<&str>) -> Statement {
     let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
-    Statement::new(Severity::Good, reasons::SYNCED, format!("in sync with {reference}{remark}"))
+    Statement::new(Severity::Good, reasons::SYNCED, format!("in sync with {wanted}{remark}"))
 }
 
 /// The Secret asks to be synced but not from where.
@@ -83,31 +84,59 @@ pub fn not_allowed(namespace: &str, reference: &Reference) -> Statement {
     )
 }
 
-/// The Secret requests a choice of keys, and gets all.
-pub fn keys_not_supported(reference: &Reference) -> Statement {
+/// The Secret has annotations with a prefix of this operator that nobody reads.
+pub fn unknown_annotations(names: &[String]) -> Statement {
     failure(
-        reasons::FEATURE_MISSING,
+        reasons::UNKNOWN_ANNOTATION,
         format!(
-            "{KEYS} is not supported: the Secret holds all keys of {reference}. Put the keys that it needs into an environment of their own, or remove \
-             the annotation"
+            "nobody reads {}; correct the name or remove the annotation. docs/reference/annotations.md lists all",
+            quoted(names)
         ),
     )
 }
 
-/// A `ZoppSecretSync` is not followed.
-pub fn kind_not_supported() -> Statement {
+/// The object cannot be used.
+pub fn invalid_spec(cause: &str) -> Statement {
+    failure(reasons::INVALID_SPEC, format!("{cause}. The Secret stays as it is"))
+}
+
+/// The object is suspended.
+pub fn suspended() -> Statement {
+    failure(reasons::SUSPENDED, "spec.suspend is true, so the Secret stays as it is".to_owned())
+}
+
+/// An older object makes the same Secret.
+pub fn target_taken(target: &SecretRef, first: &Owner) -> Statement {
     failure(
-        reasons::FEATURE_MISSING,
-        "ZoppSecretSync is not supported, so nothing is synced for this object. Annotate a Secret with zopp.dev/sync, or keep the original operator for \
-         these objects"
-            .to_owned(),
+        reasons::TARGET_TAKEN,
+        format!("{first} is older and makes Secret {target}. It stays as {first} says; name another Secret, or delete {first}"),
     )
 }
 
+/// The Secret must not be filled.
+pub fn foreign(secret: &SecretRef, foreign: &Foreign) -> Statement {
+    let text = match foreign {
+        Foreign::Reserved(secret_type) => format!(
+            "Secret {secret} has the type {secret_type}, which belongs to Kubernetes or Helm, so it is never filled. Name another Secret"
+        ),
+        Foreign::Annotated => format!(
+            "annotations on Secret {secret} request a sync of their own. The Secret stays as they say; remove them, or name another Secret"
+        ),
+        Foreign::Of(owner) => format!(
+            "Secret {secret} was made for {owner}. It stays as it is; name another Secret, or set spec.target.adopt to true to take it over"
+        ),
+        Foreign::Unknown => format!(
+            "Secret {secret} exists and was not made by this operator. It stays as it is; name another Secret, or set spec.target.adopt to true to take it \
+             over"
+        ),
+    };
+    failure(reasons::TARGET_NOT_OWNED, text)
+}
+
 /// The API server did not take the write.
-pub fn apply_failed(reference: &Reference, error: &ApplyError) -> Statement {
-    if error.is_immutable() {
-        return problem(reference, &Problem::Immutable);
+pub fn apply_failed(wanted: &Wanted, error: &ApplyError) -> Statement {
+    if let (true, Some(source)) = (error.is_immutable(), wanted.sources.first()) {
+        return problem(&source.reference, &Problem::Immutable);
     }
     let then = match error {
         ApplyError::Altered { .. } => "It is tried again",
@@ -135,6 +164,31 @@ pub fn problem(reference: &Reference, problem: &Problem) -> Statement {
                 "cannot decrypt {}: they keep the value they have here. The other keys are in sync; set them again with: \
                  zopp secret set",
                 quoted(keys)
+            ),
+        ),
+        Problem::MissingKeys(keys) => failure(
+            reasons::KEY_NOT_FOUND,
+            format!(
+                "{reference} does not have {}: a value that the Secret has stays. The other keys are in sync; set the keys, or correct the choice of keys",
+                quoted(keys)
+            ),
+        ),
+        Problem::Collision(collision) => failure(
+            reasons::KEYS_COLLIDE,
+            format!("{collision}. The keys of {reference} stay as they are in the Secret; rename one of them"),
+        ),
+        Problem::OtherType { found } => failure(
+            reasons::TYPE_DIFFERS,
+            format!(
+                "the Secret has the type {found}, and Kubernetes does not change the type of a Secret. It stays as it is; delete it and the operator makes \
+                 it anew, or set that type"
+            ),
+        ),
+        Problem::LacksKeys(keys) => failure(
+            reasons::KEY_NOT_FOUND,
+            format!(
+                "the type of the Secret demands {}, which no source has. The Secret stays as it is; set the keys, or rename others",
+                few(keys.iter())
             ),
         ),
         Problem::TooLarge { size } => failure(
@@ -212,6 +266,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::select::Collision;
 
     #[test]
     fn every_problem_says_what_becomes_of_the_data_or_the_next_step() {
@@ -221,6 +276,10 @@ mod tests {
             Problem::TooLarge { size: 2_000_000 },
             Problem::Immutable,
             Problem::NeverFilled,
+            Problem::MissingKeys(vec!["A".into()]),
+            Problem::Collision(Collision { name: "A".into(), keys: ["a".into(), "A".into()] }),
+            Problem::OtherType { found: "Opaque".into() },
+            Problem::LacksKeys(vec!["tls.crt"]),
             Problem::Replaced { applied: "e1".into(), stated: "e2".into() },
             Problem::WentBack { applied: 4, stated: 2 },
         ] {

@@ -7,8 +7,9 @@ use konverge_kubectl::{Detail, Kind, Migrated, Migration};
 use kube::core::{ApiResource, DynamicObject};
 
 use crate::{
-    annotations::{Declaration, KEYS, declaration},
-    unsupported, zopp,
+    annotations::{Declaration, declaration},
+    objects::zopp_secret_sync::ZoppSecretSync,
+    zopp,
 };
 
 /// The tools that pull replaces.
@@ -30,7 +31,7 @@ impl Migration for Zopp {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        [ApiResource::erase::<Secret>(&()), unsupported::kind(), ApiResource::erase::<Deployment>(&())]
+        [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ZoppSecretSync>(&()), ApiResource::erase::<Deployment>(&())]
             .map(|resource| Kind::namespaced(resource, Detail::Metadata))
             .into()
     }
@@ -40,8 +41,9 @@ impl Migration for Zopp {
         let mut migrated = Migrated::default();
         match kind.resource.kind.as_str() {
             "Secret" => return of_secret(&annotations, object.metadata.namespace.as_deref().unwrap_or_default()),
-            "ZoppSecretSync" => migrated.lost.push(
-                "pull does not support this kind. Keep the original operator for it, or annotate a Secret".to_owned(),
+            "ZoppSecretSync" => migrated.becomes.push(
+                "pull keeps its Secret equal to the environment, in the namespace of the object, and takes over the Secret that the original made"
+                    .to_owned(),
             ),
             _ if annotations.get(RELOAD).is_some_and(|word| word == "true") => migrated.becomes.push(format!(
                 "roll restarts it for {RELOAD}, without a flag. pull alone does not, so install roll, too"
@@ -62,9 +64,12 @@ fn of_secret(annotations: &BTreeMap<String, String>, namespace: &str) -> Option<
         Declaration::Invalid(cause) => {
             migrated.lost.push(format!("{cause}. pull writes nothing until you change that"));
         }
-        Declaration::Bound(reference) => {
-            let environment = zopp::environment(&reference)?;
-            migrated.becomes.push(format!("pull keeps it equal to {environment}, with the same annotations"));
+        Declaration::Bound(wanted) => {
+            let [source] = &wanted.sources[..] else { return None };
+            let environment = zopp::environment(&source.reference)?;
+            let keys = source.selection.keys.join(", ");
+            let keys = if keys.is_empty() { keys } else { format!(". It gets only the keys {keys}, where the original gave all") };
+            migrated.becomes.push(format!("pull keeps it equal to {environment}, with the same annotations{keys}"));
             if environment.project != namespace {
                 migrated.becomes.push(format!(
                     "the chart and the shipped manifest allow only the projects of its own name to a namespace. Write a rule: \
@@ -72,9 +77,6 @@ fn of_secret(annotations: &BTreeMap<String, String>, namespace: &str) -> Option<
                 ));
             }
         }
-    }
-    if annotations.contains_key(KEYS) {
-        migrated.lost.push(format!("{KEYS} has no effect, neither there nor here: the Secret gets all keys"));
     }
     Some(migrated)
 }
@@ -92,16 +94,16 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_kept_and_the_other_kind_is_lost() {
+    fn secrets_and_the_objects_of_the_original_are_kept() {
         let bound = |project: &str| json!({ "zopp.dev/sync": "true", "zopp.dev/workspace": "acme", "zopp.dev/project": project, "zopp.dev/environment": "dev" });
         let mut with_keys = bound("shop");
-        with_keys[KEYS] = json!("a,b");
+        with_keys["zopp.dev/keys"] = json!("a,b");
         let cases: [(usize, Value, &[&str], &[&str]); 6] = [
             (0, bound("shop"), &["equal to acme/shop/dev"], &[]),
             (0, bound("other"), &["equal to acme/other/dev", "--allow=shop=acme/other/dev"], &[]),
-            (0, with_keys, &["equal to acme/shop/dev"], &["gets all keys"]),
+            (0, with_keys, &["only the keys a, b"], &[]),
             (0, json!({ "zopp.dev/sync": "true" }), &[], &["it lacks zopp.dev/workspace"]),
-            (1, json!({}), &[], &["does not support this kind"]),
+            (1, json!({}), &["takes over the Secret"], &[]),
             (2, json!({ RELOAD: "true" }), &["install roll, too"], &[]),
         ];
         for (kind, annotations, becomes, lost) in cases {

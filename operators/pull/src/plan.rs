@@ -1,13 +1,20 @@
 //! Decides about a Secret, without IO, clock or client.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use konverge_core::{
     SecretValue,
     digest::{ContentDigest, DigestKey},
 };
 
-use crate::source::{Revision, Snapshot, Succession};
+use crate::{
+    select::{Collision, Selection},
+    source::{Revision, Snapshot, Succession},
+    wanted::lacking,
+};
 
 /// A Secret's data may be this many bytes in all: `MaxSecretSize` of the Kubernetes API.
 pub const SECRET_SIZE_LIMIT: usize = 1 << 20;
@@ -18,10 +25,16 @@ const KEY_LENGTH_LIMIT: usize = 253;
 /// The content of the Secret when this process last verified it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// The revision it came from.
-    pub revision: Revision,
+    /// The revision of each source that it came from. `None` for a source that gave nothing then.
+    pub revisions: Vec<Option<Revision>>,
     /// Digest of our keys and their values.
     pub digest: ContentDigest,
+}
+
+impl Verified {
+    fn revision(&self, source: usize) -> Option<&Revision> {
+        self.revisions.get(source)?.as_ref()
+    }
 }
 
 /// The content of the Secret now.
@@ -33,6 +46,7 @@ pub enum Observed<'a> {
 }
 
 /// A Secret's data and whose it is.
+#[derive(Default)]
 pub struct Contents {
     /// All keys with their values.
     pub data: BTreeMap<String, SecretValue>,
@@ -40,6 +54,12 @@ pub struct Contents {
     pub owned: BTreeSet<String>,
     /// Whether the API server refuses any change of the data.
     pub immutable: bool,
+    /// Whether the Secret has to be created.
+    pub is_absent: bool,
+    /// Whether labels, annotations or the owner differ from what is wanted.
+    pub has_other_metadata: bool,
+    /// Its type, if it is not the wanted one.
+    pub other_type: Option<String>,
 }
 
 /// An action.
@@ -47,10 +67,10 @@ pub enum Action<'a> {
     /// The Secret is right.
     Nothing,
     /// Make exactly these keys ours, with these values.
-    Apply(BTreeMap<&'a str, &'a SecretValue>),
+    Apply(BTreeMap<Cow<'a, str>, &'a SecretValue>),
     /// Leave the Secret as it is; the problem says why.
     Keep,
-    /// Read the environment once more before its emptiness is believed.
+    /// Read the sources once more before their emptiness is believed.
     ConfirmEmpty,
     /// The Secret has to be read before this can be decided.
     ReadFirst,
@@ -63,6 +83,10 @@ pub enum Problem {
     InvalidKeys(Vec<String>),
     /// Keys that could not be decrypted; they keep what the Secret has.
     Undecryptable(Vec<String>),
+    /// Keys that are selected by name and that the source does not have; they keep what the Secret has.
+    MissingKeys(Vec<String>),
+    /// Two keys would have one name in the Secret. The source counts as one that gives nothing.
+    Collision(Collision),
     /// All the data together is larger than a Secret may be.
     TooLarge {
         /// Bytes of all values.
@@ -70,6 +94,13 @@ pub enum Problem {
     },
     /// The Secret is marked immutable and holds something else.
     Immutable,
+    /// The Secret has another type than the wanted one, which the API server does not change.
+    OtherType {
+        /// Its type.
+        found: String,
+    },
+    /// The type of the Secret demands keys that no source has.
+    LacksKeys(Vec<&'static str>),
     /// The environment has never held a key, so nothing is removed for its sake.
     NeverFilled,
     /// The server states another environment under this name than was applied before, and nothing proves that it is a newer one.
@@ -88,80 +119,251 @@ pub enum Problem {
     },
 }
 
+/// One source of the Secret, as far as it is known now.
+pub struct Part<'a> {
+    /// The keys that the Secret gets of it.
+    pub selection: &'a Selection,
+    /// Whether the store may lack the content.
+    pub is_optional: bool,
+    /// The content. `None` if the store gave none.
+    pub snapshot: Option<&'a Snapshot>,
+    /// The newest revision that any Secret has held, if one has.
+    pub accepted: Option<Revision>,
+    /// The names of the keys that it gave the Secret when that was written. `None` if no record says so.
+    pub given: Option<&'a BTreeSet<String>>,
+}
+
+/// The contribution of a source to a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    /// The names of the keys in the Secret.
+    pub keys: BTreeSet<String>,
+    /// Whether the source gave nothing, so that the keys keep their values.
+    pub is_kept: bool,
+}
+
 /// The decision: an action, what is verified by it, and the problems to report.
 pub struct Plan<'a> {
     /// The action.
     pub action: Action<'a>,
     /// True of the Secret once the action is done; `None` where nothing was established.
     pub verified: Option<Verified>,
-    /// The problems to report.
-    pub problems: Vec<Problem>,
+    /// The problems to report, each with the number of the source.
+    pub problems: Vec<(usize, Problem)>,
+    /// The record of the Secret once the action is done.
+    pub record: Option<String>,
 }
 
-/// The remembered facts that a decision uses.
+/// The circumstances of a decision.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Remembered<'a> {
-    /// The newest revision that any Secret has held, if one has.
-    pub accepted: Option<&'a Revision>,
-    /// Whether the Secret has the record that belongs to the snapshot.
-    pub is_recorded: bool,
-    /// Whether an empty environment was seen empty by two separate reads.
+pub struct Circumstances<'a> {
+    /// The record that the Secret has.
+    pub recorded: Option<&'a str>,
+    /// Whether two separate reads agree that a source is empty.
     pub is_confirmed: bool,
+    /// Whether a source that fails stops all others.
+    pub is_strict: bool,
+    /// The type that the Secret is to have, unless that does not matter.
+    pub secret_type: Option<&'a str>,
 }
 
-/// Decides what to write to a Secret.
+/// Decides what to write to a Secret. `record` returns the text of the record for the contributions of the sources.
 pub fn plan<'a>(
-    upstream: &'a Snapshot,
+    parts: &[Part<'a>],
     observed: &Observed<'a>,
     key: &DigestKey,
-    remembered: Remembered<'_>,
+    circumstances: Circumstances<'_>,
+    record: impl FnOnce(&[Given]) -> Option<String>,
 ) -> Plan<'a> {
-    let Remembered { accepted, is_recorded, is_confirmed } = remembered;
     let before = match observed {
         Observed::Unchanged(verified) => Some(*verified),
         Observed::Read(_, verified) => *verified,
     };
-    if let Some(problem) = rollback(upstream, before, accepted) {
-        return keep(vec![problem]);
-    }
-    if upstream.revision.number == 0 && upstream.values.is_empty() && upstream.failed.is_empty() {
-        return keep(vec![Problem::NeverFilled]);
-    }
-    let (mut desired, mut problems) = sort_out(upstream);
-    if !upstream.failed.is_empty() {
-        let Observed::Read(contents, _) = observed else {
-            return Plan { action: Action::ReadFirst, verified: None, problems: Vec::new() };
-        };
-        carry_forward(&mut desired, contents, upstream);
-    }
-    if desired.is_empty() && !is_confirmed && holds_ours(observed, key) {
-        return Plan { action: Action::ConfirmEmpty, verified: None, problems };
-    }
-    let size = desired.values().map(|value| value.len()).sum();
-    if size > SECRET_SIZE_LIMIT {
-        problems.push(Problem::TooLarge { size });
-        return keep(problems);
-    }
-    let digest = key.digest(desired.iter().map(|(name, value)| (*name, value.expose())));
-    let verified = Verified { revision: upstream.revision.clone(), digest };
-    let right = match observed {
-        Observed::Unchanged(before) => before.digest == digest,
-        Observed::Read(contents, _) => contents.hold_exactly(&desired),
+    let contents = match observed {
+        Observed::Unchanged(_) => None,
+        Observed::Read(contents, _) => Some(*contents),
     };
-    if right && is_recorded {
-        return Plan { action: Action::Nothing, verified: Some(verified), problems };
+    let mut draft = Draft { contents, ..Draft::default() };
+    for (number, part) in parts.iter().enumerate() {
+        let used = usable(part, before.and_then(|before| before.revision(number)));
+        let used = used.and_then(|snapshot| draft.add(number, part.selection, snapshot).map_err(Problem::Collision).map_err(Some));
+        match used {
+            Ok(()) if part.has_ended(&draft.given[number]) => draft.has_emptied = true,
+            Ok(()) => {}
+            Err(problem) => {
+                draft.problems.extend(problem.map(|problem| (number, problem)));
+                if circumstances.is_strict || !draft.keep(part) {
+                    return keep(draft.problems);
+                }
+            }
+        }
     }
-    if !right && matches!(observed, Observed::Read(Contents { immutable: true, .. }, _)) {
-        problems.push(Problem::Immutable);
+    let Draft { desired, given, problems, needs_contents, has_emptied, .. } = draft;
+    if needs_contents && contents.is_none() {
+        return Plan { action: Action::ReadFirst, verified: None, problems: Vec::new(), record: None };
+    }
+    let is_emptied = has_emptied || (desired.is_empty() && holds_ours(observed, key));
+    if is_emptied && !circumstances.is_confirmed {
+        return Plan { action: Action::ConfirmEmpty, verified: None, problems, record: None };
+    }
+    finish(Desired { data: desired, given, problems }, parts, observed, key, circumstances, record)
+}
+
+/// The keys that the Secret is to hold.
+struct Desired<'a> {
+    data: BTreeMap<Cow<'a, str>, &'a SecretValue>,
+    given: Vec<Given>,
+    problems: Vec<(usize, Problem)>,
+}
+
+/// Compares the Secret with what it is to hold.
+fn finish<'a>(
+    desired: Desired<'a>,
+    parts: &[Part<'_>],
+    observed: &Observed<'a>,
+    key: &DigestKey,
+    circumstances: Circumstances<'_>,
+    record: impl FnOnce(&[Given]) -> Option<String>,
+) -> Plan<'a> {
+    let Desired { data, given, mut problems } = desired;
+    let size = data.values().map(|value| value.len()).sum();
+    if size > SECRET_SIZE_LIMIT {
+        problems.push((0, Problem::TooLarge { size }));
         return keep(problems);
     }
-    Plan { action: Action::Apply(desired), verified: Some(verified), problems }
+    let lacking = lacking(circumstances.secret_type, |key| data.contains_key(key));
+    if !lacking.is_empty() {
+        problems.push((0, Problem::LacksKeys(lacking)));
+        return keep(problems);
+    }
+    if let Observed::Read(Contents { other_type: Some(found), .. }, _) = observed {
+        problems.push((0, Problem::OtherType { found: found.clone() }));
+        return keep(problems);
+    }
+    let digest = key.digest(data.iter().map(|(name, value)| (&**name, value.expose())));
+    let of_part = |(part, given): (&Part<'_>, &Given)| {
+        part.snapshot.filter(|_| !given.is_kept).map(|snapshot| snapshot.revision.clone())
+    };
+    let revisions = parts.iter().zip(&given).map(of_part).collect();
+    let verified = Some(Verified { revisions, digest });
+    let has_data = match observed {
+        Observed::Unchanged(before) => before.digest == digest,
+        Observed::Read(contents, _) => contents.hold_exactly(&data),
+    };
+    let has_metadata = !matches!(observed, Observed::Read(Contents { has_other_metadata: true, .. }, _));
+    let record = record(&given);
+    if has_data && has_metadata && record.as_deref() == circumstances.recorded {
+        return Plan { action: Action::Nothing, verified, problems, record };
+    }
+    if !has_data && matches!(observed, Observed::Read(Contents { immutable: true, .. }, _)) {
+        problems.push((0, Problem::Immutable));
+        return keep(problems);
+    }
+    Plan { action: Action::Apply(data), verified, problems, record }
+}
+
+/// Returns the content of a source, or `None` or a problem if it gives nothing.
+fn usable<'a>(part: &Part<'a>, before: Option<&Revision>) -> Result<&'a Snapshot, Option<Problem>> {
+    let snapshot = part.snapshot.ok_or(None)?;
+    if let Some(problem) = rollback(snapshot, before, part.accepted.as_ref()) {
+        return Err(Some(problem));
+    }
+    if snapshot.revision.number == 0 && snapshot.values.is_empty() && snapshot.failed.is_empty() {
+        return Err(Some(Problem::NeverFilled));
+    }
+    Ok(snapshot)
+}
+
+impl Part<'_> {
+    /// Returns whether the source gave keys before and gives none now.
+    fn has_ended(&self, now: &Given) -> bool {
+        now.keys.is_empty() && self.given.is_some_and(|given| !given.is_empty())
+    }
+}
+
+/// A plan that is being made, source by source.
+#[derive(Default)]
+struct Draft<'a> {
+    contents: Option<&'a Contents>,
+    desired: BTreeMap<Cow<'a, str>, &'a SecretValue>,
+    given: Vec<Given>,
+    problems: Vec<(usize, Problem)>,
+    /// Whether a key keeps the value that the Secret has.
+    needs_contents: bool,
+    /// Whether a source that gave keys gives none any more.
+    has_emptied: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// Adds the keys of a source. Earlier sources precede it. Nothing is added if two keys have one name.
+    fn add(&mut self, number: usize, selection: &'a Selection, snapshot: &'a Snapshot) -> Result<(), Collision> {
+        let keys = snapshot.values.keys().chain(&snapshot.failed).map(String::as_str);
+        let selected = selection.select(keys)?;
+        let mut problems = [Vec::new(), Vec::new()];
+        let [invalid, undecryptable] = &mut problems;
+        let mut given = Given::default();
+        let mut kept = Vec::new();
+        for (name, key) in selected.names {
+            let is_valid = is_valid_key(&name);
+            match snapshot.values.get(key) {
+                None => {
+                    undecryptable.push(key.to_owned());
+                    kept.push(name);
+                }
+                Some(_) if !is_valid => invalid.push(name.into_owned()),
+                Some(value) => self.insert(&mut given, name, value),
+            }
+        }
+        let missing: Vec<_> = selected.missing.iter().map(|name| name.clone().into_owned()).collect();
+        kept.extend(selected.missing);
+        self.carry(&mut given, kept);
+        let [invalid, undecryptable] = problems;
+        for (problem, keys) in
+            [(Problem::InvalidKeys as fn(_) -> _, invalid), (Problem::Undecryptable, undecryptable), (Problem::MissingKeys, missing)]
+        {
+            if !keys.is_empty() {
+                self.problems.push((number, problem(keys)));
+            }
+        }
+        self.given.push(given);
+        Ok(())
+    }
+
+    /// Keeps the keys that a source has given the Secret before. Returns `false` if they are unknown or gone, so that nothing may be written.
+    fn keep(&mut self, part: &Part<'_>) -> bool {
+        let mut given = Given { is_kept: true, ..Given::default() };
+        let names: Vec<_> = part.given.into_iter().flatten().map(|name| Cow::Owned(name.clone())).collect();
+        let has_given = !names.is_empty();
+        self.carry(&mut given, names);
+        let is_there = self.contents.is_none() || !given.keys.is_empty();
+        self.given.push(given);
+        if has_given { is_there } else { part.is_optional }
+    }
+
+    /// Keeps the values that the Secret has, if the operator wrote them.
+    fn carry(&mut self, given: &mut Given, names: Vec<Cow<'a, str>>) {
+        self.needs_contents |= !names.is_empty();
+        let Some(contents) = self.contents else { return };
+        for name in names {
+            if contents.owned.contains(&*name)
+                && let Some(value) = contents.data.get(&*name)
+            {
+                self.insert(given, name, value);
+            }
+        }
+    }
+
+    fn insert(&mut self, given: &mut Given, name: Cow<'a, str>, value: &'a SecretValue) {
+        if let std::collections::btree_map::Entry::Vacant(free) = self.desired.entry(name) {
+            given.keys.insert(free.key().clone().into_owned());
+            free.insert(value);
+        }
+    }
 }
 
 /// Returns the problem with a snapshot that does not follow the revisions that were applied.
-pub fn rollback(upstream: &Snapshot, before: Option<&Verified>, accepted: Option<&Revision>) -> Option<Problem> {
-    let revisions = before.map(|before| &before.revision).into_iter().chain(accepted);
-    let last = revisions.max()?;
+pub fn rollback(upstream: &Snapshot, before: Option<&Revision>, accepted: Option<&Revision>) -> Option<Problem> {
+    let last = before.into_iter().chain(accepted).max()?;
     let stated = &upstream.revision;
     if last.identity == stated.identity {
         let (applied, stated) = (last.number, stated.number);
@@ -175,39 +377,15 @@ pub fn rollback(upstream: &Snapshot, before: Option<&Verified>, accepted: Option
     (!follows).then(|| Problem::Replaced { applied: last.identity.clone(), stated: stated.identity.clone() })
 }
 
-fn keep<'a>(problems: Vec<Problem>) -> Plan<'a> {
-    Plan { action: Action::Keep, verified: None, problems }
+fn keep<'a>(problems: Vec<(usize, Problem)>) -> Plan<'a> {
+    Plan { action: Action::Keep, verified: None, problems, record: None }
 }
 
-/// Whether the Secret has keys of ours that an environment without any would take away.
+/// Whether the Secret holds keys of ours that sources without any would take away.
 fn holds_ours(observed: &Observed<'_>, key: &DigestKey) -> bool {
     match observed {
         Observed::Unchanged(before) => before.digest != key.digest([]),
         Observed::Read(contents, _) => !contents.owned.is_empty(),
-    }
-}
-
-/// The keys that a Secret may have, and a word about those that it may not.
-fn sort_out(upstream: &Snapshot) -> (BTreeMap<&str, &SecretValue>, Vec<Problem>) {
-    let (valid, invalid): (Vec<_>, Vec<_>) = upstream.values.iter().partition(|(name, _)| is_valid_key(name));
-    let mut problems = Vec::new();
-    if !invalid.is_empty() {
-        problems.push(Problem::InvalidKeys(invalid.into_iter().map(|(name, _)| name.clone()).collect()));
-    }
-    if !upstream.failed.is_empty() {
-        problems.push(Problem::Undecryptable(upstream.failed.clone()));
-    }
-    (valid.into_iter().map(|(name, value)| (name.as_str(), value)).collect(), problems)
-}
-
-/// A key that cannot be decrypted keeps the value that the Secret has, if the operator wrote it.
-fn carry_forward<'a>(desired: &mut BTreeMap<&'a str, &'a SecretValue>, contents: &'a Contents, upstream: &'a Snapshot) {
-    for name in &upstream.failed {
-        if contents.owned.contains(name)
-            && let Some(value) = contents.data.get(name)
-        {
-            desired.insert(name, value);
-        }
     }
 }
 
@@ -220,9 +398,10 @@ impl Contents {
     }
 
     /// Whether our keys are exactly these, and hold these values.
-    fn hold_exactly(&self, desired: &BTreeMap<&str, &SecretValue>) -> bool {
-        self.owned.iter().map(String::as_str).eq(desired.keys().copied())
-            && desired.iter().all(|(name, value)| self.data.get(*name) == Some(*value))
+    fn hold_exactly(&self, desired: &BTreeMap<Cow<'_, str>, &SecretValue>) -> bool {
+        !self.is_absent
+            && self.owned.iter().map(String::as_str).eq(desired.keys().map(|name| &**name))
+            && desired.iter().all(|(name, value)| self.data.get(&**name) == Some(*value))
     }
 }
 

@@ -12,6 +12,7 @@ use konverge_kubectl::{
     Cluster, Detail, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, ObjectHealth, Operator,
     Permission, Place, RequestedAction, reported_events,
 };
+use konverge::{PAUSED, RECONCILE_AT};
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ use crate::{
     config::{Config, PROGRAM},
     messages, reasons,
     reconcile::FIELD_MANAGER,
-    unsupported::{GROUP, PLURAL},
+    objects::{secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync},
     zopp::{SCHEME, messages as zopp_messages, record::read_unverified},
 };
 
@@ -38,11 +39,14 @@ impl Job for Pull {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        vec![Kind::namespaced(ApiResource::erase::<Secret>(&()), Detail::Metadata)]
+        let objects = [ApiResource::erase::<SecretPull>(&()), ApiResource::erase::<ZoppSecretSync>(&())];
+        let [pulls, syncs] = objects.map(|resource| Kind::namespaced(resource, Detail::Whole));
+        let secrets = Kind::namespaced(ApiResource::erase::<Secret>(&()), Detail::Metadata);
+        vec![secrets, Kind { short: &["spull"], ..pulls }, Kind { short: &["zss"], ..syncs }]
     }
 
-    fn health(&self, _: &Kind, object: &DynamicObject) -> Option<ObjectHealth> {
-        health(&object.metadata)
+    fn health(&self, kind: &Kind, object: &DynamicObject) -> Option<ObjectHealth> {
+        if kind.detail == Detail::Metadata { health(&object.metadata) } else { Some(object_health(object)) }
     }
 
     fn how_to_opt_in(&self, _: &Kind, name: &str) -> String {
@@ -67,7 +71,18 @@ impl Job for Pull {
         ))
     }
 
-    fn annotation_for(&self, _: &DynamicObject, action: &RequestedAction) -> Result<(&'static str, Value), Failure> {
+    fn annotation_for(
+        &self,
+        object: &DynamicObject,
+        action: &RequestedAction,
+    ) -> Result<(&'static str, Value), Failure> {
+        let is_secret = object.types.as_ref().is_none_or(|types| types.kind == "Secret");
+        match action {
+            RequestedAction::Sync(token) if !is_secret => return Ok((RECONCILE_AT, token.clone().into())),
+            RequestedAction::Pause if !is_secret => return Ok((PAUSED, "true".into())),
+            RequestedAction::Resume if !is_secret => return Ok((PAUSED, Value::Null)),
+            _ => {}
+        }
         Err(Failure::Failed(match action {
             RequestedAction::Adopt(_) | RequestedAction::Release => return Err(action.unsupported(self.name())),
             RequestedAction::Sync(_) => {
@@ -94,11 +109,18 @@ impl Operator for Pull {
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
-        let secrets = Permission::verbs("", "secrets", ["get", "list", "watch", "patch"]);
-        let unsupported = Permission::verbs(GROUP, PLURAL, ["list", "watch"]);
+        let secrets = Permission::verbs("", "secrets", ["get", "list", "watch", "create", "patch", "delete"]);
+        let read = ["get", "list", "watch"];
+        let objects = [
+            Permission::verbs("konverge.dev", "secretpulls", read),
+            Permission::verbs("zopp.dev", "zoppsecretsyncs", read),
+        ];
+        let statuses = [("konverge.dev", "secretpulls/status"), ("zopp.dev", "zoppsecretsyncs/status")];
+        let statuses = statuses.map(|(group, status)| Permission::verbs(group, status, ["patch"]));
+        let objects = objects.into_iter().flatten().chain(statuses.into_iter().flatten());
         // An operator that is confined to a namespace needs no rights in the whole cluster.
         let only = config.namespace.as_deref();
-        let of_objects = secrets.into_iter().chain(unsupported).map(|permission| permission.within(only));
+        let of_objects = secrets.into_iter().chain(objects).map(|permission| permission.within(only));
         of_objects.chain(Permission::of_program(config, home)).collect()
     }
 
@@ -118,6 +140,7 @@ impl Operator for Pull {
         let failures = found.objects.iter().filter_map(|objects| objects.found.as_ref().err());
         let mut findings: Vec<_> = failures.map(|failure| Finding::unknown("objects", failure)).collect();
         let objects = found.objects.iter().flat_map(|objects| &objects.found).flatten();
+        let objects = objects.filter(|object| object.types.as_ref().is_none_or(|types| types.kind == "Secret"));
         let bound: Vec<_> = objects.filter_map(|object| Some((&object.metadata, health(&object.metadata)?))).collect();
         let written = bound.iter().filter(|(_, health)| health.grade == Grade::InSync).count();
         let text = format!("{written} of {} written", bound.len());
@@ -189,8 +212,9 @@ fn health(metadata: &ObjectMeta) -> Option<ObjectHealth> {
             let statement = messages::invalid_annotation(&cause);
             Some(ObjectHealth::new(statement.reason, Grade::Wrong, statement.text))
         }
-        Declaration::Bound(reference) => {
-            let paths = vec![Place { path: reference.to_string(), version: None, note: None }];
+        Declaration::Bound(wanted) => {
+            let references = wanted.sources.iter().map(|source| source.reference.to_string());
+            let paths: Vec<_> = references.map(|path| Place { path, version: None, note: None }).collect();
             if keys(metadata).is_empty() {
                 let text = "the operator has written nothing yet; the events show why".to_owned();
                 return Some(ObjectHealth { paths, ..ObjectHealth::new("Pending", Grade::Waiting, text) });
@@ -202,6 +226,30 @@ fn health(metadata: &ObjectMeta) -> Option<ObjectHealth> {
             Some(ObjectHealth { since, paths, ..ObjectHealth::new("Written", Grade::InSync, text) })
         }
     }
+}
+
+/// Returns the state of a custom resource, as its status tells it.
+fn object_health(object: &DynamicObject) -> ObjectHealth {
+    let status = &object.data["status"];
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let ready = conditions.clone().find(|condition| condition["type"] == "Ready");
+    let Some(ready) = ready else {
+        let text = "the operator has written no status yet; the events show why".to_owned();
+        return ObjectHealth::new("Pending", Grade::Waiting, text);
+    };
+    let word = |name: &str| ready[name].as_str().unwrap_or_default();
+    let grade = match word("status") {
+        "True" => Grade::InSync,
+        _ if word("reason") == reasons::SUSPENDED => Grade::Waiting,
+        _ => Grade::Wrong,
+    };
+    let sources = status["sources"].as_array().into_iter().flatten();
+    let place = |source: &Value| {
+        let path = source["from"].as_str().unwrap_or_default().to_owned();
+        Place { path, version: source["version"].as_u64().filter(|version| *version > 0), note: None }
+    };
+    let since = word("lastTransitionTime").parse().ok();
+    ObjectHealth { since, paths: sources.map(place).collect(), ..ObjectHealth::new(word("reason"), grade, word("message").to_owned()) }
 }
 
 /// The keys that are the operator's.

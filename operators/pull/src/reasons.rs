@@ -3,6 +3,12 @@
 /// The objects that carry most reasons.
 const SECRET: &str = "Secret";
 
+/// The custom resources.
+const OBJECTS: &str = "`SecretPull`, `ZoppSecretSync`";
+
+/// The Secrets and the custom resources.
+const ALL: &str = "Secret, `SecretPull`, `ZoppSecretSync`";
+
 konverge_jobs::reasons! {
     /// The Secret holds the keys and values of its source.
     SYNCED = "Synced" on SECRET;
@@ -15,10 +21,23 @@ konverge_jobs::reasons! {
     /// The operator has no connection to the store that the annotation names. The data stays as it is.
     SOURCE_NOT_CONNECTED = "SourceNotConnected" on SECRET,
         next: "Ask the operator's administrator for `--vault-addr` or for credentials of zopp, or correct the scheme.";
-    /// The Secret has `zopp.dev/keys`, which this operator does not follow: it holds all keys of its environment. Or the object is a `ZoppSecretSync`, for
-    /// which this operator does nothing.
-    FEATURE_MISSING = "FeatureMissing" on "Secret, `ZoppSecretSync`",
-        next: "Put the keys that the workload needs into an environment of their own, or remove the annotation. Annotate a Secret instead of a `ZoppSecretSync`, or keep the original operator for it.";
+    /// The Secret has an annotation with a prefix of this operator that nobody reads, such as a misspelt one.
+    UNKNOWN_ANNOTATION = "UnknownAnnotation" on SECRET, next: "Correct the name of the annotation, or remove it.";
+    /// The object cannot be used as it is written. The Secret stays as it is.
+    INVALID_SPEC = "InvalidSpec" on OBJECTS, next: "Correct the field that the condition names.";
+    /// The object is suspended. The Secret stays as it is.
+    SUSPENDED = "Suspended" on OBJECTS, next: "Set `spec.suspend` to false.";
+    /// An older object makes the same Secret.
+    TARGET_TAKEN = "TargetTaken" on OBJECTS, next: "Name another Secret, or delete the object that the condition names.";
+    /// The Secret was not made by this operator for the object, or belongs to Kubernetes or Helm. It stays as it is.
+    TARGET_NOT_OWNED = "TargetNotOwned" on ALL,
+        next: "Name another Secret, or set `spec.target.adopt` to true to take it over.";
+    /// The Secret has another type than the object wants, and Kubernetes does not change the type of a Secret. It stays as it is.
+    TYPE_DIFFERS = "TypeDiffers" on OBJECTS, next: "Delete the Secret, or set its type in the object.";
+    /// A source lacks keys that are chosen by name, or no source has keys that the type of the Secret demands. Values that the Secret has stay.
+    KEY_NOT_FOUND = "KeyNotFound" on ALL, next: "Set the keys in the source, or correct the choice of keys.";
+    /// Two keys of a source would have one name in the Secret. The keys of the source stay as they are in the Secret.
+    KEYS_COLLIDE = "KeysCollide" on OBJECTS, next: "Rename one of the two keys that the condition names.";
     /// The operator's principal sees no such workspace, project or environment. The data stays as it is.
     ENVIRONMENT_NOT_FOUND = "EnvironmentNotFound" on SECRET,
         next: "Check the three annotations, and that the principal has access to the workspace.";

@@ -1,10 +1,11 @@
 //! One Secret from what it declares to what it holds: observe, plan, apply, report.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures::future::join_all;
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
 use konverge_apply::{
-    Announcer, ApplyError, Outcome, SecretApplier, SecretTarget, Statement,
+    Announcer, ApplyError, Outcome, SecretApplier, SecretMetadata, SecretTarget, Statement,
     error::class_of,
     events::{self, EventSink},
     field_ownership, statement_log,
@@ -27,14 +28,16 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    annotations::{Declaration, RECORD, declaration},
+    annotations::{RECORD, TARGET_RECORD, declaration},
     bindings::{Binding, Bindings, Learned, Reverts, SecretRef},
     hub::{Hub, Stated},
     messages,
     metrics::Metrics,
-    plan::{Action, Contents, Observed, Plan, Problem, Remembered, Verified, plan, rollback},
+    plan::{Action, Circumstances, Contents, Given, Observed, Part, Plan, Problem, Verified, plan, rollback},
     reasons,
-    source::{Failure, Reference, Snapshot},
+    record::{SourceRecord, TargetRecord},
+    source::{Failure, Revision, Snapshot},
+    wanted::{Foreign, Made, RESERVED_TYPES, Wanted, WantedSource},
 };
 
 /// The field manager of every write, and that of the original operator, whose keys are thereby ours.
@@ -52,7 +55,7 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(500);
 /// The maximum pause while another client keeps reverting this client's writes.
 pub const LONGEST_REVERT_PAUSE: Duration = Duration::from_mins(5);
 
-/// Syncs annotated Secrets with their sources.
+/// Fills Secrets from their sources.
 pub struct Pull {
     client: Client,
     applier: SecretApplier,
@@ -111,59 +114,89 @@ impl Pull {
         }
     }
 
-    /// Syncs the Secret with its content.
-    async fn sync(&self, run: Run<'_>) -> Result<Next, PullError> {
-        let Run { key, binding, hub, .. } = run;
-        if is_in_sync(binding, hub) {
-            return Ok(Next::Done);
+    /// Fills the Secret as its binding requests. The statements about it are in the binding afterwards.
+    ///
+    /// # Errors
+    /// Returns an error if the API server does not do its part.
+    pub async fn fill(&self, key: &SecretRef) -> Result<Next, PullError> {
+        // Without a binding, the request came before the watch showed that the Secret is not bound any more.
+        let Some(binding) = self.bindings.get(key) else { return Ok(Next::Done) };
+        let hubs: Result<Vec<&Arc<Hub>>, &Arc<Statement>> = binding.hubs.iter().map(Result::as_ref).collect();
+        match (binding.declared.wanted(), hubs) {
+            (Some(wanted), Ok(hubs)) => return self.sync(Run { key, binding: &binding, wanted, hubs: &hubs }).await,
+            (_, Err(_)) => {
+                let refused = binding.hubs.iter().filter_map(|hub| hub.as_ref().err());
+                self.say(key, &binding, refused.map(|statement| Statement::clone(statement)).collect());
+            }
+            // Only what is wanted has subscriptions.
+            (None, Ok(_)) => {}
         }
-        // While another client reverts the writes, only a change of the content is written during the pause.
-        if let Some(rest) = rest_of_pause(binding, hub) {
+        Ok(Next::Done)
+    }
+
+    /// Syncs the Secret with its contents.
+    async fn sync(&self, run: Run<'_>) -> Result<Next, PullError> {
+        let Run { key, binding, hubs, .. } = run;
+        if is_in_sync(binding, hubs) {
+            return Ok(next_refresh(binding));
+        }
+        // While another client reverts the writes, only a change of a content is written during the pause.
+        if let Some(rest) = rest_of_pause(binding, hubs) {
             return Ok(Next::After(rest));
         }
         if let Some(wait) = binding.written_at.and_then(|at| QUIET.checked_sub(at.elapsed())) {
             sleep(wait).await;
         }
-        let is_confirming = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
-        let mut snapshot = match hub.snapshot(is_confirming.then(Instant::now)).await {
-            Ok(snapshot) => snapshot,
-            Err(error) => return Ok(self.fetch_failed(run, &error)),
-        };
+        let is_confirmed = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
+        let is_due = refresh(binding).is_some_and(|every| hubs.iter().any(|hub| hub.age() >= every));
+        let mut answers = fetch(hubs, (is_confirmed || is_due).then(Instant::now)).await;
+        if answers.iter().all(Result::is_err) {
+            return Ok(self.fetch_failed(run, &answers));
+        }
         // The semaphore is never closed; without it, the work would only be less orderly.
         let _permit = self.permits.acquire().await.ok();
         if !binding.is_touched
             && let Some(verified) = &binding.verified
         {
-            let remembered = Remembered { is_confirmed: is_confirming, ..Remembered::default() };
             let observed = Observed::Unchanged(verified);
-            let (plan, record) = self.decide(hub, &snapshot, &observed, remembered, binding.record.as_deref());
+            let memory = Memory { recorded: binding.record.as_deref(), is_confirmed, knows_accepted: false };
+            let given = given(run.wanted, memory.recorded);
+            let plan = self.decide(run, &parts(run, &answers, &given, memory), &observed, memory);
             if !matches!(plan.action, Action::ReadFirst) {
-                match self.carry_out(run, plan, snapshot.remark, record, None).await {
+                match self.carry_out(run, plan, &answers, None).await {
                     // Another writer was faster than the watch.
                     Err(PullError::Apply(ApplyError::OutOfDate { .. })) => {}
                     done => return done,
                 }
             }
         }
-        let Some(read) = self.read(key, binding).await? else {
-            self.metrics.synced("gone");
-            return Ok(Next::Done);
+        let read = match self.read(run).await? {
+            Found::Secret(read) => read,
+            Found::Gone => {
+                self.metrics.synced("gone");
+                return Ok(Next::Done);
+            }
+            Found::Foreign(foreign) => {
+                self.metrics.synced("kept");
+                self.say(key, binding, vec![messages::foreign(key, &foreign)]);
+                return Ok(Next::Done);
+            }
         };
         let verified = binding.verified.as_ref();
-        if !read.contents.is_as_verified(verified, &self.digest_key)
-            || rollback(&snapshot, None, hub.upstream().accepted().as_ref()).is_some()
-        {
+        let is_behind = |(answer, hub): (&Answer, &&Arc<Hub>)| {
+            answer.as_ref().is_ok_and(|snapshot| rollback(snapshot, None, hub.upstream().accepted().as_ref()).is_some())
+        };
+        if !read.contents.is_as_verified(verified, &self.digest_key) || answers.iter().zip(hubs).any(is_behind) {
             // Another writer may have put in a change that this snapshot lacks. A snapshot fetched after the Secret was read has it.
-            snapshot = match hub.snapshot(Some(Instant::now())).await {
-                Ok(snapshot) => snapshot,
-                Err(error) => return Ok(self.fetch_failed(run, &error)),
-            };
+            answers = fetch(hubs, Some(Instant::now())).await;
+            if answers.iter().all(Result::is_err) {
+                return Ok(self.fetch_failed(run, &answers));
+            }
         }
-        let accepted = hub.upstream().accepted();
-        let remembered =
-            Remembered { accepted: accepted.as_ref(), is_confirmed: is_confirming, ..Remembered::default() };
         let observed = Observed::Read(&read.contents, verified);
-        let (plan, record) = self.decide(hub, &snapshot, &observed, remembered, read.record.as_deref());
+        let memory = Memory { recorded: read.record.as_deref(), is_confirmed, knows_accepted: true };
+        let given = given(run.wanted, memory.recorded);
+        let plan = self.decide(run, &parts(run, &answers, &given, memory), &observed, memory);
         if is_revert(&plan, binding) {
             let before = binding.reverts.as_ref();
             let row =
@@ -178,65 +211,94 @@ impl Pull {
                 return Ok(Next::After(row.pause()));
             }
         }
-        self.carry_out(run, plan, snapshot.remark, record, Some(&read.resource_version)).await
+        self.carry_out(run, plan, &answers, Some(&read.version)).await
     }
 
-    /// Plans for a Secret that has this record. Returns the plan, and the record of the snapshot. A state that the plan applies counts as accepted.
-    fn decide<'a>(
-        &self,
-        hub: &Hub,
-        snapshot: &'a Snapshot,
-        observed: &Observed<'a>,
-        remembered: Remembered<'_>,
-        recorded: Option<&str>,
-    ) -> (Plan<'a>, Option<String>) {
-        let record = hub.upstream().record(snapshot);
-        let remembered = Remembered { is_recorded: record.as_deref() == recorded, ..remembered };
-        let plan = plan(snapshot, observed, &self.digest_key, remembered);
-        if plan.verified.is_some() {
-            hub.upstream().accept(snapshot);
+    /// Plans for the Secret. A state that the plan applies counts as accepted.
+    fn decide<'a>(&self, run: Run<'_>, parts: &[Part<'a>], observed: &Observed<'a>, memory: Memory<'_>) -> Plan<'a> {
+        let made = run.wanted.made.as_ref();
+        let circumstances = Circumstances {
+            recorded: memory.recorded,
+            is_confirmed: memory.is_confirmed,
+            is_strict: made.is_some_and(|made| made.is_strict),
+            secret_type: made.and_then(|made| made.metadata.secret_type.as_deref()),
+        };
+        let plan = plan(parts, observed, &self.digest_key, circumstances, |given| record(run, parts, given, memory));
+        for (part, hub) in parts.iter().zip(run.hubs).filter(|_| plan.verified.is_some()) {
+            if let Some(snapshot) = part.snapshot {
+                hub.upstream().accept(snapshot);
+            }
         }
-        (plan, record)
+        plan
     }
 
-    /// Reads the Secret. `None` if it is gone, if another one has its name, or if it no longer requests this content. The watch will show that, too.
+    /// Reads the Secret.
     ///
     /// Keys that the original operator wrote by merge patches are taken over before, so that those that are no longer upstream can go.
-    async fn read(&self, key: &SecretRef, binding: &Binding) -> Result<Option<Read>, PullError> {
+    async fn read(&self, run: Run<'_>) -> Result<Found, PullError> {
+        let Run { key, binding, wanted, .. } = run;
         let api = Api::<Secret>::namespaced(self.client.clone(), &key.namespace);
         let found = api.get_opt(&key.name).await;
         let found = found.map_err(|source| PullError::Read { secret: key.clone(), source: Box::new(source) })?;
-        let Some(Secret { data, immutable, metadata, .. }) = found else { return Ok(None) };
+        let Some(Secret { data, immutable, metadata, type_, .. }) = found else {
+            return Ok(if wanted.made.is_some() { Found::Secret(Read::absent()) } else { Found::Gone });
+        };
         // Each value moves from the decoder's buffer into one that is wiped.
         let data: BTreeMap<String, SecretValue> =
             data.unwrap_or_default().into_iter().map(|(name, value)| (name, SecretValue::new(value.0))).collect();
-        let declared = metadata.annotations.as_ref().and_then(declaration);
-        if metadata.uid.as_deref() != Some(&binding.uid) || declared.as_ref() != Some(&binding.declared) {
-            return Ok(None);
+        let (manager, secret_type) = (self.applier.manager(), type_.unwrap_or_default());
+        match &wanted.made {
+            Some(made) => {
+                if let Some(foreign) = made.foreign(&metadata, &secret_type) {
+                    return Ok(Found::Foreign(foreign));
+                }
+            }
+            None => {
+                let declared = metadata.annotations.as_ref().and_then(declaration);
+                if metadata.uid != binding.uid || declared.as_ref() != Some(&binding.declared) {
+                    return Ok(Found::Gone);
+                }
+                if RESERVED_TYPES.contains(&&*secret_type) {
+                    return Ok(Found::Foreign(Foreign::Reserved(secret_type)));
+                }
+            }
         }
-        let manager = self.applier.manager();
-        let record = metadata.annotations.as_ref().and_then(|annotations| annotations.get(RECORD)).cloned();
-        let other_writer = last_other_writer(metadata.managed_fields.as_deref().unwrap_or_default(), manager);
-        let keys = field_ownership::data_keys(metadata.managed_fields.as_deref().unwrap_or_default(), manager);
-        let contents = Contents { data, owned: keys.all(), immutable: immutable.unwrap_or_default() };
+        let wanted_type = wanted.made.as_ref().and_then(|made| made.metadata.secret_type.as_deref());
+        let fields = metadata.managed_fields.as_deref().unwrap_or_default();
+        let other_writer = last_other_writer(fields, manager);
+        let keys = field_ownership::data_keys(fields, manager);
+        let contents = Contents {
+            data,
+            owned: keys.all(),
+            immutable: immutable.unwrap_or_default(),
+            is_absent: false,
+            has_other_metadata: wanted.made.as_ref().is_some_and(|made| !made.has_metadata(&metadata, manager)),
+            other_type: wanted_type.is_some_and(|wanted| wanted != secret_type).then_some(secret_type),
+        };
+        let record = wanted.recorded(&metadata).cloned();
+        let uid = metadata.uid.clone().unwrap_or_default();
         let mut resource_version = metadata.resource_version.clone().unwrap_or_default();
         if !keys.updated.is_empty() {
             let taken = self.applier.take_over(&metadata.into_response_partial(), manager).await?;
             // Without a version, the Secret is treated as deleted. The next event about it starts another run.
-            let Some(now) = stored_version(taken) else { return Ok(None) };
+            let Some(now) = stored_version(taken) else { return Ok(Found::Gone) };
             resource_version = now;
         }
-        Ok(Some(Read { contents, resource_version, record, other_writer }))
+        Ok(Found::Secret(Read { contents, version: Some(Version { uid, resource_version }), record, other_writer }))
     }
 
-    /// Reports that the content could not be read. The hub tries again, and wakes the binding.
-    fn fetch_failed(&self, run: Run<'_>, failure: &Failure) -> Next {
+    /// Reports that no content could be read. The hubs try again, and wake the binding.
+    fn fetch_failed(&self, run: Run<'_>, answers: &[Answer]) -> Next {
         self.metrics.synced("failed");
-        let statement = failure.statement.clone();
-        if !run.binding.said.iter().any(|said| messages::explains_more_than(said, &statement)) {
-            self.say(run.key, run.binding, vec![statement]);
+        let failures = answers.iter().filter_map(|answer| Some(answer.as_ref().err()?.statement.clone()));
+        let is_hidden = |statement: &Statement| {
+            run.binding.said.iter().any(|said| messages::explains_more_than(said, statement))
+        };
+        let statements: Vec<_> = failures.filter(|statement| !is_hidden(statement)).collect();
+        if !statements.is_empty() {
+            self.say(run.key, run.binding, statements);
         }
-        Next::Done
+        next_refresh(run.binding)
     }
 
     /// Applies the plan and reports. `read` is the version that was read; without it, the plan is for the version that this process knows.
@@ -244,12 +306,12 @@ impl Pull {
         &self,
         run: Run<'_>,
         plan: Plan<'_>,
-        remark: Option<&str>,
-        record: Option<String>,
-        read: Option<&str>,
+        answers: &[Answer],
+        read: Option<&Option<Version>>,
     ) -> Result<Next, PullError> {
         let Run { key, binding, .. } = run;
-        let Plan { action, verified, problems } = plan;
+        let Plan { action, verified, problems, record } = plan;
+        let read = read.map(Option::as_ref);
         let (written, result) = match action {
             Action::ConfirmEmpty => {
                 let since = binding.empty_since.unwrap_or_else(Instant::now);
@@ -263,8 +325,10 @@ impl Pull {
                 if !self.bindings.is_current(key, binding) {
                     return Ok(Next::Done);
                 }
-                let version = verified.as_ref().map_or(0, |verified| verified.revision.number);
-                match self.write(run, record.as_deref(), &desired, version, read.or(binding.known.as_deref())).await {
+                let known = binding.uid.clone().zip(binding.known.clone());
+                let known = known.map(|(uid, resource_version)| Version { uid, resource_version });
+                let seen = read.unwrap_or(known.as_ref());
+                match self.write(run, record.as_deref(), &desired, seen).await {
                     Ok(Some(written)) => (Some(written), "changed"),
                     // The Secret was deleted. The next event about it starts another run.
                     Ok(None) => {
@@ -276,7 +340,16 @@ impl Pull {
             }
         };
         self.metrics.synced(result);
-        self.bindings.learned(key, binding, Learned { read, written: written.as_deref() });
+        let seen = written.as_ref().or(read.flatten());
+        self.bindings.learned(
+            key,
+            binding,
+            Learned {
+                read: read.flatten().map(|read| &*read.resource_version),
+                written: written.as_ref().map(|written| &*written.resource_version),
+                uid: seen.map(|seen| &*seen.uid),
+            },
+        );
         self.bindings.update_if_current(key, binding, |now| {
             now.empty_since = None;
             if written.is_some() {
@@ -287,44 +360,66 @@ impl Pull {
                 now.verified = verified;
             }
             // The Secret is read before the next decision, because each write to it would be refused.
-            if problems.contains(&Problem::Immutable) {
+            if problems.iter().any(|(_, problem)| *problem == Problem::Immutable) {
                 now.verified = None;
             }
         });
-        self.report(run, &problems, remark);
-        Ok(row_ends_after(binding).map_or(Next::Done, Next::After))
+        self.report(run, &problems, answers);
+        Ok(row_ends_after(binding).map_or_else(|| next_refresh(binding), Next::After))
     }
 
-    /// Writes this version of the content, if the Secret still has the resource version that was seen. Returns the new one, or `None` if the
-    /// Secret is gone.
+    /// Writes the data, if the Secret still has the version that was seen, or creates the Secret if none was seen. Returns the new version, or `None` if
+    /// the Secret is gone.
     async fn write(
         &self,
         run: Run<'_>,
         record: Option<&str>,
-        desired: &BTreeMap<&str, &SecretValue>,
-        version: i64,
-        resource_version: Option<&str>,
-    ) -> Result<Option<String>, ApplyError> {
-        let Run { key, binding, reference, hub } = run;
-        let target = SecretTarget { namespace: &key.namespace, name: &key.name, uid: &binding.uid, resource_version };
-        let annotations = record.map(|record| (RECORD.to_owned(), record.to_owned())).into_iter().collect();
-        let written = stored_version(self.applier.apply(target, &annotations, desired).await?);
-        if written.is_some() {
-            // Only a change of the content has a moment at which it was heard of; a repair or a new binding has none.
-            if let (Some(before), Some(stated)) = (&binding.verified, hub.stated())
-                && before.revision.number != stated.revision.number
-            {
-                self.metrics.propagated(stated.since.elapsed());
+        desired: &BTreeMap<Cow<'_, str>, &SecretValue>,
+        seen: Option<&Version>,
+    ) -> Result<Option<Version>, ApplyError> {
+        let Run { key: SecretRef { namespace, name }, binding, wanted, hubs } = run;
+        let (annotation, mut metadata) = match &wanted.made {
+            Some(made) => (TARGET_RECORD, made.metadata.clone()),
+            None => (RECORD, SecretMetadata::default()),
+        };
+        metadata.annotations.extend(record.map(|record| (annotation.to_owned(), record.to_owned())));
+        let written = match (seen, &binding.uid) {
+            (None, _) if wanted.made.is_some() => {
+                let created = self.applier.create(namespace, name, &metadata, desired).await?;
+                Some(Version { uid: created.uid, resource_version: created.resource_version })
             }
+            (None, None) => None,
+            (Some(Version { uid, .. }), _) | (None, Some(uid)) => {
+                let resource_version = seen.map(|seen| &*seen.resource_version);
+                let target = SecretTarget { namespace, name, uid, resource_version };
+                let written = stored_version(self.applier.apply(target, &metadata, desired).await?);
+                written.map(|resource_version| Version { uid: uid.clone(), resource_version })
+            }
+        };
+        if written.is_some() {
+            self.propagated(binding, hubs);
             // An event for every change would cost as much as the change; the log has them all.
-            info!(secret = %key, source = %reference, version, keys = desired.len(), "written");
+            let versions = hubs.iter().map(|hub| hub.stated().map_or(0, |stated| stated.revision.number)).collect::<Vec<_>>();
+            info!(secret = %run.key, source = %wanted, ?versions, keys = desired.len(), "written");
         }
         Ok(written)
     }
 
+    /// Measures how long the changes of the contents took. Only a change has a moment at which it was heard of; a repair or a new binding has none.
+    fn propagated(&self, binding: &Binding, hubs: &[&Arc<Hub>]) {
+        let Some(verified) = &binding.verified else { return };
+        for (before, hub) in verified.revisions.iter().zip(hubs) {
+            if let (Some(before), Some(stated)) = (before, hub.stated())
+                && before.number != stated.revision.number
+            {
+                self.metrics.propagated(stated.since.elapsed());
+            }
+        }
+    }
+
     /// Reports that the write failed.
     fn write_failed(&self, run: Run<'_>, error: ApplyError) -> Result<Next, PullError> {
-        let Run { key, binding, reference, .. } = run;
+        let Run { key, binding, wanted, .. } = run;
         // That another writer was faster is no failure: the Secret is read, and decided upon anew.
         if matches!(error, ApplyError::OutOfDate { .. }) {
             return Err(error.into());
@@ -332,67 +427,182 @@ impl Pull {
         self.metrics.synced("failed");
         if let ApplyError::Altered { resource_version, .. } = &error {
             // The change is this write's, so it is no reason to look again.
-            self.bindings.learned(key, binding, Learned { read: None, written: Some(resource_version) });
+            let learned = Learned { written: Some(resource_version), ..Learned::default() };
+            self.bindings.learned(key, binding, learned);
         }
         if error.is_immutable() || matches!(error, ApplyError::Altered { .. }) {
             // The content of the Secret is not verified, so it is read before it is written again.
             self.bindings.update_if_current(key, binding, |now| now.verified = None);
         }
-        self.say(key, binding, vec![messages::apply_failed(reference, &error)]);
+        self.say(key, binding, vec![messages::apply_failed(wanted, &error)]);
         // Only replacing an immutable Secret helps, and the watch shows that.
         if error.is_immutable() { Ok(Next::Done) } else { Err(error.into()) }
     }
 
-    /// Tells the owner what the plan found.
-    fn report(&self, run: Run<'_>, problems: &[Problem], remark: Option<&str>) {
-        let Run { key, binding, reference, .. } = run;
-        let mut statements: Vec<_> = match problems {
-            // Another revert may follow. Until the write lasts, the last statement about the other client stays.
-            [] if row_ends_after(binding).is_some() => {
-                binding.said.iter().filter(|said| said.reason == reasons::CONTESTED).cloned().collect()
-            }
-            [] => vec![messages::synced(reference, remark)],
-            problems => problems.iter().map(|problem| messages::problem(reference, problem)).collect(),
-        };
-        if binding.requests_keys {
-            statements.push(messages::keys_not_supported(reference));
+    /// Tells the owner what the plan found, and which sources failed.
+    fn report(&self, run: Run<'_>, problems: &[(usize, Problem)], answers: &[Answer]) {
+        let Run { key, binding, wanted, .. } = run;
+        let failures = wanted.sources.iter().zip(answers).filter_map(|(source, answer)| {
+            let failure = answer.as_ref().err()?;
+            let is_tolerated = source.is_optional && ABSENT.contains(&failure.statement.reason);
+            (!is_tolerated).then(|| failure.statement.clone())
+        });
+        let problems = problems.iter().map(|(number, problem)| messages::problem(&wanted.sources[*number].reference, problem));
+        let mut statements: Vec<_> = problems.chain(failures).collect();
+        if statements.is_empty() {
+            let remark = answers.iter().flatten().find_map(|snapshot| snapshot.remark);
+            statements = match row_ends_after(binding) {
+                // Another revert may follow. Until the write lasts, the last statement about the other client stays.
+                Some(_) => {
+                    binding.said.iter().filter(|said| said.reason == reasons::CONTESTED).cloned().collect()
+                }
+                None => vec![messages::synced(wanted, remark)],
+            };
+        }
+        if !binding.unknown.is_empty() {
+            statements.push(messages::unknown_annotations(&binding.unknown));
         }
         self.say(key, binding, statements);
     }
 
-    /// Announces these statements, each once until another one takes its place, and remembers them.
+    /// Announces these statements, each once until another one takes its place, and remembers them. The controller of a custom resource announces
+    /// those about a Secret that it has made.
     fn say(&self, key: &SecretRef, binding: &Binding, statements: Vec<Statement>) {
-        let kind = GroupVersionKind::gvk("", "v1", "Secret");
-        let regarding = events::reference(&kind, &key.namespace, &key.name, &binding.uid);
-        let is_said = |statement: &Statement| binding.said.iter().any(|said| statement.repeats(said));
-        self.announcer.announce_new(key, &regarding, &statements, is_said);
+        if let (None, Some(uid)) = (binding.made(), &binding.uid) {
+            let kind = GroupVersionKind::gvk("", "v1", "Secret");
+            let regarding = events::reference(&kind, &key.namespace, &key.name, uid);
+            let is_said = |statement: &Statement| binding.said.iter().any(|said| statement.repeats(said));
+            self.announcer.announce_new(key, &regarding, &statements, is_said);
+        }
         self.bindings.update_if_current(key, binding, |binding| binding.said = statements);
     }
 }
 
-/// One run for a Secret that is bound to a content.
+/// Reasons for which a store lacks a content.
+const ABSENT: [&str; 3] = [reasons::ENVIRONMENT_NOT_FOUND, reasons::SECRET_NOT_FOUND, reasons::VERSION_DELETED];
+
+/// The content of one source, or why there is none.
+type Answer = Result<Arc<Snapshot>, Arc<Failure>>;
+
+/// One run for a Secret that is bound to contents.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     key: &'a SecretRef,
     binding: &'a Binding,
-    reference: &'a Reference,
-    hub: &'a Hub,
+    wanted: &'a Wanted,
+    hubs: &'a [&'a Arc<Hub>],
+}
+
+/// The facts that a decision uses besides the contents and the Secret's data.
+#[derive(Clone, Copy)]
+struct Memory<'a> {
+    /// The record on the Secret.
+    recorded: Option<&'a str>,
+    /// Whether two reads agree that a source is empty.
+    is_confirmed: bool,
+    /// Whether the newest revision that any Secret has held counts. A Secret that this process verified has its own.
+    knows_accepted: bool,
+}
+
+/// The Secret, as the API server has it.
+enum Found {
+    /// It can be filled, or has to be created.
+    Secret(Read),
+    /// It is gone, another one has its name, or it no longer requests this content. The watch will show that, too.
+    Gone,
+    /// It must not be filled.
+    Foreign(Foreign),
 }
 
 /// A Secret as it was read.
 struct Read {
     contents: Contents,
-    resource_version: String,
+    /// `None` if it has to be created.
+    version: Option<Version>,
     /// The record on the Secret.
     record: Option<String>,
     /// The field manager that wrote last, if it is another one.
     other_writer: Option<String>,
 }
 
+impl Read {
+    /// A Secret that does not exist.
+    fn absent() -> Self {
+        let contents = Contents { is_absent: true, ..Contents::default() };
+        Self { contents, version: None, record: None, other_writer: None }
+    }
+}
+
+/// A state of an object.
+struct Version {
+    uid: String,
+    resource_version: String,
+}
+
+/// Fetches all contents at the same time; with `since`, by calls that began no earlier.
+async fn fetch(hubs: &[&Arc<Hub>], since: Option<Instant>) -> Vec<Answer> {
+    join_all(hubs.iter().map(|hub| hub.snapshot(since))).await
+}
+
+/// Returns the keys that each source gave the Secret, as its record says.
+fn given(wanted: &Wanted, recorded: Option<&str>) -> Vec<Option<SourceRecord>> {
+    let record = wanted.made.as_ref().and_then(|_| TargetRecord::read(recorded?));
+    let of = |reference: String| record.as_ref()?.of(&reference).cloned();
+    wanted.sources.iter().map(|source| of(source.reference.to_string())).collect()
+}
+
+/// Returns what is known of each source.
+fn parts<'a>(
+    run: Run<'a>,
+    answers: &'a [Answer],
+    given: &'a [Option<SourceRecord>],
+    memory: Memory<'_>,
+) -> Vec<Part<'a>> {
+    let Run { wanted, hubs, .. } = run;
+    let part = |(((source, answer), hub), given): (((&'a WantedSource, &'a Answer), &&Arc<Hub>), &'a Option<SourceRecord>)| Part {
+        selection: &source.selection,
+        is_optional: source.is_optional,
+        snapshot: answer.as_deref().ok(),
+        accepted: hub.upstream().accepted().filter(|_| memory.knows_accepted),
+        given: given.as_ref().map(|given| &given.keys),
+    };
+    wanted.sources.iter().zip(answers).zip(hubs).zip(given).map(part).collect()
+}
+
+/// Returns the record for a Secret with these contributions.
+fn record(run: Run<'_>, parts: &[Part<'_>], given: &[Given], memory: Memory<'_>) -> Option<String> {
+    let Run { wanted, hubs, .. } = run;
+    let proof = |number: usize| hubs[number].upstream().record(parts[number].snapshot?);
+    let Some(made) = &wanted.made else { return proof(0) };
+    let before = TargetRecord::read(memory.recorded.unwrap_or_default());
+    let sources = wanted.sources.iter().zip(given).enumerate().map(|(number, (source, given))| {
+        let from = source.reference.to_string();
+        let keys = given.keys.clone();
+        match (parts[number].snapshot, before.as_ref().and_then(|before| before.of(&from))) {
+            (Some(snapshot), _) if !given.is_kept => {
+                SourceRecord { from, version: snapshot.revision.number, keys, proof: proof(number) }
+            }
+            (_, Some(before)) => SourceRecord { keys, ..before.clone() },
+            (_, None) => SourceRecord { from, version: 0, keys, proof: None },
+        }
+    });
+    TargetRecord { owner: made.owner.to_string(), sources: sources.collect() }.text()
+}
+
+/// Returns how often the stores are asked at least for the sake of this Secret.
+fn refresh(binding: &Binding) -> Option<Duration> {
+    binding.made().and_then(|made: &Made| made.refresh)
+}
+
+/// Returns when the Secret is looked at again although nothing changes.
+fn next_refresh(binding: &Binding) -> Next {
+    refresh(binding).map_or(Next::Done, Next::After)
+}
+
 /// Returns the rest of the pause after reverts by another client, or `None` if there is no pause.
-fn rest_of_pause(binding: &Binding, hub: &Hub) -> Option<Duration> {
+fn rest_of_pause(binding: &Binding, hubs: &[&Arc<Hub>]) -> Option<Duration> {
     let Reverts { row, last, .. } = binding.reverts.as_ref().filter(|reverts| reverts.row.is_contested())?;
-    let is_paused = is_stated(binding.verified.as_ref()?, &hub.stated()?);
+    let is_paused = are_stated(binding.verified.as_ref()?, hubs);
     row.pause().checked_sub(last.elapsed()).filter(|rest| is_paused && !rest.is_zero())
 }
 
@@ -404,18 +614,25 @@ fn stored_version(outcome: Outcome) -> Option<String> {
     }
 }
 
-/// Whether the Secret holds the content as the store stated it last, and nobody else wrote to it.
-fn is_in_sync(binding: &Binding, hub: &Hub) -> bool {
-    let (Some(verified), Some(stated)) = (&binding.verified, hub.stated()) else { return false };
+/// Whether the Secret holds the contents as the stores stated them last, and nobody else wrote to it.
+fn is_in_sync(binding: &Binding, hubs: &[&Arc<Hub>]) -> bool {
+    let Some(verified) = &binding.verified else { return false };
     !binding.is_touched
         && binding.empty_since.is_none()
-        && is_stated(verified, &stated)
+        && are_stated(verified, hubs)
         && !binding.said.iter().any(|statement| statement.is_passing)
+        && refresh(binding).is_none_or(|every| hubs.iter().all(|hub| hub.age() < every))
 }
 
-/// Returns `true` if this is the last revision that the store stated.
-fn is_stated(verified: &Verified, stated: &Stated) -> bool {
-    verified.revision.agrees_with(&stated.revision)
+/// Returns `true` if these are the last revisions that the stores stated.
+fn are_stated(verified: &Verified, hubs: &[&Arc<Hub>]) -> bool {
+    let is_stated = |(revision, hub): (&Option<_>, &&Arc<Hub>)| {
+        let stated: Option<Stated> = hub.stated();
+        revision.as_ref().zip(stated).is_some_and(|(revision, stated): (&Revision, _)| {
+            revision.agrees_with(&stated.revision)
+        })
+    };
+    verified.revisions.iter().zip(hubs).all(is_stated)
 }
 
 /// Returns `true` if another client has reverted the Secret, while the content is unchanged. Each revert counts once.
@@ -454,17 +671,6 @@ impl Reconciler for Pull {
     type Error = PullError;
 
     async fn reconcile(&self, request: Request<SecretRef>) -> Result<Next, PullError> {
-        let key = &request.key;
-        // Without a binding, the request came before the watch showed that the Secret is not bound any more.
-        let Some(binding) = self.bindings.get(key) else { return Ok(Next::Done) };
-        match (&binding.declared, &binding.hub) {
-            (Declaration::Bound(reference), Ok(hub)) => {
-                return self.sync(Run { key, binding: &binding, reference, hub }).await;
-            }
-            (_, Err(statement)) => self.say(key, &binding, vec![Statement::clone(statement)]),
-            // Only a reference has a subscription.
-            (Declaration::Incomplete(_) | Declaration::Invalid(_), Ok(_)) => {}
-        }
-        Ok(Next::Done)
+        self.fill(&request.key).await
     }
 }

@@ -2,13 +2,15 @@
 
 use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
 
+use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::Secret;
+use konverge::{Home, Operator, Part, Setup};
 use konverge_core::error::in_one_line;
-use konverge_jobs::{Base, ProgramError, Settings, run_program};
+use konverge_jobs::{ProgramError, run_program};
 use konverge_runtime::{Controller, Informers, Manager, Queue, checks::Probe, watch::WatchOptions};
 use konverge_vault::{
     Vault,
-    environment::{self, EnvironmentError},
+    environment::{self, Access, EnvironmentError},
 };
 use konverge_zopp_client::{
     Client, ConfigError, Connection, CredentialsError, DeriveError, Identity, Trust,
@@ -16,17 +18,19 @@ use konverge_zopp_client::{
     config_file::{self, Exposure},
 };
 use kube::core::PartialObjectMeta;
+use tokio::sync::mpsc;
 
 use crate::{
     bindings::{Bindings, SecretRef},
     config::{Config, PROGRAM},
     hub::Hubs,
     metrics::Metrics,
+    objects::{Objects, secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync},
     reconcile::Pull,
     source::Sources,
-    unsupported::{self, Unsupported},
     vault::{self, VaultSource},
-    watch::{SecretHandler, wake},
+    wakes::Wakes,
+    watch::{SecretHandler, Subscriptions, wake},
     zopp::{self, Zopp, memory::Memory, messages, record::RecordKey},
 };
 
@@ -55,6 +59,9 @@ pub enum StartError {
     /// Vault cannot be used as the settings say.
     #[error(transparent)]
     Vault(#[from] EnvironmentError),
+    /// The operator cannot be put together.
+    #[error(transparent)]
+    Operator(#[from] konverge::StartError),
 }
 
 /// Runs the operator until it is told to stop. Settings that can never work end it at once with status 1; a server that is away does not.
@@ -127,85 +134,107 @@ fn is_in_cluster() -> bool {
 
 /// The operator, ready to run, with a zopp client that is made already, or without zopp. Nothing is sent before it runs.
 pub async fn assemble(config: Config, zopp: Option<Client>) -> Result<Manager, StartError> {
-    let Base { mut manager, metrics, client: kubernetes, events, .. } = config.program().assemble().await?;
-    let counts = metrics.register(Metrics::new);
+    let zopp = zopp.map(|client| RecordKey::of(client.identity()).map(|key| (client, key))).transpose()?;
+    let vault = config.vault.flags().map(|flags| environment::access(&flags)).transpose()?;
+    let options = config.options();
+    let operator = Operator::new(PROGRAM, env!("CARGO_PKG_VERSION")).part(Jobs { config, zopp, vault });
+    Ok(operator.assemble(options).await?)
+}
 
-    let mut sources = Sources::default();
-    if let Some(zopp) = zopp {
-        sources = sources.with(zopp_source(&mut manager, &metrics, &counts, &config, zopp)?);
+/// The jobs of the program: annotated Secrets, and Secrets that are made for custom resources.
+struct Jobs {
+    config: Config,
+    /// The client, and the key of the records.
+    zopp: Option<(Client, RecordKey)>,
+    vault: Option<Access>,
+}
+
+impl Part for Jobs {
+    /// The plugin of kubectl says what a configuration needs ([`plugin`](crate::plugin)).
+    fn access(&self, _: &Home<'_>, _: &mut konverge::generate::Access, _: &mut konverge::generate::Access) {}
+
+    fn install(self: Box<Self>, setup: &mut Setup) -> BoxFuture<'_, Result<(), konverge::StartError>> {
+        self.begin(setup).boxed()
     }
-    if let Some(vault) = vault_source(&mut manager, &config)? {
-        sources = sources.with(vault);
+}
+
+impl Jobs {
+    async fn begin(self, setup: &mut Setup) -> Result<(), konverge::StartError> {
+        let Self { config, zopp, vault } = self;
+        let metrics = setup.metrics.clone();
+        let counts = metrics.register(Metrics::new);
+        let mut sources = Sources::default();
+        if let Some(zopp) = zopp {
+            sources = sources.with(zopp_source(&mut setup.manager, &counts, &config, zopp));
+        }
+        if let Some(access) = vault {
+            sources = sources.with(vault_source(&mut setup.manager, &config, access));
+        }
+
+        let (secret_pulls, woken_pulls) = mpsc::unbounded_channel();
+        let (zopp_secret_syncs, woken_syncs) = mpsc::unbounded_channel();
+        let secrets = Queue::new("pull", metrics.queues()).with_namespaces(|key: &SecretRef| &key.namespace);
+        let wakes = Wakes { secrets: secrets.clone(), secret_pulls, zopp_secret_syncs };
+        let bindings = Arc::new(Bindings::new(counts.clone()));
+        let wake = wake(&bindings, wakes.clone());
+        let hubs = Arc::new(Hubs::new(sources.clone(), config.poll_interval, wake, counts.clone()));
+        let (followed, gauge) = (Arc::downgrade(&hubs), counts.clone());
+        metrics.before_scrape(move || {
+            let age = followed.upgrade().and_then(|hubs| hubs.stalest());
+            gauge.stalest(age.unwrap_or_default());
+        });
+
+        let subscriptions = Arc::new(Subscriptions { hubs, rules: config.allow });
+        let watched = WatchOptions::default().with(|options| {
+            options.namespace = config.namespace;
+            options.label_selector = config.selector;
+        });
+        let handler = SecretHandler {
+            bindings: Arc::clone(&bindings),
+            subscriptions: Arc::clone(&subscriptions),
+            sources,
+            wakes: wakes.clone(),
+        };
+        let mut informers = Informers::new(&mut setup.manager, setup.client.clone(), watched);
+        informers.required::<PartialObjectMeta<Secret>, _, _>(&(), handler);
+
+        let (client, events) = (setup.client.clone(), setup.events.clone());
+        let pull = Arc::new(Pull::new(client, events, Arc::clone(&bindings), counts, config.workers.into()));
+        let controller = Controller::new(Arc::clone(&pull), secrets, metrics.controllers()).workers(WAITING);
+        setup.manager.controller("pull", controller);
+        let objects = Objects::new(pull, bindings, subscriptions, wakes);
+        let of_pulls = Arc::clone(&objects).controller::<SecretPull>(woken_pulls);
+        Part::install(Box::new(of_pulls), setup).await?;
+        let of_syncs = objects.controller::<ZoppSecretSync>(woken_syncs);
+        Part::install(Box::new(of_syncs), setup).await
     }
-
-    let bindings = Arc::new(Bindings::new(counts.clone()));
-    let queue = Queue::new("pull", metrics.queues()).with_namespaces(|key: &SecretRef| &key.namespace);
-    let wake = wake(&bindings, queue.clone());
-    let hubs = Arc::new(Hubs::new(sources.clone(), config.poll_interval, wake, counts.clone()));
-    let (followed, gauge) = (Arc::downgrade(&hubs), counts.clone());
-    metrics.before_scrape(move || {
-        let age = followed.upgrade().and_then(|hubs| hubs.stalest());
-        gauge.stalest(age.unwrap_or_default());
-    });
-
-    let namespace = config.namespace.clone();
-    let watched = WatchOptions::default().with(|options| {
-        options.namespace = config.namespace;
-        options.label_selector = config.selector;
-    });
-    let handler =
-        SecretHandler { bindings: Arc::clone(&bindings), hubs, sources, rules: config.allow, queue: queue.clone() };
-    let mut informers = Informers::new(&mut manager, kubernetes.clone(), watched);
-    informers.required::<PartialObjectMeta<Secret>, _, _>(&(), handler);
-
-    let unsupported = Queue::new("pull-unsupported", metrics.queues());
-    let follow = unsupported::follow(kubernetes.clone(), namespace, unsupported.clone());
-    manager.task("zoppsecretsyncs-watch", follow);
-    let reporter = Unsupported::new(events.clone());
-    manager.controller(
-        "pull-unsupported",
-        Controller::new(Arc::new(reporter), unsupported, metrics.controllers()).workers(1),
-    );
-
-    let pull = Pull::new(kubernetes, events, bindings, counts, config.workers.into());
-    let controller = Controller::new(Arc::new(pull), queue, metrics.controllers()).workers(WAITING);
-    manager.controller("pull", controller);
-    Ok(manager)
 }
 
 /// Connects zopp: its environments, the check of its server, and the warning about keys that nothing pins.
-fn zopp_source(
-    manager: &mut Manager,
-    metrics: &konverge_runtime::Metrics,
-    counts: &Metrics,
-    config: &Config,
-    zopp: Client,
-) -> Result<Zopp, StartError> {
+fn zopp_source(manager: &mut Manager, counts: &Metrics, config: &Config, (zopp, key): (Client, RecordKey)) -> Zopp {
     let probe = manager.checks().readiness_probe("zopp-server", "the server was not asked yet");
     manager.task("reachability", probe_server(zopp.connection().clone(), probe));
     let trust = zopp.connection().trust().clone();
     let accepted = config.trust.accept_older.iter().cloned().collect();
-    let memory = Memory::new(RecordKey::of(zopp.identity())?, trust.clone(), accepted);
+    let memory = Memory::new(key, trust.clone(), accepted);
     let (counted, gauge) = (trust.clone(), counts.clone());
-    metrics.before_scrape(move || gauge.first_keys(counted.first_uses().len()));
+    manager.metrics().before_scrape(move || gauge.first_keys(counted.first_uses().len()));
     manager.checks().warning("workspace-keys", move || {
         let texts: Vec<_> =
             trust.first_uses().iter().map(|(name, fingerprint)| messages::first_key(name, *fingerprint)).collect();
         if texts.is_empty() { Ok(()) } else { Err(texts.join("; ")) }
     });
-    Ok(Zopp::new(zopp, memory))
+    Zopp::new(zopp, memory)
 }
 
-/// Connects Vault, if an address is given. Sends nothing before a Secret names a path in it.
-fn vault_source(manager: &mut Manager, config: &Config) -> Result<Option<VaultSource>, StartError> {
-    let Some(flags) = config.vault.flags() else { return Ok(None) };
+/// Connects Vault. Sends nothing before a Secret names a path in it.
+fn vault_source(manager: &mut Manager, config: &Config, access: Access) -> VaultSource {
     if !config.allow.iter().any(|rule| rule.scheme() == vault::SCHEME) {
         tracing::warn!(
             "no --allow rule for Vault, so no Secret may name a path in it; --allow='*=vault://secret/{{namespace}}/*' gives each namespace a folder of \
              its own"
         );
     }
-    let access = environment::access(&flags)?;
     for warning in access.warnings {
         tracing::warn!("{warning}");
     }
@@ -219,7 +248,7 @@ fn vault_source(manager: &mut Manager, config: &Config) -> Result<Option<VaultSo
     let closing = vault.clone();
     // A token that nobody needs any more does not wait for the end of its lease.
     manager.on_shutdown(async move { closing.close().await });
-    Ok(Some(VaultSource::new(vault, config.vault.vault_interval)))
+    VaultSource::new(vault, config.vault.vault_interval)
 }
 
 /// Asks the zopp server's own health check whether it is there, for readiness. Never ends.

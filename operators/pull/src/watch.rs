@@ -6,18 +6,21 @@ use std::{collections::HashSet, sync::Arc};
 
 use k8s_openapi::api::core::v1::Secret;
 use konverge_runtime::{
-    Priority, Queue,
+    Priority,
     watch::{EventHandler, Origin},
 };
 use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{
     allow::{Rule, is_allowed},
-    annotations::{Declaration, KEYS, RECORD, declaration},
+    annotations::{Declaration, RECORD, TARGET_RECORD, declaration, unknown},
     bindings::{Bindings, SecretRef, Subscribed, WatchedSecret},
     hub::{Hubs, Wake},
     messages,
+    record::TargetRecord,
     source::{Reference, Sources},
+    wakes::Wakes,
+    wanted::WantedSource,
 };
 
 /// Reason in the queue: the Secret changed in the cluster.
@@ -25,42 +28,64 @@ const SECRET: &str = "secret";
 /// Reason in the queue: the content changed, or can be read again.
 const SOURCE: &str = "source";
 
-/// Returns the function that queues the Secrets of a content. They come before all others, since somebody waits for the change.
-pub fn wake(bindings: &Arc<Bindings>, queue: Queue<SecretRef>) -> Wake {
+/// Returns the function that wakes the Secrets of a content. They come before all others, since somebody waits for the change.
+pub fn wake(bindings: &Arc<Bindings>, wakes: Wakes) -> Wake {
     // Bindings hold hubs and hubs hold this: were it not weak, neither would ever end.
     let bindings = Arc::downgrade(bindings);
     Arc::new(move |reference: &Reference| {
-        for key in bindings.upgrade().iter().flat_map(|bindings| bindings.bound_to(reference)) {
-            queue.add(key, Priority::High, SOURCE);
+        for (key, owner) in bindings.upgrade().iter().flat_map(|bindings| bindings.bound_to(reference)) {
+            wakes.wake(key, owner.as_ref(), Priority::High, SOURCE);
         }
     })
+}
+
+/// Subscribes Secrets to the contents that their namespaces may have.
+pub struct Subscriptions {
+    /// Where bound contents are followed.
+    pub hubs: Arc<Hubs>,
+    /// Which namespaces may read which contents.
+    pub rules: Vec<Rule>,
+}
+
+impl Subscriptions {
+    /// Subscribes a Secret in this namespace to its sources. Without any, the one answer says why.
+    pub fn subscribe(&self, namespace: &str, declared: &Declaration) -> Vec<Subscribed> {
+        let sources = match declared {
+            Declaration::Incomplete(missing) => return vec![Err(Arc::new(messages::incomplete(missing)))],
+            Declaration::Invalid(cause) => return vec![Err(Arc::new(messages::invalid_annotation(cause)))],
+            Declaration::Bound(wanted) => &wanted.sources,
+        };
+        let subscribe = |WantedSource { reference, .. }: &WantedSource| {
+            if is_allowed(&self.rules, namespace, reference) {
+                self.hubs.subscribe(reference)
+            } else {
+                Err(messages::not_allowed(namespace, reference))
+            }
+        };
+        sources.iter().map(|source| subscribe(source).map_err(Arc::new)).collect()
+    }
 }
 
 /// Keeps the bindings as the watch on Secrets shows them.
 pub struct SecretHandler {
     /// The bindings to keep.
     pub bindings: Arc<Bindings>,
-    /// Where bound contents are followed.
-    pub hubs: Arc<Hubs>,
+    /// The subscriptions of annotated Secrets.
+    pub subscriptions: Arc<Subscriptions>,
     /// The stores that recall the records of the Secrets.
     pub sources: Sources,
-    /// Which namespaces may read which contents.
-    pub rules: Vec<Rule>,
-    /// Where the Secrets are queued.
-    pub queue: Queue<SecretRef>,
+    /// Whom a change concerns.
+    pub wakes: Wakes,
 }
 
 impl SecretHandler {
-    fn subscribe(&self, namespace: &str, declared: &Declaration) -> Subscribed {
-        let hub = match declared {
-            Declaration::Incomplete(missing) => Err(messages::incomplete(missing)),
-            Declaration::Invalid(cause) => Err(messages::invalid_annotation(cause)),
-            Declaration::Bound(reference) if !is_allowed(&self.rules, namespace, reference) => {
-                Err(messages::not_allowed(namespace, reference))
+    /// Passes the stores' own records of a Secret that a custom resource has made.
+    fn recall(&self, record: &str) {
+        for source in TargetRecord::read(record).into_iter().flat_map(|record| record.sources) {
+            if let Some(proof) = source.proof {
+                self.sources.recall(&proof);
             }
-            Declaration::Bound(reference) => self.hubs.subscribe(reference),
-        };
-        hub.map_err(Arc::new)
+        }
     }
 }
 
@@ -73,36 +98,50 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
 
     fn apply(&mut self, key: &SecretRef, object: PartialObjectMeta<Secret>, origin: Origin) -> bool {
         let annotations = object.metadata.annotations.unwrap_or_default();
-        let Some(declared) = declaration(&annotations) else {
-            self.delete(key);
-            return false;
-        };
-        let record = annotations.get(RECORD).cloned();
-        if let Some(record) = &record {
-            self.sources.recall(record);
+        let declared = declaration(&annotations);
+        let record = annotations.get(if declared.is_some() { RECORD } else { TARGET_RECORD }).cloned();
+        match &record {
+            Some(record) if declared.is_some() => self.sources.recall(record),
+            Some(record) => self.recall(record),
+            None => {}
         }
-        let (Some(uid), Some(shown)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
-        let hub = self.subscribe(&key.namespace, &declared);
-        let requests_keys = annotations.contains_key(KEYS);
-        let seen = WatchedSecret { uid, shown, declared, hub: hub.clone(), requests_keys, record };
-        if self.bindings.apply(key.clone(), seen, origin) {
-            if let Ok(hub) = hub {
-                hub.retry_soon();
+        let bound = self.bindings.get(key);
+        let made = bound.filter(|binding| binding.made().is_some() && declared.is_none());
+        let (declared, hubs) = match (declared, made) {
+            (Some(declared), _) => {
+                let hubs = self.subscriptions.subscribe(&key.namespace, &declared);
+                (declared, hubs)
             }
-            self.queue.add(key.clone(), Priority::Normal, SECRET);
+            (None, Some(made)) => (made.declared, made.hubs),
+            (None, None) => {
+                self.delete(key);
+                return false;
+            }
+        };
+        let (Some(uid), Some(shown)) = (object.metadata.uid, object.metadata.resource_version) else { return false };
+        let owner = declared.wanted().and_then(|wanted| Some(wanted.made.as_ref()?.owner.clone()));
+        let unknown = if owner.is_none() { unknown(&annotations) } else { Vec::new() };
+        let seen = WatchedSecret { uid, shown, declared, hubs: hubs.clone(), unknown, record };
+        if self.bindings.apply(key.clone(), seen, origin) {
+            hubs.iter().flatten().for_each(|hub| hub.retry_soon());
+            self.wakes.wake(key.clone(), owner.as_ref(), Priority::Normal, SECRET);
         }
         true
     }
 
-    /// The Secret is gone or not bound any more: nothing is left to do for it, and a standby keeps no key of it.
+    /// The Secret is gone or not bound any more. A custom resource makes it anew. Without one, nothing is left to do, and a standby keeps no key of it.
     fn delete(&mut self, key: &SecretRef) {
-        self.bindings.remove(key);
-        self.queue.remove(key);
+        match self.bindings.gone(key) {
+            Some(owner) => self.wakes.wake_owner(key.namespace.clone(), &owner),
+            None => self.wakes.secrets.remove(key),
+        }
     }
 
     fn replace(&mut self, listed: &HashSet<SecretRef>) {
-        self.bindings.retain(listed);
-        self.queue.retain(|key| self.bindings.get(key).is_some());
+        for key in self.bindings.vanished(listed) {
+            self.delete(&key);
+        }
+        self.wakes.secrets.retain(|key| self.bindings.get(key).is_some());
         self.sources.records_are_complete();
     }
 }

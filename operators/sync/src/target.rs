@@ -6,7 +6,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Secret;
-use konverge_apply::{ApplyError, Outcome, SecretApplier, SecretTarget, field_ownership};
+use konverge_apply::{ApplyError, Outcome, SecretApplier, SecretMetadata, SecretTarget, field_ownership};
 use konverge_core::SecretValue;
 use konverge_zopp_cli::{commands::k8s::ClusterArguments, failure::Failure};
 use kube::{
@@ -177,7 +177,8 @@ impl Target {
             uid: &uid,
             resource_version: version.as_deref(),
         };
-        self.written(self.applier.apply(target, annotations, values)).await.map(drop)
+        let metadata = SecretMetadata { annotations: annotations.clone(), ..SecretMetadata::default() };
+        self.written(self.applier.apply(target, &metadata, values)).await.map(drop)
     }
 
     async fn written(&self, write: impl Future<Output = Result<Outcome, ApplyError>>) -> Result<Outcome, Failure> {

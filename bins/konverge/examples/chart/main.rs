@@ -30,6 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         files.objects(format!("files/crds/{name}.yaml"), &[applicable(definition)])?;
     }
+    for (name, definition) in konverge_pull::objects::definitions() {
+        files.objects(format!("files/crds/{name}.yaml"), &[applicable(definition)])?;
+    }
     for definition in konverge_manage::api::definitions() {
         let name = definition.spec.names.plural.clone();
         files.objects(format!("files/crds/{name}.yaml"), &[applicable(definition)])?;

@@ -6,7 +6,9 @@ use konverge_gen::reference;
 use serde_json::Value;
 
 /// The files with definitions, and which job they are for.
-const DEFINITIONS: [(&str, &str); 4] = [
+const DEFINITIONS: [(&str, &str); 6] = [
+    ("Pull", "deploy/crds/secretpulls.yaml"),
+    ("Pull", "deploy/crds/zoppsecretsyncs.yaml"),
     ("Push", "deploy/crds/vaultpushes.yaml"),
     ("Roll", "deploy/crds/vaultrollouts.yaml"),
     ("Roll", "deploy/crds/vaultsyncstatus.yaml"),

@@ -8,20 +8,25 @@ use crate::manifest::{
 const LEASE: Purpose =
     Purpose::new(Home, "leases", "An object that does not exist yet has no name that a rule could state.");
 
-pub(crate) const OF_PULL: [Purpose; 4] = [
+pub(crate) const OF_PULL: [Purpose; 5] = [
     Purpose::new(
         Everywhere,
         "secrets",
         "The operator lists and watches metadata only, although this role would let it read the values, too; get reads a Secret that carries the\n\
-         annotations; patch writes its keys.\n\
-         There is no create, update or delete: the operator fills Secrets that somebody else made.",
+         annotations or is made for a custom resource; patch writes its keys. create and delete are for custom resources alone: leave them out if there\n\
+         are none.",
     ),
     Purpose::new(
         Everywhere,
         "zoppsecretsyncs",
-        "A kind of the original operator that is not supported: each object gets an event that says so.",
+        "The custom resource of the original operator, where it is installed. patch of status tells the state.",
     ),
-    Purpose::new(Everywhere, "events", "Tells on the Secret what happened and what to do."),
+    Purpose::new(
+        Everywhere,
+        "secretpulls",
+        "The custom resource, where its definition (crds/secretpulls.yaml) is installed. patch of status tells the state.",
+    ),
+    Purpose::new(Everywhere, "events", "Tells on the object what happened and what to do."),
     LEASE,
 ];
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::{
-    Applier, ApplyError, ApplyOutcome, DesiredSet, Outcome, Owner, SecretApplier, SecretTarget, SetError, StatusWriter,
+    Applier, ApplyError, ApplyOutcome, DesiredSet, Outcome, Owner, SecretApplier, SecretMetadata, SecretTarget, SetError, StatusWriter,
 };
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_testkit::{Replaced, ReplacingPolicy};
@@ -96,13 +96,13 @@ async fn a_value_of_a_secret_that_a_policy_replaces_is_named_and_never_shown() {
     let applier = SecretApplier::new(client, "ours");
     let uid = object.uid().unwrap();
     let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: None };
-    let (annotations, data) = (BTreeMap::new(), values(&[("kept", "1"), ("replaced", "hunter2")]));
-    let error = until(|| applier.apply(target, &annotations, &data), is_altered).await.expect_err("altered");
+    let (metadata, data) = (SecretMetadata::default(), values(&[("kept", "1"), ("replaced", "hunter2")]));
+    let error = until(|| applier.apply(target, &metadata, &data), is_altered).await.expect_err("altered");
     let text = format!("{error} {error:?}");
     assert!(text.contains(".data.replaced") && !text.contains(".data.kept"), "{text}");
     assert!(!text.contains("hunter2") && !text.contains("policy\"") && !text.contains("cG9saWN5"), "{text}");
     policy.lift().await.unwrap();
-    let healed = until(|| applier.apply(target, &annotations, &data), Result::is_ok).await.unwrap();
+    let healed = until(|| applier.apply(target, &metadata, &data), Result::is_ok).await.unwrap();
     assert!(matches!(healed, Outcome::Changed { .. }));
     assert_eq!(stored(&api, "db").await, pairs(&[("kept", "1"), ("replaced", "hunter2")]));
 }

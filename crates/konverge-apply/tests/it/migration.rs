@@ -1,8 +1,7 @@
 //! Taking over keys that an older program wrote by merge patches.
 
-use std::collections::BTreeMap;
 
-use konverge_apply::{Outcome, SecretApplier, SecretTarget, field_ownership::data_keys};
+use konverge_apply::{Outcome, SecretApplier, SecretMetadata, SecretTarget, field_ownership::data_keys};
 use konverge_core::error::Classify;
 use kube::{
     Api,
@@ -39,7 +38,7 @@ async fn stale_keys_of_merge_patches_go_and_the_rest_stays() {
 
     let seen = after.resource_version();
     let target = SecretTarget { resource_version: seen.as_deref(), ..target };
-    applier.apply(target, &BTreeMap::new(), &values(&[("both", "2"), ("new", "3")])).await.unwrap();
+    applier.apply(target, &SecretMetadata::default(), &values(&[("both", "2"), ("new", "3")])).await.unwrap();
     assert_eq!(stored(&api, "db").await, pairs(&[("both", "2"), ("new", "3"), ("theirs", "kept")]));
     let end = api.get("db").await.unwrap();
     assert_eq!(end.annotations().get("operator/last").map(String::as_str), Some("1"));

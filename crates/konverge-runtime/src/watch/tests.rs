@@ -376,9 +376,10 @@ mod against_a_server {
 
     #[tokio::test(start_paused = true)]
     async fn a_kind_that_may_be_missing_keeps_nobody_unready_and_is_watched_once_it_is_there() {
-        for optional in [true, false] {
+        let refusals = [(404, "NotFound", "no such kind"), (403, "Forbidden", "not allowed")];
+        for (optional, (code, reason, text)) in [true, false].into_iter().flat_map(|optional| refusals.map(|refusal| (optional, refusal))) {
             let server = ApiDouble::default();
-            server.expect(RequestMatcher::list(PATH).answer(Answer::status(404, "NotFound", "no such kind")).times(3));
+            server.expect(RequestMatcher::list(PATH).answer(Answer::status(code, reason, text)).times(3));
             server.expect(list("7", &[object("x", "3")]));
             let (mut events, health) = events_of(&server, &WatchOptions { optional, ..WatchOptions::default() });
             let run = tokio::spawn(async move { while next(&mut events).await != "has x" {} });

@@ -13,12 +13,12 @@ fn values(pairs: &[(&str, &str)]) -> BTreeMap<String, SecretValue> {
 }
 
 fn contents(data: &[(&str, &str)], owned: &[&str]) -> Contents {
-    Contents { data: values(data), owned: owned.iter().map(|&key| key.to_owned()).collect(), immutable: false }
+    Contents { data: values(data), owned: owned.iter().map(|&key| key.to_owned()).collect(), ..Contents::default() }
 }
 
 fn verified(version: i64, pairs: &[(&str, &str)]) -> Verified {
     let digest = digest_key().digest(pairs.iter().map(|&(key, value)| (key, value.as_bytes())));
-    Verified { revision: revision(ENVIRONMENT, version), digest }
+    Verified { revisions: vec![Some(revision(ENVIRONMENT, version))], digest }
 }
 
 fn revision(identity: &str, number: i64) -> Revision {
@@ -57,32 +57,45 @@ fn decide(
     observed: &Observed<'_>,
     confirmed: bool,
 ) -> (Outcome, Vec<Problem>) {
-    let remembered = Remembered { accepted: None, is_recorded: true, is_confirmed: confirmed };
-    decide_with(remembered, version, upstream, failed, observed)
+    decide_with(Memory { is_confirmed: confirmed, is_recorded: true, ..Memory::default() }, version, upstream, failed, observed)
+}
+
+/// What is remembered besides the Secret.
+#[derive(Default)]
+struct Memory {
+    accepted: Option<Revision>,
+    is_recorded: bool,
+    is_confirmed: bool,
 }
 
 fn decide_with(
-    remembered: Remembered<'_>,
+    memory: Memory,
     version: i64,
     upstream: &[(&str, &str)],
     failed: &[&str],
     observed: &Observed<'_>,
 ) -> (Outcome, Vec<Problem>) {
-    let upstream = snapshot(version, upstream, failed);
-    let plan = plan(&upstream, observed, &digest_key(), remembered);
+    let (upstream, selection) = (snapshot(version, upstream, failed), Selection::default());
+    let Memory { accepted, is_recorded, is_confirmed } = memory;
+    let part = Part { selection: &selection, is_optional: false, snapshot: Some(&upstream), accepted, given: None };
+    let circumstances = Circumstances { recorded: is_recorded.then_some("record"), is_confirmed, ..Circumstances::default() };
+    outcome(plan(&[part], observed, &digest_key(), circumstances, |_| Some("record".into())))
+}
+
+fn outcome(plan: Plan<'_>) -> (Outcome, Vec<Problem>) {
     let outcome = match plan.action {
         Action::Nothing => Outcome::Nothing,
         Action::Apply(desired) => Outcome::Apply(
             desired
                 .into_iter()
-                .map(|(key, value)| (key.to_owned(), String::from_utf8_lossy(value.expose()).into_owned()))
+                .map(|(key, value)| (key.into_owned(), String::from_utf8_lossy(value.expose()).into_owned()))
                 .collect(),
         ),
         Action::Keep => Outcome::Keep,
         Action::ConfirmEmpty => Outcome::ConfirmEmpty,
         Action::ReadFirst => Outcome::ReadFirst,
     };
-    (outcome, plan.problems)
+    (outcome, plan.problems.into_iter().map(|(_, problem)| problem).collect())
 }
 
 #[test]
@@ -159,14 +172,17 @@ fn an_older_version_and_a_replaced_environment_are_refused() {
         let upstream = Snapshot { succession, ..snapshot(4, &[("A", "0")], &[]) };
         assert_eq!(rollback(&upstream, None, applied.as_ref()), expected, "{name}, by memory");
         if let Some(applied) = applied {
-            let before = Verified { revision: applied, ..verified(4, &[("A", "1")]) };
-            assert_eq!(rollback(&upstream, Some(&before), None), expected, "{name}, by this Secret");
-            let plan = plan(&upstream, &Observed::Unchanged(&before), &digest_key(), Remembered::default());
+            assert_eq!(rollback(&upstream, Some(&applied), None), expected, "{name}, by this Secret");
+            let before = Verified { revisions: vec![Some(applied)], ..verified(4, &[("A", "1")]) };
+            let selection = Selection::default();
+            let part = Part { selection: &selection, is_optional: false, snapshot: Some(&upstream), accepted: None, given: None };
+            let (observed, circumstances) = (Observed::Unchanged(&before), Circumstances::default());
+            let plan = plan(&[part], &observed, &digest_key(), circumstances, |_| None);
             assert_eq!(matches!(plan.action, Action::Keep), expected.is_some(), "{name}");
         }
     }
     // This Secret has not followed an environment that another Secret has followed.
-    let former = Verified { revision: revision("environment-0", 9), ..verified(9, &[]) };
+    let former = revision("environment-0", 9);
     let later = revision(ENVIRONMENT, 3);
     assert_eq!(rollback(&snapshot(4, &[], &[]), Some(&former), Some(&later)), None);
     // A secret that is created again in Vault begins at version 1, and the new secret may replace the former one.
@@ -190,9 +206,9 @@ fn a_version_that_another_secret_has_held_counts_as_one_that_this_secret_has_hel
         ("a newer one than this process has seen", Some(7), 6, Observed::Read(&held, Some(&before)), Err(7)),
         ("an older one than this process has seen", Some(3), 4, Observed::Read(&held, Some(&before)), Err(5)),
     ] {
-        let newest = newest.map(|version| revision(ENVIRONMENT, version));
-        let remembered = Remembered { accepted: newest.as_ref(), is_recorded: true, is_confirmed: false };
-        let (outcome, problems) = decide_with(remembered, stated, &[("A", "5")], &[], &observed);
+        let accepted = newest.map(|version| revision(ENVIRONMENT, version));
+        let memory = Memory { accepted, is_recorded: true, is_confirmed: false };
+        let (outcome, problems) = decide_with(memory, stated, &[("A", "5")], &[], &observed);
         let expected = match expected {
             Ok(outcome) => (outcome, vec![]),
             Err(applied) => (Outcome::Keep, vec![Problem::WentBack { applied, stated }]),
@@ -213,7 +229,7 @@ fn a_secret_without_its_record_is_written_although_nothing_differs() {
         ("without keys", &[], Observed::Read(&empty, None), apply(&[])),
         ("not confirmed to be empty", &[], Observed::Read(&held, None), Outcome::ConfirmEmpty),
     ] {
-        let (outcome, problems) = decide_with(Remembered::default(), 4, upstream, &[], &observed);
+        let (outcome, problems) = decide_with(Memory::default(), 4, upstream, &[], &observed);
         assert_eq!((outcome, problems), (expected, vec![]), "{name}");
     }
 }
@@ -272,6 +288,75 @@ fn which_keys_kubernetes_allows() {
     }
     assert!(is_valid_key(&"k".repeat(253)));
     assert!(!is_valid_key(&"k".repeat(254)));
+}
+
+/// A decision about a Secret with two sources. Each is what the store gives and what it has given.
+fn decide_two(
+    stored: [(Option<&[(&str, &str)]>, &[&str]); 2],
+    contents: &Contents,
+    circumstances: Circumstances<'_>,
+) -> (Outcome, Vec<Problem>) {
+    let selection = Selection::default();
+    let snapshots = stored.map(|(values, _)| values.map(|values| snapshot(4, values, &[])));
+    let given = stored.map(|(_, given)| given.iter().map(|&key| key.to_owned()).collect::<BTreeSet<_>>());
+    let parts = [0, 1].map(|number| Part {
+        selection: &selection,
+        is_optional: number == 1,
+        snapshot: snapshots[number].as_ref(),
+        accepted: None,
+        given: Some(&given[number]),
+    });
+    outcome(plan(&parts, &Observed::Read(contents, None), &digest_key(), circumstances, |_| None))
+}
+
+#[test]
+fn the_first_of_two_sources_precedes_and_one_that_is_away_keeps_its_keys() {
+    let held = contents(&[("A", "1"), ("B", "2"), ("F", "x")], &["A", "B"]);
+    let absent = Contents { is_absent: true, ..Contents::default() };
+    let (one, other) = ([("A", "7")], [("A", "8"), ("B", "9")]);
+    let strict = Circumstances { is_strict: true, ..Circumstances::default() };
+    let any = Circumstances::default();
+    for (name, first, second, contents, circumstances, expected) in [
+        ("both answer", (Some(&one[..]), &["A"][..]), (Some(&other[..]), &["B"][..]), &held, any, apply(&[("A", "7"), ("B", "9")])),
+        ("the first is away", (None, &["A"]), (Some(&other), &["B"]), &held, any, apply(&[("A", "1"), ("B", "9")])),
+        ("the second is away", (Some(&one), &["A"]), (None, &["B"]), &held, any, apply(&[("A", "7"), ("B", "2")])),
+        ("one is away, strictly", (None, &["A"]), (Some(&other), &["B"]), &held, strict, Outcome::Keep),
+        ("the first was never there", (None, &[]), (Some(&other), &["B"]), &held, any, Outcome::Keep),
+        ("the optional one was never there", (Some(&one), &["A"]), (None, &[]), &absent, any, apply(&[("A", "7")])),
+        ("the Secret is gone, and a source is away", (None, &["A"]), (Some(&other), &["B"]), &absent, any, Outcome::Keep),
+        ("the second is empty", (Some(&one), &["A"]), (Some(&[]), &["B"]), &held, any, Outcome::ConfirmEmpty),
+    ] {
+        assert_eq!(decide_two([first, second], contents, circumstances).0, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_secret_of_a_type_has_its_keys_or_is_not_written() {
+    let absent = Contents { is_absent: true, ..Contents::default() };
+    for (secret_type, keys, expected) in [
+        ("kubernetes.io/tls", &["tls.crt"][..], Some(Problem::LacksKeys(vec!["tls.key"]))),
+        ("kubernetes.io/tls", &["tls.crt", "tls.key"], None),
+        ("kubernetes.io/basic-auth", &["user"], Some(Problem::LacksKeys(vec!["username", "password"]))),
+        ("kubernetes.io/basic-auth", &["password"], None),
+        ("Opaque", &[], None),
+    ] {
+        let values: Vec<_> = keys.iter().map(|&key| (key, "x")).collect();
+        let circumstances = Circumstances { secret_type: Some(secret_type), ..Circumstances::default() };
+        let (outcome, problems) = decide_two([(Some(&values), &[]), (None, &[])], &absent, circumstances);
+        assert_eq!(problems, Vec::from_iter(expected), "{secret_type} {keys:?}");
+        assert_eq!(outcome == Outcome::Keep, !problems.is_empty());
+    }
+}
+
+#[test]
+fn a_selected_key_that_is_missing_keeps_its_value() {
+    let held = contents(&[("A", "1"), ("B", "2")], &["A", "B"]);
+    let (upstream, selection) = (snapshot(4, &[("A", "7"), ("C", "3")], &[]), Selection::of_list("A,B,D"));
+    let part = Part { selection: &selection, is_optional: false, snapshot: Some(&upstream), accepted: None, given: None };
+    let observed = Observed::Read(&held, None);
+    let (outcome, problems) = outcome(plan(&[part], &observed, &digest_key(), Circumstances::default(), |_| None));
+    assert_eq!(outcome, apply(&[("A", "7"), ("B", "2")]));
+    assert_eq!(problems, [Problem::MissingKeys(vec!["B".into(), "D".into()])]);
 }
 
 fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {

@@ -27,19 +27,27 @@ async fn incomplete_annotations_are_named_and_the_data_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_choice_of_keys_is_reported_and_all_keys_are_delivered() {
-    let (world, scene, operator) = World::in_sync().await;
+async fn a_choice_of_keys_is_followed_and_what_is_misspelt_is_told() {
+    let (world, scene, _operator) = World::in_sync().await;
+    scene.set("B_1", "2");
+    world.holds("backend", &[("A", "1"), ("B_1", "2")]).await;
     let environment = scene.name();
-    let annotations = json!({
-        "zopp.dev/sync": "true", "zopp.dev/workspace": environment.workspace, "zopp.dev/project": environment.project,
-        "zopp.dev/environment": environment.environment, "zopp.dev/keys": "A",
-    });
-    world.annotate("backend", annotations).await;
-    let text = world.told("backend", "FeatureMissing").await;
-    assert!(text.contains("zopp.dev/keys") && text.contains("all keys"), "{text}");
-    scene.set("B", "2");
-    world.holds("backend", &[("A", "1"), ("B", "2")]).await;
-    operator.counts(r#"konverge_pull_bindings{reason="Synced"} 1"#).await;
+    let annotations = |more: (&str, &str)| {
+        let mut annotations = json!({
+            "zopp.dev/sync": "true", "zopp.dev/workspace": environment.workspace, "zopp.dev/project": environment.project,
+            "zopp.dev/environment": environment.environment,
+        });
+        annotations[more.0] = more.1.into();
+        annotations
+    };
+    world.annotate("backend", annotations(("zopp.dev/keys", "B_*"))).await;
+    world.holds("backend", &[("B_1", "2")]).await;
+    world.annotate("backend", annotations(("pull.konverge.dev/keys", "A, C"))).await;
+    world.holds("backend", &[("A", "1")]).await;
+    assert!(world.told("backend", "KeyNotFound").await.contains(r#""C""#));
+    world.annotate("backend", annotations(("zopp.dev/key", "B_1"))).await;
+    world.holds("backend", &[("A", "1"), ("B_1", "2")]).await;
+    assert!(world.told("backend", "UnknownAnnotation").await.contains("zopp.dev/key"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
