@@ -148,7 +148,8 @@ impl SecretApplier {
             return Err(ApplyError::OutOfDate { object: Box::new(object) });
         }
         let written = self.written(&object, answer.success(&object)?, metadata, data)?;
-        let (uid, resource_version) = (written.uid().unwrap_or_default(), written.resource_version().unwrap_or_default());
+        let (uid, resource_version) =
+            (written.uid().unwrap_or_default(), written.resource_version().unwrap_or_default());
         Ok(CreatedSecret { uid, resource_version })
     }
 
@@ -217,7 +218,10 @@ impl SecretApplier {
         match answer.code {
             StatusCode::NOT_FOUND => Ok(None),
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY
-                if matches!(still_there(&self.client, &object, &requests(target.namespace), target.uid).await, Ok(None)) =>
+                if matches!(
+                    still_there(&self.client, &object, &requests(target.namespace), target.uid).await,
+                    Ok(None)
+                ) =>
             {
                 Ok(None)
             }
@@ -292,11 +296,12 @@ fn altered_in_secret<Key: AsRef<str>, Value: Borrow<SecretValue>>(
     };
     let changed_data = data.iter().filter(|(name, value)| !is_stored(name.as_ref(), (*value).borrow()));
     let changed_data = changed_data.map(|(name, _)| ("data", name.as_ref()));
-    let changed_metadata = [("annotations", &sent.annotations), ("labels", &sent.labels)].into_iter().flat_map(|(part, sent)| {
-        let stored = &metadata[part];
-        let changed = sent.iter().filter(move |(name, value)| stored[name.as_str()] != **value);
-        changed.map(move |(name, _)| (part, name.as_str()))
-    });
+    let changed_metadata =
+        [("annotations", &sent.annotations), ("labels", &sent.labels)].into_iter().flat_map(|(part, sent)| {
+            let stored = &metadata[part];
+            let changed = sent.iter().filter(move |(name, value)| stored[name.as_str()] != **value);
+            changed.map(move |(name, _)| (part, name.as_str()))
+        });
     let changed: Vec<_> = changed_data.chain(changed_metadata).collect();
     let object = serde_json::json!({"metadata": metadata});
     let field = |(part, name): (&str, &str)| {

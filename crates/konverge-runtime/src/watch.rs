@@ -306,7 +306,8 @@ where
 {
     let (StreamOptions { list, backoff, optional }, kind) = (stream_options, kind.to_owned());
     let events = begin(list);
-    let progress = Progress { begin, list, is_listing: false, events, failures: 0, is_missing: false, is_listed: false };
+    let progress =
+        Progress { begin, list, is_listing: false, events, failures: 0, is_missing: false, is_listed: false };
     stream::unfold(progress, move |mut progress| {
         let (health, kind) = (health.clone(), kind.clone());
         async move {
@@ -330,8 +331,7 @@ where
                     }
                     Some(Err(error)) if progress.list.is_refused_by(&error) => progress.fall_back(&kind),
                     Some(Err(error))
-                        if optional
-                            && (answers(&error, 404) || (!progress.is_listed && answers(&error, 403))) =>
+                        if optional && (answers(&error, 404) || (!progress.is_listed && answers(&error, 403))) =>
                     {
                         if !std::mem::replace(&mut progress.is_missing, true) {
                             tracing::info!(kind, "not watched until that changes: {}", in_one_line(&error));

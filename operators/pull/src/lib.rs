@@ -64,9 +64,5 @@ pub use run::run;
 
 /// Pull as one of several jobs in a process.
 pub fn job() -> Job {
-    Job::new(
-        "pull",
-        "environments of zopp and secrets in Vault into Secrets, as zopp-operator does it",
-        run::job,
-    )
+    Job::new("pull", "environments of zopp and secrets in Vault into Secrets, as zopp-operator does it", run::job)
 }

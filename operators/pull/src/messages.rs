@@ -109,7 +109,9 @@ pub fn suspended() -> Statement {
 pub fn target_taken(target: &SecretRef, first: &Owner) -> Statement {
     failure(
         reasons::TARGET_TAKEN,
-        format!("{first} is older and makes Secret {target}. It stays as {first} says; name another Secret, or delete {first}"),
+        format!(
+            "{first} is older and makes Secret {target}. It stays as {first} says; name another Secret, or delete {first}"
+        ),
     )
 }
 

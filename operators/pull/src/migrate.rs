@@ -31,9 +31,13 @@ impl Migration for Zopp {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        [ApiResource::erase::<Secret>(&()), ApiResource::erase::<ZoppSecretSync>(&()), ApiResource::erase::<Deployment>(&())]
-            .map(|resource| Kind::namespaced(resource, Detail::Metadata))
-            .into()
+        [
+            ApiResource::erase::<Secret>(&()),
+            ApiResource::erase::<ZoppSecretSync>(&()),
+            ApiResource::erase::<Deployment>(&()),
+        ]
+        .map(|resource| Kind::namespaced(resource, Detail::Metadata))
+        .into()
     }
 
     fn classify(&self, kind: &Kind, object: &DynamicObject) -> Option<Migrated> {
@@ -68,7 +72,11 @@ fn of_secret(annotations: &BTreeMap<String, String>, namespace: &str) -> Option<
             let [source] = &wanted.sources[..] else { return None };
             let environment = zopp::environment(&source.reference)?;
             let keys = source.selection.keys.join(", ");
-            let keys = if keys.is_empty() { keys } else { format!(". It gets only the keys {keys}, where the original gave all") };
+            let keys = if keys.is_empty() {
+                keys
+            } else {
+                format!(". It gets only the keys {keys}, where the original gave all")
+            };
             migrated.becomes.push(format!("pull keeps it equal to {environment}, with the same annotations{keys}"));
             if environment.project != namespace {
                 migrated.becomes.push(format!(

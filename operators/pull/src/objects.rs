@@ -19,15 +19,9 @@ use k8s_openapi::{
     api::core::v1::Secret, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
-use konverge::prelude::{
-    Action, Context, Controller, CustomStatus, Error, EventType, Reason, Reconcile,
-};
+use konverge::prelude::{Action, Context, Controller, CustomStatus, Error, EventType, Reason, Reconcile};
 use konverge_apply::{ApplyError, Statement};
-use konverge_core::{
-    claims::Claims,
-    error::Classify,
-    names::is_object_name,
-};
+use konverge_core::{claims::Claims, error::Classify, names::is_object_name};
 use konverge_runtime::{
     cache::{Change, Store},
     object::{Object, ObjectKey},
@@ -137,12 +131,19 @@ impl Objects {
         K: Requests + CustomResourceExt,
         Filling: Reconcile<K>,
     {
-        let objects = Arc::clone(&self);
+        // The store keeps what subscribes to it for as long as the process runs.
+        let objects = Arc::downgrade(&self);
         let stream = move |store: Store<K>| {
-            store.subscribe(move |key, change| objects.changed(key, change));
+            store.subscribe(move |key, change| {
+                if let Some(objects) = objects.upgrade() {
+                    objects.changed(key, change);
+                }
+            });
             stream::unfold(wakes, async |mut wakes| Some((wakes.recv().await?, wakes)))
         };
-        Controller::<K, _>::new(Filling(self)).caching(konverge_runtime::cache::Caching::optional).trigger("secrets", stream)
+        Controller::<K, _>::new(Filling(self))
+            .caching(konverge_runtime::cache::Caching::optional)
+            .trigger("secrets", stream)
     }
 
     /// The watch shows a change of an object. A standby follows the sources, too.
@@ -186,7 +187,8 @@ impl Objects {
         if self.bindings.bind(&target, declared.clone(), subscribe) {
             Ok(target)
         } else {
-            Err(messages::foreign(&target, &Foreign::Annotated))
+            // No event of the object tells when the annotations are gone.
+            Err(Statement { is_passing: true, ..messages::foreign(&target, &Foreign::Annotated) })
         }
     }
 
@@ -219,15 +221,14 @@ impl Objects {
     async fn run<K: Requests>(&self, object: &K, context: &Context<K>) -> Result<Action, Error> {
         if object.is_suspended() {
             self.release(&object.namespace().unwrap_or_default(), K::KIND, &object.name_any());
-            Self::say(context, object, &[messages::suspended()]);
+            context.progressing(Reason::new(K::reason(reasons::SUSPENDED)), messages::suspended().text);
             return Ok(Action::Done);
         }
         let target = match self.bind(object) {
             Ok(target) => target,
             Err(statement) => {
-                let is_invalid = statement.reason == reasons::INVALID_SPEC;
-                Self::say(context, object, &[statement]);
-                return Ok(if is_invalid { Action::Done } else { Action::After(LOOK_AGAIN) });
+                Self::say(context, object, &[statement])?;
+                return Ok(Action::After(LOOK_AGAIN));
             }
         };
         self.delete_former(object, &target, context).await?;
@@ -238,33 +239,42 @@ impl Objects {
             Err(error) => return Err(failed::<K>(&error)),
         };
         let Some(binding) = self.bindings.get(&target) else { return Ok(next) };
-        if !binding.said.is_empty() {
-            Self::say(context, object, &binding.said);
-        }
         let record = binding.record.as_deref().and_then(TargetRecord::read);
         context.status(|status| K::record(status, &target.name, record.as_ref()));
+        Self::say(context, object, &binding.said)?;
         Ok(next)
     }
 
-    /// Puts the statements into the status. A problem is an event, too, when it is new.
-    fn say<K: Requests>(context: &Context<K>, object: &K, statements: &[Statement]) {
-        let Some(first) = statements.first() else { return };
+    /// Puts the statements into the status.
+    ///
+    /// # Errors
+    /// A problem that lasts until somebody changes something. The framework tells it in an event.
+    fn say<K: Requests>(context: &Context<K>, object: &K, statements: &[Statement]) -> Result<(), Error> {
+        let Some(first) = statements.first() else { return Ok(()) };
         let text = statements.iter().map(|statement| &*statement.text).collect::<Vec<_>>().join("; ");
         let reason = K::reason(first.reason);
         if !first.is_problem() {
             context.ready(Reason::new(reason), text);
-            return;
+            return Ok(());
+        }
+        if !first.is_passing {
+            return Err(Error::permanent(reason, text));
         }
         let ready = object.status().and_then(|status| status.standard().conditions.get("Ready"));
-        let is_said = ready.is_some_and(|ready| ready.reason == reason && (first.is_passing || ready.message == text));
-        if !is_said && first.reason != reasons::SUSPENDED {
+        if ready.is_none_or(|ready| ready.reason != reason) {
             context.event(EventType::Warning, reason, "Pull", text.clone());
         }
         context.progressing(Reason::new(reason), text);
+        Ok(())
     }
 
     /// Deletes the Secret that the object had made under another name.
-    async fn delete_former<K: Requests>(&self, object: &K, target: &SecretRef, context: &Context<K>) -> Result<(), Error> {
+    async fn delete_former<K: Requests>(
+        &self,
+        object: &K,
+        target: &SecretRef,
+        context: &Context<K>,
+    ) -> Result<(), Error> {
         let Some(former) = object.former_target().filter(|former| *former != target.name) else { return Ok(()) };
         let api = Api::<Secret>::namespaced(context.client().clone(), &target.namespace);
         let Some(found) = api.get_metadata_opt(former).await? else { return Ok(()) };
@@ -293,11 +303,7 @@ pub struct Filling(Arc<Objects>);
 impl Reconcile<SecretPull> for Filling {
     type Error = Error;
 
-    async fn apply(
-        &self,
-        object: Arc<SecretPull>,
-        context: Context<SecretPull>,
-    ) -> Result<Action, Error> {
+    async fn apply(&self, object: Arc<SecretPull>, context: Context<SecretPull>) -> Result<Action, Error> {
         self.0.run(&*object, &context).await
     }
 }
@@ -305,11 +311,7 @@ impl Reconcile<SecretPull> for Filling {
 impl Reconcile<ZoppSecretSync> for Filling {
     type Error = Error;
 
-    async fn apply(
-        &self,
-        object: Arc<ZoppSecretSync>,
-        context: Context<ZoppSecretSync>,
-    ) -> Result<Action, Error> {
+    async fn apply(&self, object: Arc<ZoppSecretSync>, context: Context<ZoppSecretSync>) -> Result<Action, Error> {
         self.0.run(&*object, &context).await
     }
 }

@@ -186,7 +186,8 @@ pub fn plan<'a>(
     let mut draft = Draft { contents, ..Draft::default() };
     for (number, part) in parts.iter().enumerate() {
         let used = usable(part, before.and_then(|before| before.revision(number)));
-        let used = used.and_then(|snapshot| draft.add(number, part.selection, snapshot).map_err(Problem::Collision).map_err(Some));
+        let used = used
+            .and_then(|snapshot| draft.add(number, part.selection, snapshot).map_err(Problem::Collision).map_err(Some));
         match used {
             Ok(()) if part.has_ended(&draft.given[number]) => draft.has_emptied = true,
             Ok(()) => {}
@@ -318,9 +319,11 @@ impl<'a> Draft<'a> {
         kept.extend(selected.missing);
         self.carry(&mut given, kept);
         let [invalid, undecryptable] = problems;
-        for (problem, keys) in
-            [(Problem::InvalidKeys as fn(_) -> _, invalid), (Problem::Undecryptable, undecryptable), (Problem::MissingKeys, missing)]
-        {
+        for (problem, keys) in [
+            (Problem::InvalidKeys as fn(_) -> _, invalid),
+            (Problem::Undecryptable, undecryptable),
+            (Problem::MissingKeys, missing),
+        ] {
             if !keys.is_empty() {
                 self.problems.push((number, problem(keys)));
             }

@@ -7,21 +7,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Secret;
+use konverge::{PAUSED, RECONCILE_AT};
 use konverge_apply::field_ownership;
 use konverge_kubectl::{
     Cluster, Detail, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, ObjectHealth, Operator,
     Permission, Place, RequestedAction, reported_events,
 };
-use konverge::{PAUSED, RECONCILE_AT};
 use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
 
 use crate::{
     annotations::{Declaration, ENVIRONMENT, FROM, PROJECT, RECORD, SYNC, WORKSPACE, declaration},
     config::{Config, PROGRAM},
-    messages, reasons,
-    reconcile::FIELD_MANAGER,
+    messages,
     objects::{secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync},
+    reasons,
+    reconcile::FIELD_MANAGER,
     zopp::{SCHEME, messages as zopp_messages, record::read_unverified},
 };
 
@@ -249,7 +250,11 @@ fn object_health(object: &DynamicObject) -> ObjectHealth {
         Place { path, version: source["version"].as_u64().filter(|version| *version > 0), note: None }
     };
     let since = word("lastTransitionTime").parse().ok();
-    ObjectHealth { since, paths: sources.map(place).collect(), ..ObjectHealth::new(word("reason"), grade, word("message").to_owned()) }
+    ObjectHealth {
+        since,
+        paths: sources.map(place).collect(),
+        ..ObjectHealth::new(word("reason"), grade, word("message").to_owned())
+    }
 }
 
 /// The keys that are the operator's.

@@ -91,7 +91,7 @@ konverge_jobs::reasons! {
 }
 
 /// Reasons that can end although neither the Secret nor the source changes, because something between them was wrong.
-pub const PASSING: [&str; 8] = [
+pub const PASSING: [&str; 9] = [
     SERVER_UNREACHABLE,
     CREDENTIALS_INVALID,
     PERMISSION_DENIED,
@@ -100,4 +100,5 @@ pub const PASSING: [&str; 8] = [
     SOURCE_NOT_CURRENT,
     CONTESTED,
     SYNC_FAILED,
+    TARGET_TAKEN,
 ];

@@ -291,9 +291,8 @@ impl Pull {
     fn fetch_failed(&self, run: Run<'_>, answers: &[Answer]) -> Next {
         self.metrics.synced("failed");
         let failures = answers.iter().filter_map(|answer| Some(answer.as_ref().err()?.statement.clone()));
-        let is_hidden = |statement: &Statement| {
-            run.binding.said.iter().any(|said| messages::explains_more_than(said, statement))
-        };
+        let is_hidden =
+            |statement: &Statement| run.binding.said.iter().any(|said| messages::explains_more_than(said, statement));
         let statements: Vec<_> = failures.filter(|statement| !is_hidden(statement)).collect();
         if !statements.is_empty() {
             self.say(run.key, run.binding, statements);
@@ -399,7 +398,8 @@ impl Pull {
         if written.is_some() {
             self.propagated(binding, hubs);
             // An event for every change would cost as much as the change; the log has them all.
-            let versions = hubs.iter().map(|hub| hub.stated().map_or(0, |stated| stated.revision.number)).collect::<Vec<_>>();
+            let versions =
+                hubs.iter().map(|hub| hub.stated().map_or(0, |stated| stated.revision.number)).collect::<Vec<_>>();
             info!(secret = %run.key, source = %wanted, ?versions, keys = desired.len(), "written");
         }
         Ok(written)
@@ -447,15 +447,14 @@ impl Pull {
             let is_tolerated = source.is_optional && ABSENT.contains(&failure.statement.reason);
             (!is_tolerated).then(|| failure.statement.clone())
         });
-        let problems = problems.iter().map(|(number, problem)| messages::problem(&wanted.sources[*number].reference, problem));
+        let problems =
+            problems.iter().map(|(number, problem)| messages::problem(&wanted.sources[*number].reference, problem));
         let mut statements: Vec<_> = problems.chain(failures).collect();
         if statements.is_empty() {
             let remark = answers.iter().flatten().find_map(|snapshot| snapshot.remark);
             statements = match row_ends_after(binding) {
                 // Another revert may follow. Until the write lasts, the last statement about the other client stays.
-                Some(_) => {
-                    binding.said.iter().filter(|said| said.reason == reasons::CONTESTED).cloned().collect()
-                }
+                Some(_) => binding.said.iter().filter(|said| said.reason == reasons::CONTESTED).cloned().collect(),
                 None => vec![messages::synced(wanted, remark)],
             };
         }
@@ -559,13 +558,16 @@ fn parts<'a>(
     memory: Memory<'_>,
 ) -> Vec<Part<'a>> {
     let Run { wanted, hubs, .. } = run;
-    let part = |(((source, answer), hub), given): (((&'a WantedSource, &'a Answer), &&Arc<Hub>), &'a Option<SourceRecord>)| Part {
-        selection: &source.selection,
-        is_optional: source.is_optional,
-        snapshot: answer.as_deref().ok(),
-        accepted: hub.upstream().accepted().filter(|_| memory.knows_accepted),
-        given: given.as_ref().map(|given| &given.keys),
-    };
+    let part =
+        |(((source, answer), hub), given): (((&'a WantedSource, &'a Answer), &&Arc<Hub>), &'a Option<SourceRecord>)| {
+            Part {
+                selection: &source.selection,
+                is_optional: source.is_optional,
+                snapshot: answer.as_deref().ok(),
+                accepted: hub.upstream().accepted().filter(|_| memory.knows_accepted),
+                given: given.as_ref().map(|given| &given.keys),
+            }
+        };
     wanted.sources.iter().zip(answers).zip(hubs).zip(given).map(part).collect()
 }
 
@@ -628,9 +630,10 @@ fn is_in_sync(binding: &Binding, hubs: &[&Arc<Hub>]) -> bool {
 fn are_stated(verified: &Verified, hubs: &[&Arc<Hub>]) -> bool {
     let is_stated = |(revision, hub): (&Option<_>, &&Arc<Hub>)| {
         let stated: Option<Stated> = hub.stated();
-        revision.as_ref().zip(stated).is_some_and(|(revision, stated): (&Revision, _)| {
-            revision.agrees_with(&stated.revision)
-        })
+        revision
+            .as_ref()
+            .zip(stated)
+            .is_some_and(|(revision, stated): (&Revision, _)| revision.agrees_with(&stated.revision))
     };
     verified.revisions.iter().zip(hubs).all(is_stated)
 }

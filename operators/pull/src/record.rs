@@ -66,9 +66,11 @@ impl OwnedMetadata<'_> {
 
 /// Returns the fields of the metadata that `manager` has applied, as the managed fields say.
 pub fn owned_metadata<'a>(metadata: &'a ObjectMeta, manager: &str) -> OwnedMetadata<'a> {
-    let entries = metadata.managed_fields.iter().flatten().filter(|entry| {
-        entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
-    });
+    let entries = metadata
+        .managed_fields
+        .iter()
+        .flatten()
+        .filter(|entry| entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply"));
     let fields: Vec<_> = entries.filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:metadata")).collect();
     let has_owner = fields.iter().any(|fields| fields.get("f:ownerReferences").is_some());
     OwnedMetadata { fields, has_owner }

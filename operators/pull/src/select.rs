@@ -124,7 +124,12 @@ mod tests {
         let content = ["api-key", "db-password", "db-user"];
         let table = Rename::Table([("db-user".to_owned(), "USER".to_owned())].into());
         for (keys, rename, expected, missing) in [
-            (&[][..], Rename::No, &[("api-key", "api-key"), ("db-password", "db-password"), ("db-user", "db-user")][..], &[][..]),
+            (
+                &[][..],
+                Rename::No,
+                &[("api-key", "api-key"), ("db-password", "db-password"), ("db-user", "db-user")][..],
+                &[][..],
+            ),
             (&["db-user"], Rename::No, &[("db-user", "db-user")], &[]),
             (&["db-*", "host"], table.clone(), &[("USER", "db-user"), ("db-password", "db-password")], &["host"]),
             (&["db-*"], rule("db-", "DB_", true), &[("DB_PASSWORD", "db-password"), ("DB_USER", "db-user")], &[]),

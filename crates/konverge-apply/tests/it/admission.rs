@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use konverge_apply::{
-    Applier, ApplyError, ApplyOutcome, DesiredSet, Outcome, Owner, SecretApplier, SecretMetadata, SecretTarget, SetError, StatusWriter,
+    Applier, ApplyError, ApplyOutcome, DesiredSet, Outcome, Owner, SecretApplier, SecretMetadata, SecretTarget,
+    SetError, StatusWriter,
 };
 use konverge_core::error::{Classify, ErrorClass};
 use konverge_testkit::{Replaced, ReplacingPolicy};

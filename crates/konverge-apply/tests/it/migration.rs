@@ -1,6 +1,5 @@
 //! Taking over keys that an older program wrote by merge patches.
 
-
 use konverge_apply::{Outcome, SecretApplier, SecretMetadata, SecretTarget, field_ownership::data_keys};
 use konverge_core::error::Classify;
 use kube::{

@@ -43,7 +43,8 @@ async fn keys_are_exact_and_those_of_others_stay() {
     let again = applier.apply(target(&second), &annotated, &values(&[("a", "1"), ("b", ""), ("c", "\u{0}")])).await;
     assert_eq!(again.unwrap(), Outcome::Unchanged { resource_version: second.clone() });
 
-    let third = changed(applier.apply(target(&second), &SecretMetadata::default(), &values(&[("a", "2")])).await.unwrap());
+    let third =
+        changed(applier.apply(target(&second), &SecretMetadata::default(), &values(&[("a", "2")])).await.unwrap());
     assert_eq!(stored(&api, "db").await, pairs(&[("a", "2"), ("theirs", "kept")]));
     assert!(api.get("db").await.unwrap().annotations().is_empty());
 
@@ -68,14 +69,18 @@ async fn a_secret_is_created_once_and_keeps_only_what_is_applied_later() {
     let data = values(&[("a", "1"), ("b", "2")]);
     let created = applier.create(&namespace, "made", &metadata, &data).await.unwrap();
     let found = api.get("made").await.unwrap();
-    assert_eq!((found.uid(), found.resource_version()), (Some(created.uid.clone()), Some(created.resource_version.clone())));
+    assert_eq!(
+        (found.uid(), found.resource_version()),
+        (Some(created.uid.clone()), Some(created.resource_version.clone()))
+    );
     assert_eq!((found.type_.as_deref(), found.labels().len()), (Some("example.com/typed"), 1));
     assert_eq!(data_keys(found.managed_fields(), "ours").applied.len(), 2);
 
     let again = applier.create(&namespace, "made", &metadata, &values(&[("a", "3")])).await;
     assert!(matches!(again, Err(ApplyError::OutOfDate { .. })), "{again:?}");
     let CreatedSecret { uid, resource_version, .. } = created;
-    let target = SecretTarget { namespace: &namespace, name: "made", uid: &uid, resource_version: Some(&resource_version) };
+    let target =
+        SecretTarget { namespace: &namespace, name: "made", uid: &uid, resource_version: Some(&resource_version) };
     let bare = SecretMetadata { labels: BTreeMap::new(), ..metadata };
     changed(applier.apply(target, &bare, &values(&[("a", "1")])).await.unwrap());
     assert_eq!(stored(&api, "made").await, pairs(&[("a", "1")]));
@@ -109,7 +114,8 @@ async fn a_write_decided_for_an_older_version_is_refused() {
     let (uid, seen) = (object.uid().unwrap(), version(&object));
     let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: Some(&seen) };
     changed(applier.apply(target, &SecretMetadata::default(), &values(&[("a", "191")])).await.unwrap());
-    let late = applier.apply(target, &SecretMetadata::default(), &values(&[("a", "190")])).await.expect_err("a late write");
+    let late =
+        applier.apply(target, &SecretMetadata::default(), &values(&[("a", "190")])).await.expect_err("a late write");
     assert!(matches!(late, ApplyError::OutOfDate { .. }), "{late}");
     assert_eq!(stored(&api, "db").await, pairs(&[("a", "191")]));
 }
@@ -166,7 +172,8 @@ async fn what_may_not_be_written_is_said() {
     let nobody = konverge_testkit::client_for(&kubeconfig).await.unwrap();
     let uid = object.uid().unwrap();
     let target = SecretTarget { namespace: &namespace, name: "db", uid: &uid, resource_version: None };
-    let applied = SecretApplier::new(nobody, "ours").apply(target, &SecretMetadata::default(), &values(&[("a", "1")])).await;
+    let applied =
+        SecretApplier::new(nobody, "ours").apply(target, &SecretMetadata::default(), &values(&[("a", "1")])).await;
     let error = applied.expect_err("no permission");
     assert_eq!((error.reason(), error.class()), ("Forbidden", ErrorClass::Refused), "{error}");
 }

@@ -377,7 +377,9 @@ mod against_a_server {
     #[tokio::test(start_paused = true)]
     async fn a_kind_that_may_be_missing_keeps_nobody_unready_and_is_watched_once_it_is_there() {
         let refusals = [(404, "NotFound", "no such kind"), (403, "Forbidden", "not allowed")];
-        for (optional, (code, reason, text)) in [true, false].into_iter().flat_map(|optional| refusals.map(|refusal| (optional, refusal))) {
+        for (optional, (code, reason, text)) in
+            [true, false].into_iter().flat_map(|optional| refusals.map(|refusal| (optional, refusal)))
+        {
             let server = ApiDouble::default();
             server.expect(RequestMatcher::list(PATH).answer(Answer::status(code, reason, text)).times(3));
             server.expect(list("7", &[object("x", "3")]));

@@ -70,7 +70,10 @@ pub struct SecretPullSpec {
 pub struct TargetSpec {
     /// Its name. Default: the name of this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
     pub name: Option<String>,
     /// Its type, such as kubernetes.io/tls. The keys that the type demands must be there before the Secret is made. Default: Opaque.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
@@ -261,7 +264,9 @@ impl Requests for SecretPull {
                 ));
             }
         }
-        let refresh = refresh_interval.as_deref().map(|text| parse_duration(text).map_err(|error| format!("spec.refreshInterval: {error}")));
+        let refresh = refresh_interval
+            .as_deref()
+            .map(|text| parse_duration(text).map_err(|error| format!("spec.refreshInterval: {error}")));
         let owner = match target.deletion_policy {
             DeletionPolicy::Delete => self.controller_owner_ref(&()),
             DeletionPolicy::Retain => None,
@@ -302,7 +307,11 @@ impl Requests for SecretPull {
         let Some(record) = record else { return };
         let sources = record.sources.iter();
         let sources: Vec<_> = sources
-            .map(|source| SourceStatus { from: source.from.clone(), version: source.version, keys: count(source.keys.len()) })
+            .map(|source| SourceStatus {
+                from: source.from.clone(),
+                version: source.version,
+                keys: count(source.keys.len()),
+            })
             .collect();
         let keys = Some(count(record.sources.iter().map(|source| source.keys.len()).sum()));
         if (&sources, keys) != (&status.sources, status.keys) {

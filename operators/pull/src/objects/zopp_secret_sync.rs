@@ -143,7 +143,8 @@ impl Requests for ZoppSecretSync {
                 target.namespace.clone().unwrap_or_default()
             ));
         }
-        let parts = [("workspace", &source.workspace), ("project", &source.project), ("environment", &source.environment)];
+        let parts =
+            [("workspace", &source.workspace), ("project", &source.project), ("environment", &source.environment)];
         if let Some((part, _)) = parts.iter().find(|(_, name)| name.trim().is_empty()) {
             return Err(format!("spec.source.{part} is empty"));
         }

@@ -57,7 +57,13 @@ fn decide(
     observed: &Observed<'_>,
     confirmed: bool,
 ) -> (Outcome, Vec<Problem>) {
-    decide_with(Memory { is_confirmed: confirmed, is_recorded: true, ..Memory::default() }, version, upstream, failed, observed)
+    decide_with(
+        Memory { is_confirmed: confirmed, is_recorded: true, ..Memory::default() },
+        version,
+        upstream,
+        failed,
+        observed,
+    )
 }
 
 /// What is remembered besides the Secret.
@@ -78,7 +84,8 @@ fn decide_with(
     let (upstream, selection) = (snapshot(version, upstream, failed), Selection::default());
     let Memory { accepted, is_recorded, is_confirmed } = memory;
     let part = Part { selection: &selection, is_optional: false, snapshot: Some(&upstream), accepted, given: None };
-    let circumstances = Circumstances { recorded: is_recorded.then_some("record"), is_confirmed, ..Circumstances::default() };
+    let circumstances =
+        Circumstances { recorded: is_recorded.then_some("record"), is_confirmed, ..Circumstances::default() };
     outcome(plan(&[part], observed, &digest_key(), circumstances, |_| Some("record".into())))
 }
 
@@ -175,7 +182,13 @@ fn an_older_version_and_a_replaced_environment_are_refused() {
             assert_eq!(rollback(&upstream, Some(&applied), None), expected, "{name}, by this Secret");
             let before = Verified { revisions: vec![Some(applied)], ..verified(4, &[("A", "1")]) };
             let selection = Selection::default();
-            let part = Part { selection: &selection, is_optional: false, snapshot: Some(&upstream), accepted: None, given: None };
+            let part = Part {
+                selection: &selection,
+                is_optional: false,
+                snapshot: Some(&upstream),
+                accepted: None,
+                given: None,
+            };
             let (observed, circumstances) = (Observed::Unchanged(&before), Circumstances::default());
             let plan = plan(&[part], &observed, &digest_key(), circumstances, |_| None);
             assert_eq!(matches!(plan.action, Action::Keep), expected.is_some(), "{name}");
@@ -317,13 +330,27 @@ fn the_first_of_two_sources_precedes_and_one_that_is_away_keeps_its_keys() {
     let strict = Circumstances { is_strict: true, ..Circumstances::default() };
     let any = Circumstances::default();
     for (name, first, second, contents, circumstances, expected) in [
-        ("both answer", (Some(&one[..]), &["A"][..]), (Some(&other[..]), &["B"][..]), &held, any, apply(&[("A", "7"), ("B", "9")])),
+        (
+            "both answer",
+            (Some(&one[..]), &["A"][..]),
+            (Some(&other[..]), &["B"][..]),
+            &held,
+            any,
+            apply(&[("A", "7"), ("B", "9")]),
+        ),
         ("the first is away", (None, &["A"]), (Some(&other), &["B"]), &held, any, apply(&[("A", "1"), ("B", "9")])),
         ("the second is away", (Some(&one), &["A"]), (None, &["B"]), &held, any, apply(&[("A", "7"), ("B", "2")])),
         ("one is away, strictly", (None, &["A"]), (Some(&other), &["B"]), &held, strict, Outcome::Keep),
         ("the first was never there", (None, &[]), (Some(&other), &["B"]), &held, any, Outcome::Keep),
         ("the optional one was never there", (Some(&one), &["A"]), (None, &[]), &absent, any, apply(&[("A", "7")])),
-        ("the Secret is gone, and a source is away", (None, &["A"]), (Some(&other), &["B"]), &absent, any, Outcome::Keep),
+        (
+            "the Secret is gone, and a source is away",
+            (None, &["A"]),
+            (Some(&other), &["B"]),
+            &absent,
+            any,
+            Outcome::Keep,
+        ),
         ("the second is empty", (Some(&one), &["A"]), (Some(&[]), &["B"]), &held, any, Outcome::ConfirmEmpty),
     ] {
         assert_eq!(decide_two([first, second], contents, circumstances).0, expected, "{name}");
@@ -352,7 +379,8 @@ fn a_secret_of_a_type_has_its_keys_or_is_not_written() {
 fn a_selected_key_that_is_missing_keeps_its_value() {
     let held = contents(&[("A", "1"), ("B", "2")], &["A", "B"]);
     let (upstream, selection) = (snapshot(4, &[("A", "7"), ("C", "3")], &[]), Selection::of_list("A,B,D"));
-    let part = Part { selection: &selection, is_optional: false, snapshot: Some(&upstream), accepted: None, given: None };
+    let part =
+        Part { selection: &selection, is_optional: false, snapshot: Some(&upstream), accepted: None, given: None };
     let observed = Observed::Read(&held, None);
     let (outcome, problems) = outcome(plan(&[part], &observed, &digest_key(), Circumstances::default(), |_| None));
     assert_eq!(outcome, apply(&[("A", "7"), ("B", "2")]));

@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tonic::Status;
 
-use crate::{scripted::Scene, world::{World, QUIET}};
+use crate::{
+    scripted::Scene,
+    world::{QUIET, World},
+};
 
 /// Installs the definitions, once for all tests.
 async fn install(world: &World) {
@@ -29,9 +32,15 @@ async fn install(world: &World) {
                 api.patch(&name, &PatchParams::apply("user").force(), &Patch::Apply(&definition)).await.unwrap();
             }
             let api = Api::<SecretPull>::namespaced(world.kubernetes.clone(), &world.namespace);
-            until("the kinds are served", async || api.list(&Default::default()).await.map(drop).map_err(|error| error.to_string())).await;
+            until("the kinds are served", async || {
+                api.list(&Default::default()).await.map(drop).map_err(|error| error.to_string())
+            })
+            .await;
             let api = Api::<ZoppSecretSync>::namespaced(world.kubernetes.clone(), &world.namespace);
-            until("the kinds are served", async || api.list(&Default::default()).await.map(drop).map_err(|error| error.to_string())).await;
+            until("the kinds are served", async || {
+                api.list(&Default::default()).await.map(drop).map_err(|error| error.to_string())
+            })
+            .await;
         })
         .await;
 }
@@ -184,7 +193,8 @@ async fn several_sources_are_merged_and_one_that_fails_keeps_its_keys() {
 async fn a_secret_is_not_made_before_all_sources_that_it_needs_have_answered() {
     let (world, scene, _operator) = ready().await;
     let absent = format!("{}x", from(&scene));
-    let sources = |optional: bool| json!({ "sources": [{ "from": from(&scene) }, { "from": absent, "optional": optional }] });
+    let sources =
+        |optional: bool| json!({ "sources": [{ "from": from(&scene) }, { "from": absent, "optional": optional }] });
     pull(&world, "web", sources(false)).await;
     is_told(&world, "web", "EnvironmentNotFound").await;
     assert_eq!(secret(&world, "web").await, None);
@@ -218,9 +228,7 @@ async fn of_two_objects_with_one_target_the_older_has_it_until_it_goes() {
     let (world, scene, _operator) = ready().await;
     let other = world.server.create("other");
     other.set("B", "2");
-    let spec = |scene: &Scene| {
-        json!({ "target": { "name": "shared", "deletionPolicy": "Retain", "adopt": true }, "sources": [{ "from": from(scene) }] })
-    };
+    let spec = |scene: &Scene| json!({ "target": { "name": "shared", "deletionPolicy": "Retain", "adopt": true }, "sources": [{ "from": from(scene) }] });
     pull(&world, "b-old", spec(&scene)).await;
     world.holds("shared", &[("A", "1")]).await;
     // The age has a resolution of a second.
@@ -236,9 +244,7 @@ async fn of_two_objects_with_one_target_the_older_has_it_until_it_goes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_of_a_former_name_is_deleted_or_stays_as_the_policy_says() {
     let (world, scene, _operator) = ready().await;
-    let spec = |name: &str, policy: &str| {
-        json!({ "target": { "name": name, "deletionPolicy": policy }, "sources": [{ "from": from(&scene) }] })
-    };
+    let spec = |name: &str, policy: &str| json!({ "target": { "name": name, "deletionPolicy": policy }, "sources": [{ "from": from(&scene) }] });
     for name in ["one", "two"] {
         pull(&world, "web", spec(name, "Delete")).await;
         world.holds(name, &[("A", "1")]).await;
@@ -270,7 +276,7 @@ async fn a_suspended_object_changes_nothing_and_a_type_that_lacks_keys_is_not_ma
 
     pull(&world, "tls", json!({ "target": { "type": "kubernetes.io/tls" }, "sources": sources })).await;
     let text = is_told(&world, "tls", "KeyNotFound").await;
-    assert!(text.contains("tls.crt and tls.key"), "{text}");
+    assert!(text.contains("tls.crt, tls.key"), "{text}");
     assert_eq!(secret(&world, "tls").await, None);
 }
 

@@ -147,7 +147,8 @@ impl World {
     }
 
     pub(crate) async fn data(&self, name: &str) -> BTreeMap<String, String> {
-        let data = self.secrets().get(name).await.unwrap().data.unwrap_or_default();
+        let found = self.secrets().get_opt(name).await.unwrap();
+        let data = found.and_then(|secret| secret.data).unwrap_or_default();
         data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect()
     }
 
