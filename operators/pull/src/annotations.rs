@@ -53,6 +53,12 @@ pub fn zopp_managed(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get("zopp.dev/managed").is_some_and(|managed| managed == "true")
 }
 
+/// Returns whether the annotation decides what the operator does with a Secret, so that no object may have it set on the Secret that it has made.
+pub fn is_reserved(name: &str) -> bool {
+    let is_ours = name == RECORD || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    is_ours && !OF_ZOPP.contains(&name)
+}
+
 /// Returns the annotations with a prefix of this operator that it does not know, such as misspelt ones.
 pub fn unknown(annotations: &BTreeMap<String, String>) -> Vec<String> {
     let is_known = |name: &str| ANNOTATIONS.iter().any(|known| known.name == name) || OF_ZOPP.contains(&name);

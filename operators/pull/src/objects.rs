@@ -9,7 +9,7 @@ pub mod secret_pull;
 pub mod zopp_secret_sync;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -35,7 +35,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::{secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync};
 use crate::{
-    annotations::{Declaration, TARGET_RECORD},
+    annotations::{Declaration, TARGET_RECORD, is_reserved},
     bindings::{Bindings, SecretRef},
     messages, reasons,
     reconcile::{Pull, PullError},
@@ -94,6 +94,13 @@ pub trait Requests: Object + Resource<DynamicType = ()> + HasStatus<Status: Cust
 /// Returns whether a Secret can have this name.
 fn is_valid_target(name: &str) -> bool {
     is_object_name(name)
+}
+
+/// Checks that the annotations of a target request nothing of this operator.
+fn check_annotations(annotations: &BTreeMap<String, String>) -> Result<(), String> {
+    annotations.keys().find(|name| is_reserved(name)).map_or(Ok(()), |name| {
+        Err(format!("spec.target.annotations: {name} is for Secrets that are annotated by hand; leave it out"))
+    })
 }
 
 fn now() -> Timestamp {

@@ -1,9 +1,11 @@
 //! One Secret from what it declares to what it holds: observe, plan, apply, report.
 
+mod reverts;
+mod sources;
+
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::future::join_all;
-use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
+use k8s_openapi::api::core::v1::Secret;
 use konverge_apply::{
     Announcer, ApplyError, Outcome, SecretApplier, SecretMetadata, SecretTarget, Statement,
     error::class_of,
@@ -27,17 +29,20 @@ use tokio::{
 };
 use tracing::info;
 
+use self::{
+    reverts::{is_revert, last_other_writer, rest_of_pause, row_ends_after},
+    sources::{Answer, Memory, fetch, given, parts, record},
+};
 use crate::{
     annotations::{RECORD, TARGET_RECORD, declaration},
     bindings::{Binding, Bindings, Learned, Reverts, SecretRef},
     hub::{Hub, Stated},
     messages,
     metrics::Metrics,
-    plan::{Action, Circumstances, Contents, Given, Observed, Part, Plan, Problem, Verified, plan, rollback},
+    plan::{Action, Circumstances, Contents, Observed, Part, Plan, Problem, Verified, plan, rollback},
     reasons,
-    record::{SourceRecord, TargetRecord},
-    source::{Failure, Revision, Snapshot},
-    wanted::{Foreign, Made, RESERVED_TYPES, Wanted, WantedSource},
+    source::Revision,
+    wanted::{Foreign, Made, Wanted},
 };
 
 /// The field manager of every write, and that of the original operator, whose keys are thereby ours.
@@ -247,21 +252,12 @@ impl Pull {
         let data: BTreeMap<String, SecretValue> =
             data.unwrap_or_default().into_iter().map(|(name, value)| (name, SecretValue::new(value.0))).collect();
         let (manager, secret_type) = (self.applier.manager(), type_.unwrap_or_default());
-        match &wanted.made {
-            Some(made) => {
-                if let Some(foreign) = made.foreign(&metadata, &secret_type) {
-                    return Ok(Found::Foreign(foreign));
-                }
-            }
-            None => {
-                let declared = metadata.annotations.as_ref().and_then(declaration);
-                if metadata.uid != binding.uid || declared.as_ref() != Some(&binding.declared) {
-                    return Ok(Found::Gone);
-                }
-                if RESERVED_TYPES.contains(&&*secret_type) {
-                    return Ok(Found::Foreign(Foreign::Reserved(secret_type)));
-                }
-            }
+        let declared = metadata.annotations.as_ref().and_then(declaration);
+        if wanted.made.is_none() && (metadata.uid != binding.uid || declared.as_ref() != Some(&binding.declared)) {
+            return Ok(Found::Gone);
+        }
+        if let Some(foreign) = wanted.foreign(&metadata, &secret_type) {
+            return Ok(Found::Foreign(foreign));
         }
         let wanted_type = wanted.made.as_ref().and_then(|made| made.metadata.secret_type.as_deref());
         let fields = metadata.managed_fields.as_deref().unwrap_or_default();
@@ -480,9 +476,6 @@ impl Pull {
 /// Reasons for which a store lacks a content.
 const ABSENT: [&str; 3] = [reasons::ENVIRONMENT_NOT_FOUND, reasons::SECRET_NOT_FOUND, reasons::VERSION_DELETED];
 
-/// The content of one source, or why there is none.
-type Answer = Result<Arc<Snapshot>, Arc<Failure>>;
-
 /// One run for a Secret that is bound to contents.
 #[derive(Clone, Copy)]
 struct Run<'a> {
@@ -490,17 +483,6 @@ struct Run<'a> {
     binding: &'a Binding,
     wanted: &'a Wanted,
     hubs: &'a [&'a Arc<Hub>],
-}
-
-/// The facts that a decision uses besides the contents and the Secret's data.
-#[derive(Clone, Copy)]
-struct Memory<'a> {
-    /// The record on the Secret.
-    recorded: Option<&'a str>,
-    /// Whether two reads agree that a source is empty.
-    is_confirmed: bool,
-    /// Whether the newest revision that any Secret has held counts. A Secret that this process verified has its own.
-    knows_accepted: bool,
 }
 
 /// The Secret, as the API server has it.
@@ -538,59 +520,6 @@ struct Version {
     resource_version: String,
 }
 
-/// Fetches all contents at the same time; with `since`, by calls that began no earlier.
-async fn fetch(hubs: &[&Arc<Hub>], since: Option<Instant>) -> Vec<Answer> {
-    join_all(hubs.iter().map(|hub| hub.snapshot(since))).await
-}
-
-/// Returns the keys that each source gave the Secret, as its record says.
-fn given(wanted: &Wanted, recorded: Option<&str>) -> Vec<Option<SourceRecord>> {
-    let record = wanted.made.as_ref().and_then(|_| TargetRecord::read(recorded?));
-    let of = |reference: String| record.as_ref()?.of(&reference).cloned();
-    wanted.sources.iter().map(|source| of(source.reference.to_string())).collect()
-}
-
-/// Returns what is known of each source.
-fn parts<'a>(
-    run: Run<'a>,
-    answers: &'a [Answer],
-    given: &'a [Option<SourceRecord>],
-    memory: Memory<'_>,
-) -> Vec<Part<'a>> {
-    let Run { wanted, hubs, .. } = run;
-    let part =
-        |(((source, answer), hub), given): (((&'a WantedSource, &'a Answer), &&Arc<Hub>), &'a Option<SourceRecord>)| {
-            Part {
-                selection: &source.selection,
-                is_optional: source.is_optional,
-                snapshot: answer.as_deref().ok(),
-                accepted: hub.upstream().accepted().filter(|_| memory.knows_accepted),
-                given: given.as_ref().map(|given| &given.keys),
-            }
-        };
-    wanted.sources.iter().zip(answers).zip(hubs).zip(given).map(part).collect()
-}
-
-/// Returns the record for a Secret with these contributions.
-fn record(run: Run<'_>, parts: &[Part<'_>], given: &[Given], memory: Memory<'_>) -> Option<String> {
-    let Run { wanted, hubs, .. } = run;
-    let proof = |number: usize| hubs[number].upstream().record(parts[number].snapshot?);
-    let Some(made) = &wanted.made else { return proof(0) };
-    let before = TargetRecord::read(memory.recorded.unwrap_or_default());
-    let sources = wanted.sources.iter().zip(given).enumerate().map(|(number, (source, given))| {
-        let from = source.reference.to_string();
-        let keys = given.keys.clone();
-        match (parts[number].snapshot, before.as_ref().and_then(|before| before.of(&from))) {
-            (Some(snapshot), _) if !given.is_kept => {
-                SourceRecord { from, version: snapshot.revision.number, keys, proof: proof(number) }
-            }
-            (_, Some(before)) => SourceRecord { keys, ..before.clone() },
-            (_, None) => SourceRecord { from, version: 0, keys, proof: None },
-        }
-    });
-    TargetRecord { owner: made.owner.to_string(), sources: sources.collect() }.text()
-}
-
 /// Returns how often the stores are asked at least for the sake of this Secret.
 fn refresh(binding: &Binding) -> Option<Duration> {
     binding.made().and_then(|made: &Made| made.refresh)
@@ -599,13 +528,6 @@ fn refresh(binding: &Binding) -> Option<Duration> {
 /// Returns when the Secret is looked at again although nothing changes.
 fn next_refresh(binding: &Binding) -> Next {
     refresh(binding).map_or(Next::Done, Next::After)
-}
-
-/// Returns the rest of the pause after reverts by another client, or `None` if there is no pause.
-fn rest_of_pause(binding: &Binding, hubs: &[&Arc<Hub>]) -> Option<Duration> {
-    let Reverts { row, last, .. } = binding.reverts.as_ref().filter(|reverts| reverts.row.is_contested())?;
-    let is_paused = are_stated(binding.verified.as_ref()?, hubs);
-    row.pause().checked_sub(last.elapsed()).filter(|rest| is_paused && !rest.is_zero())
 }
 
 /// The version of a Secret after a write, or `None` if it is gone.
@@ -636,37 +558,6 @@ fn are_stated(verified: &Verified, hubs: &[&Arc<Hub>]) -> bool {
             .is_some_and(|(revision, stated): (&Revision, _)| revision.agrees_with(&stated.revision))
     };
     verified.revisions.iter().zip(hubs).all(is_stated)
-}
-
-/// Returns `true` if another client has reverted the Secret, while the content is unchanged. Each revert counts once.
-fn is_revert(plan: &Plan<'_>, binding: &Binding) -> bool {
-    let (Action::Apply(_), Some(now), Some(before)) = (&plan.action, &plan.verified, &binding.verified) else {
-        return false;
-    };
-    let last = binding.reverts.as_ref().map(|reverts| reverts.last);
-    let is_counted = last.is_some_and(|last| binding.written_at.is_none_or(|written| written < last));
-    now.digest == before.digest && !is_counted
-}
-
-/// Returns the time after which a contested series of reverts ends without a further revert.
-fn row_ends_after(binding: &Binding) -> Option<Duration> {
-    let Reverts { row, last, .. } = binding.reverts.as_ref()?;
-    if !(row.is_contested() && row.goes_on(last.elapsed())) {
-        return None;
-    }
-    Some((row.pause() + LONGEST_REVERT_PAUSE).saturating_sub(last.elapsed()) + Duration::from_secs(1))
-}
-
-/// Returns the other field manager that wrote last, if it wrote after `manager`. Of several at the same time, prefers one that owns data. A client
-/// that only removes fields has no entry.
-fn last_other_writer(managed_fields: &[ManagedFieldsEntry], manager: &str) -> Option<String> {
-    let is_ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(manager);
-    let ours = managed_fields.iter().filter(is_ours).filter_map(|entry| entry.time.as_ref()).max();
-    let others = managed_fields.iter().filter(|entry| !is_ours(entry) && entry.time.as_ref() >= ours);
-    let owns_data =
-        |entry: &ManagedFieldsEntry| entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:data").is_some());
-    let last = others.max_by_key(|entry| (entry.time.as_ref().map(|time| time.0), owns_data(entry)));
-    last.and_then(|entry| entry.manager.clone())
 }
 
 impl Reconciler for Pull {

@@ -50,22 +50,22 @@ impl TargetRecord {
 
 /// The fields of the metadata that a manager has applied.
 #[derive(Debug, Default)]
-pub struct OwnedMetadata<'a> {
+pub struct AppliedMetadata<'a> {
     fields: Vec<&'a serde_json::Value>,
     /// Whether it has set an owner.
     pub has_owner: bool,
 }
 
-impl OwnedMetadata<'_> {
+impl AppliedMetadata<'_> {
     /// Returns the names in one map, such as `f:labels`.
-    pub fn of(&self, map: &str) -> impl Iterator<Item = &str> {
+    pub fn names(&self, map: &str) -> impl Iterator<Item = &str> {
         let maps = self.fields.iter().filter_map(move |fields| fields.get(map)?.as_object());
         maps.flat_map(|map| map.keys().filter_map(|name| name.strip_prefix("f:")))
     }
 }
 
 /// Returns the fields of the metadata that `manager` has applied, as the managed fields say.
-pub fn owned_metadata<'a>(metadata: &'a ObjectMeta, manager: &str) -> OwnedMetadata<'a> {
+pub fn applied_metadata<'a>(metadata: &'a ObjectMeta, manager: &str) -> AppliedMetadata<'a> {
     let entries = metadata
         .managed_fields
         .iter()
@@ -73,5 +73,5 @@ pub fn owned_metadata<'a>(metadata: &'a ObjectMeta, manager: &str) -> OwnedMetad
         .filter(|entry| entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply"));
     let fields: Vec<_> = entries.filter_map(|entry| entry.fields_v1.as_ref()?.0.get("f:metadata")).collect();
     let has_owner = fields.iter().any(|fields| fields.get("f:ownerReferences").is_some());
-    OwnedMetadata { fields, has_owner }
+    AppliedMetadata { fields, has_owner }
 }

@@ -127,14 +127,18 @@ impl Wanted {
         let name = if self.made.is_some() { TARGET_RECORD } else { RECORD };
         metadata.annotations.as_ref()?.get(name)
     }
-}
 
-impl Made {
     /// Returns the reason why an existing Secret may not be filled, or `None` if it may.
     pub fn foreign(&self, metadata: &ObjectMeta, secret_type: &str) -> Option<Foreign> {
         if RESERVED_TYPES.contains(&secret_type) {
             return Some(Foreign::Reserved(secret_type.to_owned()));
         }
+        self.made.as_ref()?.foreign(metadata)
+    }
+}
+
+impl Made {
+    fn foreign(&self, metadata: &ObjectMeta) -> Option<Foreign> {
         let annotations = metadata.annotations.clone().unwrap_or_default();
         if declaration(&annotations).is_some() {
             return Some(Foreign::Annotated);
@@ -153,20 +157,20 @@ impl Made {
 
     /// Returns whether the labels, annotations and owner of an existing Secret are as wanted, apart from the record.
     pub fn has_metadata(&self, metadata: &ObjectMeta, manager: &str) -> bool {
-        let owned = record::owned_metadata(metadata, manager);
-        let is_same = |field: &str, wanted: &BTreeMap<String, String>, found: Option<&BTreeMap<String, String>>| {
-            let has_all = wanted.iter().all(|(name, value)| found.and_then(|found| found.get(name)) == Some(value));
-            let left_over = owned.of(field).any(|name| !wanted.contains_key(name) && name != TARGET_RECORD);
-            has_all && !left_over
+        let applied = record::applied_metadata(metadata, manager);
+        let is_same = |field: &str, wanted: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
+            let has_all = wanted.iter().all(|(name, value)| found.get(name) == Some(value));
+            has_all && applied.names(field).all(|name| wanted.contains_key(name) || name == TARGET_RECORD)
         };
-        let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        let has_owner = match &self.metadata.owner {
-            Some(owner) => owners.iter().any(|found| found.uid == owner.uid),
-            None => !owned.has_owner,
+        let SecretMetadata { labels, annotations, owner, .. } = &self.metadata;
+        let has_owner = match owner {
+            Some(owner) => metadata.owner_references.iter().flatten().any(|found| found.uid == owner.uid),
+            None => !applied.has_owner,
         };
+        let (none, found) = (BTreeMap::new(), metadata);
         has_owner
-            && is_same("f:labels", &self.metadata.labels, metadata.labels.as_ref())
-            && is_same("f:annotations", &self.metadata.annotations, metadata.annotations.as_ref())
+            && is_same("f:labels", labels, found.labels.as_ref().unwrap_or(&none))
+            && is_same("f:annotations", annotations, found.annotations.as_ref().unwrap_or(&none))
     }
 }
 

@@ -11,7 +11,7 @@ use kube::{CustomResource, KubeSchema, Resource, ResourceExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Request, Requests, is_valid_target};
+use super::{Request, Requests, check_annotations, is_valid_target};
 use crate::{
     bindings::SecretRef,
     config::parse_duration,
@@ -247,6 +247,7 @@ impl Requests for SecretPull {
         if !is_valid_target(&name) {
             return Err(format!("spec.target.name: no Secret can have the name {name:?}"));
         }
+        check_annotations(&target.annotations)?;
         let source = |(number, source): (usize, &SourceSpec)| {
             let reference = source.from.parse();
             let reference =

@@ -15,7 +15,7 @@ use kube::{CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Request, Requests, is_valid_target};
+use super::{Request, Requests, check_annotations, is_valid_target};
 use crate::{
     bindings::SecretRef,
     reasons,
@@ -143,6 +143,7 @@ impl Requests for ZoppSecretSync {
                 target.namespace.clone().unwrap_or_default()
             ));
         }
+        check_annotations(&target.annotations)?;
         let parts =
             [("workspace", &source.workspace), ("project", &source.project), ("environment", &source.environment)];
         if let Some((part, _)) = parts.iter().find(|(_, name)| name.trim().is_empty()) {

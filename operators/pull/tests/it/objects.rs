@@ -7,7 +7,7 @@ use konverge_pull::objects::{secret_pull::SecretPull, zopp_secret_sync::ZoppSecr
 use konverge_testkit::until;
 use kube::{
     Api, CustomResourceExt, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     core::{NamespaceResourceScope, object::HasStatus},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -33,12 +33,12 @@ async fn install(world: &World) {
             }
             let api = Api::<SecretPull>::namespaced(world.kubernetes.clone(), &world.namespace);
             until("the kinds are served", async || {
-                api.list(&Default::default()).await.map(drop).map_err(|error| error.to_string())
+                api.list(&ListParams::default()).await.map(drop).map_err(|error| error.to_string())
             })
             .await;
             let api = Api::<ZoppSecretSync>::namespaced(world.kubernetes.clone(), &world.namespace);
             until("the kinds are served", async || {
-                api.list(&Default::default()).await.map(drop).map_err(|error| error.to_string())
+                api.list(&ListParams::default()).await.map(drop).map_err(|error| error.to_string())
             })
             .await;
         })
@@ -296,10 +296,13 @@ async fn what_is_wrong_is_refused_with_a_sentence() {
         let error = apply::<SecretPull>(&world, "web", spec.clone()).await.unwrap_err().to_string();
         assert!(error.contains(part), "{spec}: {error}");
     }
+    let annotated = json!({ "sources": source, "target": { "annotations": { "zopp.dev/sync": "true" } } });
+    pull(&world, "annotated", annotated).await;
     let twice = json!({ "sources": [{ "from": "zopp://a/b/c" }, { "from": "zopp://a/b/c" }] });
     pull(&world, "web", twice).await;
     let _operator = world.operator(&[]).await;
     assert!(is_told(&world, "web", "InvalidSpec").await.contains("named twice"));
+    assert!(is_told(&world, "annotated", "InvalidSpec").await.contains("zopp.dev/sync is for Secrets"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
