@@ -303,9 +303,12 @@ fn which_keys_kubernetes_allows() {
     assert!(!is_valid_key(&"k".repeat(254)));
 }
 
-/// A decision about a Secret with two sources. Each is what the store gives and what it has given.
+/// The values of a source, if it answers, and the keys that it gave before.
+type Stored<'a> = (Option<&'a [(&'a str, &'a str)]>, &'a [&'a str]);
+
+/// A decision about a Secret with two sources.
 fn decide_two(
-    stored: [(Option<&[(&str, &str)]>, &[&str]); 2],
+    stored: [Stored<'_>; 2],
     contents: &Contents,
     circumstances: Circumstances<'_>,
 ) -> (Outcome, Vec<Problem>) {
