@@ -123,7 +123,7 @@ pub struct Caches {
 struct Watch {
     name: String,
     definition: String,
-    is_optional: bool,
+    warns_if_missing: bool,
     health: WatchHealth,
     run: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -200,7 +200,7 @@ impl Caches {
             self.watches.push(Watch {
                 name: format!("cache {name}"),
                 definition: format!("{name}.{}", K::group(kind)),
-                is_optional: caching.watching.optional,
+                warns_if_missing: caching.watching.optional && caching.watching.warns_if_missing,
                 health,
                 run: Box::pin(watch::keeping(
                     Arc::from(manager.as_str()),
@@ -251,8 +251,8 @@ impl Caches {
 
     /// Lets the manager run the watches, and makes it unready while one of them is not complete or fails.
     pub fn install(self, manager: &mut Manager) {
-        for Watch { name, definition, is_optional, health, run } in self.watches {
-            if is_optional {
+        for Watch { name, definition, warns_if_missing, health, run } in self.watches {
+            if warns_if_missing {
                 let (health, definition) = (health.clone(), definition.clone());
                 manager.checks().warning(format!("kind {definition}"), move || {
                     let missing = format!(

@@ -23,7 +23,7 @@ use konverge::prelude::{Action, Context, Controller, CustomStatus, Error, EventT
 use konverge_apply::{ApplyError, Statement};
 use konverge_core::{claims::Claims, error::Classify, names::is_object_name};
 use konverge_runtime::{
-    cache::{Change, Store},
+    cache::{Caching, Change, Store},
     object::{Object, ObjectKey},
 };
 use kube::{
@@ -148,9 +148,7 @@ impl Objects {
             });
             stream::unfold(wakes, async |mut wakes| Some((wakes.recv().await?, wakes)))
         };
-        Controller::<K, _>::new(Filling(self))
-            .caching(konverge_runtime::cache::Caching::optional)
-            .trigger("secrets", stream)
+        Controller::<K, _>::new(Filling(self)).caching(Caching::optional_without_warning).trigger("secrets", stream)
     }
 
     /// The watch shows a change of an object. A standby follows the sources, too.

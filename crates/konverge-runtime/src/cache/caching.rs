@@ -22,12 +22,13 @@ pub(super) struct Watching {
     pub(super) initial_list: InitialList,
     pub(super) timeout: Duration,
     pub(super) optional: bool,
+    pub(super) warns_if_missing: bool,
 }
 
 impl Default for Watching {
     fn default() -> Self {
         let WatchOptions { initial_list, timeout, optional, .. } = WatchOptions::default();
-        Self { initial_list, timeout, optional }
+        Self { initial_list, timeout, optional, warns_if_missing: true }
     }
 }
 
@@ -66,6 +67,14 @@ impl<K: kube::Resource + Send + Sync + 'static> Caching<K> {
     pub fn optional(mut self) -> Self {
         self.watching.optional = true;
         self
+    }
+
+    /// [`optional`](Self::optional), for a kind that many clusters lack: that it is missing is in the log, and no warning of the checks.
+    #[must_use]
+    pub fn optional_without_warning(self) -> Self {
+        let mut caching = self.optional();
+        caching.watching.warns_if_missing = false;
+        caching
     }
 
     /// Returns whether the kind may be [missing](Self::optional).
